@@ -1,0 +1,2 @@
+//! The cofferdam program.
+fn main() {}
