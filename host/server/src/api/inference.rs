@@ -2,7 +2,7 @@
 //! that choose options, and the head of the answer.
 
 use bytes::Bytes;
-use cofferdam_engine::{Answer, AnswerBody, Caller, MetadataField, Refusal, RespondOptions};
+use cofferdam_engine::{Answer, AnswerBody, Caller, Refusal, RespondOptions};
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
@@ -14,12 +14,14 @@ use crate::reply::{Fault, json_response};
 
 /// The headers that ask for routing metadata, and the member they ask it under.
 /// The service's own names come first: they win when both are given.
-const METADATA_HEADERS: [(&str, MetadataField); 4] = [
-    ("x-service-metadata", MetadataField::Service),
-    ("x-service-experimental-metadata", MetadataField::Service),
-    ("x-openrouter-metadata", MetadataField::OpenRouter),
-    ("x-openrouter-experimental-metadata", MetadataField::OpenRouter),
+const METADATA_HEADERS: [(&str, &str); 4] = [
+    ("x-service-metadata", SERVICE_FIELD),
+    ("x-service-experimental-metadata", SERVICE_FIELD),
+    ("x-openrouter-metadata", ALIAS_FIELD),
+    ("x-openrouter-experimental-metadata", ALIAS_FIELD),
 ];
+const SERVICE_FIELD: &str = "service_metadata";
+const ALIAS_FIELD: &str = "openrouter_metadata";
 
 /// Reads the body of a request into memory that `share` accounts for.
 pub(crate) async fn read_body(
@@ -41,7 +43,7 @@ pub(crate) async fn read_body(
 pub(crate) fn caller(call: &Call<'_>) -> Result<Caller, Fault> {
     // Access has refused keys without a workspace; a key that lost it since is no key.
     let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
-    Ok(Caller { workspace, key: call.principal.key_id().clone() })
+    Ok(Caller { workspace, key: call.principal.key_id() })
 }
 
 /// What the headers ask for.
@@ -50,8 +52,8 @@ pub(crate) fn options(headers: &HeaderMap) -> RespondOptions {
 }
 
 /// The fault that a refusal of the engine is.
-pub(crate) fn refused(refusal: Refusal, field: Option<MetadataField>) -> Fault {
-    Fault::Refused { refusal: Box::new(refusal), field: field.map(MetadataField::as_str) }
+pub(crate) fn refused(refusal: Refusal, field: Option<&'static str>) -> Fault {
+    Fault::Refused { refusal: Box::new(refusal), field }
 }
 
 /// The answer of the engine as a response.
@@ -75,7 +77,7 @@ pub(crate) fn respond(call: &mut Call<'_>, answer: Answer) -> Response<Body> {
     response
 }
 
-fn metadata_field(headers: &HeaderMap) -> Option<MetadataField> {
+fn metadata_field(headers: &HeaderMap) -> Option<&'static str> {
     let asks = |name: &str| {
         headers.get_all(name).iter().any(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"enabled"))
     };
@@ -89,10 +91,9 @@ fn session(headers: &HeaderMap) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_engine::MetadataField;
     use http::{HeaderMap, HeaderName, HeaderValue};
 
-    use super::options;
+    use super::{ALIAS_FIELD, SERVICE_FIELD, options};
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pair = |(name, value): &(&'static str, &'static str)| {
@@ -103,11 +104,11 @@ mod tests {
 
     #[test]
     fn metadata_is_asked_for_by_any_of_the_headers() {
-        let cases: [(&'static str, &'static str, Option<MetadataField>); 8] = [
-            ("x-service-metadata", "enabled", Some(MetadataField::Service)),
-            ("x-service-metadata", "ENABLED", Some(MetadataField::Service)),
-            ("x-service-experimental-metadata", "Enabled", Some(MetadataField::Service)),
-            ("x-openrouter-metadata", "enabled", Some(MetadataField::OpenRouter)),
+        let cases: [(&'static str, &'static str, Option<&str>); 8] = [
+            ("x-service-metadata", "enabled", Some(SERVICE_FIELD)),
+            ("x-service-metadata", "ENABLED", Some(SERVICE_FIELD)),
+            ("x-service-experimental-metadata", "Enabled", Some(SERVICE_FIELD)),
+            ("x-openrouter-metadata", "enabled", Some(ALIAS_FIELD)),
             ("x-service-metadata", "disabled", None),
             ("x-service-metadata", "", None),
             ("x-service-metadata", "true", None),
@@ -121,9 +122,9 @@ mod tests {
     #[test]
     fn own_header_wins_over_the_alias() {
         let both = headers(&[("x-openrouter-metadata", "enabled"), ("x-service-metadata", "enabled")]);
-        assert_eq!(options(&both).metadata_field, Some(MetadataField::Service));
+        assert_eq!(options(&both).metadata_field, Some(SERVICE_FIELD));
         let alias = headers(&[("x-openrouter-metadata", "enabled"), ("x-service-metadata", "disabled")]);
-        assert_eq!(options(&alias).metadata_field, Some(MetadataField::OpenRouter));
+        assert_eq!(options(&alias).metadata_field, Some(ALIAS_FIELD));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::timestamp::timestamp;
 pub(crate) fn read(call: &Call<'_>) -> Result<Response<Body>, Fault> {
     let directory = call.app.store.directory();
     // A key that was deleted a moment ago is as unknown as any other.
-    let key = directory.find_key(call.principal.key_id()).ok_or(Fault::InvalidKey)?;
+    let key = directory.key(call.principal.key_id()).ok_or(Fault::InvalidKey)?;
     let body = json!({
         "data": {
             "id": key.id.to_string(),

@@ -1,5 +1,6 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`: the catalog.
 
+use cofferdam_engine::Refusal;
 use http::{Response, StatusCode};
 
 use crate::answer::Body;
@@ -7,12 +8,18 @@ use crate::handle::Call;
 use crate::reply::{Fault, json_response};
 
 pub(crate) fn list(call: &Call<'_>) -> Result<Response<Body>, Fault> {
-    let body = call.app.live().engine.models_json();
+    let body = call.app.live().engine.catalog().list_json();
     Ok(json_response(StatusCode::OK, body.to_string().into()))
 }
 
 pub(crate) fn read(call: &Call<'_>, id: &str) -> Result<Response<Body>, Fault> {
-    let model = call.app.live().engine.model_json(id);
-    let body = model.map_err(|refusal| Fault::Refused { refusal: Box::new(refusal), field: None })?;
-    Ok(json_response(StatusCode::OK, body.to_string().into()))
+    let live = call.app.live();
+    let catalog = live.engine.catalog();
+    let model = catalog.get(id).ok_or_else(|| unknown(id))?;
+    Ok(json_response(StatusCode::OK, catalog.model_json(model).to_string().into()))
+}
+
+fn unknown(id: &str) -> Fault {
+    let refusal = Refusal::not_found(format!("Model {id} does not exist"));
+    Fault::Refused { refusal: Box::new(refusal), field: None }
 }

@@ -1,7 +1,7 @@
 //! The command line as an operator types it. What a command does stands in
 //! `command`; where it runs, in this process or in the one that serves, in `run`.
 
-mod run;
+pub(crate) mod run;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::command::Command;
 
-pub use run::run;
+pub use run::{Failure, describe_failure, run};
 
 /// Exit codes of the program.
 pub mod exit {

@@ -15,7 +15,7 @@ use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use cofferdam_store::Store;
+use cofferdam_store::{Directory, LookupError, Name, Store, WorkspaceId};
 
 pub use intern::InternCommand;
 pub use key::KeyCommand;
@@ -81,6 +81,12 @@ impl fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
+impl From<LookupError> for CommandError {
+    fn from(error: LookupError) -> Self {
+        Self { message: error.to_string() }
+    }
+}
+
 impl From<cofferdam_store::Error> for CommandError {
     fn from(error: cofferdam_store::Error) -> Self {
         Self { message: error.to_string() }
@@ -106,8 +112,14 @@ pub fn carry_out(command: &Command, store: Option<&Store>, facts: &Facts) -> Res
     }
 }
 
-/// Unix milliseconds in the form the API uses: UTC with milliseconds.
-fn timestamp(ms: u64) -> String {
-    let ms = i64::try_from(ms).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_millisecond(ms).map_or_else(|_| String::new(), |at| format!("{at:.3}"))
+fn name(given: &str) -> Result<Name, CommandError> {
+    given.parse().map_err(|error: cofferdam_store::NameError| CommandError {
+        message: format!("`{given}` is not a name: {error}"),
+    })
+}
+
+/// What a workspace is called in tables.
+fn workspace_name(directory: &Directory, id: Option<WorkspaceId>) -> String {
+    let workspace = id.and_then(|id| directory.workspace(id));
+    table::or_dash(workspace.map(|workspace| &workspace.name))
 }

@@ -1,6 +1,8 @@
 //! `[[models]]`: the catalog as the operator writes it. Prices become whole
 //! pico-dollars per token here, so that nothing behind computes with fractions.
 
+use std::path::PathBuf;
+
 use super::document::Table;
 use super::{Place, Provider};
 
@@ -14,9 +16,10 @@ pub enum ModelKind {
 }
 
 /// Whether a provider collects what it is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DataCollection {
     /// It may.
+    #[default]
     Allow,
     /// It does not.
     Deny,
@@ -30,7 +33,7 @@ pub struct Model {
     /// What it is asked for.
     pub kind: ModelKind,
     /// Tokens of input and output together.
-    pub context_length: Option<u64>,
+    pub context_length: Option<u32>,
     /// Where it is served, in order of preference.
     pub endpoints: Vec<Endpoint>,
     /// Where it stands in the file.
@@ -38,7 +41,7 @@ pub struct Model {
 }
 
 /// One place that serves a model. Prices are in pico-dollars per token.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Endpoint {
     /// The name of a configured provider.
     pub provider: String,
@@ -57,9 +60,9 @@ pub struct Endpoint {
     /// Pico-dollars for one image that is made.
     pub image: Option<u64>,
     /// The longest output in tokens.
-    pub max_output: Option<u64>,
-    /// Request fields it understands; absent: all.
-    pub supports: Option<Vec<String>>,
+    pub max_output: Option<u32>,
+    /// Request fields and abilities it has; empty when not stated.
+    pub supports: Vec<String>,
     /// Its service tier, when not the default one.
     pub tier: Option<String>,
     /// Such as `fp8`.
@@ -91,12 +94,37 @@ pub(super) fn read(tables: &[Table<'_>], providers: &[Provider]) -> Vec<Model> {
         models.push(Model {
             id: id.value,
             kind: kind(table),
-            context_length: table.integer("context_length", 1..=u64::from(u32::MAX)),
+            context_length: tokens(table, "context_length"),
             endpoints: endpoints.iter().map(|endpoint| self::endpoint(endpoint, providers)).collect(),
             place: table.value("", ()).place(),
         });
     }
     models
+}
+
+/// The embedded demo: what a host without a configuration serves.
+#[must_use]
+pub fn demo() -> (Vec<Provider>, Vec<Model>) {
+    let place = Place { file: PathBuf::new(), line: 0, column: 0, key: String::new() };
+    let provider = Provider {
+        name: "demo".to_owned(),
+        adapter: "demo".to_owned(),
+        origin: None,
+        key: None,
+        place: place.clone(),
+    };
+    let model = |id: &str, kind, upstream: &str| Model {
+        id: id.to_owned(),
+        kind,
+        context_length: None,
+        endpoints: vec![Endpoint { provider: "demo".to_owned(), model: upstream.to_owned(), ..Endpoint::default() }],
+        place: place.clone(),
+    };
+    let models = vec![
+        model("local/demo", ModelKind::Responses, "demo"),
+        model("local/embed", ModelKind::Embeddings, "embed"),
+    ];
+    (vec![provider], models)
 }
 
 fn kind(table: &Table<'_>) -> ModelKind {
@@ -131,15 +159,17 @@ fn endpoint(table: &Table<'_>, providers: &[Provider]) -> Endpoint {
         cache_write: per_token(table, "cache_write"),
         reasoning: per_token(table, "reasoning"),
         image: dollars(table, "image", 1e12),
-        max_output: table.integer("max_output", 1..=u64::from(u32::MAX)),
-        supports: table.is_set("supports").then(|| {
-            table.texts("supports").into_iter().map(|field| field.value).collect()
-        }),
+        max_output: tokens(table, "max_output"),
+        supports: table.texts("supports").into_iter().map(|ability| ability.value).collect(),
         tier: tier(table),
         quantization: quantization.map(|text| text.value),
         zdr: table.flag("zdr"),
         data_collection: data_collection(table),
     }
+}
+
+fn tokens(table: &Table<'_>, key: &str) -> Option<u32> {
+    table.integer(key, 1..=u64::from(u32::MAX)).and_then(|tokens| u32::try_from(tokens).ok())
 }
 
 fn tier(table: &Table<'_>) -> Option<String> {

@@ -12,6 +12,8 @@ pub struct Plugin {
     pub hosts: Vec<String>,
     /// Names of secrets that may go along.
     pub secrets: Vec<String>,
+    /// Imports that cost money or show content: `model`, `tool-call`, `request`.
+    pub imports: Vec<String>,
     /// The most memory it may use.
     pub memory_mib: Option<u32>,
     /// The longest one call may run.
@@ -34,8 +36,20 @@ fn grant(table: &Table<'_>) -> Plugin {
     Plugin {
         hosts: texts("hosts"),
         secrets: texts("secrets"),
+        imports: imports(table),
         memory_mib: number("memory_mib", 4096),
         deadline_ms: number("deadline_ms", 600_000),
         config: config.value,
     }
+}
+
+fn imports(table: &Table<'_>) -> Vec<String> {
+    let mut imports = Vec::new();
+    for import in table.texts("imports") {
+        if !["model", "tool-call", "request"].contains(&import.value.as_str()) {
+            import.reject("expected `model`, `tool-call` or `request`; other imports need no grant of their own");
+        }
+        imports.push(import.value);
+    }
+    imports
 }
