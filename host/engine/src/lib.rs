@@ -1,1 +1,3 @@
-//! placeholder
+//! What a response is: request types, attempts, assembly, cost.
+
+pub mod request;
