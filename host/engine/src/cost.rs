@@ -2,6 +2,9 @@
 //! have no rounding; a decimal number is written only at the edge.
 
 use cofferdam_runtime::wire::Usage;
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 use std::io::Write as _;
 
 const PICO_PER_DOLLAR: f64 = 1e12;
@@ -31,6 +34,15 @@ impl Amount {
         let result =
             if rest.is_empty() { write!(out, "{dollars}") } else { write!(out, "{dollars}.{rest}") };
         debug_assert!(result.is_ok());
+    }
+}
+
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut text = Vec::new();
+        self.write(&mut text);
+        let text = String::from_utf8(text).map_err(S::Error::custom)?;
+        RawValue::from_string(text).map_err(S::Error::custom)?.serialize(serializer)
     }
 }
 
