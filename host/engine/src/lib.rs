@@ -8,6 +8,8 @@ pub mod request;
 
 mod refusal;
 
+mod hooks;
+
 pub mod catalog;
 mod routing;
 

@@ -5,6 +5,7 @@ use crate::attempt::{Attempting, Begun};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Cost, no_usage};
 use crate::fallback::Failures;
+use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::{Attempt, Trail};
 use crate::pace::{Late, Pace};
@@ -36,7 +37,8 @@ impl Engine {
         let request = request.map_err(|error| Refusal::invalid(error.to_string()))?;
         let streamed = request.stream;
         let total = self.parts.timeouts.total;
-        let job = Job::new(Arc::clone(self), caller, request, options);
+        let mut job = Job::new(Arc::clone(self), caller, request, options)?;
+        hooks::on_request(&job.hooks, &job.context, &mut job.request).await?;
         let plan = job.plan()?;
         let id = format!("resp_{}", job.hex);
         if streamed {
@@ -70,6 +72,7 @@ struct Job {
     caller: Caller,
     request: ResponsesRequest,
     options: RespondOptions,
+    hooks: Vec<Hook>,
     context: CallContext,
     hex: String,
     trail: Trail,
@@ -77,7 +80,13 @@ struct Job {
 }
 
 impl Job {
-    fn new(engine: Arc<Engine>, caller: Caller, request: ResponsesRequest, options: RespondOptions) -> Self {
+    fn new(
+        engine: Arc<Engine>,
+        caller: Caller,
+        request: ResponsesRequest,
+        options: RespondOptions,
+    ) -> Result<Self, Refusal> {
+        let hooks = engine.hooks(&request.plugins)?;
         let hex = random_hex();
         let context = engine.context(&format!("resp_{hex}"), &caller);
         let trail = Trail {
@@ -85,7 +94,7 @@ impl Job {
             region: engine.parts.region.clone(),
             ..Trail::default()
         };
-        Self { engine, caller, request, options, context, hex, trail, dispatched: None }
+        Ok(Self { engine, caller, request, options, hooks, context, hex, trail, dispatched: None })
     }
 
     fn plan(&self) -> Result<Plan, Refusal> {
@@ -227,7 +236,8 @@ impl Job {
         self.trail.generation_ms = self.dispatched.map(|start| start.elapsed().as_millis() as u64);
         let last = assembler.complete(&outcome, &self.receipt(cost));
         if !pace.is_streamed() {
-            return whole(last, outcome);
+            let body = whole(last, outcome)?;
+            return hooks::on_response(&self.hooks, &self.context, &self.request.guest_json, body).await;
         }
         if pace.say(last).await.is_ok()
             && let Some(reading) = &mut reading
