@@ -1,1 +1,34 @@
-//! placeholder
+//! The only way out of the machine.
+//!
+//! Everything the host sends to somebody else's server passes [`Egress::send`]: the address is checked
+//! after it was resolved and before it is dialled, the credential is written into the request here and
+//! nowhere else, and what comes back is bounded in bytes and in time. A request goes out once; this crate
+//! follows no redirect, asks no proxy, keeps no cookie and decodes no compression.
+
+mod address;
+mod range;
+mod reach;
+
+mod origin;
+mod path;
+
+mod config;
+mod resolver;
+mod tls;
+
+mod credential;
+mod headers;
+
+mod client;
+mod error;
+mod reply;
+
+pub use address::AddressClass;
+pub use client::{Egress, Limits, Outgoing};
+pub use config::{ConfigError, EgressConfig};
+pub use credential::{Credential, CredentialError, Placement};
+pub use error::{Error, Reason};
+pub use origin::{Origin, OriginError};
+pub use path::PathError;
+pub use range::{IpRange, RangeError};
+pub use reply::{Reply, ReplyBody};

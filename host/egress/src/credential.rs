@@ -1,0 +1,197 @@
+//! A secret on its way into one header.
+//!
+//! This is the only module of the crate that looks at a secret's bytes. The finished header value keeps
+//! them in one buffer that is wiped when the last request with it is gone; it is marked sensitive, so that
+//! HTTP/2 neither compresses nor indexes it and nothing prints it.
+
+use std::fmt;
+
+use bytes::Bytes;
+use cofferdam_store::Secret;
+use http::{HeaderName, HeaderValue};
+use zeroize::Zeroizing;
+
+use crate::headers::{self, VALUE_BYTES_MAX};
+
+/// Where a provider wants its credential: a header and the text around the value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    header: HeaderName,
+    before: String,
+    after: String,
+}
+
+/// A header with a secret in it.
+#[derive(Clone)]
+pub struct Credential {
+    header: HeaderName,
+    value: HeaderValue,
+}
+
+/// Why a credential cannot be made. It never says anything about the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialError {
+    /// Not a header name, or one that steers the connection or says who is asking.
+    #[error("this header cannot carry a credential")]
+    Header,
+    /// Not printable ASCII with exactly one `{}` and no other brace.
+    #[error("the format must be printable text with exactly one {{}}")]
+    Format,
+    /// The value is empty.
+    #[error("the secret is empty")]
+    Empty,
+    /// The value has a control character, a character beyond ASCII, or a space at an end.
+    #[error("the secret cannot be sent in a header: is there a line break or a space at its end?")]
+    NotHeaderSafe,
+    /// The finished value is longer than 16 KiB.
+    #[error("the secret is too long for a header")]
+    TooLong,
+}
+
+impl Placement {
+    /// Reads a header name and a format such as `Bearer {}`, both from a provider guest's manifest.
+    ///
+    /// # Errors
+    ///
+    /// [`CredentialError::Header`] or [`CredentialError::Format`].
+    pub fn parse(header: &str, format: &str) -> Result<Self, CredentialError> {
+        let header = HeaderName::from_bytes(header.as_bytes()).map_err(|_| CredentialError::Header)?;
+        if !headers::may_carry_credential(&header) {
+            return Err(CredentialError::Header);
+        }
+        let (before, after) = format.split_once("{}").ok_or(CredentialError::Format)?;
+        let is_plain =
+            |text: &str| text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'{' | b'}'));
+        if !is_plain(before) || !is_plain(after) || before.starts_with(' ') || after.ends_with(' ') {
+            return Err(CredentialError::Format);
+        }
+        Ok(Self { header, before: before.to_owned(), after: after.to_owned() })
+    }
+
+    /// Puts a secret in its place.
+    ///
+    /// # Errors
+    ///
+    /// The value is not fit for a header; it is refused as it is and never trimmed.
+    pub fn fill(&self, secret: &Secret) -> Result<Credential, CredentialError> {
+        let exposed = secret.expose();
+        if exposed.is_empty() {
+            return Err(CredentialError::Empty);
+        }
+        if !exposed.iter().all(|byte| matches!(byte, b' '..=b'~'))
+            || exposed.first() == Some(&b' ')
+            || exposed.last() == Some(&b' ')
+        {
+            return Err(CredentialError::NotHeaderSafe);
+        }
+        let length = self.before.len() + exposed.len() + self.after.len();
+        if length > VALUE_BYTES_MAX {
+            return Err(CredentialError::TooLong);
+        }
+        // Of the right size at once: a buffer that grows leaves its old self behind, unwiped.
+        let mut text = Zeroizing::new(Vec::with_capacity(length));
+        text.extend_from_slice(self.before.as_bytes());
+        text.extend_from_slice(exposed);
+        text.extend_from_slice(self.after.as_bytes());
+        let mut value = HeaderValue::from_maybe_shared(Bytes::from_owner(text))
+            .map_err(|_| CredentialError::NotHeaderSafe)?;
+        value.set_sensitive(true);
+        Ok(Credential { header: self.header.clone(), value })
+    }
+}
+
+impl Credential {
+    /// [`Placement::parse`] and [`Placement::fill`] in one step; the secret is wiped on return.
+    ///
+    /// # Errors
+    ///
+    /// As those two.
+    pub fn new(header: &str, format: &str, value: Secret) -> Result<Self, CredentialError> {
+        Placement::parse(header, format)?.fill(&value)
+    }
+
+    pub(crate) fn header(&self) -> &HeaderName {
+        &self.header
+    }
+
+    pub(crate) fn value(&self) -> &HeaderValue {
+        &self.value
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Credential").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(text: &str) -> Secret {
+        Secret::new(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn credential_stands_in_its_format() {
+        let credential = Credential::new("Authorization", "Bearer {}", secret("sk-1 2")).unwrap();
+        assert_eq!(credential.header(), http::header::AUTHORIZATION);
+        assert_eq!(credential.value().as_bytes(), b"Bearer sk-1 2");
+        assert!(credential.value().is_sensitive());
+    }
+
+    #[test]
+    fn credential_never_prints_its_value() {
+        let credential = Credential::new("x-api-key", "{}", secret("sk-very-secret")).unwrap();
+        assert!(!format!("{credential:?} {:?}", credential.value()).contains("very"));
+    }
+
+    #[test]
+    fn credential_refuses_values_that_no_header_should_carry() {
+        for text in ["a\nb", "a\r\n", "a\n", "\ta", "a\0b", "a\u{7f}", " a", "a ", "schlüssel", "a\tb"] {
+            let refused = Credential::new("x-api-key", "{}", secret(text)).err();
+            assert_eq!(refused, Some(CredentialError::NotHeaderSafe), "{text:?}");
+        }
+        let refused = Credential::new("x-api-key", "{}", secret("")).err();
+        assert_eq!(refused, Some(CredentialError::Empty));
+        let refused = Credential::new("x-api-key", "{}", secret(&"k".repeat(VALUE_BYTES_MAX + 1))).err();
+        assert_eq!(refused, Some(CredentialError::TooLong));
+    }
+
+    #[test]
+    fn placement_refuses_formats_without_exactly_one_slot() {
+        for format in ["", "Bearer", "{}{}", "{} {x}", "{", "Bearer {}\n", " {}", "{} ", "{{}}"] {
+            assert_eq!(Placement::parse("x-api-key", format), Err(CredentialError::Format), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn placement_refuses_headers_that_steer_the_request() {
+        let names = [
+            "",
+            "a b",
+            ":authority",
+            "Host",
+            "content-length",
+            "Transfer-Encoding",
+            "connection",
+            "upgrade",
+            "te",
+            "cookie",
+            "proxy-authorization",
+            "Proxy-Connection",
+            "x-forwarded-for",
+            "user-agent",
+            "referer",
+            "accept",
+            "range",
+            "if-match",
+            "sec-fetch-site",
+            "idempotency-key",
+        ];
+        for name in names {
+            assert_eq!(Placement::parse(name, "{}"), Err(CredentialError::Header), "{name}");
+        }
+    }
+}

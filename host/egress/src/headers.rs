@@ -1,0 +1,190 @@
+//! Which headers go out.
+//!
+//! A guest brings headers of its dialect; the connection, the framing, the body's type and the credential
+//! are the host's. Whatever could make two parties disagree about those is refused and never dropped in
+//! silence, so that an author learns about it.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+use crate::{Credential, Reason};
+
+/// Headers a guest may bring.
+const HEADERS_MAX: usize = 100;
+/// The longest header value, in bytes; many servers stop sooner.
+pub(crate) const VALUE_BYTES_MAX: usize = 16 * 1024;
+
+/// Puts the headers of one request together.
+///
+/// # Errors
+///
+/// The rule that a header of the guest breaks.
+pub(crate) fn assemble(
+    from_guest: Vec<(HeaderName, HeaderValue)>,
+    streamed: bool,
+    credential: Option<&Credential>,
+) -> Result<HeaderMap, Reason> {
+    if from_guest.len() > HEADERS_MAX {
+        return Err(Reason::HeadersTooLarge);
+    }
+    // Room for the HTTP library's own, so that the map never grows.
+    let mut headers = HeaderMap::with_capacity(from_guest.len() + 8);
+    for (name, value) in from_guest {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Reason::HeadersTooLarge);
+        }
+        if is_reserved(&name, &value) {
+            return Err(Reason::Header);
+        }
+        if credential.is_some_and(|credential| competes(&name, credential)) {
+            return Err(Reason::CredentialHeader);
+        }
+        headers.append(name, value);
+    }
+    headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+    let accept = if streamed { "text/event-stream" } else { "application/json" };
+    headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static(accept));
+    // Compressed bytes could not be framed, and later not be searched for released secrets.
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    if let Some(credential) = credential {
+        headers.insert(credential.header().clone(), credential.value().clone());
+    }
+    Ok(headers)
+}
+
+/// May a manifest put a credential into this header? Not where it would steer the request, say where it
+/// comes from, or be written into logs along the way.
+pub(crate) fn may_carry_credential(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    let elsewhere = matches!(
+        name,
+        "user-agent"
+            | "referer"
+            | "origin"
+            | "from"
+            | "range"
+            | "idempotency-key"
+            | "prefer"
+            | "last-event-id"
+            | "content-type"
+            | "content-encoding"
+            | "content-disposition"
+            | "traceparent"
+            | "tracestate"
+            | "baggage"
+    );
+    let family = ["accept", "if-", "sec-", "access-control-", "x-request-", "x-correlation-"];
+    !elsewhere && !is_connection(name) && !family.iter().any(|prefix| name.starts_with(prefix))
+}
+
+fn is_reserved(name: &HeaderName, value: &HeaderValue) -> bool {
+    match name.as_str() {
+        "accept-encoding" => value != "identity",
+        "content-encoding" => true,
+        name => is_connection(name),
+    }
+}
+
+/// Headers of the connection, its framing and its intermediaries, and of sessions.
+fn is_connection(name: &str) -> bool {
+    matches!(
+        name,
+        "host"
+            | "content-length"
+            | "transfer-encoding"
+            | "connection"
+            | "keep-alive"
+            | "upgrade"
+            | "te"
+            | "trailer"
+            | "expect"
+            | "http2-settings"
+            | "max-forwards"
+            | "via"
+            | "forwarded"
+            | "x-real-ip"
+            | "cookie"
+            | "cookie2"
+            | "set-cookie"
+    ) || name.starts_with("proxy-")
+        || name.starts_with("x-forwarded-")
+}
+
+/// Would this header of the guest take part in saying who is asking?
+fn competes(name: &HeaderName, credential: &Credential) -> bool {
+    name == credential.header() || name == header::AUTHORIZATION || name.as_str().ends_with("api-key")
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_store::Secret;
+
+    use super::*;
+
+    fn one(name: &str, value: &str) -> Vec<(HeaderName, HeaderValue)> {
+        vec![(name.parse().unwrap(), value.parse().unwrap())]
+    }
+
+    fn key() -> Credential {
+        Credential::new("x-api-key", "{}", Secret::new(b"sk-1".to_vec())).unwrap()
+    }
+
+    #[test]
+    fn guest_headers_of_the_connection_are_refused() {
+        let names = [
+            "Host",
+            "Content-Length",
+            "Transfer-Encoding",
+            "Connection",
+            "Keep-Alive",
+            "Upgrade",
+            "TE",
+            "Trailer",
+            "Expect",
+            "Cookie",
+            "Proxy-Authorization",
+            "Proxy-Anything",
+            "X-Forwarded-For",
+            "Via",
+            "Content-Encoding",
+        ];
+        for name in names {
+            assert_eq!(assemble(one(name, "x"), false, None), Err(Reason::Header), "{name}");
+        }
+        assert_eq!(assemble(one("accept-encoding", "gzip"), false, None), Err(Reason::Header));
+        assert!(assemble(one("accept-encoding", "identity"), false, None).is_ok());
+    }
+
+    #[test]
+    fn guest_headers_that_compete_with_the_credential_are_refused() {
+        for name in ["X-Api-Key", "authorization", "api-key", "other-api-key"] {
+            assert_eq!(
+                assemble(one(name, "x"), false, Some(&key())),
+                Err(Reason::CredentialHeader),
+                "{name}"
+            );
+            assert!(assemble(one(name, "x"), false, None).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn host_fills_in_type_and_accept() {
+        let headers = assemble(one("anthropic-version", "2023-06-01"), true, Some(&key())).unwrap();
+        assert_eq!(headers["content-type"], "application/json");
+        assert_eq!(headers["accept"], "text/event-stream");
+        assert_eq!(headers["accept-encoding"], "identity");
+        assert_eq!(headers["anthropic-version"], "2023-06-01");
+        assert_eq!(headers["x-api-key"], "sk-1");
+        assert_eq!(assemble(Vec::new(), false, None).unwrap()["accept"], "application/json");
+        let own = assemble(one("accept", "application/x-ndjson"), true, None).unwrap();
+        assert_eq!(own.get_all("accept").iter().count(), 1);
+        assert_eq!(own["accept"], "application/x-ndjson");
+    }
+
+    #[test]
+    fn too_many_or_too_long_headers_are_refused() {
+        let many = (0..=HEADERS_MAX).flat_map(|index| one(&format!("x-{index}"), "v")).collect();
+        assert_eq!(assemble(many, false, None), Err(Reason::HeadersTooLarge));
+        let long = one("x-long", &"v".repeat(VALUE_BYTES_MAX + 1));
+        assert_eq!(assemble(long, false, None), Err(Reason::HeadersTooLarge));
+    }
+}

@@ -1,0 +1,193 @@
+//! The operator's `base_url`: the grant of one origin.
+//!
+//! An [`Origin`] exists only if its scheme, host and credential go together, so a request needs no further
+//! look at them; names are looked at again when they have been resolved. A guest only ever adds a path.
+
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+use crate::{EgressConfig, PathError, Reason, path, reach::Reach};
+
+#[cfg(test)]
+mod tests;
+
+/// A checked `base_url`: scheme, host, port and the path that all requests begin with.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Canonical, without a slash at the end.
+    base: String,
+    host: String,
+    port: u16,
+    reach: Reach,
+}
+
+/// Why a `base_url` is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OriginError {
+    /// Not an absolute URL of ASCII characters with a host.
+    #[error("not a URL: write scheme, host and path in ASCII, as in https://api.example.com/v1")]
+    Malformed,
+    /// Neither `http` nor `https`.
+    #[error("the scheme must be http or https")]
+    Scheme,
+    /// Credentials belong to the vault.
+    #[error("a user name or password is not allowed in the URL: use a secret")]
+    UserInfo,
+    /// A query would be cut in two by the path.
+    #[error("a query is not allowed in the URL")]
+    Query,
+    /// A fragment is never sent.
+    #[error("a fragment is not allowed in the URL")]
+    Fragment,
+    /// The path of the URL breaks a rule for paths.
+    #[error("{0}")]
+    Path(#[from] PathError),
+    /// A cloud metadata address.
+    #[error("metadata addresses are closed, whatever their form")]
+    Metadata,
+    /// Plain http to a literal that is neither loopback nor private.
+    #[error("http:// is allowed to loopback and private addresses only: write https://")]
+    PlaintextAddress,
+    /// Plain http with a credential to somewhere else than loopback.
+    #[error("a credential travels over http:// to loopback only: write https://")]
+    PlaintextCredential,
+    /// Plain http with a credential to loopback, not allowed by the configuration.
+    #[error("a credential travels over http:// only with egress.allow_plaintext_loopback = true")]
+    PlaintextLoopback,
+    /// A secret that is bound to hosts cannot go to an address: secrets are bound to names.
+    #[error("a host-bound secret needs a host name, not an address: write localhost for a loopback provider")]
+    HostBoundLiteral,
+}
+
+impl Origin {
+    /// Checks a `base_url`.
+    ///
+    /// `with_credential`: requests may carry one. `host_bound`: it may be an operator's or a workspace's
+    /// secret, which is released to host names only; a key from the environment is not host-bound.
+    ///
+    /// # Errors
+    ///
+    /// Names the rule that the URL breaks; the text says what to write instead.
+    pub fn parse(
+        base_url: &str,
+        with_credential: bool,
+        host_bound: bool,
+        config: &EgressConfig,
+    ) -> Result<Self, OriginError> {
+        let (scheme, authority, base_path) = split(base_url)?;
+        let url = Url::parse(base_url).map_err(|_| OriginError::Malformed)?;
+        let host = url.host().ok_or(OriginError::Malformed)?;
+        let port = url.port_or_known_default().filter(|port| *port != 0).ok_or(OriginError::Malformed)?;
+        let literal = literal(&host);
+        if matches!(host, Host::Domain(name) if name.ends_with('.')) || authority.ends_with(':') {
+            return Err(OriginError::Malformed);
+        }
+        if !matches!(base_path, "" | "/") {
+            path::check(base_path)?;
+        }
+        let reach = match (scheme, with_credential) {
+            (Scheme::Https, _) => Reach::Anywhere,
+            (Scheme::Http, false) => Reach::Local,
+            (Scheme::Http, true) => Reach::Loopback,
+        };
+        if let Some(address) = literal {
+            reach.check(address).map_err(|reason| match reason {
+                Reason::Metadata => OriginError::Metadata,
+                Reason::Plaintext => OriginError::PlaintextCredential,
+                _ => OriginError::PlaintextAddress,
+            })?;
+        }
+        if reach == Reach::Loopback && !config.allow_plaintext_loopback {
+            // A literal that got here is loopback; of the names only these are so for certain.
+            let is_loopback = literal.is_some() || is_localhost(url.host_str().unwrap_or_default());
+            return Err(if is_loopback {
+                OriginError::PlaintextLoopback
+            } else {
+                OriginError::PlaintextCredential
+            });
+        }
+        if host_bound && literal.is_some() {
+            return Err(OriginError::HostBoundLiteral);
+        }
+        let base = url.as_str().strip_suffix('/').unwrap_or(url.as_str());
+        Ok(Self { base: base.to_owned(), host: host.to_string(), port, reach })
+    }
+
+    /// Appends a path, with or without a leading slash and perhaps with a query, to the path of the base URL.
+    ///
+    /// # Errors
+    ///
+    /// Refuses whatever could lead elsewhere: see [`PathError`].
+    pub fn join(&self, path: &str) -> Result<Url, PathError> {
+        let relative = path::check(path)?;
+        let mut text = String::with_capacity(self.base.len() + 1 + relative.len());
+        text.push_str(&self.base);
+        text.push('/');
+        text.push_str(relative);
+        Url::parse(&text).map_err(|_| PathError::Character)
+    }
+
+    /// The host in canonical form: a name in lower case, or an address (IPv6 in brackets).
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port, also where the URL leaves it to the scheme.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+/// Looks at the text before a URL parser does: a parser drops tabs and line breaks, turns backslashes into
+/// slashes and decodes the host, and then the URL is not the one that was written.
+fn split(base_url: &str) -> Result<(Scheme, &str, &str), OriginError> {
+    if !base_url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
+        return Err(OriginError::Malformed);
+    }
+    let (scheme, rest) = base_url.split_once("://").ok_or(OriginError::Malformed)?;
+    let scheme = match scheme {
+        _ if scheme.eq_ignore_ascii_case("https") => Scheme::Https,
+        _ if scheme.eq_ignore_ascii_case("http") => Scheme::Http,
+        _ => return Err(OriginError::Scheme),
+    };
+    if rest.contains('#') {
+        return Err(OriginError::Fragment);
+    }
+    if rest.contains('?') {
+        return Err(OriginError::Query);
+    }
+    let (authority, base_path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    if authority.contains('@') {
+        return Err(OriginError::UserInfo);
+    }
+    if authority.is_empty() || authority.contains('%') {
+        return Err(OriginError::Malformed);
+    }
+    Ok((scheme, authority, base_path))
+}
+
+/// `localhost` and the names below it, which never leave the machine (RFC 6761).
+pub(crate) fn is_localhost(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+fn literal(host: &Host<&str>) -> Option<IpAddr> {
+    match host {
+        Host::Domain(_) => None,
+        Host::Ipv4(address) => Some(IpAddr::V4(*address)),
+        Host::Ipv6(address) => Some(IpAddr::V6(*address)),
+    }
+}

@@ -1,0 +1,147 @@
+//! What came back, bounded in bytes and in time.
+//!
+//! Nothing is read ahead: a piece is taken from the connection when the caller asks for it, so a slow
+//! client slows the server down and costs no memory here. Dropping a body closes its upstream.
+
+use std::{
+    fmt,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, StatusCode};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::{Error, Limits, error::reduce};
+
+/// The head of an answer and the way to its body.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status as the server sent it; redirects are answers like any other.
+    pub status: StatusCode,
+    /// The headers as the server sent them.
+    pub headers: HeaderMap,
+    /// The body, not yet read.
+    pub body: ReplyBody,
+}
+
+/// The body of an answer, piece by piece.
+pub struct ReplyBody {
+    /// `None` once the body has ended, well or not: the connection is given back or closed at once.
+    upstream: Option<reqwest::Response>,
+    ended: Result<(), Error>,
+    bytes_left: u64,
+    idle: Duration,
+    /// Set when the server is first waited for, and set anew only when it fires: most pieces of a stream
+    /// come in time and never touch the timer.
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+impl ReplyBody {
+    pub(crate) fn new(upstream: reqwest::Response, limits: &Limits) -> Self {
+        Self {
+            upstream: Some(upstream),
+            ended: Ok(()),
+            bytes_left: limits.body_bytes_max,
+            idle: limits.idle,
+            alarm: None,
+        }
+    }
+
+    /// The next piece, never empty; `None` at the end, again and again. Cancel safe: a dropped call loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TimedOut`] when the server sends nothing for the idle time, [`Error::TooLarge`] when the
+    /// body is longer than the limit or announces to be, [`Error::Broken`] when the connection ends before
+    /// the body does. Later calls repeat the error.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            let Some(upstream) = &mut self.upstream else {
+                return self.ended.map(|()| None);
+            };
+            // What is announced to be too long is not worth its first byte.
+            if upstream.content_length().is_some_and(|length| length > self.bytes_left) {
+                return self.end(Err(Error::TooLarge));
+            }
+            let next = match next(upstream, self.idle, &mut self.alarm).await {
+                Err(error) => return self.end(Err(error)),
+                Ok(None) => return self.end(Ok(())),
+                Ok(Some(piece)) if piece.is_empty() => continue,
+                Ok(Some(piece)) => piece,
+            };
+            match u64::try_from(next.len()).ok().and_then(|length| self.bytes_left.checked_sub(length)) {
+                Some(left) => self.bytes_left = left,
+                None => return self.end(Err(Error::TooLarge)),
+            }
+            return Ok(Some(next));
+        }
+    }
+
+    /// The whole body, at most `bytes_max` of it. A body that comes in one piece is not copied.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReplyBody::chunk`].
+    pub async fn collect(mut self, bytes_max: usize) -> Result<Bytes, Error> {
+        self.bytes_left = self.bytes_left.min(u64::try_from(bytes_max).unwrap_or(u64::MAX));
+        let announced = self.upstream.as_ref().and_then(reqwest::Response::content_length);
+        let Some(first) = self.chunk().await? else {
+            return Ok(Bytes::new());
+        };
+        let Some(second) = self.chunk().await? else {
+            return Ok(first);
+        };
+        let known = announced.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+        let mut whole = BytesMut::with_capacity(known.max(first.len() + second.len()));
+        whole.extend_from_slice(&first);
+        whole.extend_from_slice(&second);
+        while let Some(piece) = self.chunk().await? {
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
+    fn end(&mut self, how: Result<(), Error>) -> Result<Option<Bytes>, Error> {
+        self.upstream = None;
+        self.alarm = None;
+        self.ended = how;
+        how.map(|()| None)
+    }
+}
+
+impl fmt::Debug for ReplyBody {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ReplyBody").field("ended", &self.upstream.is_none()).finish_non_exhaustive()
+    }
+}
+
+/// Waits for one piece, at most the idle time. The time counts only while we wait: a client that takes
+/// its time between two calls is not the server's fault.
+async fn next(
+    upstream: &mut reqwest::Response,
+    idle: Duration,
+    alarm: &mut Option<Pin<Box<Sleep>>>,
+) -> Result<Option<Bytes>, Error> {
+    let mut piece = pin!(upstream.chunk());
+    let mut deadline = None;
+    poll_fn(|context| {
+        if let Poll::Ready(outcome) = piece.as_mut().poll(context) {
+            return Poll::Ready(outcome.map_err(|error| reduce(&error)));
+        }
+        let deadline = *deadline.get_or_insert_with(|| Instant::now() + idle);
+        let alarm = alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        // An alarm of an earlier piece rings too soon, which is no harm, or has rung already.
+        while alarm.as_mut().poll(context).is_ready() {
+            if Instant::now() >= deadline {
+                return Poll::Ready(Err(Error::TimedOut));
+            }
+            alarm.as_mut().reset(deadline);
+        }
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,125 @@
+//! The only place where names become addresses.
+//!
+//! A name is resolved once, every address of the answer is checked, and exactly those are dialled: there
+//! is no second look-up between check and connect. One closed address spoils the whole answer, because a
+//! server that mixes them in is misconfigured or hostile.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use hickory_resolver::{
+    ResolverBuilder, TokioResolver,
+    config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig},
+    net::runtime::TokioRuntimeProvider,
+};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use crate::{ConfigError, EgressConfig, error::AddressRefused, origin::is_localhost, reach::Reach};
+
+/// How long an answer is kept at most: providers move, and their long lifetimes are not always kept.
+const ANSWER_AGE_MAX: Duration = Duration::from_secs(300);
+/// Names kept in the cache.
+const ANSWERS_MAX: u64 = 1024;
+/// Addresses taken from one answer; more are never tried before the connect timeout.
+const ADDRESSES_MAX: usize = 32;
+
+/// Fixed answers, loopback names and DNS, without any rule.
+pub(crate) struct Names {
+    fixed: BTreeMap<String, Vec<IpAddr>>,
+    dns: TokioResolver,
+}
+
+impl Names {
+    /// # Errors
+    ///
+    /// The resolver refused its settings.
+    pub(crate) fn new(config: &EgressConfig) -> Result<Self, ConfigError> {
+        let fixed =
+            config.resolve.iter().map(|(name, answer)| (name.to_ascii_lowercase(), answer.clone())).collect();
+        let mut builder = if config.nameservers.is_empty() {
+            // A machine without a resolver configuration can still reach addresses and fixed names.
+            TokioResolver::builder_tokio().unwrap_or_else(|_| {
+                tracing::warn!(
+                    "no system resolver configuration: only fixed names and addresses are reachable"
+                );
+                ask(ResolverConfig::default())
+            })
+        } else {
+            let servers = config.nameservers.iter().copied().map(server).collect();
+            let mut builder = ask(ResolverConfig::from_parts(None, Vec::new(), servers));
+            builder.options_mut().use_hosts_file = ResolveHosts::Never;
+            builder
+        };
+        let options = builder.options_mut();
+        options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+        options.cache_size = ANSWERS_MAX;
+        options.positive_max_ttl = Some(ANSWER_AGE_MAX);
+        options.negative_max_ttl = Some(Duration::from_secs(10));
+        options.timeout = options.timeout.min(config.connect_timeout);
+        let dns = builder.build().map_err(|_| ConfigError::Client)?;
+        Ok(Self { fixed, dns })
+    }
+
+    async fn look_up(&self, name: &str) -> Option<Vec<IpAddr>> {
+        if let Some(fixed) = self.fixed.get(name) {
+            return Some(fixed.clone());
+        }
+        if is_localhost(name) {
+            // RFC 6761: a name server has no say in this.
+            return Some(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+        }
+        let answer = self.dns.lookup_ip(name).await.ok()?;
+        Some(answer.iter().collect())
+    }
+}
+
+fn ask(servers: ResolverConfig) -> ResolverBuilder<TokioRuntimeProvider> {
+    TokioResolver::builder_with_config(servers, TokioRuntimeProvider::default())
+}
+
+fn server(address: SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = address.port();
+        connection
+    });
+    NameServerConfig::new(address.ip(), true, connections.into())
+}
+
+/// The same names under the rule of one pool of connections.
+pub(crate) struct CheckedNames {
+    names: Arc<Names>,
+    reach: Reach,
+}
+
+impl CheckedNames {
+    pub(crate) fn new(names: Arc<Names>, reach: Reach) -> Self {
+        Self { names, reach }
+    }
+}
+
+/// The name has no address.
+#[derive(Debug, thiserror::Error)]
+#[error("no address")]
+struct NoAddress;
+
+impl Resolve for CheckedNames {
+    fn resolve(&self, name: Name) -> Resolving {
+        let names = Arc::clone(&self.names);
+        let reach = self.reach;
+        Box::pin(async move {
+            let addresses = names.look_up(name.as_str()).await.filter(|found| !found.is_empty());
+            let addresses = addresses.ok_or(NoAddress)?;
+            for address in &addresses {
+                reach.check(*address).map_err(AddressRefused)?;
+            }
+            // Port 0 stands for the one in the URL.
+            let dialled =
+                addresses.into_iter().take(ADDRESSES_MAX).map(|address| SocketAddr::new(address, 0));
+            Ok(Box::new(dialled) as Addrs)
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! Whom we believe to be who they say they are.
+
+use std::sync::Arc;
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+use rustls_platform_verifier::Verifier;
+
+use crate::ConfigError;
+
+/// Builds the TLS settings: certificates are verified against the system's roots and the given ones.
+///
+/// There is no switch that turns verification off. The cryptography is given to this client alone, so
+/// that nothing depends on a process-wide default.
+///
+/// # Errors
+///
+/// A root that cannot be used.
+pub(crate) fn settings(roots: &[Vec<u8>]) -> Result<ClientConfig, ConfigError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut extra = Vec::new();
+    for (index, pem) in roots.iter().enumerate() {
+        extra.extend(read_roots(pem).ok_or(ConfigError::Root { index })?);
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|_| ConfigError::Tls)?;
+    let mut settings = match verifier(extra, provider) {
+        Some(verifier) => {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
+        }
+        None => builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth(),
+    };
+    settings.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(settings)
+}
+
+/// `None` on a machine without any root: it can still serve a model of its own over plain http, and
+/// every https server is untrusted.
+fn verifier(extra: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Option<Verifier> {
+    Verifier::new_with_extra_roots(extra, provider)
+        .inspect_err(|_| {
+            tracing::warn!("no root certificates on this system: every https server is untrusted")
+        })
+        .ok()
+}
+
+fn read_roots(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    let mut store = RootCertStore::empty();
+    let mut certificates = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.ok()?;
+        store.add(certificate.clone()).ok()?;
+        certificates.push(certificate);
+    }
+    if certificates.is_empty() { None } else { Some(certificates) }
+}
