@@ -106,10 +106,6 @@ impl Credential {
     /// # Errors
     ///
     /// As those two.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the secret ends here; its wiped copy lives in the header"
-    )]
     pub fn new(header: &str, format: &str, value: Secret) -> Result<Self, CredentialError> {
         Placement::parse(header, format)?.fill(&value)
     }

@@ -95,12 +95,17 @@ pub(crate) fn reduce(error: &reqwest::Error) -> Error {
     if error.is_connect() { Error::Unreachable } else { Error::Broken }
 }
 
-/// TLS errors travel inside an I/O error, which leaves itself out of its chain of sources.
 fn is_certificate(error: &(dyn StdError + 'static)) -> bool {
-    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    let tls = match inner {
-        Some(inner) => inner.downcast_ref::<rustls::Error>(),
-        None => error.downcast_ref::<rustls::Error>(),
-    };
-    matches!(tls, Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented))
+    matches!(
+        innermost(error).downcast_ref(),
+        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
+    )
+}
+
+/// TLS errors travel inside I/O errors, which leave what they wrap out of their chain of sources.
+fn innermost<'a>(mut error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
+    while let Some(inner) = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        error = inner;
+    }
+    error
 }

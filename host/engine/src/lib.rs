@@ -1,1 +1,155 @@
-//! placeholder
+//! What a response is: the request as checked, the endpoints that could serve
+//! it, the attempts, the assembled answer, and what it cost. The engine knows
+//! no HTTP server and no provider's format; guests translate, egress sends.
+//!
+//! Modules stand in the order a request meets them.
+
+pub mod request;
+
+mod refusal;
+
+mod hooks;
+
+pub mod catalog;
+mod routing;
+
+mod pace;
+
+mod attempt;
+mod fallback;
+mod framing;
+mod reading;
+
+pub mod assembler;
+pub mod cost;
+
+mod ledger;
+mod metadata;
+
+mod embed;
+mod respond;
+mod stream;
+
+pub use ledger::Caller;
+pub use pace::Timeouts;
+pub use refusal::Refusal;
+pub use stream::EventStream;
+
+use bytes::Bytes;
+use catalog::Catalog;
+use cofferdam_egress::Egress;
+use cofferdam_runtime::{CallContext, Kind, Plugin, Plugins};
+use cofferdam_store::{Clock, Store};
+use std::sync::Arc;
+
+/// Everything a running engine is made of. Replaced whole when the
+/// configuration is reloaded; requests under way keep the parts they began with.
+pub struct EngineParts {
+    /// The loaded guests.
+    pub plugins: Plugins,
+    /// The way out.
+    pub egress: Egress,
+    /// Where usage is written.
+    pub store: Store,
+    /// What is served.
+    pub catalog: Catalog,
+    /// Limits of time.
+    pub timeouts: Timeouts,
+    /// Reported in routing metadata.
+    pub region: Option<String>,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// The engine: answers requests.
+pub struct Engine {
+    parts: EngineParts,
+    router: Arc<Plugin>,
+    hook_ids: Vec<String>,
+}
+
+/// There is no usable router plugin.
+#[derive(Debug, thiserror::Error)]
+#[error("no plugin named `router` of kind router is loaded")]
+pub struct NoRouter;
+
+/// How a client wants its answer, from the request's headers.
+#[derive(Clone, Debug, Default)]
+pub struct RespondOptions {
+    /// The field for routing metadata, when the client opted in:
+    /// `service_metadata` or `openrouter_metadata`.
+    pub metadata_field: Option<&'static str>,
+    /// The value of `x-session-id`; the body's `session_id` wins.
+    pub session_header: Option<String>,
+}
+
+/// An answer.
+pub struct Answer {
+    /// The id of the response or embedding.
+    pub id: String,
+    /// What to send.
+    pub body: AnswerBody,
+}
+
+/// The two forms of an answer.
+pub enum AnswerBody {
+    /// One JSON body.
+    Whole(Bytes),
+    /// Server-sent events.
+    Stream(EventStream),
+}
+
+impl Engine {
+    /// Puts the parts together.
+    ///
+    /// # Errors
+    /// [`NoRouter`].
+    pub fn new(parts: EngineParts) -> Result<Self, NoRouter> {
+        let router = parts.plugins.get("router").filter(|plugin| plugin.kind() == Kind::Router).ok_or(NoRouter)?;
+        let router = Arc::clone(router);
+        let hooks = parts.plugins.iter().filter_map(|plugin| plugin.manifest().hook.as_ref());
+        let hook_ids = hooks.map(|hook| hook.id.clone()).collect();
+        Ok(Self { parts, router, hook_ids })
+    }
+
+    /// What is served.
+    pub fn catalog(&self) -> &Catalog {
+        &self.parts.catalog
+    }
+
+    /// The loaded guests.
+    pub fn plugins(&self) -> &Plugins {
+        &self.parts.plugins
+    }
+
+    /// The guests that must be ready before requests are taken: the router and
+    /// the adapters of configured providers.
+    pub fn required_plugins(&self) -> Vec<Arc<Plugin>> {
+        let mut required = vec![Arc::clone(&self.router)];
+        for endpoint in self.parts.catalog.models().iter().flat_map(|model| &model.endpoints) {
+            let adapter = &endpoint.provider.adapter;
+            if !required.iter().any(|known| Arc::ptr_eq(known, adapter)) {
+                required.push(Arc::clone(adapter));
+            }
+        }
+        required
+    }
+
+    fn context(&self, id: &str, caller: &Caller) -> CallContext {
+        CallContext {
+            request_id: Arc::from(id),
+            workspace: caller.workspace.to_string(),
+            now_ms: self.parts.clock.now_ms(),
+        }
+    }
+}
+
+/// 32 hexadecimal digits that nobody can guess, for ids.
+fn random_hex() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
+/// A seed for the router, different for each request.
+fn random_seed() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
+}

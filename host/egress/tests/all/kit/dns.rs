@@ -1,0 +1,52 @@
+//! A name server that knows one answer.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use hickory_resolver::proto::{
+    op::{Message, MessageType, ResponseCode},
+    rr::{RData, Record, RecordType},
+};
+use tokio::{net::UdpSocket, task::JoinSet};
+
+/// Gives every name the same addresses; without any, says that the name does not exist.
+pub(crate) struct NameServer {
+    pub(crate) address: SocketAddr,
+    _tasks: JoinSet<()>,
+}
+
+impl NameServer {
+    pub(crate) async fn start(addresses: &[&str]) -> Self {
+        let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            let mut packet = [0; 4096];
+            while let Ok((length, client)) = socket.recv_from(&mut packet).await {
+                let query = Message::from_vec(&packet[..length]).unwrap();
+                let answer = answer(&query, &addresses).to_vec().unwrap();
+                socket.send_to(&answer, client).await.unwrap();
+            }
+        });
+        Self { address, _tasks: tasks }
+    }
+}
+
+fn answer(query: &Message, addresses: &[IpAddr]) -> Message {
+    let mut answer = query.clone();
+    answer.metadata.message_type = MessageType::Response;
+    answer.metadata.recursion_available = true;
+    if addresses.is_empty() {
+        answer.metadata.response_code = ResponseCode::NXDomain;
+    }
+    let question = query.queries[0].clone();
+    for address in addresses {
+        let data = match address {
+            IpAddr::V4(v4) if question.query_type() == RecordType::A => RData::A((*v4).into()),
+            IpAddr::V6(v6) if question.query_type() == RecordType::AAAA => RData::AAAA((*v6).into()),
+            _ => continue,
+        };
+        answer.add_answer(Record::from_rdata(question.name().clone(), 60, data));
+    }
+    answer
+}

@@ -1,0 +1,15 @@
+//! What the door does on the wire: every server here is a real one on a loopback port of its own.
+
+#[cfg(test)]
+mod kit;
+
+#[cfg(test)]
+mod exchange;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
+mod names;
+#[cfg(test)]
+mod secrecy;
+#[cfg(test)]
+mod trust;

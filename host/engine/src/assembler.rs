@@ -1,0 +1,539 @@
+//! Turns normalized events into a response. This is the only place that makes
+//! ids, sequence numbers, output indexes, the added/delta/done pairs and the
+//! terminal event, so that no guest can produce a malformed stream. The body of
+//! a request that is not streamed is the same state, written once at the end.
+
+mod events;
+mod items;
+mod json;
+mod response;
+
+pub use response::{Identity, Outcome, Receipt};
+
+use cofferdam_runtime::wire::{
+    CallDelta, CallStart, Event, FinishReason, Image, ReasoningSeal, SummaryDelta, TextDelta, Usage,
+};
+use events::Events;
+use items::{Body, Item, Part, Status};
+use json::{compact_json, raw, string};
+
+/// The longest output of one response, in bytes of text, arguments and pictures.
+pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
+/// The most output items of one response.
+pub const OUTPUT_ITEMS_MAX: usize = 1024;
+/// The most parts of one item.
+const PARTS_MAX: u32 = 1024;
+
+/// A provider guest's events do not make an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// More than [`OUTPUT_BYTES_MAX`] or [`OUTPUT_ITEMS_MAX`].
+    #[error("the provider's answer is too large")]
+    TooLarge,
+    /// Arguments or pictures for a call that was not started or has ended.
+    #[error("the provider's answer continues a call that is not open")]
+    UnknownCall,
+    /// An annotation, log-probability list or opaque item is not JSON of the right shape.
+    #[error("the provider's answer holds invalid JSON")]
+    InvalidJson,
+}
+
+/// How the model ended its answer.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Why.
+    pub reason: FinishReason,
+    /// The tier that served, if the provider said.
+    pub service_tier: Option<String>,
+}
+
+/// A response in the making.
+pub struct Assembler {
+    identity: Identity,
+    events: Events,
+    items: Vec<Item>,
+    open_message: Option<usize>,
+    open_reasoning: Option<usize>,
+    output_bytes: usize,
+    usage: Option<Usage>,
+    ended: Option<Ended>,
+}
+
+impl Assembler {
+    /// A response without output. `streamed` says whether events are written at all.
+    pub fn new(identity: Identity, streamed: bool) -> Self {
+        Self {
+            identity,
+            events: Events::new(streamed),
+            items: Vec::new(),
+            open_message: None,
+            open_reasoning: None,
+            output_bytes: 0,
+            usage: None,
+            ended: None,
+        }
+    }
+
+    /// Writes `response.created` and `response.in_progress`, once.
+    pub fn begin(&mut self) {
+        if !self.events.are_wanted() || self.events.have_begun() {
+            return;
+        }
+        for name in ["response.created", "response.in_progress"] {
+            let mut response = Vec::with_capacity(1024);
+            self.write_response(&mut response, &Outcome::InProgress, &Receipt::default());
+            self.events.write(name, |out| {
+                raw(out, ",\"response\":");
+                out.extend_from_slice(&response);
+            });
+        }
+    }
+
+    /// The events written since the last call, in SSE form; empty when nothing happened.
+    pub fn take_events(&mut self) -> Vec<u8> {
+        self.events.take()
+    }
+
+    /// How the model ended, once it has.
+    pub fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref()
+    }
+
+    /// What the answer consumed, as far as the provider has said.
+    pub fn usage(&self) -> Option<&Usage> {
+        self.usage.as_ref()
+    }
+
+    /// Adds one event of the provider's answer.
+    ///
+    /// # Errors
+    /// [`Malformed`]; the answer can then only fail.
+    pub fn apply(&mut self, event: Event) -> Result<(), Malformed> {
+        match event {
+            Event::MessageStart(phase) => {
+                self.close_reasoning();
+                self.close_message(Status::Completed);
+                self.open_message(phase)?;
+            }
+            Event::TextDelta(delta) => self.text(delta)?,
+            Event::RefusalDelta(text) => self.refusal(&text)?,
+            Event::Annotation(annotation) => self.annotation(&annotation)?,
+            Event::ReasoningTextDelta(text) => self.reasoning_text(&text)?,
+            Event::ReasoningSummaryDelta(delta) => self.reasoning_summary(&delta)?,
+            Event::ReasoningSeal(seal) => self.seal(seal)?,
+            Event::FunctionCallStart(start) => self.start_call(start, false)?,
+            Event::CustomCallStart(start) => self.start_call(start, true)?,
+            Event::FunctionArgumentsDelta(delta) | Event::CustomInputDelta(delta) => self.call_delta(&delta)?,
+            Event::CallEnd(key) => self.end_call(key),
+            Event::ImagePartial(image) => self.image(image, false)?,
+            Event::ImageDone(image) => self.image(image, true)?,
+            Event::OpaqueItem(item) => self.opaque(&item)?,
+            Event::Usage(usage) => self.usage = Some(usage),
+            Event::Finish(finish) => {
+                self.ended = Some(Ended { reason: finish.reason, service_tier: finish.service_tier });
+            }
+            // The caller looks at errors before it hands events on.
+            Event::Error(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Ends the response. For a stream the remaining events up to the terminal
+    /// one and `[DONE]` are written; otherwise the whole body is returned.
+    pub fn complete(&mut self, outcome: &Outcome, receipt: &Receipt) -> Vec<u8> {
+        self.begin();
+        self.close_all(match outcome {
+            Outcome::Completed => Status::Completed,
+            _ => Status::Incomplete,
+        });
+        let mut body = Vec::with_capacity(1024 + self.output_bytes * 2);
+        self.write_response(&mut body, outcome, receipt);
+        if !self.events.are_wanted() {
+            return body;
+        }
+        self.events.write(outcome.event(), |out| {
+            raw(out, ",\"response\":");
+            out.extend_from_slice(&body);
+        });
+        self.events.end();
+        self.take_events()
+    }
+
+    /// An event about an item: `item_id` and `output_index` stand first.
+    fn item_event(&mut self, name: &str, index: usize, members: impl FnOnce(&mut Vec<u8>, &Item)) {
+        let Some(item) = self.items.get(index) else { return };
+        self.events.write(name, |out| {
+            raw(out, ",\"item_id\":");
+            string(out, &item.id);
+            raw(out, ",\"output_index\":");
+            json::number(out, index as u64);
+            members(out, item);
+        });
+    }
+
+    fn whole_item_event(&mut self, name: &str, index: usize) {
+        let Some(item) = self.items.get(index) else { return };
+        self.events.write(name, |out| {
+            raw(out, ",\"output_index\":");
+            json::number(out, index as u64);
+            raw(out, ",\"item\":");
+            item.write(out);
+        });
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<(), Malformed> {
+        self.output_bytes += bytes;
+        if self.output_bytes > OUTPUT_BYTES_MAX { Err(Malformed::TooLarge) } else { Ok(()) }
+    }
+
+    fn add(&mut self, body: Body, key: Option<u32>) -> Result<usize, Malformed> {
+        let index = self.items.len();
+        if index >= OUTPUT_ITEMS_MAX {
+            return Err(Malformed::TooLarge);
+        }
+        let id = body.id(&self.identity, index);
+        self.items.push(Item { id, key, body, status: Status::InProgress });
+        self.whole_item_event("response.output_item.added", index);
+        Ok(index)
+    }
+
+    fn finish_item(&mut self, index: usize, status: Status) {
+        if let Some(item) = self.items.get_mut(index) {
+            item.status = status;
+        }
+        self.whole_item_event("response.output_item.done", index);
+    }
+
+    fn open_message(&mut self, phase: Option<String>) -> Result<usize, Malformed> {
+        let index = self.add(Body::Message { phase, parts: Vec::new() }, None)?;
+        self.open_message = Some(index);
+        Ok(index)
+    }
+
+    /// The open message with an open part of the wanted kind as its last.
+    fn part(&mut self, refusal: bool) -> Result<(usize, usize), Malformed> {
+        self.close_reasoning();
+        let index = match self.open_message {
+            Some(index) => index,
+            None => self.open_message(None)?,
+        };
+        let parts = self.items.get(index).map_or(&[][..], Item::parts);
+        let count = parts.len();
+        match parts.last() {
+            Some(last) if last.is_refusal() == refusal => return Ok((index, count - 1)),
+            Some(_) => self.close_part(index, count - 1),
+            None => {}
+        }
+        if count >= PARTS_MAX as usize {
+            return Err(Malformed::TooLarge);
+        }
+        let part = if refusal { Part::Refusal(String::new()) } else { Part::text() };
+        if let Some(Body::Message { parts, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
+            parts.push(part);
+        }
+        self.part_event("response.content_part.added", index, count);
+        Ok((index, count))
+    }
+
+    fn part_event(&mut self, name: &str, index: usize, part: usize) {
+        self.item_event(name, index, |out, item| {
+            raw(out, ",\"content_index\":");
+            json::number(out, part as u64);
+            raw(out, ",\"part\":");
+            if let Some(part) = item.parts().get(part) {
+                part.write(out);
+            }
+        });
+    }
+
+    fn text(&mut self, delta: TextDelta) -> Result<(), Malformed> {
+        if delta.text.is_empty() && delta.logprobs.is_empty() {
+            return Ok(());
+        }
+        self.grow(delta.text.len() + delta.logprobs.len())?;
+        let logprobs = items::logprob_members(&delta.logprobs)?;
+        let (index, part) = self.part(false)?;
+        if let Some(Part::Text { text, logprobs: all, .. }) =
+            self.items.get_mut(index).and_then(|item| item.part_mut(part))
+        {
+            text.push_str(&delta.text);
+            items::append_members(all, &logprobs);
+        }
+        self.item_event("response.output_text.delta", index, |out, _| {
+            items::delta_members(out, part, &delta.text);
+            raw(out, ",\"logprobs\":[");
+            out.extend_from_slice(&logprobs);
+            raw(out, "]");
+        });
+        Ok(())
+    }
+
+    fn refusal(&mut self, delta: &str) -> Result<(), Malformed> {
+        self.grow(delta.len())?;
+        let (index, part) = self.part(true)?;
+        if let Some(Part::Refusal(text)) = self.items.get_mut(index).and_then(|item| item.part_mut(part)) {
+            text.push_str(delta);
+        }
+        self.item_event("response.refusal.delta", index, |out, _| items::delta_members(out, part, delta));
+        Ok(())
+    }
+
+    fn annotation(&mut self, annotation: &[u8]) -> Result<(), Malformed> {
+        self.grow(annotation.len())?;
+        let annotation = compact_json(annotation, b'{').ok_or(Malformed::InvalidJson)?;
+        let (index, part) = self.part(false)?;
+        let mut place = 0;
+        if let Some(Part::Text { annotations, .. }) =
+            self.items.get_mut(index).and_then(|item| item.part_mut(part))
+        {
+            place = annotations.len();
+            annotations.push(annotation.clone());
+        }
+        self.item_event("response.output_text.annotation.added", index, |out, _| {
+            raw(out, ",\"content_index\":");
+            json::number(out, part as u64);
+            raw(out, ",\"annotation_index\":");
+            json::number(out, place as u64);
+            raw(out, ",\"annotation\":");
+            out.extend_from_slice(&annotation);
+        });
+        Ok(())
+    }
+
+    fn open_reasoning(&mut self) -> Result<usize, Malformed> {
+        self.close_message(Status::Completed);
+        match self.open_reasoning {
+            Some(index) => Ok(index),
+            None => {
+                let index = self.add(Body::reasoning(), None)?;
+                self.open_reasoning = Some(index);
+                Ok(index)
+            }
+        }
+    }
+
+    fn reasoning_text(&mut self, delta: &str) -> Result<(), Malformed> {
+        if delta.is_empty() {
+            return Ok(());
+        }
+        self.grow(delta.len())?;
+        let index = self.open_reasoning()?;
+        let mut first = false;
+        if let Some(Body::Reasoning { text, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
+            first = text.is_none();
+            text.get_or_insert_default().push_str(delta);
+        }
+        if first {
+            self.item_event("response.content_part.added", index, |out, _| {
+                raw(out, ",\"content_index\":0,\"part\":{\"type\":\"reasoning_text\",\"text\":\"\"}");
+            });
+        }
+        self.item_event("response.reasoning_text.delta", index, |out, _| items::delta_members(out, 0, delta));
+        Ok(())
+    }
+
+    fn reasoning_summary(&mut self, delta: &SummaryDelta) -> Result<(), Malformed> {
+        if delta.part >= PARTS_MAX {
+            return Err(Malformed::TooLarge);
+        }
+        self.grow(delta.text.len())?;
+        let index = self.open_reasoning()?;
+        let mut part = self.items.get(index).map_or(0, Item::summary_parts);
+        // Parts come in order: a new number ends the open part and starts the next.
+        if part == 0 || delta.part as usize >= part {
+            if part > 0 {
+                self.close_summary_part(index, part - 1);
+            }
+            if let Some(Body::Reasoning { summary, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
+                summary.push(String::new());
+            }
+            part += 1;
+            items::summary_part_event(self, "response.reasoning_summary_part.added", index, part - 1);
+        }
+        if let Some(Body::Reasoning { summary, .. }) = self.items.get_mut(index).map(|item| &mut item.body)
+            && let Some(last) = summary.last_mut()
+        {
+            last.push_str(&delta.text);
+        }
+        self.item_event("response.reasoning_summary_text.delta", index, |out, _| {
+            raw(out, ",\"summary_index\":");
+            json::number(out, part as u64 - 1);
+            raw(out, ",\"delta\":");
+            string(out, &delta.text);
+        });
+        Ok(())
+    }
+
+    fn close_summary_part(&mut self, index: usize, part: usize) {
+        self.item_event("response.reasoning_summary_text.done", index, |out, item| {
+            raw(out, ",\"summary_index\":");
+            json::number(out, part as u64);
+            raw(out, ",\"text\":");
+            string(out, item.summary(part));
+        });
+        items::summary_part_event(self, "response.reasoning_summary_part.done", index, part);
+    }
+
+    fn seal(&mut self, seal: ReasoningSeal) -> Result<(), Malformed> {
+        self.grow(seal.encrypted_content.as_ref().map_or(0, String::len))?;
+        let index = self.open_reasoning()?;
+        if let Some(Body::Reasoning { seal: place, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
+            *place = Some(seal);
+        }
+        self.close_reasoning();
+        Ok(())
+    }
+
+    fn start_call(&mut self, start: CallStart, custom: bool) -> Result<(), Malformed> {
+        if self.open_call(start.key).is_some() {
+            return Err(Malformed::UnknownCall);
+        }
+        self.close_reasoning();
+        self.close_message(Status::Completed);
+        let CallStart { key, call_id, name, namespace } = start;
+        self.add(Body::Call { custom, call_id, name, namespace, text: String::new() }, Some(key))?;
+        Ok(())
+    }
+
+    fn open_call(&self, key: u32) -> Option<usize> {
+        self.items.iter().position(|item| item.is_open_call(key))
+    }
+
+    fn call_delta(&mut self, delta: &CallDelta) -> Result<(), Malformed> {
+        if delta.text.is_empty() {
+            return Ok(());
+        }
+        self.grow(delta.text.len())?;
+        let index = self.open_call(delta.key).ok_or(Malformed::UnknownCall)?;
+        let mut name = "";
+        if let Some(Body::Call { custom, text, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
+            text.push_str(&delta.text);
+            name = if *custom {
+                "response.custom_tool_call_input.delta"
+            } else {
+                "response.function_call_arguments.delta"
+            };
+        }
+        self.item_event(name, index, |out, _| {
+            raw(out, ",\"delta\":");
+            string(out, &delta.text);
+        });
+        Ok(())
+    }
+
+    fn end_call(&mut self, key: u32) {
+        if let Some(index) = self.open_call(key) {
+            self.close_call(index, Status::Completed);
+        }
+    }
+
+    fn close_call(&mut self, index: usize, status: Status) {
+        let custom = self.items.get(index).is_some_and(Item::is_custom);
+        let name = if custom {
+            "response.custom_tool_call_input.done"
+        } else {
+            "response.function_call_arguments.done"
+        };
+        self.item_event(name, index, |out, item| item.write_call_done(out));
+        self.finish_item(index, status);
+    }
+
+    fn image(&mut self, image: Image, done: bool) -> Result<(), Malformed> {
+        self.grow(image.base64.len())?;
+        let open = self.items.iter().position(|item| item.is_open_image(image.key));
+        let index = match open {
+            Some(index) => index,
+            None => {
+                self.close_reasoning();
+                self.close_message(Status::Completed);
+                let index = self.add(Body::Image { result: None }, Some(image.key))?;
+                for name in ["in_progress", "generating"] {
+                    self.item_event(&format!("response.image_generation_call.{name}"), index, |_, _| {});
+                }
+                index
+            }
+        };
+        if !done {
+            self.item_event("response.image_generation_call.partial_image", index, |out, _| {
+                raw(out, ",\"partial_image_index\":");
+                json::number(out, u64::from(image.partial_index));
+                raw(out, ",\"partial_image_b64\":");
+                string(out, &image.base64);
+            });
+            return Ok(());
+        }
+        if let Some(Body::Image { result }) = self.items.get_mut(index).map(|item| &mut item.body) {
+            *result = Some(image.base64);
+        }
+        self.item_event("response.image_generation_call.completed", index, |_, _| {});
+        self.finish_item(index, Status::Completed);
+        Ok(())
+    }
+
+    fn opaque(&mut self, item: &[u8]) -> Result<(), Malformed> {
+        self.grow(item.len())?;
+        self.close_reasoning();
+        self.close_message(Status::Completed);
+        let body = Body::opaque(item, &self.identity, self.items.len())?;
+        let index = self.add(body, None)?;
+        self.finish_item(index, Status::Completed);
+        Ok(())
+    }
+
+    fn close_part(&mut self, index: usize, part: usize) {
+        let refusal = self.items.get(index).and_then(|item| item.parts().get(part)).is_some_and(Part::is_refusal);
+        let name = if refusal { "response.refusal.done" } else { "response.output_text.done" };
+        self.item_event(name, index, |out, item| {
+            raw(out, ",\"content_index\":");
+            json::number(out, part as u64);
+            if let Some(part) = item.parts().get(part) {
+                part.write_done(out);
+            }
+        });
+        self.part_event("response.content_part.done", index, part);
+    }
+
+    fn close_message(&mut self, status: Status) {
+        let Some(index) = self.open_message.take() else { return };
+        let count = self.items.get(index).map_or(0, |item| item.parts().len());
+        if count > 0 {
+            self.close_part(index, count - 1);
+        }
+        self.finish_item(index, status);
+    }
+
+    fn close_reasoning(&mut self) {
+        let Some(index) = self.open_reasoning.take() else { return };
+        let summary_parts = self.items.get(index).map_or(0, Item::summary_parts);
+        if summary_parts > 0 {
+            self.close_summary_part(index, summary_parts - 1);
+        }
+        if self.items.get(index).is_some_and(Item::has_reasoning_text) {
+            self.item_event("response.reasoning_text.done", index, |out, item| {
+                raw(out, ",\"content_index\":0,\"text\":");
+                string(out, item.reasoning_text());
+            });
+            self.item_event("response.content_part.done", index, |out, item| {
+                raw(out, ",\"content_index\":0,\"part\":");
+                items::write_reasoning_text(out, item.reasoning_text());
+            });
+        }
+        self.finish_item(index, Status::Completed);
+    }
+
+    fn close_all(&mut self, status: Status) {
+        self.close_reasoning();
+        self.close_message(status);
+        for index in 0..self.items.len() {
+            let Some(item) = self.items.get(index) else { continue };
+            match (&item.body, item.status) {
+                (Body::Call { .. }, Status::InProgress) => self.close_call(index, status),
+                (_, Status::InProgress) => self.finish_item(index, status),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

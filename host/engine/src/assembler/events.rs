@@ -1,0 +1,53 @@
+//! The event lines of a stream, numbered from 0 without gaps.
+
+use super::json::{number, raw};
+
+/// Events written and not yet taken.
+pub(super) struct Events {
+    wanted: bool,
+    sequence: u64,
+    out: Vec<u8>,
+}
+
+impl Events {
+    /// `wanted` is false for a request that is not streamed: nothing is written then.
+    pub(super) fn new(wanted: bool) -> Self {
+        Self { wanted, sequence: 0, out: Vec::new() }
+    }
+
+    pub(super) fn are_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    pub(super) fn have_begun(&self) -> bool {
+        self.sequence > 0
+    }
+
+    /// Writes one event: `type` and `sequence_number`, then what `members` adds,
+    /// each member with a leading comma.
+    pub(super) fn write(&mut self, name: &str, members: impl FnOnce(&mut Vec<u8>)) {
+        if !self.wanted {
+            return;
+        }
+        let out = &mut self.out;
+        raw(out, "event: ");
+        raw(out, name);
+        raw(out, "\ndata: {\"type\":\"");
+        raw(out, name);
+        raw(out, "\",\"sequence_number\":");
+        number(out, self.sequence);
+        self.sequence += 1;
+        members(out);
+        raw(out, "}\n\n");
+    }
+
+    /// Writes the line that says that no event follows.
+    pub(super) fn end(&mut self) {
+        raw(&mut self.out, "data: [DONE]\n\n");
+    }
+
+    /// What was written since the last call.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+}

@@ -1,0 +1,334 @@
+//! Output items while they grow, and how they are written.
+
+use super::json::{compact_json, number, optional_string, raw, string};
+use super::{Assembler, Identity, Malformed};
+use cofferdam_runtime::wire::ReasoningSeal;
+use serde_json::Value;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    InProgress,
+    Completed,
+    Incomplete,
+}
+
+impl Status {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Incomplete => "incomplete",
+        }
+    }
+}
+
+/// A content part of a message.
+#[derive(Debug)]
+pub(super) enum Part {
+    Text {
+        text: String,
+        annotations: Vec<Vec<u8>>,
+        /// Comma-separated JSON objects.
+        logprobs: Vec<u8>,
+    },
+    Refusal(String),
+}
+
+impl Part {
+    pub(super) fn text() -> Self {
+        Self::Text { text: String::new(), annotations: Vec::new(), logprobs: Vec::new() }
+    }
+
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refusal(_))
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text { text, annotations, logprobs } => {
+                raw(out, "{\"type\":\"output_text\",\"text\":");
+                string(out, text);
+                raw(out, ",\"annotations\":[");
+                out.extend_from_slice(&annotations.join(&b','));
+                raw(out, "],\"logprobs\":[");
+                out.extend_from_slice(logprobs);
+                raw(out, "]}");
+            }
+            Self::Refusal(refusal) => {
+                raw(out, "{\"type\":\"refusal\",\"refusal\":");
+                string(out, refusal);
+                raw(out, "}");
+            }
+        }
+    }
+
+    /// The members a `.done` event has in place of `delta`.
+    pub(super) fn write_done(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Text { text, logprobs, .. } => {
+                raw(out, ",\"text\":");
+                string(out, text);
+                raw(out, ",\"logprobs\":[");
+                out.extend_from_slice(logprobs);
+                raw(out, "]");
+            }
+            Self::Refusal(refusal) => {
+                raw(out, ",\"refusal\":");
+                string(out, refusal);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Body {
+    Message { phase: Option<String>, parts: Vec<Part> },
+    Reasoning { summary: Vec<String>, text: Option<String>, seal: Option<ReasoningSeal> },
+    Call { custom: bool, call_id: String, name: String, namespace: Option<String>, text: String },
+    Image { result: Option<String> },
+    Opaque { id: String, json: Vec<u8> },
+}
+
+impl Body {
+    pub(super) fn reasoning() -> Self {
+        Self::Reasoning { summary: Vec::new(), text: None, seal: None }
+    }
+
+    /// Takes an item as the guest made it; gives it an id if it has none.
+    pub(super) fn opaque(item: &[u8], identity: &Identity, index: usize) -> Result<Self, Malformed> {
+        let mut item: Value = serde_json::from_slice(item).map_err(|_| Malformed::InvalidJson)?;
+        let members = item.as_object_mut().ok_or(Malformed::InvalidJson)?;
+        if !members.get("type").is_some_and(Value::is_string) {
+            return Err(Malformed::InvalidJson);
+        }
+        let id = match members.get("id") {
+            Some(Value::String(id)) if !id.is_empty() => id.clone(),
+            _ => {
+                let id = identity.item_id("item", index);
+                members.insert("id".to_owned(), Value::String(id.clone()));
+                id
+            }
+        };
+        let json = serde_json::to_vec(&item).map_err(|_| Malformed::InvalidJson)?;
+        Ok(Self::Opaque { id, json })
+    }
+
+    pub(super) fn id(&self, identity: &Identity, index: usize) -> String {
+        match self {
+            Self::Message { .. } => identity.item_id("msg", index),
+            Self::Reasoning { .. } => identity.item_id("rs", index),
+            Self::Call { custom: false, .. } => identity.item_id("fc", index),
+            Self::Call { custom: true, .. } => identity.item_id("ctc", index),
+            Self::Image { .. } => identity.item_id("ig", index),
+            Self::Opaque { id, .. } => id.clone(),
+        }
+    }
+}
+
+/// One output item.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) id: String,
+    pub(super) key: Option<u32>,
+    pub(super) body: Body,
+    pub(super) status: Status,
+}
+
+impl Item {
+    pub(super) fn parts(&self) -> &[Part] {
+        match &self.body {
+            Body::Message { parts, .. } => parts,
+            _ => &[],
+        }
+    }
+
+    pub(super) fn part_mut(&mut self, part: usize) -> Option<&mut Part> {
+        match &mut self.body {
+            Body::Message { parts, .. } => parts.get_mut(part),
+            _ => None,
+        }
+    }
+
+    pub(super) fn summary_parts(&self) -> usize {
+        match &self.body {
+            Body::Reasoning { summary, .. } => summary.len(),
+            _ => 0,
+        }
+    }
+
+    pub(super) fn summary(&self, part: usize) -> &str {
+        match &self.body {
+            Body::Reasoning { summary, .. } => summary.get(part).map_or("", String::as_str),
+            _ => "",
+        }
+    }
+
+    pub(super) fn has_reasoning_text(&self) -> bool {
+        matches!(self.body, Body::Reasoning { text: Some(_), .. })
+    }
+
+    pub(super) fn reasoning_text(&self) -> &str {
+        match &self.body {
+            Body::Reasoning { text: Some(text), .. } => text,
+            _ => "",
+        }
+    }
+
+    pub(super) fn is_open_call(&self, key: u32) -> bool {
+        self.key == Some(key) && self.status == Status::InProgress && matches!(self.body, Body::Call { .. })
+    }
+
+    pub(super) fn is_open_image(&self, key: u32) -> bool {
+        self.key == Some(key) && self.status == Status::InProgress && matches!(self.body, Body::Image { .. })
+    }
+
+    pub(super) fn is_custom(&self) -> bool {
+        matches!(self.body, Body::Call { custom: true, .. })
+    }
+
+    /// The members that end a call's deltas.
+    pub(super) fn write_call_done(&self, out: &mut Vec<u8>) {
+        let Body::Call { custom, name, text, .. } = &self.body else { return };
+        if *custom {
+            raw(out, ",\"input\":");
+            string(out, text);
+        } else {
+            raw(out, ",\"name\":");
+            string(out, name);
+            raw(out, ",\"arguments\":");
+            string(out, text);
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        match &self.body {
+            Body::Opaque { json, .. } => out.extend_from_slice(json),
+            Body::Message { phase, parts } => {
+                self.head(out, "message");
+                raw(out, ",\"role\":\"assistant\"");
+                if let Some(phase) = phase {
+                    raw(out, ",\"phase\":");
+                    string(out, phase);
+                }
+                raw(out, ",\"content\":");
+                list(out, parts, |out, part| part.write(out));
+                raw(out, "}");
+            }
+            Body::Reasoning { summary, text, seal } => {
+                self.head(out, "reasoning");
+                raw(out, ",\"summary\":");
+                list(out, summary, |out, text| write_summary_text(out, text));
+                if let Some(text) = text {
+                    raw(out, ",\"content\":[");
+                    write_reasoning_text(out, text);
+                    raw(out, "]");
+                }
+                if let Some(seal) = seal {
+                    write_seal(out, seal);
+                }
+                raw(out, "}");
+            }
+            Body::Call { custom, call_id, name, namespace, text } => {
+                self.head(out, if *custom { "custom_tool_call" } else { "function_call" });
+                raw(out, ",\"call_id\":");
+                string(out, call_id);
+                raw(out, ",\"name\":");
+                string(out, name);
+                if let Some(namespace) = namespace {
+                    raw(out, ",\"namespace\":");
+                    string(out, namespace);
+                }
+                raw(out, if *custom { ",\"input\":" } else { ",\"arguments\":" });
+                string(out, text);
+                raw(out, "}");
+            }
+            Body::Image { result } => {
+                self.head(out, "image_generation_call");
+                raw(out, ",\"result\":");
+                optional_string(out, result.as_deref());
+                raw(out, "}");
+            }
+        }
+    }
+
+    fn head(&self, out: &mut Vec<u8>, kind: &str) {
+        raw(out, "{\"type\":\"");
+        raw(out, kind);
+        raw(out, "\",\"id\":\"");
+        raw(out, &self.id);
+        raw(out, "\",\"status\":\"");
+        raw(out, self.status.as_str());
+        raw(out, "\"");
+    }
+}
+
+fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
+    let members = [
+        (",\"encrypted_content\":", &seal.encrypted_content),
+        (",\"signature\":", &seal.signature),
+        (",\"format\":", &seal.format),
+    ];
+    for (name, member) in members {
+        if let Some(member) = member {
+            raw(out, name);
+            string(out, member);
+        }
+    }
+}
+
+/// A JSON array of what `write` makes of each element.
+pub(super) fn list<T>(out: &mut Vec<u8>, elements: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
+    raw(out, "[");
+    for (place, element) in elements.iter().enumerate() {
+        if place > 0 {
+            raw(out, ",");
+        }
+        write(out, element);
+    }
+    raw(out, "]");
+}
+
+pub(super) fn write_reasoning_text(out: &mut Vec<u8>, text: &str) {
+    raw(out, "{\"type\":\"reasoning_text\",\"text\":");
+    string(out, text);
+    raw(out, "}");
+}
+
+fn write_summary_text(out: &mut Vec<u8>, text: &str) {
+    raw(out, "{\"type\":\"summary_text\",\"text\":");
+    string(out, text);
+    raw(out, "}");
+}
+
+/// `content_index` and `delta`, as all text deltas have them.
+pub(super) fn delta_members(out: &mut Vec<u8>, part: usize, delta: &str) {
+    raw(out, ",\"content_index\":");
+    number(out, part as u64);
+    raw(out, ",\"delta\":");
+    string(out, delta);
+}
+
+pub(super) fn summary_part_event(assembler: &mut Assembler, name: &str, index: usize, part: usize) {
+    assembler.item_event(name, index, |out, item| {
+        raw(out, ",\"summary_index\":");
+        number(out, part as u64);
+        raw(out, ",\"part\":");
+        write_summary_text(out, item.summary(part));
+    });
+}
+
+/// The objects of a JSON array, comma-separated, without the brackets.
+pub(super) fn logprob_members(logprobs: &[u8]) -> Result<Vec<u8>, Malformed> {
+    if logprobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let array = compact_json(logprobs, b'[').ok_or(Malformed::InvalidJson)?;
+    Ok(array.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]")).unwrap_or_default().to_vec())
+}
+
+pub(super) fn append_members(all: &mut Vec<u8>, more: &[u8]) {
+    if !all.is_empty() && !more.is_empty() {
+        all.push(b',');
+    }
+    all.extend_from_slice(more);
+}

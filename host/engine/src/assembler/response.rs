@@ -1,0 +1,174 @@
+//! The response object: the same writer for the whole body, for the early
+//! events and for the terminal event of a stream.
+
+use super::Assembler;
+use super::items::{self, Item};
+use super::json::{number, optional_string, raw, string, value};
+use crate::cost::Cost;
+use crate::refusal::stream_code;
+use cofferdam_runtime::wire::ErrorKind;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// What a response is called and what it repeats of its request.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// 32 hexadecimal digits; all ids of the response are made from it.
+    pub hex: Arc<str>,
+    /// Unix time in seconds.
+    pub created_at: u64,
+    /// The catalog id of the model that answers.
+    pub model: String,
+    /// The tier of the endpoint, until the provider says otherwise.
+    pub service_tier: String,
+    /// The request's effective settings as JSON members without braces.
+    pub echo: Arc<str>,
+}
+
+impl Identity {
+    /// The id of the response.
+    pub fn response_id(&self) -> String {
+        format!("resp_{}", self.hex)
+    }
+
+    pub(super) fn item_id(&self, prefix: &str, index: usize) -> String {
+        format!("{prefix}_{}{index:04x}", self.hex)
+    }
+}
+
+/// How a response stands.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Not at its end.
+    InProgress,
+    /// The model was done.
+    Completed,
+    /// Cut short for the reason named by `incomplete_details.reason`.
+    Incomplete(&'static str),
+    /// It failed; the message is for the client.
+    Failed(ErrorKind, String),
+}
+
+impl Outcome {
+    fn status(&self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Incomplete(_) => "incomplete",
+            Self::Failed(..) => "failed",
+        }
+    }
+
+    pub(super) fn event(&self) -> &'static str {
+        match self {
+            Self::InProgress => "response.in_progress",
+            Self::Completed => "response.completed",
+            Self::Incomplete(_) => "response.incomplete",
+            Self::Failed(..) => "response.failed",
+        }
+    }
+}
+
+/// What a response says at its end beyond its output.
+#[derive(Clone, Debug, Default)]
+pub struct Receipt {
+    /// Unix time in seconds.
+    pub completed_at: u64,
+    /// What it cost.
+    pub cost: Cost,
+    /// The workspace's own credential was used.
+    pub is_byok: bool,
+    /// Routing metadata and the name of its field, when the client opted in.
+    pub metadata: Option<(&'static str, Value)>,
+}
+
+impl Assembler {
+    pub(super) fn write_response(&self, out: &mut Vec<u8>, outcome: &Outcome, receipt: &Receipt) {
+        let identity = &self.identity;
+        raw(out, "{\"id\":\"resp_");
+        raw(out, &identity.hex);
+        raw(out, "\",\"object\":\"response\",\"created_at\":");
+        number(out, identity.created_at);
+        raw(out, ",\"completed_at\":");
+        match outcome {
+            Outcome::Completed | Outcome::Incomplete(_) => number(out, receipt.completed_at),
+            Outcome::InProgress | Outcome::Failed(..) => raw(out, "null"),
+        }
+        raw(out, ",\"status\":\"");
+        raw(out, outcome.status());
+        raw(out, "\",\"error\":");
+        write_error(out, outcome);
+        raw(out, ",\"incomplete_details\":");
+        match outcome {
+            Outcome::Incomplete(reason) => {
+                raw(out, "{\"reason\":\"");
+                raw(out, reason);
+                raw(out, "\"}");
+            }
+            _ => raw(out, "null"),
+        }
+        raw(out, ",\"model\":");
+        string(out, &identity.model);
+        raw(out, ",\"output\":");
+        let running = matches!(outcome, Outcome::InProgress);
+        items::list(out, if running { &[] } else { &self.items }, |out, item: &Item| item.write(out));
+        raw(out, ",\"usage\":");
+        if running { raw(out, "null") } else { self.write_usage(out, receipt) }
+        let served = self.ended.as_ref().and_then(|ended| ended.service_tier.as_deref());
+        raw(out, ",\"service_tier\":");
+        optional_string(out, Some(served.unwrap_or(&identity.service_tier)));
+        raw(out, ",");
+        raw(out, &identity.echo);
+        if let (Some((field, metadata)), false) = (&receipt.metadata, running) {
+            raw(out, ",\"");
+            raw(out, field);
+            raw(out, "\":");
+            value(out, metadata);
+        }
+        raw(out, "}");
+    }
+
+    fn write_usage(&self, out: &mut Vec<u8>, receipt: &Receipt) {
+        let usage = self.usage.clone().unwrap_or_else(crate::cost::no_usage);
+        let members = [
+            ("{\"input_tokens\":", usage.input_tokens),
+            (",\"input_tokens_details\":{\"cached_tokens\":", usage.cached_tokens),
+            (",\"cache_write_tokens\":", usage.cache_write_tokens),
+            ("},\"output_tokens\":", usage.output_tokens),
+            (",\"output_tokens_details\":{\"reasoning_tokens\":", usage.reasoning_tokens),
+            ("},\"total_tokens\":", usage.input_tokens.saturating_add(usage.output_tokens)),
+        ];
+        for (name, count) in members {
+            raw(out, name);
+            number(out, count);
+        }
+        raw(out, ",\"cost\":");
+        receipt.cost.total().write(out);
+        raw(out, ",\"is_byok\":");
+        raw(out, if receipt.is_byok { "true" } else { "false" });
+        raw(out, ",\"cost_details\":{\"upstream_inference_cost\":");
+        match receipt.cost.upstream {
+            Some(cost) => cost.write(out),
+            None => raw(out, "null"),
+        }
+        raw(out, ",\"upstream_inference_input_cost\":");
+        receipt.cost.input.write(out);
+        raw(out, ",\"upstream_inference_output_cost\":");
+        receipt.cost.output.write(out);
+        raw(out, "}}");
+    }
+}
+
+fn write_error(out: &mut Vec<u8>, outcome: &Outcome) {
+    let Outcome::Failed(kind, message) = outcome else {
+        raw(out, "null");
+        return;
+    };
+    raw(out, "{\"code\":\"");
+    raw(out, stream_code(*kind));
+    raw(out, "\",\"message\":");
+    string(out, message);
+    raw(out, "},\"error_type\":\"");
+    raw(out, kind.as_str());
+    raw(out, "\"");
+}

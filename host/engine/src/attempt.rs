@@ -1,0 +1,316 @@
+//! One try of one endpoint, up to the first real content: until then nothing
+//! has been promised to the client and the next endpoint may be tried.
+
+use crate::catalog::Endpoint;
+use crate::framing::Framing;
+use crate::pace::{Late, Pace, Timeouts};
+use crate::reading::{ReadError, Reading, Verdict, verdict};
+use cofferdam_egress::{Egress, Error as EgressError, Outgoing, Reply};
+use cofferdam_runtime::wire::{ErrorKind, Event, Failure, Prepared, ResponseHead, UpstreamRequest};
+use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
+use std::time::Duration;
+
+/// How much of an error answer is read, in bytes.
+const ERROR_BYTES_MAX: usize = 64 << 10;
+/// How long an error answer may take, in its whole length.
+const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// An answer that has begun: its first events, and the rest if there is one.
+pub(crate) struct Begun {
+    pub(crate) events: Vec<Event>,
+    pub(crate) reading: Option<Reading>,
+    pub(crate) status: Option<u16>,
+}
+
+/// Why an attempt gave no answer.
+#[derive(Debug)]
+pub(crate) struct AttemptFailure {
+    /// The provider's status, when it answered at all.
+    pub(crate) status: Option<u16>,
+    pub(crate) failure: Failure,
+    pub(crate) cause: Cause,
+}
+
+/// What kind of failure it was, as far as the next step depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The provider refused the request itself: another endpoint of the model would too.
+    Request,
+    /// The endpoint's own trouble.
+    Endpoint,
+    /// The dialect cannot carry the request; another one may.
+    Dialect,
+    /// The provider did not accept the credential.
+    Credential,
+    /// The provider's limit for us.
+    Limited,
+    /// It took too long. `begun` says whether the answer had started.
+    Late { total: bool, begun: bool },
+    /// This host has no room.
+    Saturated,
+    /// The plugin broke.
+    Plugin,
+}
+
+impl AttemptFailure {
+    fn new(cause: Cause, status: Option<u16>, failure: Failure) -> Self {
+        Self { status, failure, cause }
+    }
+
+    fn plain(cause: Cause, kind: ErrorKind, message: &str) -> Self {
+        let failure = Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None };
+        Self::new(cause, None, failure)
+    }
+
+    pub(crate) fn call(error: &CallError) -> Self {
+        tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
+        if error.is_saturated() {
+            return Self::plain(Cause::Saturated, ErrorKind::ProviderOverloaded, "Service temporarily unavailable");
+        }
+        Self::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
+    }
+
+    pub(crate) fn late(late: Late, begun: bool) -> Self {
+        let cause = Cause::Late { total: late == Late::Total, begun };
+        Self::plain(cause, ErrorKind::Timeout, "The operation was aborted due to timeout")
+    }
+
+    pub(crate) fn egress(error: &EgressError) -> Self {
+        tracing::info!(%error, "a provider could not be reached");
+        match error {
+            EgressError::TimedOut => Self::late(Late::Step, false),
+            _ => Self::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error"),
+        }
+    }
+
+    /// The dialect cannot carry the request.
+    pub(crate) fn dialect(failure: Failure) -> Self {
+        Self::new(Cause::Dialect, None, failure)
+    }
+
+    /// An error inside a successful answer.
+    pub(crate) fn in_band(failure: Failure, status: u16) -> Self {
+        Self::new(in_band_cause(failure.kind), Some(status), failure)
+    }
+
+    /// The answer is not one.
+    pub(crate) fn malformed() -> Self {
+        Self::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error")
+    }
+
+    fn read(error: ReadError, status: u16) -> Self {
+        let mut failed = match &error {
+            ReadError::Late(late) => Self::late(*late, true),
+            ReadError::Call(error) => Self::call(error),
+            ReadError::Upstream(error) => Self::egress(error),
+            ReadError::Guest(_) | ReadError::TooLong => {
+                let failure = error.failure();
+                Self::new(in_band_cause(failure.kind), None, failure)
+            }
+        };
+        failed.status = Some(status);
+        failed
+    }
+
+    fn from_status(status: StatusCode, failure: Failure) -> Self {
+        let cause = match status.as_u16() {
+            400 | 404 | 413 | 422 => Cause::Request,
+            401..=403 => Cause::Credential,
+            429 => Cause::Limited,
+            408 => Cause::Late { total: false, begun: false },
+            _ => Cause::Endpoint,
+        };
+        Self::new(cause, Some(status.as_u16()), failure)
+    }
+}
+
+/// What an error inside a successful answer stands for.
+fn in_band_cause(kind: ErrorKind) -> Cause {
+    match crate::refusal::status_of(kind) {
+        401..=403 => Cause::Credential,
+        429 => Cause::Limited,
+        504 => Cause::Late { total: false, begun: true },
+        500.. => Cause::Endpoint,
+        _ => Cause::Request,
+    }
+}
+
+/// What an attempt needs besides the endpoint.
+pub(crate) struct Attempting<'a> {
+    pub(crate) egress: &'a Egress,
+    pub(crate) timeouts: &'a Timeouts,
+    pub(crate) context: &'a CallContext,
+    /// The checked request for the guest.
+    pub(crate) request: &'a [u8],
+    /// `provider.options` of this provider.
+    pub(crate) options: &'a [u8],
+}
+
+impl Attempting<'_> {
+    /// Tries `endpoint` until its first content, or its whole answer if the
+    /// request is not streamed.
+    pub(crate) async fn run(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Begun, AttemptFailure> {
+        let provider = &endpoint.provider;
+        let call = |error: CallError| AttemptFailure::call(&error);
+        let mut instance = provider.adapter.open_provider(self.context).await.map_err(call)?;
+        let mut target = endpoint.target.clone();
+        self.options.clone_into(&mut target.options);
+        let prepared = instance.prepare(self.request, &target).await.map_err(call)?;
+        let upstream = match prepared {
+            Ok(Prepared::Answer(events)) => return local(events),
+            Ok(Prepared::Upstream(upstream)) => upstream,
+            Err(failure) => return Err(AttemptFailure::dialect(failure)),
+        };
+        let reply = send(self.egress, self.timeouts, endpoint, &upstream, pace).await?;
+        let status = reply.status;
+        let manifest = provider.adapter.manifest();
+        let streamed = upstream.streamed && is_event_stream(&reply.headers);
+        let head = response_head(manifest, &reply, streamed);
+        if !status.is_success() {
+            return Err(map_error(&mut instance, &head, reply, pace).await);
+        }
+        instance.open_decoder(&head).await.map_err(call)?;
+        let framing = streamed.then(|| framing_of(manifest));
+        self.first_events(Reading::new(instance, reply.body, framing), status.as_u16(), pace).await
+    }
+
+    async fn first_events(&self, mut reading: Reading, status: u16, pace: &mut Pace) -> Result<Begun, AttemptFailure> {
+        let mut events = Vec::new();
+        loop {
+            let limit = if events.is_empty() { self.timeouts.first_event } else { self.timeouts.idle };
+            let more = reading.next(pace, limit).await.map_err(|error| AttemptFailure::read(error, status))?;
+            let seen = events.len();
+            events.extend(more);
+            // Without a stream nothing is promised before the end: a failure
+            // after the first word still lets another endpoint answer.
+            let new = if pace.is_streamed() { events.get(seen..).unwrap_or_default() } else { &events };
+            let ended = events.iter().any(|event| matches!(event, Event::Finish(_)));
+            match verdict_for(new, pace.is_streamed()) {
+                Verdict::Failed(failure) => {
+                    return Err(AttemptFailure::in_band(failure, status));
+                }
+                Verdict::Answered if pace.is_streamed() || ended => {
+                    return Ok(Begun { events, reading: Some(reading), status: Some(status) });
+                }
+                Verdict::Wait | Verdict::Answered if !reading.is_over() => {}
+                _ => return Err(AttemptFailure { status: Some(status), ..AttemptFailure::malformed() }),
+            }
+        }
+    }
+}
+
+/// For a request that is not streamed an error anywhere decides.
+fn verdict_for(events: &[Event], streamed: bool) -> Verdict {
+    let error = events.iter().find_map(|event| match event {
+        Event::Error(failure) => Some(failure.clone()),
+        _ => None,
+    });
+    match error {
+        Some(failure) if !streamed => Verdict::Failed(failure),
+        _ => verdict(events),
+    }
+}
+
+/// A guest that answers by itself has nobody to blame but its request.
+fn local(events: Vec<Event>) -> Result<Begun, AttemptFailure> {
+    match verdict(&events) {
+        Verdict::Answered => Ok(Begun { events, reading: None, status: None }),
+        Verdict::Failed(failure) => Err(AttemptFailure::new(in_band_cause(failure.kind), None, failure)),
+        Verdict::Wait | Verdict::Empty => Err(AttemptFailure::malformed()),
+    }
+}
+
+/// Sends a guest's request to its provider and waits for the head of the answer.
+pub(crate) async fn send(
+    egress: &Egress,
+    timeouts: &Timeouts,
+    endpoint: &Endpoint,
+    upstream: &UpstreamRequest,
+    pace: &mut Pace,
+) -> Result<Reply, AttemptFailure> {
+    let provider = &endpoint.provider;
+    let Some(origin) = &provider.origin else {
+        tracing::warn!(provider = %provider.name, "the plugin wants to send a request, but its provider has no base_url");
+        return Err(AttemptFailure::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error"));
+    };
+    let outgoing = Outgoing {
+        origin,
+        path: &upstream.path,
+        headers: headers_of(upstream)?,
+        body: upstream.body.clone().into(),
+        streamed: upstream.streamed,
+        credential: provider.credential.as_ref(),
+    };
+    let sent = pace.during(egress.send(outgoing), timeouts.first_event).await;
+    sent.map_err(|late| AttemptFailure::late(late, false))?.map_err(|error| AttemptFailure::egress(&error))
+}
+
+fn headers_of(upstream: &UpstreamRequest) -> Result<Vec<(HeaderName, HeaderValue)>, AttemptFailure> {
+    let parse = |(name, value): &(String, String)| {
+        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        Some((name, HeaderValue::from_str(value).ok()?))
+    };
+    let headers: Option<Vec<_>> = upstream.headers.iter().map(parse).collect();
+    headers.ok_or_else(|| {
+        tracing::warn!("a provider plugin gave a header that is not one");
+        AttemptFailure::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
+    })
+}
+
+/// Whether the answer comes as a stream of events; a provider may also answer a
+/// request for a stream with one body.
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    ["text/event-stream", "application/x-ndjson", "application/jsonl"].iter().any(|known| kind.starts_with(known))
+}
+
+fn framing_of(manifest: &Manifest) -> Framing {
+    match manifest.provider.as_ref().map(|provider| provider.framing) {
+        Some(cofferdam_runtime::Framing::Ndjson) => Framing::Ndjson,
+        _ => Framing::Sse,
+    }
+}
+
+/// The head as the guest may see it: only headers its manifest names.
+pub(crate) fn response_head(manifest: &Manifest, reply: &Reply, streamed: bool) -> ResponseHead {
+    let wanted = manifest.provider.as_ref().map_or(&[][..], |provider| &provider.response_headers);
+    let headers = wanted.iter().filter_map(|name| {
+        let value = reply.headers.get(name.as_str())?.to_str().ok()?;
+        Some((name.clone(), value.to_owned()))
+    });
+    ResponseHead { status: reply.status.as_u16(), headers: headers.collect(), streamed }
+}
+
+/// Reads an error answer and has the guest translate it.
+pub(crate) async fn map_error(
+    instance: &mut ProviderInstance,
+    head: &ResponseHead,
+    reply: Reply,
+    pace: &mut Pace,
+) -> AttemptFailure {
+    let status = reply.status;
+    if status.as_u16() < 400 {
+        // A redirect or another status without an answer; redirects are never followed.
+        return AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::malformed() };
+    }
+    // An error whose body does not come is still the error its status says.
+    let body = pace.during(beginning(reply), ERROR_TIME_MAX).await.unwrap_or_default();
+    match instance.map_error(head, &body).await {
+        Ok(failure) => AttemptFailure::from_status(status, failure),
+        Err(error) => AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::call(&error) },
+    }
+}
+
+async fn beginning(mut reply: Reply) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Ok(Some(chunk)) = reply.body.chunk().await {
+        let room = ERROR_BYTES_MAX - body.len();
+        body.extend(chunk.iter().take(room));
+        if body.len() >= ERROR_BYTES_MAX {
+            break;
+        }
+    }
+    body
+}

@@ -1,0 +1,160 @@
+//! What this host serves: models, and for each the endpoints that have it.
+//! Built once from the checked configuration and replaced whole on reload.
+
+use crate::cost::Prices;
+use cofferdam_egress::{Credential, Origin};
+use cofferdam_runtime::{Plugin, wire};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a model is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// `POST /v1/responses`.
+    Responses,
+    /// `POST /v1/embeddings`.
+    Embeddings,
+}
+
+impl ModelKind {
+    /// The word the configuration and the model list use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Responses => "responses",
+            Self::Embeddings => "embeddings",
+        }
+    }
+}
+
+/// Someone who runs models: a guest that speaks the dialect and the origin it is sent to.
+pub struct Provider {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The guest.
+    pub adapter: Arc<Plugin>,
+    /// Where requests go; none for a guest that answers by itself.
+    pub origin: Option<Origin>,
+    /// What authenticates us there.
+    pub credential: Option<Credential>,
+    /// Attempts so far, by how they ended.
+    pub attempts: AttemptCounters,
+}
+
+/// Counts for the operator's metrics.
+#[derive(Debug, Default)]
+pub struct AttemptCounters {
+    /// Attempts that gave a first event.
+    pub answered: AtomicU64,
+    /// Attempts that failed before.
+    pub failed: AtomicU64,
+}
+
+impl AttemptCounters {
+    pub(crate) fn count(&self, answered: bool) {
+        let counter = if answered { &self.answered } else { &self.failed };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// One way to have a model answered.
+pub struct Endpoint {
+    /// Who runs it.
+    pub provider: Arc<Provider>,
+    /// What it costs.
+    pub prices: Prices,
+    /// What the router guest is told of it, but for the place of its model in the request.
+    pub candidate: wire::Candidate,
+    /// What the provider guest is told of it, but for the request's options.
+    pub target: wire::Target,
+}
+
+/// One model.
+pub struct Model {
+    /// `vendor/name`.
+    pub id: String,
+    /// What it is for.
+    pub kind: ModelKind,
+    /// Tokens of input and output together, if known.
+    pub context_length: Option<u32>,
+    /// At least one.
+    pub endpoints: Vec<Arc<Endpoint>>,
+}
+
+/// All models.
+#[derive(Default)]
+pub struct Catalog {
+    models: Vec<Arc<Model>>,
+    by_id: BTreeMap<String, usize>,
+    created: u64,
+}
+
+impl Catalog {
+    /// A catalog in the order given; a later model of the same id is dropped.
+    /// `created` is the Unix time in seconds that the model list reports.
+    pub fn new(models: Vec<Model>, created: u64) -> Self {
+        let mut catalog = Self { created, ..Self::default() };
+        for model in models {
+            if !catalog.by_id.contains_key(&model.id) {
+                catalog.by_id.insert(model.id.clone(), catalog.models.len());
+                catalog.models.push(Arc::new(model));
+            }
+        }
+        catalog
+    }
+
+    /// The model with this id.
+    pub fn get(&self, id: &str) -> Option<&Arc<Model>> {
+        self.by_id.get(id).and_then(|place| self.models.get(*place))
+    }
+
+    /// All models in the order of the configuration.
+    pub fn models(&self) -> &[Arc<Model>] {
+        &self.models
+    }
+
+    /// The body of `GET /v1/models`.
+    pub fn list_json(&self) -> Value {
+        let models: Vec<Value> = self.models.iter().map(|model| self.model_json(model)).collect();
+        json!({ "object": "list", "data": models })
+    }
+
+    /// One entry of the list, also the body of `GET /v1/models/{id}`.
+    pub fn model_json(&self, model: &Model) -> Value {
+        let vendor = model.id.split_once('/').map_or("", |(vendor, _)| vendor);
+        let endpoints: Vec<Value> = model.endpoints.iter().map(|endpoint| endpoint.json()).collect();
+        json!({
+            "id": model.id,
+            "object": "model",
+            "created": self.created,
+            "owned_by": vendor,
+            "kind": model.kind.as_str(),
+            "context_length": model.context_length,
+            "endpoints": endpoints,
+        })
+    }
+}
+
+impl Endpoint {
+    fn json(&self) -> Value {
+        let candidate = &self.candidate;
+        let known = |tokens: u32| (tokens > 0).then_some(tokens);
+        json!({
+            "provider": self.provider.name,
+            "tier": candidate.tier,
+            "context_length": known(candidate.context_length),
+            "max_output": known(candidate.max_output),
+            "supports": candidate.supports,
+            "quantization": candidate.quantization,
+            "pricing": {
+                "input": candidate.price.input,
+                "output": candidate.price.output,
+                "cached_input": candidate.price.cached_input,
+                "cache_write": candidate.price.cache_write,
+                "reasoning": candidate.price.reasoning,
+                "image": candidate.price.image,
+            },
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! What an answer costs. Amounts are whole pico-dollars inside, so that sums
+//! have no rounding; a decimal number is written only at the edge.
+
+use cofferdam_runtime::wire::Usage;
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use std::io::Write as _;
+
+const PICO_PER_DOLLAR: f64 = 1e12;
+const TOKENS_PER_PRICE: f64 = 1e6;
+
+/// An amount of money in pico-dollars (1e-12 dollars).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Amount(pub u64);
+
+impl Amount {
+    /// The nearest whole amount; negative and absurd figures become zero and the maximum.
+    pub fn from_dollars(dollars: f64) -> Self {
+        // A float cast saturates, and NaN becomes zero.
+        Self((dollars * PICO_PER_DOLLAR).round() as u64)
+    }
+
+    /// This amount for each of `count`.
+    fn times(self, count: u64) -> u64 {
+        self.0.saturating_mul(count)
+    }
+
+    /// Writes the amount as a JSON number in dollars, exactly.
+    pub fn write(self, out: &mut Vec<u8>) {
+        let dollars = self.0 / 1_000_000_000_000;
+        let rest = format!("{:012}", self.0 % 1_000_000_000_000);
+        let rest = rest.trim_end_matches('0');
+        let result =
+            if rest.is_empty() { write!(out, "{dollars}") } else { write!(out, "{dollars}.{rest}") };
+        debug_assert!(result.is_ok());
+    }
+}
+
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut text = Vec::new();
+        self.write(&mut text);
+        let text = String::from_utf8(text).map_err(S::Error::custom)?;
+        RawValue::from_string(text).map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+/// Prices of one endpoint, per token; images per piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prices {
+    /// Fresh input.
+    pub input: Amount,
+    /// Output.
+    pub output: Amount,
+    /// Input read from a cache; the price of fresh input when not stated.
+    pub cached_input: Amount,
+    /// Input written to a cache; the price of fresh input when not stated.
+    pub cache_write: Amount,
+    /// Reasoning; the price of output when not stated.
+    pub reasoning: Amount,
+    /// One generated image.
+    pub image: Amount,
+}
+
+/// A price per token from dollars per million tokens.
+pub fn per_token(dollars_per_million: f64) -> Amount {
+    Amount::from_dollars(dollars_per_million / TOKENS_PER_PRICE)
+}
+
+/// The parts of a price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// For input.
+    pub input: Amount,
+    /// For output, reasoning and images.
+    pub output: Amount,
+    /// The provider's own figure.
+    pub upstream: Option<Amount>,
+}
+
+impl Cost {
+    /// What `usage` costs at `prices`.
+    pub fn of(usage: &Usage, prices: &Prices) -> Self {
+        let special = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
+        let fresh = usage.input_tokens.saturating_sub(special);
+        let plain = usage.output_tokens.saturating_sub(usage.reasoning_tokens);
+        let input = [
+            prices.input.times(fresh),
+            prices.cached_input.times(usage.cached_tokens),
+            prices.cache_write.times(usage.cache_write_tokens),
+        ];
+        let output = [
+            prices.output.times(plain),
+            prices.reasoning.times(usage.reasoning_tokens),
+            prices.image.times(u64::from(usage.images)),
+        ];
+        let sum = |parts: [u64; 3]| Amount(parts.into_iter().fold(0, u64::saturating_add));
+        Self { input: sum(input), output: sum(output), upstream: usage.cost_dollars.map(Amount::from_dollars) }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> Amount {
+        Amount(self.input.0.saturating_add(self.output.0))
+    }
+}
+
+/// The usage of an answer whose provider gave no figures.
+pub fn no_usage() -> Usage {
+    Usage {
+        input_tokens: 0,
+        cached_tokens: 0,
+        cache_write_tokens: 0,
+        output_tokens: 0,
+        reasoning_tokens: 0,
+        images: 0,
+        provider_tool_requests: 0,
+        cost_dollars: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(amount: Amount) -> String {
+        let mut out = Vec::new();
+        amount.write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn amounts_are_written_exactly() {
+        for (pico, text) in [
+            (0, "0"),
+            (1, "0.000000000001"),
+            (1_500_000_000_000, "1.5"),
+            (150_000, "0.00000015"),
+            (u64::MAX, "18446744.073709551615"),
+        ] {
+            assert_eq!(written(Amount(pico)), text);
+        }
+    }
+
+    #[test]
+    fn cached_and_reasoning_tokens_have_their_own_price() {
+        let prices = Prices {
+            input: per_token(1.0),
+            output: per_token(10.0),
+            cached_input: per_token(0.1),
+            cache_write: per_token(1.25),
+            reasoning: per_token(5.0),
+            image: Amount::from_dollars(0.04),
+        };
+        let usage = Usage {
+            input_tokens: 1000,
+            cached_tokens: 400,
+            cache_write_tokens: 100,
+            output_tokens: 50,
+            reasoning_tokens: 20,
+            images: 1,
+            ..no_usage()
+        };
+        let cost = Cost::of(&usage, &prices);
+        assert_eq!(written(cost.input), "0.000665");
+        assert_eq!(written(cost.output), "0.0404");
+        assert_eq!(written(cost.total()), "0.041065");
+    }
+
+    #[test]
+    fn absurd_figures_saturate() {
+        assert_eq!(Amount::from_dollars(f64::NAN), Amount(0));
+        assert_eq!(Amount::from_dollars(-3.0), Amount(0));
+        assert_eq!(Amount::from_dollars(1e300), Amount(u64::MAX));
+    }
+}

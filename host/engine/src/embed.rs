@@ -1,0 +1,255 @@
+//! `POST /v1/embeddings`: the same path as a response, without a stream.
+
+use crate::attempt::{AttemptFailure, map_error, response_head, send};
+use crate::catalog::{Endpoint, ModelKind};
+use crate::cost::{Amount, Cost, no_usage};
+use crate::fallback::Failures;
+use crate::ledger::{Caller, Entry};
+use crate::metadata::{Attempt, Trail};
+use crate::pace::{Late, Pace};
+use crate::reading::ANSWER_BYTES_MAX;
+use crate::refusal::Refusal;
+use crate::request::{EmbeddingsRequest, EncodingFormat};
+use crate::routing::{self, Route};
+use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex, random_seed};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use cofferdam_egress::Error as EgressError;
+use cofferdam_runtime::CallContext;
+use cofferdam_runtime::wire::{
+    EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, Purpose, Usage,
+};
+use cofferdam_store::{UsageKind, UsageOutcome};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+
+/// Vectors, and the status of the provider that made them.
+type Vectors = (Embeddings, Option<u16>);
+
+impl Engine {
+    /// Answers a request for embeddings. `body` is the client's JSON.
+    ///
+    /// # Errors
+    /// A [`Refusal`].
+    pub async fn embed(
+        self: &Arc<Self>,
+        caller: Caller,
+        body: &[u8],
+        options: RespondOptions,
+    ) -> Result<Answer, Refusal> {
+        let request = EmbeddingsRequest::parse(body).map_err(|error| Refusal::invalid(error.to_string()))?;
+        let id = format!("embd_{}", random_hex());
+        let context = self.context(&id, &caller);
+        let slugs = [request.model.clone()];
+        let models = routing::find_models(&self.parts.catalog, &slugs, ModelKind::Embeddings)?;
+        let mut trail =
+            Trail { requested: request.model.clone(), region: self.parts.region.clone(), ..Trail::default() };
+        let mut summary = routing::summary(Purpose::Embeddings, &slugs, &models);
+        summary.preferences = request.provider.json.to_vec();
+        summary.needs = request.needs.iter().map(|need| need.as_str().to_owned()).collect();
+        summary.parameters = request.parameters.iter().map(|&name| name.to_owned()).collect();
+        summary.input_tokens = request.input_tokens;
+        let route = Route {
+            router: &self.router,
+            context: &context,
+            summary,
+            allow_fallbacks: request.provider.allow_fallbacks,
+            seed: random_seed(),
+        };
+        let order = route.order(routing::candidates(&models, |_| true), &mut trail).await?;
+        let mut entry =
+            Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, context.now_ms, false);
+        let mut attempts = Attempts { engine: self, request: &request, context: &context, entry: &mut entry };
+        match Box::pin(attempts.run(order, &mut trail, options.metadata_field.is_some())).await {
+            Ok((endpoint, vectors)) => {
+                let cost = settle(&mut entry, &endpoint, &vectors);
+                let body = body_of(&id, &endpoint, request.encoding_format, &vectors, &cost);
+                let body = body.map_err(|_| Refusal::internal())?;
+                Ok(Answer { id, body: AnswerBody::Whole(body) })
+            }
+            Err(refusal) => {
+                entry.settle(UsageOutcome::Failed);
+                Err(refusal)
+            }
+        }
+    }
+}
+
+struct Attempts<'a> {
+    engine: &'a Engine,
+    request: &'a EmbeddingsRequest,
+    context: &'a CallContext,
+    entry: &'a mut Entry,
+}
+
+impl Attempts<'_> {
+    async fn run(
+        &mut self,
+        order: Vec<Arc<Endpoint>>,
+        trail: &mut Trail,
+        metadata_wanted: bool,
+    ) -> Result<(Arc<Endpoint>, Embeddings), Refusal> {
+        let mut failures = Failures::default();
+        let mut pace = Pace::new(None, self.engine.parts.timeouts.total);
+        for (place, endpoint) in order.into_iter().enumerate() {
+            if !failures.allow(&endpoint) {
+                continue;
+            }
+            self.entry.endpoint(&endpoint.candidate.model, &endpoint.provider.name);
+            match self.attempt(&endpoint, &mut pace).await {
+                Ok((vectors, status)) => {
+                    endpoint.provider.attempts.count(true);
+                    trail.selected = Some(place);
+                    let provider = endpoint.provider.name.clone();
+                    let model = endpoint.candidate.model.clone();
+                    trail.attempts.push(Attempt { provider, model, status, error: None });
+                    return Ok((endpoint, vectors));
+                }
+                Err(failed) => {
+                    if failures.add(&endpoint, failed, trail) {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(failures.refusal(trail, metadata_wanted))
+    }
+
+    async fn attempt(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Vectors, AttemptFailure> {
+        let call = |error| AttemptFailure::call(&error);
+        let adapter = &endpoint.provider.adapter;
+        let mut instance = adapter.open_provider(self.context).await.map_err(call)?;
+        let mut target = endpoint.target.clone();
+        let options = &self.request.provider.options;
+        let own = options.iter().find(|(provider, _)| *provider == endpoint.provider.name);
+        target.options = own.map_or_else(|| b"{}".to_vec(), |(_, options)| options.to_vec());
+        let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await.map_err(call)?;
+        let upstream = match prepared {
+            Ok(PreparedEmbeddings::Answer(vectors)) => return self.checked(vectors).map(|vectors| (vectors, None)),
+            Ok(PreparedEmbeddings::Upstream(upstream)) => upstream,
+            Err(EmbeddingFailure::Failed(failure)) => return Err(AttemptFailure::dialect(failure)),
+            Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
+        };
+        let timeouts = &self.engine.parts.timeouts;
+        let reply = send(&self.engine.parts.egress, timeouts, endpoint, &upstream, pace).await?;
+        let status = reply.status;
+        let head = response_head(adapter.manifest(), &reply, false);
+        if !status.is_success() {
+            return Err(map_error(&mut instance, &head, reply, pace).await);
+        }
+        let body = pace.during(reply.body.collect(ANSWER_BYTES_MAX), timeouts.idle).await;
+        let body = body.map_err(|late: Late| AttemptFailure::late(late, true))?;
+        let body = body.map_err(|error: EgressError| AttemptFailure::egress(&error))?;
+        let vectors = instance.decode_embeddings(&head, &body).await.map_err(call)?;
+        let vectors = vectors.map_err(|failure| AttemptFailure::in_band(failure, status.as_u16()))?;
+        self.checked(vectors).map(|vectors| (vectors, Some(status.as_u16())))
+    }
+
+    /// One vector for each input, all of the same length, of numbers only.
+    fn checked(&self, embeddings: Embeddings) -> Result<Embeddings, AttemptFailure> {
+        let width = embeddings.vectors.first().map_or(0, Vec::len);
+        let even = embeddings.vectors.iter().all(|vector| vector.len() == width);
+        let asked = self.request.dimensions.is_none_or(|dimensions| width == dimensions as usize * 4);
+        let fits = embeddings.vectors.len() == self.request.input_count && width > 0 && width.is_multiple_of(4);
+        let finite = embeddings.vectors.iter().all(|vector| floats(vector).all(f32::is_finite));
+        if fits && even && asked && finite { Ok(embeddings) } else { Err(AttemptFailure::malformed()) }
+    }
+}
+
+fn unsupported(index: u32) -> AttemptFailure {
+    AttemptFailure::dialect(Failure {
+        kind: ErrorKind::InvalidRequest,
+        message: format!("input[{index}] is of a kind that no endpoint of this model takes"),
+        code: None,
+        retry_after_ms: None,
+    })
+}
+
+fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings) -> Cost {
+    let usage = Usage {
+        input_tokens: embeddings.prompt_tokens,
+        cost_dollars: embeddings.cost_dollars,
+        ..no_usage()
+    };
+    let cost = Cost::of(&usage, &endpoint.prices);
+    entry.consumed(&usage, &cost);
+    entry.settle(UsageOutcome::Completed);
+    cost
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    object: &'static str,
+    id: &'a str,
+    model: &'a str,
+    data: Vec<Entity>,
+    usage: BodyUsage,
+}
+
+#[derive(Serialize)]
+struct Entity {
+    object: &'static str,
+    index: usize,
+    embedding: Embedding,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Embedding {
+    Base64(String),
+    Floats(Vec<f32>),
+}
+
+#[derive(Serialize)]
+struct BodyUsage {
+    prompt_tokens: u64,
+    total_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_tokens_details: Option<Box<RawValue>>,
+    cost: Amount,
+    cost_details: CostDetails,
+    is_byok: bool,
+}
+
+#[derive(Serialize)]
+struct CostDetails {
+    upstream_inference_cost: Option<Amount>,
+}
+
+fn body_of(
+    id: &str,
+    endpoint: &Endpoint,
+    format: EncodingFormat,
+    embeddings: &Embeddings,
+    cost: &Cost,
+) -> Result<Bytes, serde_json::Error> {
+    let embedding = |vector: &Vec<u8>| match format {
+        EncodingFormat::Base64 => Embedding::Base64(STANDARD.encode(vector)),
+        EncodingFormat::Float => Embedding::Floats(floats(vector).collect()),
+    };
+    let data = embeddings
+        .vectors
+        .iter()
+        .enumerate()
+        .map(|(index, vector)| Entity { object: "embedding", index, embedding: embedding(vector) })
+        .collect();
+    let details = String::from_utf8(embeddings.prompt_tokens_details.clone()).unwrap_or_default();
+    let usage = BodyUsage {
+        prompt_tokens: embeddings.prompt_tokens,
+        total_tokens: embeddings.total_tokens,
+        prompt_tokens_details: RawValue::from_string(details).ok(),
+        cost: cost.total(),
+        cost_details: CostDetails { upstream_inference_cost: cost.upstream },
+        is_byok: false,
+    };
+    let body = Body { object: "list", id, model: &endpoint.candidate.model, data, usage };
+    serde_json::to_vec(&body).map(Bytes::from)
+}
+
+/// The numbers of a vector as guests give it.
+fn floats(vector: &[u8]) -> impl Iterator<Item = f32> {
+    let (numbers, _) = vector.as_chunks::<4>();
+    numbers.iter().map(|bytes| f32::from_le_bytes(*bytes))
+}

@@ -1,0 +1,114 @@
+//! What happens after a failed attempt, and what the client is told when none
+//! is left.
+
+use crate::attempt::{AttemptFailure, Cause};
+use crate::catalog::Endpoint;
+use crate::metadata::{Attempt, Trail};
+use crate::refusal::{Refusal, client_message, status_of};
+use cofferdam_runtime::wire::ErrorKind;
+use serde_json::json;
+
+/// The failures of one request so far.
+#[derive(Default)]
+pub(crate) struct Failures {
+    /// The last failure that is not a limit, and its provider.
+    last: Option<(AttemptFailure, String)>,
+    /// The last limit, and its provider.
+    limited: Option<(AttemptFailure, String)>,
+    /// Models whose request was refused: no other endpoint of them is tried.
+    refused_models: Vec<String>,
+}
+
+impl Failures {
+    /// Whether `endpoint` may still be tried.
+    pub(crate) fn allow(&self, endpoint: &Endpoint) -> bool {
+        !self.refused_models.contains(&endpoint.candidate.model)
+    }
+
+    /// Notes a failure. True when nothing else may be tried.
+    pub(crate) fn add(&mut self, endpoint: &Endpoint, failed: AttemptFailure, trail: &mut Trail) -> bool {
+        endpoint.provider.attempts.count(false);
+        trail.attempts.push(Attempt {
+            provider: endpoint.provider.name.clone(),
+            model: endpoint.candidate.model.clone(),
+            status: failed.status,
+            error: Some(failed.failure.kind),
+        });
+        tracing::info!(
+            provider = %endpoint.provider.name,
+            model = %endpoint.candidate.model,
+            status = failed.status,
+            error_type = failed.failure.kind.as_str(),
+            "an attempt failed"
+        );
+        if failed.cause == Cause::Request {
+            self.refused_models.push(endpoint.candidate.model.clone());
+        }
+        let over = matches!(failed.cause, Cause::Late { total: true, .. } | Cause::Saturated);
+        let provider = endpoint.provider.name.clone();
+        match failed.cause {
+            Cause::Limited => self.limited = Some((failed, provider)),
+            _ => self.last = Some((failed, provider)),
+        }
+        over
+    }
+
+    /// The answer when every candidate has failed: the last error, but a limit
+    /// only if every candidate was limited.
+    pub(crate) fn refusal(self, trail: &Trail, metadata_wanted: bool) -> Refusal {
+        let Some((failed, provider)) = self.last.or(self.limited) else {
+            return Refusal::not_found("No endpoints found for this model");
+        };
+        let mut refusal = refusal_of(&failed);
+        let mut metadata = json!({ "provider_name": provider });
+        if let Some(members) = metadata.as_object_mut() {
+            if let Some(code) = &failed.failure.code {
+                members.insert("provider_code".to_owned(), json!(code));
+            }
+            let previous = trail.previous_errors();
+            if !previous.is_empty() {
+                members.insert("previous_errors".to_owned(), json!(previous));
+            }
+        }
+        refusal.metadata = metadata;
+        if metadata_wanted && refusal.status != 500 {
+            refusal.service_metadata = Some(trail.json());
+        }
+        refusal
+    }
+}
+
+fn refusal_of(failed: &AttemptFailure) -> Refusal {
+    let failure = &failed.failure;
+    let mut refusal = match failed.cause {
+        Cause::Saturated => return Refusal::saturated(),
+        Cause::Late { total: true, begun: true } => {
+            Refusal::new(524, ErrorKind::Timeout, "Request timed out. Please try again later.")
+        }
+        Cause::Late { .. } => {
+            Refusal::new(504, ErrorKind::Timeout, "The operation was aborted due to timeout")
+        }
+        Cause::Credential => {
+            // Ours, not the client's: its own key was fine.
+            Refusal::new(502, ErrorKind::ProviderUnavailable, "Provider returned error")
+        }
+        Cause::Limited => Refusal::new(429, ErrorKind::RateLimitExceeded, client_message(failure)),
+        Cause::Request => {
+            let status = failed.status.filter(|status| matches!(status, 400 | 404 | 413 | 422));
+            Refusal::new(status.unwrap_or_else(|| status_of(failure.kind)), failure.kind, client_message(failure))
+        }
+        Cause::Dialect => Refusal::new(status_of(failure.kind), failure.kind, client_message(failure)),
+        Cause::Endpoint | Cause::Plugin => {
+            let status = if failed.status == Some(529) { 529 } else { 502 };
+            let kind = match failure.kind {
+                ErrorKind::ProviderOverloaded => ErrorKind::ProviderOverloaded,
+                _ => ErrorKind::ProviderUnavailable,
+            };
+            Refusal::new(status, kind, "Provider returned error")
+        }
+    };
+    if refusal.status == 429 || refusal.status == 529 {
+        refusal.retry_after_s = failure.retry_after_ms.map(|ms| ms.div_ceil(1000));
+    }
+    refusal
+}

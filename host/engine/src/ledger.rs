@@ -1,0 +1,79 @@
+//! One usage row for each request, on every way out: finished, failed, or
+//! dropped because the client went away.
+
+use crate::cost::Cost;
+use cofferdam_runtime::wire::Usage;
+use cofferdam_store::{KeyId, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The workspace the key belongs to.
+    pub workspace: WorkspaceId,
+    /// The key.
+    pub key: KeyId,
+}
+
+/// The row of a request that was routed. Written when dropped, at the latest.
+pub(crate) struct Entry {
+    store: Store,
+    row: Option<UsageRow>,
+}
+
+impl Entry {
+    /// Opens the row; until it is settled it stands for a cancelled request.
+    pub(crate) fn open(store: &Store, caller: &Caller, kind: UsageKind, request_id: &str, at_ms: u64, streamed: bool) -> Self {
+        let row = UsageRow {
+            request_id: request_id.to_owned(),
+            at_ms,
+            workspace: caller.workspace,
+            key: caller.key.clone(),
+            kind,
+            model: String::new(),
+            provider: String::new(),
+            input_tokens: 0,
+            cached_tokens: 0,
+            output_tokens: 0,
+            reasoning_tokens: 0,
+            cost_pico: 0,
+            outcome: UsageOutcome::Cancelled,
+            streamed,
+        };
+        Self { store: store.clone(), row: Some(row) }
+    }
+
+    /// Names the endpoint that is being asked.
+    pub(crate) fn endpoint(&mut self, model: &str, provider: &str) {
+        if let Some(row) = &mut self.row {
+            model.clone_into(&mut row.model);
+            provider.clone_into(&mut row.provider);
+        }
+    }
+
+    /// Notes what has been consumed so far.
+    pub(crate) fn consumed(&mut self, usage: &Usage, cost: &Cost) {
+        if let Some(row) = &mut self.row {
+            row.input_tokens = usage.input_tokens;
+            row.cached_tokens = usage.cached_tokens;
+            row.output_tokens = usage.output_tokens;
+            row.reasoning_tokens = usage.reasoning_tokens;
+            row.cost_pico = cost.total().0;
+        }
+    }
+
+    /// Writes the row with how the request ended.
+    pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
+        if let Some(mut row) = self.row.take() {
+            row.outcome = outcome;
+            if let Err(error) = self.store.record_usage(row) {
+                tracing::error!(%error, "a usage row was lost");
+            }
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.settle(UsageOutcome::Cancelled);
+    }
+}

@@ -1,0 +1,109 @@
+//! Routing metadata: what was asked, what was tried, what answered. It is
+//! written from what happened, never from what was planned.
+
+use cofferdam_runtime::wire::ErrorKind;
+use serde_json::{Value, json};
+
+/// One try of one endpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    /// The status the provider answered with; none when it did not get that far.
+    pub(crate) status: Option<u16>,
+    /// Why it failed; none for the one that answered.
+    pub(crate) error: Option<ErrorKind>,
+}
+
+/// Everything a request's routing left behind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trail {
+    /// The model as the client wrote it.
+    pub(crate) requested: String,
+    pub(crate) strategy: String,
+    pub(crate) region: Option<String>,
+    /// Endpoints of the requested models before the router chose.
+    pub(crate) total: usize,
+    /// Model and provider of each candidate, in the router's order.
+    pub(crate) available: Vec<(String, String)>,
+    /// Which of them answered.
+    pub(crate) selected: Option<usize>,
+    pub(crate) attempts: Vec<Attempt>,
+    /// Milliseconds from the first dispatch to the end of the upstream body.
+    pub(crate) generation_ms: Option<u64>,
+    pub(crate) is_byok: bool,
+}
+
+impl Trail {
+    /// The object of interface section 2.8.
+    pub(crate) fn json(&self) -> Value {
+        let available: Vec<Value> = self
+            .available
+            .iter()
+            .enumerate()
+            .map(|(place, (model, provider))| {
+                json!({ "model": model, "provider": provider, "selected": self.selected == Some(place) })
+            })
+            .collect();
+        let attempts: Vec<Value> = self
+            .attempts
+            .iter()
+            .map(|attempt| {
+                let mut entry = json!({
+                    "provider": attempt.provider,
+                    "model": attempt.model,
+                    "status": attempt.status,
+                });
+                if let (Some(error), Some(members)) = (attempt.error, entry.as_object_mut()) {
+                    members.insert("error_type".to_owned(), json!(error.as_str()));
+                }
+                entry
+            })
+            .collect();
+        let mut metadata = json!({
+            "requested": self.requested,
+            "strategy": self.strategy,
+            "region": self.region,
+            "summary": self.summary(),
+            "attempt": self.attempts.len(),
+            "is_byok": self.is_byok,
+            "endpoints": { "total": self.total, "available": available },
+            "attempts": attempts,
+        });
+        if let (Some(generation_ms), Some(members)) = (self.generation_ms, metadata.as_object_mut()) {
+            members.insert("generation_time".to_owned(), json!(generation_ms));
+        }
+        metadata
+    }
+
+    fn summary(&self) -> String {
+        let mut summary = format!("available={}", self.available.len());
+        if let Some((_, provider)) = self.selected.and_then(|place| self.available.get(place)) {
+            summary.push_str(", selected=");
+            summary.push_str(provider);
+        }
+        let failed = self.attempts.iter().filter(|attempt| attempt.error.is_some()).count();
+        if failed > 0 {
+            summary.push_str(&format!(", failed={failed}"));
+        }
+        summary
+    }
+
+    /// The failed attempts, for `error.metadata.previous_errors`.
+    pub(crate) fn previous_errors(&self) -> Vec<Value> {
+        let failed: Vec<&Attempt> = self.attempts.iter().filter(|attempt| attempt.error.is_some()).collect();
+        let all_but_last = failed.len().saturating_sub(1);
+        failed
+            .into_iter()
+            .take(all_but_last)
+            .map(|attempt| {
+                json!({
+                    "provider_name": attempt.provider,
+                    "model": attempt.model,
+                    "status": attempt.status,
+                    "error_type": attempt.error.map(|kind| kind.as_str()),
+                })
+            })
+            .collect()
+    }
+}

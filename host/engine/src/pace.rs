@@ -1,0 +1,135 @@
+//! Waiting, with a limit on every wait, and the signs of life a streaming
+//! client gets while nothing else can be said.
+
+use bytes::Bytes;
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::sync::mpsc::Sender;
+use tokio::time::{Instant, sleep_until};
+
+/// How long a stream stays silent before a sign of life.
+const SILENCE: Duration = Duration::from_secs(15);
+/// A comment line without a blank line after it: some clients take a comment
+/// followed by a blank line for an empty event.
+const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n");
+
+/// How long the parts of a request may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// From sending a request upstream to the first event, or the head of a whole answer.
+    pub first_event: Duration,
+    /// Between two reads after that.
+    pub idle: Duration,
+    /// The whole request, all attempts included.
+    pub total: Duration,
+}
+
+/// A wait that took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// This step's own limit.
+    Step,
+    /// The limit of the whole request.
+    Total,
+}
+
+/// The clock of one request and, for a stream, the way to its client.
+pub(crate) struct Pace {
+    client: Option<Sender<Bytes>>,
+    spoke: Instant,
+    end: Instant,
+    has_spoken: bool,
+}
+
+/// The client is gone; nobody reads what the request still produces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientGone;
+
+impl Pace {
+    pub(crate) fn new(client: Option<Sender<Bytes>>, total: Duration) -> Self {
+        let now = Instant::now();
+        Self { client, spoke: now, end: now + total, has_spoken: false }
+    }
+
+    /// Whether anything went to the client, so that its status is decided.
+    pub(crate) fn has_spoken(&self) -> bool {
+        self.has_spoken
+    }
+
+    /// Whether this request is streamed.
+    pub(crate) fn is_streamed(&self) -> bool {
+        self.client.is_some()
+    }
+
+    /// Sends bytes to a streaming client, waiting until it takes them.
+    pub(crate) async fn say(&mut self, bytes: Vec<u8>) -> Result<(), ClientGone> {
+        match &self.client {
+            Some(client) if !bytes.is_empty() => {
+                self.has_spoken = true;
+                client.send(Bytes::from(bytes)).await.map_err(|_| ClientGone)?;
+                self.spoke = Instant::now();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Waits for `work`, at most until `limit` or the end of the request,
+    /// keeping a streaming client alive meanwhile.
+    pub(crate) async fn during<F: Future>(&mut self, work: F, limit: Duration) -> Result<F::Output, Late> {
+        let step = Instant::now() + limit;
+        let mut work = pin!(work);
+        loop {
+            let alarm = if self.is_streamed() { self.spoke + SILENCE } else { self.end };
+            let until = alarm.min(step).min(self.end);
+            tokio::select! {
+                biased;
+                output = &mut work => return Ok(output),
+                () = sleep_until(until) => {}
+            }
+            if until == self.end {
+                return Err(Late::Total);
+            }
+            if until == step {
+                return Err(Late::Step);
+            }
+            self.keep_alive();
+        }
+    }
+
+    fn keep_alive(&mut self) {
+        self.spoke = Instant::now();
+        // A client that has not taken the last chunk yet has something to read.
+        if let Some(client) = &self.client
+            && client.try_send(KEEP_ALIVE).is_ok()
+        {
+            self.has_spoken = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::mpsc::channel;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_gets_a_comment_every_fifteen_seconds() {
+        let (sender, mut client) = channel(8);
+        let mut pace = Pace::new(Some(sender), Duration::from_secs(600));
+        let late = pace.during(std::future::pending::<()>(), Duration::from_secs(40)).await;
+        assert_eq!(late, Err(Late::Step));
+        assert!(pace.has_spoken());
+        assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
+        assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
+        assert!(client.try_recv().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_the_request_ends_every_wait() {
+        let mut pace = Pace::new(None, Duration::from_secs(5));
+        assert_eq!(pace.during(std::future::pending::<()>(), Duration::from_secs(40)).await, Err(Late::Total));
+        assert!(!pace.has_spoken());
+    }
+}

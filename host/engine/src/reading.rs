@@ -1,0 +1,161 @@
+//! Reading one provider's answer: bytes from the network become frames, frames
+//! become events in the provider's guest.
+
+use crate::framing::{Framer, Framing};
+use crate::pace::{Late, Pace};
+use bytes::Bytes;
+use cofferdam_egress::{Error as EgressError, ReplyBody};
+use cofferdam_runtime::wire::{ErrorKind, Event, Failure, FinishReason, Frame};
+use cofferdam_runtime::{CallError, ProviderInstance};
+use std::time::Duration;
+
+/// The longest whole answer taken from a provider, in bytes.
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// How long the rest of an answer may take after its last event, so that the
+/// connection can be used again.
+const DRAIN: Duration = Duration::from_millis(20);
+
+/// Why there is no next event.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    Late(Late),
+    Upstream(EgressError),
+    /// The guest says that the answer is not what it should be.
+    Guest(Failure),
+    Call(CallError),
+    TooLong,
+}
+
+/// An answer on its way.
+pub(crate) struct Reading {
+    instance: ProviderInstance,
+    body: Option<ReplyBody>,
+    framer: Option<Framer>,
+    frames: Vec<Frame>,
+}
+
+impl Reading {
+    /// `framing` is none for an answer that comes as one body.
+    pub(crate) fn new(instance: ProviderInstance, body: ReplyBody, framing: Option<Framing>) -> Self {
+        Self { instance, body: Some(body), framer: framing.map(Framer::new), frames: Vec::new() }
+    }
+
+    /// Whether the provider has said everything.
+    pub(crate) fn is_over(&self) -> bool {
+        self.body.is_none()
+    }
+
+    /// The events of the next read, which may be none. After the last of them
+    /// [`Self::is_over`].
+    pub(crate) async fn next(&mut self, pace: &mut Pace, limit: Duration) -> Result<Vec<Event>, ReadError> {
+        if self.framer.is_some() { self.next_frames(pace, limit).await } else { self.whole(pace, limit).await }
+    }
+
+    async fn whole(&mut self, pace: &mut Pace, limit: Duration) -> Result<Vec<Event>, ReadError> {
+        let Some(mut body) = self.body.take() else { return Ok(Vec::new()) };
+        let mut data = Vec::new();
+        loop {
+            let chunk = pace.during(body.chunk(), limit).await.map_err(ReadError::Late)?;
+            let Some(bytes) = chunk.map_err(ReadError::Upstream)? else { break };
+            if data.len() + bytes.len() > ANSWER_BYTES_MAX {
+                return Err(ReadError::TooLong);
+            }
+            data.extend_from_slice(&bytes);
+        }
+        self.frames.push(Frame { name: String::new(), data });
+        let mut events = self.feed().await?;
+        events.extend(self.finish().await?);
+        Ok(events)
+    }
+
+    async fn next_frames(&mut self, pace: &mut Pace, limit: Duration) -> Result<Vec<Event>, ReadError> {
+        let (Some(body), Some(framer)) = (&mut self.body, &mut self.framer) else { return Ok(Vec::new()) };
+        let chunk: Option<Bytes> =
+            pace.during(body.chunk(), limit).await.map_err(ReadError::Late)?.map_err(ReadError::Upstream)?;
+        match chunk {
+            Some(bytes) => {
+                framer.push(&bytes, &mut self.frames).map_err(|_| ReadError::TooLong)?;
+                self.feed().await
+            }
+            None => {
+                self.body = None;
+                framer.end(&mut self.frames).map_err(|_| ReadError::TooLong)?;
+                let mut events = self.feed().await?;
+                events.extend(self.finish().await?);
+                Ok(events)
+            }
+        }
+    }
+
+    async fn feed(&mut self) -> Result<Vec<Event>, ReadError> {
+        if self.frames.is_empty() {
+            return Ok(Vec::new());
+        }
+        let events = self.instance.feed(&self.frames).await.map_err(ReadError::Call)?.map_err(ReadError::Guest);
+        self.frames.clear();
+        events
+    }
+
+    async fn finish(&mut self) -> Result<Vec<Event>, ReadError> {
+        self.instance.finish().await.map_err(ReadError::Call)?.map_err(ReadError::Guest)
+    }
+
+    /// Reads to the end of an answer whose last event was seen, if that is near.
+    pub(crate) async fn drain(&mut self) {
+        let Some(mut body) = self.body.take() else { return };
+        let rest = async { while let Ok(Some(_)) = body.chunk().await {} };
+        // Too slow: the connection is closed instead of reused, nothing else is lost.
+        let drained = tokio::time::timeout(DRAIN, rest).await;
+        tracing::trace!(reused = drained.is_ok(), "end of the provider's answer");
+    }
+}
+
+/// What the first events of an answer mean for the attempt.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// Nothing real yet.
+    Wait,
+    /// Content, or an end that needs none.
+    Answered,
+    /// An end without content.
+    Empty,
+    /// The provider reported an error before any content.
+    Failed(Failure),
+}
+
+/// Looks for the first event that decides.
+pub(crate) fn verdict(events: &[Event]) -> Verdict {
+    for event in events {
+        match event {
+            Event::TextDelta(delta) if delta.text.is_empty() => {}
+            Event::RefusalDelta(text) | Event::ReasoningTextDelta(text) if text.is_empty() => {}
+            Event::MessageStart(_) | Event::Usage(_) => {}
+            Event::Error(failure) => return Verdict::Failed(failure.clone()),
+            Event::Finish(finish) => {
+                return match finish.reason {
+                    // The limit or the filter struck before the first word: an answer all the same.
+                    FinishReason::Length | FinishReason::ContentFilter => Verdict::Answered,
+                    _ => Verdict::Empty,
+                };
+            }
+            _ => return Verdict::Answered,
+        }
+    }
+    Verdict::Wait
+}
+
+impl ReadError {
+    /// In the canonical vocabulary. The message is for the client.
+    pub(crate) fn failure(&self) -> Failure {
+        let (kind, message) = match self {
+            Self::Guest(failure) => return failure.clone(),
+            Self::Late(_) | Self::Upstream(EgressError::TimedOut) => {
+                (ErrorKind::Timeout, "The operation was aborted due to timeout")
+            }
+            Self::Upstream(_) | Self::TooLong | Self::Call(_) => {
+                (ErrorKind::ProviderUnavailable, "Provider returned error")
+            }
+        };
+        Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None }
+    }
+}

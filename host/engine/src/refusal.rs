@@ -1,0 +1,135 @@
+//! Why a request gets an error instead of an answer: the status, the canonical
+//! type, a message for the client and what may be said about earlier attempts.
+//! No HTTP types here; the server turns a refusal into the envelope.
+
+use cofferdam_runtime::wire::{ErrorKind, Failure};
+use serde_json::{Value, json};
+
+/// A request that ends in an error before anything was sent to the client.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The HTTP status to answer with.
+    pub status: u16,
+    /// The canonical error type.
+    pub kind: ErrorKind,
+    /// For the client: says what and where, never quotes content or secrets.
+    pub message: String,
+    /// Further members of `error.metadata` beside `error_type`, a JSON object or null.
+    pub metadata: Value,
+    /// Seconds for `Retry-After`.
+    pub retry_after_s: Option<u64>,
+    /// Routing metadata, when the client opted in and routing took place.
+    pub service_metadata: Option<Value>,
+}
+
+impl Refusal {
+    /// A refusal with no metadata.
+    pub fn new(status: u16, kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            kind,
+            message: message.into(),
+            metadata: Value::Null,
+            retry_after_s: None,
+            service_metadata: None,
+        }
+    }
+
+    /// 400: the request itself is wrong.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(400, ErrorKind::InvalidRequest, message)
+    }
+
+    /// 404: what the request names does not exist here.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(404, ErrorKind::NotFound, message)
+    }
+
+    /// 503: this host has no room now; trying again shortly makes sense.
+    pub fn saturated() -> Self {
+        Self {
+            retry_after_s: Some(1),
+            ..Self::new(503, ErrorKind::ProviderOverloaded, "Service temporarily unavailable")
+        }
+    }
+
+    /// 500: this host failed. The cause stands in the log only.
+    pub fn internal() -> Self {
+        Self::new(500, ErrorKind::Server, "Internal Server Error")
+    }
+
+    /// A refusal a guest asked for, with the status its kind stands for.
+    pub fn from_failure(failure: &Failure) -> Self {
+        let mut refusal = Self::new(status_of(failure.kind), failure.kind, failure.message.clone());
+        refusal.retry_after_s = failure.retry_after_ms.map(|ms| ms.div_ceil(1000));
+        if let Some(code) = &failure.code {
+            refusal.metadata = json!({ "provider_code": code });
+        }
+        refusal
+    }
+}
+
+/// The HTTP status a canonical error type stands for.
+pub fn status_of(kind: ErrorKind) -> u16 {
+    match kind {
+        ErrorKind::ContextLengthExceeded
+        | ErrorKind::MaxTokensExceeded
+        | ErrorKind::TokenLimitExceeded
+        | ErrorKind::StringTooLong
+        | ErrorKind::InvalidRequest
+        | ErrorKind::InvalidPrompt
+        | ErrorKind::ContentPolicyViolation
+        | ErrorKind::Refusal
+        | ErrorKind::InvalidImage
+        | ErrorKind::ImageTooLarge
+        | ErrorKind::ImageTooSmall
+        | ErrorKind::UnsupportedImageFormat
+        | ErrorKind::ImageDownloadFailed => 400,
+        ErrorKind::Authentication => 401,
+        ErrorKind::PaymentRequired => 402,
+        ErrorKind::PermissionDenied => 403,
+        ErrorKind::NotFound | ErrorKind::ImageNotFound => 404,
+        ErrorKind::PreconditionFailed => 412,
+        ErrorKind::PayloadTooLarge => 413,
+        ErrorKind::Unprocessable => 422,
+        ErrorKind::RateLimitExceeded => 429,
+        ErrorKind::ProviderOverloaded => 503,
+        ErrorKind::ProviderUnavailable => 502,
+        ErrorKind::Timeout => 504,
+        ErrorKind::Server | ErrorKind::Unmapped => 500,
+    }
+}
+
+/// The string for `response.error.code` and the in-band `error` event, which
+/// know a smaller set than the canonical types.
+pub fn stream_code(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::RateLimitExceeded => "rate_limit_exceeded",
+        ErrorKind::ContextLengthExceeded | ErrorKind::InvalidRequest | ErrorKind::InvalidPrompt => "invalid_prompt",
+        ErrorKind::ContentPolicyViolation => "image_content_policy_violation",
+        _ => "server_error",
+    }
+}
+
+/// Whether a failure in the middle of an answer means that the answer is
+/// complete but for its length.
+pub fn is_length(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::ContextLengthExceeded
+            | ErrorKind::MaxTokensExceeded
+            | ErrorKind::TokenLimitExceeded
+            | ErrorKind::StringTooLong
+    )
+}
+
+/// What the client is told of a failure: the provider's words where the client
+/// can act on them, a fixed sentence for failures on the far side.
+pub fn client_message(failure: &Failure) -> String {
+    match failure.kind {
+        ErrorKind::Server | ErrorKind::Unmapped | ErrorKind::ProviderUnavailable => "Provider returned error".to_owned(),
+        ErrorKind::Timeout => "The operation was aborted due to timeout".to_owned(),
+        _ if failure.message.is_empty() => "Provider returned error".to_owned(),
+        _ => failure.message.clone(),
+    }
+}

@@ -1,0 +1,21 @@
+//! The bodies of POST /v1/responses and POST /v1/embeddings, parsed strictly.
+//!
+//! A body is read once into a borrowed tree, checked field by field against static tables, and written
+//! once for guests. What comes out is either typed and bounded or an error that names its JSON path.
+//! Fields nobody knows are ignored and never travel on.
+
+mod embeddings;
+mod invalid;
+mod plugins;
+mod provider;
+mod responses;
+mod settings;
+mod tools;
+
+pub use embeddings::{EmbeddingsRequest, EncodingFormat};
+pub use invalid::{InvalidKind, InvalidRequest};
+pub use plugins::RequestPlugin;
+pub use provider::ProviderPreferences;
+pub use responses::{ResponsesRequest, TextFacts};
+pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat};
+pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix};

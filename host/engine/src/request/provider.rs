@@ -1,0 +1,30 @@
+//! The `provider` object: what the client demands of endpoints.
+
+use bytes::Bytes;
+
+/// Routing preferences. The host reads the few fields it acts on itself; routers read the JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderPreferences {
+    /// The checked object as JSON, `{}` when absent.
+    pub json: Bytes,
+    /// Whether anything but the first endpoint may be tried. Default true.
+    pub allow_fallbacks: bool,
+    /// Whether endpoints must support every parameter that was set. Default false.
+    pub require_parameters: bool,
+    /// Whether `order` names at least one provider, which switches stickiness off.
+    pub has_order: bool,
+    /// `options`: provider slug and the JSON that only this provider's guest receives.
+    pub options: Vec<(String, Bytes)>,
+}
+
+impl Default for ProviderPreferences {
+    fn default() -> Self {
+        Self {
+            json: Bytes::from_static(b"{}"),
+            allow_fallbacks: true,
+            require_parameters: false,
+            has_order: false,
+            options: Vec::new(),
+        }
+    }
+}

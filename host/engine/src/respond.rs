@@ -1,0 +1,359 @@
+//! `POST /v1/responses`: from a body to an answer.
+
+use crate::assembler::{Assembler, Ended, Identity, Malformed, Outcome, Receipt};
+use crate::attempt::{Attempting, Begun};
+use crate::catalog::{Endpoint, ModelKind};
+use crate::cost::{Cost, no_usage};
+use crate::fallback::Failures;
+use crate::hooks::{self, Hook};
+use crate::ledger::{Caller, Entry};
+use crate::metadata::{Attempt, Trail};
+use crate::pace::{Late, Pace};
+use crate::reading::ReadError;
+use crate::refusal::{Refusal, client_message, is_length};
+use crate::request::{RequestTool, ResponsesRequest, ToolClass};
+use crate::routing::{self, Route};
+use crate::stream::EventStream;
+use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex, random_seed};
+use bytes::Bytes;
+use cofferdam_runtime::CallContext;
+use cofferdam_runtime::wire::{ErrorKind, Event, Failure, FinishReason, Purpose, RequestSummary};
+use cofferdam_store::{UsageKind, UsageOutcome};
+use std::sync::Arc;
+use tokio::time::Instant;
+
+impl Engine {
+    /// Answers a request for a response. `body` is the client's JSON.
+    ///
+    /// # Errors
+    /// A [`Refusal`] as long as nothing was promised to the client.
+    pub async fn respond(
+        self: &Arc<Self>,
+        caller: Caller,
+        body: &[u8],
+        options: RespondOptions,
+    ) -> Result<Answer, Refusal> {
+        let request = ResponsesRequest::parse(body, &self.hook_ids);
+        let request = request.map_err(|error| Refusal::invalid(error.to_string()))?;
+        let streamed = request.stream;
+        let total = self.parts.timeouts.total;
+        let mut job = Job::new(Arc::clone(self), caller, request, options)?;
+        hooks::on_request(&job.hooks, &job.context, &mut job.request).await?;
+        let plan = job.plan()?;
+        let id = format!("resp_{}", job.hex);
+        if streamed {
+            let stream = EventStream::start(|client| async move {
+                let mut pace = Pace::new(Some(client), total);
+                job.run(plan, &mut pace).await.map(drop)
+            });
+            return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
+        }
+        let mut pace = Pace::new(None, total);
+        let body = Box::pin(job.run(plan, &mut pace)).await?;
+        Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
+    }
+}
+
+/// What could be tried, and what the router is told.
+struct Plan {
+    candidates: Vec<(u32, Arc<Endpoint>)>,
+    summary: RequestSummary,
+}
+
+/// The endpoint that answers, with its first events.
+struct Chosen {
+    endpoint: Arc<Endpoint>,
+    begun: Begun,
+}
+
+/// One request under way.
+struct Job {
+    engine: Arc<Engine>,
+    caller: Caller,
+    request: ResponsesRequest,
+    options: RespondOptions,
+    hooks: Vec<Hook>,
+    context: CallContext,
+    hex: String,
+    trail: Trail,
+    dispatched: Option<Instant>,
+}
+
+impl Job {
+    fn new(
+        engine: Arc<Engine>,
+        caller: Caller,
+        request: ResponsesRequest,
+        options: RespondOptions,
+    ) -> Result<Self, Refusal> {
+        let hooks = engine.hooks(&request.plugins)?;
+        let hex = random_hex();
+        let context = engine.context(&format!("resp_{hex}"), &caller);
+        let trail = Trail {
+            requested: request.models.first().cloned().unwrap_or_default(),
+            region: engine.parts.region.clone(),
+            ..Trail::default()
+        };
+        Ok(Self { engine, caller, request, options, hooks, context, hex, trail, dispatched: None })
+    }
+
+    fn plan(&self) -> Result<Plan, Refusal> {
+        let request = &self.request;
+        check_server_tools(&request.tools)?;
+        let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
+        let missing = |endpoint: &Endpoint| request.tools.iter().find(|tool| !offers(endpoint, tool));
+        let candidates = routing::candidates(&models, |endpoint| missing(endpoint).is_none());
+        if candidates.is_empty() {
+            let all = routing::candidates(&models, |_| true);
+            let tool = all.first().and_then(|(_, endpoint)| missing(endpoint));
+            return Err(tool.map_or_else(|| Refusal::not_found("No endpoints found for this model"), unoffered));
+        }
+        let summary = RequestSummary {
+            preferences: request.provider.json.to_vec(),
+            route: request.route.map(|route| route.as_str().to_owned()),
+            service_tier: request.service_tier.as_str().to_owned(),
+            parameters: request.parameters.iter().map(|&name| name.to_owned()).collect(),
+            needs: request.needs.iter().map(|need| need.as_str().to_owned()).collect(),
+            input_tokens: request.input_tokens,
+            max_output_tokens: request.max_output_tokens,
+            streamed: request.stream,
+            ..routing::summary(Purpose::Responses, &request.models, &models)
+        };
+        Ok(Plan { candidates, summary })
+    }
+
+    /// Answers. For a stream everything goes through `pace` and the result is
+    /// empty; otherwise it is the body.
+    async fn run(mut self, plan: Plan, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+        let id = self.context.request_id.to_string();
+        let store = &self.engine.parts.store;
+        let streamed = self.request.stream;
+        let mut entry = Entry::open(store, &self.caller, UsageKind::Responses, &id, self.context.now_ms, streamed);
+        match self.choose(plan, &mut entry, pace).await {
+            Ok(chosen) => self.carry_on(chosen, entry, pace).await,
+            Err(refusal) => {
+                entry.settle(UsageOutcome::Failed);
+                if !pace.has_spoken() {
+                    return Err(refusal);
+                }
+                let model = self.trail.requested.clone();
+                let mut assembler = Assembler::new(self.identity(&model, "default"), true);
+                let outcome = Outcome::Failed(refusal.kind, refusal.message);
+                let receipt = self.receipt(Cost::default());
+                // A client that is gone needs no last word.
+                pace.say(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// Tries endpoints in the router's order until one answers.
+    async fn choose(&mut self, plan: Plan, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
+        let engine = Arc::clone(&self.engine);
+        let route = Route {
+            router: &engine.router,
+            context: &self.context,
+            summary: plan.summary,
+            allow_fallbacks: self.request.provider.allow_fallbacks,
+            seed: random_seed(),
+        };
+        let order = route.order(plan.candidates, &mut self.trail).await?;
+        let mut failures = Failures::default();
+        self.dispatched = Some(Instant::now());
+        for (place, endpoint) in order.into_iter().enumerate() {
+            if !failures.allow(&endpoint) {
+                continue;
+            }
+            entry.endpoint(&endpoint.candidate.model, &endpoint.provider.name);
+            let attempting = Attempting {
+                egress: &engine.parts.egress,
+                timeouts: &engine.parts.timeouts,
+                context: &self.context,
+                request: &self.request.guest_json,
+                options: self.options_for(&endpoint),
+            };
+            match attempting.run(&endpoint, pace).await {
+                Ok(begun) => {
+                    self.note_success(place, &endpoint, &begun);
+                    return Ok(Chosen { endpoint, begun });
+                }
+                Err(failed) => {
+                    if failures.add(&endpoint, failed, &mut self.trail) {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(failures.refusal(&self.trail, self.options.metadata_field.is_some()))
+    }
+
+    fn options_for(&self, endpoint: &Endpoint) -> &[u8] {
+        let options = &self.request.provider.options;
+        let own = options.iter().find(|(provider, _)| *provider == endpoint.provider.name);
+        own.map_or(b"{}", |(_, options)| options)
+    }
+
+    fn note_success(&mut self, place: usize, endpoint: &Endpoint, begun: &Begun) {
+        endpoint.provider.attempts.count(true);
+        self.trail.selected = Some(place);
+        self.trail.attempts.push(Attempt {
+            provider: endpoint.provider.name.clone(),
+            model: endpoint.candidate.model.clone(),
+            status: begun.status,
+            error: None,
+        });
+    }
+
+    /// Takes an answer from its first event to its end.
+    async fn carry_on(mut self, chosen: Chosen, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+        let Chosen { endpoint, begun } = chosen;
+        let identity = self.identity(&endpoint.candidate.model, &endpoint.candidate.tier);
+        let mut assembler = Assembler::new(identity, self.request.stream);
+        assembler.begin();
+        let Begun { mut events, mut reading, .. } = begun;
+        let outcome = loop {
+            if let Some(outcome) = apply(&mut assembler, events) {
+                break outcome;
+            }
+            if pace.say(assembler.take_events()).await.is_err() {
+                return Ok(Vec::new());
+            }
+            events = match &mut reading {
+                Some(reading) if !reading.is_over() => {
+                    match reading.next(pace, self.engine.parts.timeouts.idle).await {
+                        Ok(events) => events,
+                        Err(error) => break broken(&error),
+                    }
+                }
+                // The provider's answer is over and there was no end to it.
+                _ => break Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned()),
+            };
+        };
+        let usage = assembler.usage().cloned().unwrap_or_else(no_usage);
+        let cost = Cost::of(&usage, &endpoint.prices);
+        entry.consumed(&usage, &cost);
+        entry.settle(settled(&outcome));
+        self.trail.generation_ms = self.dispatched.map(|start| start.elapsed().as_millis() as u64);
+        let last = assembler.complete(&outcome, &self.receipt(cost));
+        if !pace.is_streamed() {
+            let body = whole(last, outcome)?;
+            return hooks::on_response(&self.hooks, &self.context, &self.request.guest_json, body).await;
+        }
+        if pace.say(last).await.is_ok()
+            && let Some(reading) = &mut reading
+        {
+            reading.drain().await;
+        }
+        Ok(Vec::new())
+    }
+
+    fn identity(&self, model: &str, tier: &str) -> Identity {
+        Identity {
+            hex: Arc::from(self.hex.as_str()),
+            created_at: self.context.now_ms / 1000,
+            model: model.to_owned(),
+            service_tier: tier.to_owned(),
+            echo: Arc::from(self.request.echo.as_str()),
+        }
+    }
+
+    fn receipt(&self, cost: Cost) -> Receipt {
+        Receipt {
+            completed_at: self.engine.parts.clock.now_ms() / 1000,
+            cost,
+            is_byok: self.trail.is_byok,
+            metadata: self.options.metadata_field.map(|field| (field, self.trail.json())),
+        }
+    }
+}
+
+/// Server tools run in a loop this host does not have yet.
+fn check_server_tools(tools: &[RequestTool]) -> Result<(), Refusal> {
+    match tools.iter().find(|tool| tool.kind.class() == ToolClass::Server) {
+        Some(tool) => Err(Refusal::invalid(format!(
+            "tools[{}].type \"{}\" is not available on this host",
+            tool.index,
+            routing::printable(&tool.type_name)
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn unoffered(tool: &RequestTool) -> Refusal {
+    Refusal::invalid(format!(
+        "tools[{}].type \"{}\" is not offered by any endpoint of this model",
+        tool.index,
+        routing::printable(&tool.type_name)
+    ))
+}
+
+/// Whether the endpoint's dialect has this kind of tool.
+fn offers(endpoint: &Endpoint, tool: &RequestTool) -> bool {
+    let provider = endpoint.provider.adapter.manifest().provider.as_ref();
+    provider.is_some_and(|provider| provider.tools.contains(&tool.type_name))
+}
+
+/// Hands events to the assembler; says how the response ends, if it does.
+fn apply(assembler: &mut Assembler, events: Vec<Event>) -> Option<Outcome> {
+    for event in events {
+        if let Event::Error(failure) = event {
+            return Some(failed(&failure));
+        }
+        if let Err(malformed) = assembler.apply(event) {
+            return Some(refused(malformed));
+        }
+        if let Some(ended) = assembler.ended() {
+            return Some(finished(ended));
+        }
+    }
+    None
+}
+
+fn finished(ended: &Ended) -> Outcome {
+    match ended.reason {
+        FinishReason::Length => Outcome::Incomplete("max_output_tokens"),
+        FinishReason::ContentFilter => Outcome::Incomplete("content_filter"),
+        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => Outcome::Completed,
+    }
+}
+
+fn failed(failure: &Failure) -> Outcome {
+    if is_length(failure.kind) {
+        return Outcome::Incomplete("max_output_tokens");
+    }
+    Outcome::Failed(failure.kind, client_message(failure))
+}
+
+fn refused(malformed: Malformed) -> Outcome {
+    tracing::warn!(error = %malformed, "a provider plugin's events do not make an answer");
+    Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
+}
+
+fn broken(error: &ReadError) -> Outcome {
+    match error {
+        ReadError::Late(Late::Total) => {
+            Outcome::Failed(ErrorKind::Timeout, "Request timed out. Please try again later.".to_owned())
+        }
+        ReadError::Call(error) => {
+            tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
+            Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
+        }
+        _ => failed(&error.failure()),
+    }
+}
+
+fn settled(outcome: &Outcome) -> UsageOutcome {
+    match outcome {
+        Outcome::Completed => UsageOutcome::Completed,
+        Outcome::Incomplete(_) => UsageOutcome::Incomplete,
+        Outcome::Failed(..) | Outcome::InProgress => UsageOutcome::Failed,
+    }
+}
+
+/// A whole answer that broke while it was put together was never promised.
+fn whole(body: Vec<u8>, outcome: Outcome) -> Result<Vec<u8>, Refusal> {
+    match outcome {
+        Outcome::Failed(kind, message) => Err(Refusal::new(502, kind, message)),
+        _ => Ok(body),
+    }
+}

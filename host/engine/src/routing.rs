@@ -1,0 +1,173 @@
+//! From the models a request names to the endpoints that are tried, in order:
+//! the host lists what could serve, the router guest decides.
+
+use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
+use crate::metadata::Trail;
+use crate::refusal::Refusal;
+use cofferdam_runtime::wire::{Candidate, Purpose, RequestSummary};
+use cofferdam_runtime::{CallContext, Plugin};
+use std::sync::Arc;
+
+/// Suffixes of a model slug that ask for a way of routing.
+const SUFFIXES: [&str; 5] = ["nitro", "floor", "free", "online", "exacto"];
+/// Vendors under which the service's own model routers are known, the first being its own name.
+const ROUTER_VENDORS: [&str; 2] = ["service", "openrouter"];
+
+/// A model slug without its suffix, and the suffix.
+pub(crate) fn split_suffix(slug: &str) -> (&str, Option<&str>) {
+    match slug.rsplit_once(':') {
+        Some((model, suffix)) if SUFFIXES.contains(&suffix) => (model, Some(suffix)),
+        _ => (slug, None),
+    }
+}
+
+/// Finds the models a request names.
+///
+/// # Errors
+/// 404 naming an unknown model; 400 for a model of the other kind.
+pub(crate) fn find_models(catalog: &Catalog, slugs: &[String], kind: ModelKind) -> Result<Vec<Arc<Model>>, Refusal> {
+    let mut models: Vec<Arc<Model>> = Vec::with_capacity(slugs.len());
+    for slug in slugs {
+        // The whole slug first: an operator's model id may end like a suffix.
+        let found = catalog.get(slug).or_else(|| catalog.get(split_suffix(slug).0));
+        let Some(model) = found else {
+            return Err(unknown_model(slug));
+        };
+        if model.kind != kind {
+            let (is, endpoint) = match model.kind {
+                ModelKind::Responses => ("a response", "/responses"),
+                ModelKind::Embeddings => ("an embedding", "/embeddings"),
+            };
+            return Err(Refusal::invalid(format!(
+                "model: {} is {is} model, use {endpoint}",
+                printable(slug)
+            )));
+        }
+        if !models.iter().any(|known| known.id == model.id) {
+            models.push(Arc::clone(model));
+        }
+    }
+    Ok(models)
+}
+
+fn unknown_model(slug: &str) -> Refusal {
+    let vendor = slug.split_once('/').map_or("", |(vendor, _)| vendor);
+    let slug = printable(slug);
+    if ROUTER_VENDORS.contains(&vendor) {
+        return Refusal::not_found(format!("Model {slug} is not available on this host"));
+    }
+    Refusal::not_found(format!("Model {slug} does not exist"))
+}
+
+/// A client's word made safe to repeat in a message.
+pub(crate) fn printable(word: &str) -> String {
+    let cut: String = word.chars().take(128).collect();
+    cut.escape_debug().to_string()
+}
+
+/// One request's routing.
+pub(crate) struct Route<'a> {
+    pub(crate) router: &'a Plugin,
+    pub(crate) context: &'a CallContext,
+    pub(crate) summary: RequestSummary,
+    /// Whether more than the first endpoint may be tried.
+    pub(crate) allow_fallbacks: bool,
+    pub(crate) seed: u64,
+}
+
+/// Every endpoint of `models` that `serves`, with the place of its model.
+pub(crate) fn candidates(models: &[Arc<Model>], serves: impl Fn(&Endpoint) -> bool) -> Vec<(u32, Arc<Endpoint>)> {
+    let ranked = models.iter().zip(0u32..);
+    ranked
+        .flat_map(|(model, rank)| model.endpoints.iter().map(move |endpoint| (rank, Arc::clone(endpoint))))
+        .filter(|(_, endpoint)| serves(endpoint))
+        .collect()
+}
+
+impl Route<'_> {
+    /// Has the router guest order the candidates and notes it in the trail.
+    pub(crate) async fn order(
+        &self,
+        candidates: Vec<(u32, Arc<Endpoint>)>,
+        trail: &mut Trail,
+    ) -> Result<Vec<Arc<Endpoint>>, Refusal> {
+        trail.total = candidates.len();
+        let described: Vec<Candidate> = candidates
+            .iter()
+            .map(|(rank, endpoint)| Candidate { model_rank: *rank, ..endpoint.candidate.clone() })
+            .collect();
+        let answer = self.router.route(self.context, &self.summary, &described, self.seed).await;
+        let decision = match answer {
+            Ok(Ok(decision)) => decision,
+            Ok(Err(failure)) => return Err(Refusal::from_failure(&failure)),
+            Err(error) if error.is_saturated() => return Err(Refusal::saturated()),
+            Err(error) => {
+                tracing::error!(plugin = %error.plugin, %error, "the router failed");
+                return Err(Refusal::internal());
+            }
+        };
+        let mut order: Vec<Arc<Endpoint>> = decision
+            .order
+            .iter()
+            .filter_map(|place| candidates.get(*place as usize))
+            .map(|(_, endpoint)| Arc::clone(endpoint))
+            .collect();
+        if !self.allow_fallbacks {
+            order.truncate(1);
+        }
+        tracing::debug!(strategy = %decision.strategy, reason = %decision.reason, "routed");
+        trail.strategy = decision.strategy;
+        trail.available = order
+            .iter()
+            .map(|endpoint| (endpoint.candidate.model.clone(), endpoint.provider.name.clone()))
+            .collect();
+        if order.is_empty() {
+            return Err(Refusal::not_found("No endpoints found that match the provider preferences"));
+        }
+        Ok(order)
+    }
+}
+
+/// The summary's fields that both purposes fill alike.
+pub(crate) fn summary(purpose: Purpose, slugs: &[String], models: &[Arc<Model>]) -> RequestSummary {
+    let requested = slugs.first().cloned().unwrap_or_default();
+    let suffix = split_suffix(&requested).1.map(str::to_owned);
+    RequestSummary {
+        purpose,
+        models: models.iter().map(|model| model.id.clone()).collect(),
+        suffix,
+        requested,
+        preferences: b"{}".to_vec(),
+        route: None,
+        service_tier: "auto".to_owned(),
+        parameters: Vec::new(),
+        needs: Vec::new(),
+        input_tokens: 0,
+        max_output_tokens: None,
+        streamed: false,
+        sticky: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_known_suffixes_are_taken_off() {
+        for (slug, expected) in [
+            ("a/b", ("a/b", None)),
+            ("a/b:nitro", ("a/b", Some("nitro"))),
+            ("a/b:8b", ("a/b:8b", None)),
+            ("llama3.2:3b:floor", ("llama3.2:3b", Some("floor"))),
+        ] {
+            assert_eq!(split_suffix(slug), expected);
+        }
+    }
+
+    #[test]
+    fn unknown_models_are_named_without_control_characters() {
+        let refusal = find_models(&Catalog::default(), &["x\u{1b}[0m".to_owned()], ModelKind::Responses).unwrap_err();
+        assert_eq!((refusal.status, refusal.message.as_str()), (404, "Model x\\u{1b}[0m does not exist"));
+    }
+}

@@ -1,0 +1,66 @@
+# Every command that people and CI run. `just` alone lists them.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+cargo_deny_version := "0.20.2"
+
+[private]
+default:
+    @just --list --unsorted
+
+# Start the host on ./data, release build.
+run *arguments:
+    cargo run --release -- {{arguments}}
+
+# All Rust tests of the host and of the whole program.
+test:
+    cargo test --workspace
+
+# Tests of the guests' own logic, native.
+guests-test:
+    cargo test --manifest-path guests/Cargo.toml --workspace --locked
+
+# The unmodified OpenAI clients for Python and Node against the built program.
+clients:
+    cargo build
+    tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam"
+
+# Format everything.
+fmt:
+    cargo fmt --all
+    cargo fmt --all --manifest-path guests/Cargo.toml
+    cargo fmt --all --manifest-path tests/rogue/Cargo.toml
+
+# Refuse code that is not formatted.
+fmt-check:
+    cargo fmt --all --check
+    cargo fmt --all --check --manifest-path guests/Cargo.toml
+    cargo fmt --all --check --manifest-path tests/rogue/Cargo.toml
+
+# Lints, warnings denied: the host natively, the guests natively and for the sandbox.
+clippy:
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+    cargo clippy --manifest-path guests/Cargo.toml --workspace --all-targets --locked -- -D warnings
+    cargo clippy --manifest-path guests/Cargo.toml --workspace --target wasm32-wasip2 --locked -- -D warnings
+
+# Documentation, broken links denied.
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
+
+# Rebuild the components in plugins/ from guests/.
+guests:
+    guests/build.sh
+
+# Rebuild the components elsewhere and compare every byte with plugins/.
+guests-check:
+    guests/check.sh
+
+# Licences, banned and duplicate crates, sources. `just deny advisories` also
+# asks the advisory database, which needs the network.
+deny +checks="bans licenses sources":
+    command -v cargo-deny >/dev/null || cargo install --locked cargo-deny@{{cargo_deny_version}}
+    cargo deny --workspace check {{checks}}
+    cargo deny --manifest-path guests/Cargo.toml --workspace check {{checks}}
+
+# What CI runs after the README's test command.
+ci: fmt-check clippy doc guests-test guests-check clients deny

@@ -1,0 +1,253 @@
+//! The program under test: one process, its own data directory, free ports.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+
+/// Where compiled guests are kept between tests, so that each is compiled once.
+fn cache_dir() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled")
+}
+
+/// A command of the program with the environment every test needs.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
+    command.env("COFFERDAM_CACHE", cache_dir()).env_remove("COFFERDAM_DATA").stdin(Stdio::null());
+    command
+}
+
+/// How a host is started.
+pub struct Setup {
+    directory: TempDir,
+    config: String,
+    plugins: Option<PathBuf>,
+    environment: Vec<(String, String)>,
+    arguments: Vec<String>,
+}
+
+/// A running host. Ended, and its log checked for panics, when dropped.
+pub struct Host {
+    child: Child,
+    log: Arc<Mutex<String>>,
+    stdout: Option<BufReader<ChildStdout>>,
+    directory: Arc<TempDir>,
+    /// The key printed at the first start.
+    pub key: String,
+    /// `http://127.0.0.1:PORT/v1`
+    pub base: String,
+    /// `http://127.0.0.1:PORT` of the admin listener.
+    pub admin: String,
+    /// The line printed at the start.
+    pub banner: Value,
+}
+
+impl Setup {
+    /// A host on an empty directory without a configuration.
+    pub fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            config: String::new(),
+            plugins: None,
+            environment: Vec::new(),
+            arguments: Vec::new(),
+        }
+    }
+
+    /// Adds to `cofferdam.toml`.
+    pub fn config(mut self, toml: &str) -> Self {
+        self.config.push_str(toml);
+        self.config.push('\n');
+        self
+    }
+
+    /// Starts with `--plugins DIR`.
+    pub fn plugins(mut self, directory: &Path) -> Self {
+        self.plugins = Some(directory.to_owned());
+        self
+    }
+
+    /// Sets an environment variable.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds an argument of `serve`.
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// The command that `start` would run.
+    fn command(&self) -> Command {
+        let data = self.directory.path().join("data");
+        if !self.config.is_empty() {
+            std::fs::write(self.directory.path().join("cofferdam.toml"), &self.config).unwrap();
+        }
+        let mut command = program();
+        command.arg("--json").arg("--data").arg(&data);
+        if !self.config.is_empty() {
+            command.arg("--config").arg(self.directory.path().join("cofferdam.toml"));
+        }
+        command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        if let Some(plugins) = &self.plugins {
+            command.arg("--plugins").arg(plugins);
+        }
+        command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Runs to the end, for starts that must fail.
+    pub fn fail(self) -> Output {
+        self.command().output().unwrap()
+    }
+
+    /// Starts and waits for the line with the addresses.
+    pub fn start(self) -> Host {
+        let mut child = self.command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = collect(child.stderr.take().unwrap());
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let Ok(banner) = serde_json::from_str::<Value>(&line) else {
+            let status = child.wait().unwrap();
+            panic!("the host did not start ({status}): {line}\n{}", log.lock().unwrap());
+        };
+        Host {
+            key: banner["key"].as_str().unwrap_or_default().to_owned(),
+            base: format!("http://{}/v1", banner["listen"].as_str().unwrap()),
+            admin: format!("http://{}", banner["admin"].as_str().unwrap()),
+            banner,
+            child,
+            log,
+            stdout: Some(stdout),
+            directory: Arc::new(self.directory),
+        }
+    }
+}
+
+/// Reads a pipe to its end in the background.
+fn collect(mut pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let text = Arc::new(Mutex::new(String::new()));
+    let sink = Arc::clone(&text);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 8192];
+        while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+            sink.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+        }
+    });
+    text
+}
+
+impl Host {
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    /// The directory with the configuration file.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// What the host has logged so far.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Runs another command on the same data directory; the answer's JSON.
+    pub fn command(&self, arguments: &[&str]) -> Value {
+        let output = self.command_output(arguments);
+        assert!(
+            output.status.success(),
+            "{arguments:?} ended with {}: {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Runs another command on the same data directory.
+    pub fn command_output(&self, arguments: &[&str]) -> Output {
+        let mut command = program();
+        command.arg("--json").arg("--data").arg(self.data());
+        let config = self.directory.path().join("cofferdam.toml");
+        if config.exists() {
+            command.arg("--config").arg(config);
+        }
+        command.args(arguments).output().unwrap()
+    }
+
+    /// Sends a signal by name, `TERM` for instance.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits for the process to end by itself.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// Ends the host and gives its directory to the next.
+    pub fn restart(mut self) -> Host {
+        self.signal("TERM");
+        self.wait();
+        let mut command = program();
+        command.arg("--json").arg("--data").arg(self.data());
+        let config = self.directory.path().join("cofferdam.toml");
+        if config.exists() {
+            command.arg("--config").arg(config);
+        }
+        command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = collect(child.stderr.take().unwrap());
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        let banner: Value =
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("no restart: {line}\n{}", log.lock().unwrap()));
+        Host {
+            key: self.key.clone(),
+            base: format!("http://{}/v1", banner["listen"].as_str().unwrap()),
+            admin: format!("http://{}", banner["admin"].as_str().unwrap()),
+            banner,
+            child,
+            log,
+            stdout: Some(stdout),
+            directory: Arc::clone(&self.directory),
+        }
+    }
+
+    /// Everything the host printed on stdout after its first line.
+    pub fn rest_of_stdout(&mut self) -> String {
+        let mut rest = String::new();
+        if let Some(mut stdout) = self.stdout.take() {
+            stdout.read_to_string(&mut rest).unwrap();
+        }
+        rest
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            self.child.kill().unwrap();
+            self.child.wait().unwrap();
+        }
+        let log = self.log();
+        if !std::thread::panicking() {
+            assert!(!log.contains("panicked at"), "the host panicked:\n{log}");
+        } else {
+            eprintln!("--- log of the host\n{log}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A provider under the test's control: a real HTTP server on loopback that
+//! answers what it is told and remembers what it was asked.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
+
+/// What the provider was asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub method: String,
+    pub path: String,
+    pub headers: hyper::HeaderMap,
+    pub body: Value,
+}
+
+/// What the provider does with one request.
+pub enum Reply {
+    /// A status, headers and a whole body.
+    Whole { status: u16, headers: Vec<(&'static str, String)>, body: String },
+    /// Pieces of a body, then its end.
+    Stream { content_type: &'static str, pieces: Vec<String> },
+    /// Pieces of a body, then the connection breaks.
+    Cut { content_type: &'static str, pieces: Vec<String> },
+    /// Pieces the test sends itself, until it drops the sender.
+    Fed { content_type: &'static str, pieces: Receiver<String> },
+    /// No answer at all until the test ends.
+    Hang,
+}
+
+impl Reply {
+    /// A JSON body.
+    pub fn json(status: u16, body: Value) -> Self {
+        let headers = vec![("content-type", "application/json".to_owned())];
+        Self::Whole { status, headers, body: body.to_string() }
+    }
+
+    /// Server-sent events, one piece each; strings as they are, objects as `data:` lines.
+    pub fn sse(events: &[Value]) -> Self {
+        Self::Stream { content_type: "text/event-stream", pieces: events.iter().map(sse_event).collect() }
+    }
+
+    /// A stream that the test feeds.
+    pub fn fed() -> (Sender<String>, Self) {
+        let (sender, pieces) = channel(64);
+        (sender, Self::Fed { content_type: "text/event-stream", pieces })
+    }
+}
+
+/// One event as a `data:` line.
+pub fn sse_event(event: &Value) -> String {
+    match event {
+        Value::String(text) => format!("data: {text}\n\n"),
+        event => format!("data: {event}\n\n"),
+    }
+}
+
+type Replies = Arc<Mutex<VecDeque<Reply>>>;
+
+/// The provider.
+pub struct Upstream {
+    /// `http://127.0.0.1:PORT/v1`
+    pub base: String,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    replies: Replies,
+    /// Streams whose client went away before their end.
+    pub dropped: Receiver<()>,
+    server: JoinHandle<()>,
+}
+
+impl Upstream {
+    /// Starts on a free port. Requests without a reply left are answered 500.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}/v1", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let replies: Replies = Arc::default();
+        let (gone, dropped) = channel(64);
+        let server = tokio::spawn(serve(listener, Arc::clone(&asked), Arc::clone(&replies), gone));
+        Self { base, asked, replies, dropped, server }
+    }
+
+    /// Adds what to do with the next request.
+    pub fn reply(&self, reply: Reply) {
+        self.replies.lock().unwrap().push_back(reply);
+    }
+
+    /// What was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<Asked>>>, replies: Replies, gone: Sender<()>) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let (socket, _) = listener.accept().await.unwrap();
+        let (asked, replies, gone) = (Arc::clone(&asked), Arc::clone(&replies), gone.clone());
+        connections.spawn(async move {
+            let service = service_fn(|request| answer(request, &asked, &replies, &gone));
+            let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+            // A client that goes away is part of what is tested.
+            builder.serve_connection(TokioIo::new(socket), service).await.ok();
+        });
+    }
+}
+
+type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
+
+async fn answer(
+    request: Request<Incoming>,
+    asked: &Mutex<Vec<Asked>>,
+    replies: &Mutex<VecDeque<Reply>>,
+    gone: &Sender<()>,
+) -> Result<Response<Body>, Infallible> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    asked.lock().unwrap().push(Asked {
+        method: head.method.to_string(),
+        path: head.uri.path().to_owned(),
+        headers: head.headers,
+        body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+    });
+    let reply = replies.lock().unwrap().pop_front();
+    let reply = reply.unwrap_or_else(|| Reply::json(500, serde_json::json!({"error": "no reply left"})));
+    Ok(match reply {
+        Reply::Whole { status, headers, body } => {
+            let mut response = Response::builder().status(status);
+            for (name, value) in headers {
+                response = response.header(name, value);
+            }
+            response.body(stream(vec![body], false, gone)).unwrap()
+        }
+        Reply::Stream { content_type, pieces } => {
+            Response::builder().header("content-type", content_type).body(stream(pieces, false, gone)).unwrap()
+        }
+        Reply::Cut { content_type, pieces } => {
+            Response::builder().header("content-type", content_type).body(stream(pieces, true, gone)).unwrap()
+        }
+        Reply::Fed { content_type, pieces } => {
+            let body = Fed { pieces, gone: Some(gone.clone()) };
+            Response::builder().header("content-type", content_type).body(body.boxed_unsync()).unwrap()
+        }
+        Reply::Hang => std::future::pending().await,
+    })
+}
+
+/// A body piece by piece, each flushed by itself, broken off at the end if `cut`.
+fn stream(pieces: Vec<String>, cut: bool, _gone: &Sender<()>) -> Body {
+    let last = cut.then(|| Err(std::io::Error::other("cut")));
+    let frames = pieces.into_iter().map(|piece| Ok(Frame::data(Bytes::from(piece)))).chain(last);
+    let frames = futures_util::stream::unfold(frames, |mut frames| async move {
+        // Between two pieces the connection gets a chance to write the first.
+        tokio::task::yield_now().await;
+        frames.next().map(|frame| (frame, frames))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+/// A body fed by the test; tells when it is dropped before its end.
+struct Fed {
+    pieces: Receiver<String>,
+    gone: Option<Sender<()>>,
+}
+
+impl hyper::body::Body for Fed {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        self.pieces.poll_recv(context).map(|piece| match piece {
+            Some(piece) => Some(Ok(Frame::data(Bytes::from(piece)))),
+            None => {
+                self.gone = None;
+                None
+            }
+        })
+    }
+}
+
+impl Drop for Fed {
+    fn drop(&mut self) {
+        if let Some(gone) = self.gone.take() {
+            gone.try_send(()).ok();
+        }
+    }
+}
