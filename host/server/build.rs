@@ -20,10 +20,7 @@ fn main() -> io::Result<()> {
         }
         let (manifest, component) = (manifest.canonicalize()?, component.canonicalize()?);
         // Writing to a string cannot fail.
-        let _ = writeln!(
-            list,
-            "    ({name:?}, include_str!({manifest:?}), include_bytes!({component:?})),"
-        );
+        let _ = writeln!(list, "    ({name:?}, include_str!({manifest:?}), include_bytes!({component:?})),");
     }
     list.push_str("]\n");
     let target = Path::new(&env::var_os("OUT_DIR").unwrap_or_default()).join("plugins.rs");

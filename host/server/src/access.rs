@@ -41,7 +41,7 @@ const TABLE: [(Label, [Verdict; 4]); 7] = [
 /// # Errors
 ///
 /// What the client is told instead.
-pub fn check(route: Label, kind: KeyKind) -> Result<(), Fault> {
+pub(crate) fn check(route: Label, kind: KeyKind) -> Result<(), Fault> {
     let row = TABLE.iter().find(|(label, _)| *label == route);
     let [member, intern, provisioning, unscoped] = row.map_or([Hide; 4], |(_, verdicts)| *verdicts);
     let verdict = match kind {

@@ -15,7 +15,7 @@ use crate::record::Record;
 
 /// What is sent, and the record of what came of it.
 #[derive(Default)]
-pub struct Body {
+pub(crate) struct Body {
     content: Content,
     record: Option<Box<Record>>,
 }
@@ -31,13 +31,13 @@ enum Content {
 impl Body {
     /// A body that is known.
     #[must_use]
-    pub fn whole(bytes: Bytes) -> Self {
+    pub(crate) fn whole(bytes: Bytes) -> Self {
         Self { content: Content::Whole(bytes), record: None }
     }
 
     /// A body that the engine makes while it is read.
     #[must_use]
-    pub fn stream(stream: EventStream) -> Self {
+    pub(crate) fn stream(stream: EventStream) -> Self {
         Self { content: Content::Stream(Box::new(stream)), record: None }
     }
 
@@ -48,13 +48,13 @@ impl Body {
 
     /// True when the engine makes the body while it is read.
     #[must_use]
-    pub fn is_stream(&self) -> bool {
+    pub(crate) fn is_stream(&self) -> bool {
         matches!(self.content, Content::Stream(_))
     }
 
     /// The bytes of a body that is known.
     #[must_use]
-    pub fn bytes(&self) -> Option<&Bytes> {
+    pub(crate) fn bytes(&self) -> Option<&Bytes> {
         match &self.content {
             Content::Whole(bytes) => Some(bytes),
             _ => None,

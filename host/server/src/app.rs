@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 use crate::wiring::Live;
 
 /// What every part of a serving process shares.
-pub struct App {
+pub(crate) struct App {
     /// Keys, workspaces, usage.
     pub store: Store,
     /// What is counted.
@@ -33,7 +33,7 @@ pub struct App {
 
 /// Whether a request would be answered, part by part.
 #[derive(Debug, Clone, Copy)]
-pub struct Readiness {
+pub(crate) struct Readiness {
     /// The router and the configured providers are compiled.
     pub plugins_compiled: bool,
     /// The store takes writes.
@@ -45,7 +45,7 @@ pub struct Readiness {
 impl Readiness {
     /// All parts together.
     #[must_use]
-    pub fn is_ready(self) -> bool {
+    pub(crate) fn is_ready(self) -> bool {
         self.plugins_compiled && self.store_writable && !self.draining
     }
 }
@@ -53,7 +53,13 @@ impl Readiness {
 impl App {
     /// A host that serves at these addresses, not ready yet.
     #[must_use]
-    pub fn new(store: Store, live: Live, metrics: Arc<Metrics>, listen: SocketAddr, admin: SocketAddr) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        live: Live,
+        metrics: Arc<Metrics>,
+        listen: SocketAddr,
+        admin: SocketAddr,
+    ) -> Self {
         Self {
             store,
             metrics,
@@ -68,27 +74,27 @@ impl App {
     }
 
     /// The configuration and what was made of it.
-    pub fn live(&self) -> Guard<Arc<Live>> {
+    pub(crate) fn live(&self) -> Guard<Arc<Live>> {
         self.live.load()
     }
 
     /// Puts a new configuration in the place of the old one.
-    pub fn replace(&self, live: Live) {
+    pub(crate) fn replace(&self, live: Live) {
         self.live.store(Arc::new(live));
     }
 
     /// From now on requests find compiled plugins.
-    pub fn note_compiled(&self) {
+    pub(crate) fn note_compiled(&self) {
         self.compiled.store(true, Ordering::Release);
     }
 
     /// From now on the process is about to end.
-    pub fn note_draining(&self) {
+    pub(crate) fn note_draining(&self) {
         self.draining.store(true, Ordering::Release);
     }
 
     /// Whether a request would be answered.
-    pub fn readiness(&self) -> Readiness {
+    pub(crate) fn readiness(&self) -> Readiness {
         Readiness {
             plugins_compiled: self.compiled.load(Ordering::Acquire),
             store_writable: self.store.is_writable(),
@@ -97,7 +103,7 @@ impl App {
     }
 
     /// What operators are told of this process.
-    pub fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> Facts {
         let live = self.live();
         let serving = Serving {
             pid: std::process::id(),

@@ -9,7 +9,7 @@ const TOKEN_BYTES_MAX: usize = 512;
 
 /// Why there is no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoToken {
+pub(crate) enum NoToken {
     /// The request has no `Authorization` header.
     Missing,
     /// It has more than one, or one that is not `Bearer TOKEN`.
@@ -22,7 +22,7 @@ pub enum NoToken {
 /// # Errors
 ///
 /// There is no such token.
-pub fn token(headers: &HeaderMap) -> Result<&str, NoToken> {
+pub(crate) fn token(headers: &HeaderMap) -> Result<&str, NoToken> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(NoToken::Missing)?;
     if values.next().is_some() {

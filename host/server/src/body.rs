@@ -13,27 +13,27 @@ use tokio::time::{Instant, timeout_at};
 use crate::reply::Fault;
 
 /// The longest body of a response or embedding request, in bytes.
-pub const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+pub(crate) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// What all bodies that are being read or worked on may take together, in bytes.
 const ALL_BODIES_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
 /// Bytes of bodies in memory.
 #[derive(Debug, Default)]
-pub struct Budget {
+pub(crate) struct Budget {
     taken: AtomicUsize,
 }
 
 /// A part of the budget, given back when dropped.
 #[derive(Debug)]
-pub struct Share<'b> {
+pub(crate) struct Share<'b> {
     budget: &'b Budget,
     bytes: usize,
 }
 
 impl Budget {
     /// A share of nothing, to grow.
-    pub fn share(&self) -> Share<'_> {
+    pub(crate) fn share(&self) -> Share<'_> {
         Share { budget: self, bytes: 0 }
     }
 }
@@ -54,7 +54,7 @@ impl Drop for Share<'_> {
 
 /// Waits for a whole body.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// The longest body in bytes.
     pub bytes_max: usize,
     /// Between two reads.
@@ -68,7 +68,7 @@ pub struct Limits {
 /// # Errors
 ///
 /// It is too long, too slow, broken, or there is no room for it.
-pub async fn read<B>(body: B, limits: Limits, share: &mut Share<'_>) -> Result<Bytes, Fault>
+pub(crate) async fn read<B>(body: B, limits: Limits, share: &mut Share<'_>) -> Result<Bytes, Fault>
 where
     B: http_body::Body<Data = Bytes>,
 {

@@ -43,7 +43,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What all connections share.
 #[derive(Clone)]
-pub struct Connections {
+pub(crate) struct Connections {
     permits: Arc<Semaphore>,
     metrics: Arc<Metrics>,
     tasks: TaskTracker,
@@ -54,7 +54,7 @@ pub struct Connections {
 impl Connections {
     /// At most `connections_max` at a time.
     #[must_use]
-    pub fn new(connections_max: usize, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(connections_max: usize, metrics: Arc<Metrics>) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
             metrics,
@@ -66,7 +66,7 @@ impl Connections {
 
     /// Accepts connections until stopped and answers their requests with `handler`,
     /// which also gets the counter of requests running on the connection.
-    pub async fn accept<H, F>(&self, listener: TcpListener, handler: H)
+    pub(crate) async fn accept<H, F>(&self, listener: TcpListener, handler: H)
     where
         H: Fn(Request<Incoming>, Arc<AtomicUsize>) -> F + Clone + Send + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
@@ -91,7 +91,7 @@ impl Connections {
 
     /// Lets running requests end for as long as `patience` lasts, then cuts them off.
     /// Returns how many connections were cut.
-    pub async fn drain(&self, patience: Duration) -> usize {
+    pub(crate) async fn drain(&self, patience: Duration) -> usize {
         self.stop.cancel();
         self.tasks.close();
         if tokio::time::timeout(patience, self.tasks.wait()).await.is_ok() {

@@ -1,13 +1,13 @@
 //! Catalog and plugins as `models` and `plugin list` show them.
 
 use cofferdam_engine::catalog::Catalog;
-use cofferdam_runtime::Plugins;
+use cofferdam_runtime::{PluginState, Plugins};
 
 use crate::command::{Facts, ModelFacts, PluginFacts};
 
 /// What can be said without a store and without serving.
 #[must_use]
-pub fn of(catalog: &Catalog, plugins: &Plugins) -> Facts {
+pub(crate) fn of(catalog: &Catalog, plugins: &Plugins) -> Facts {
     let model = |model: &std::sync::Arc<cofferdam_engine::catalog::Model>| ModelFacts {
         id: model.id.clone(),
         kind: model.kind.as_str(),
@@ -20,12 +20,21 @@ pub fn of(catalog: &Catalog, plugins: &Plugins) -> Facts {
         version: plugin.manifest().version.clone(),
         origin: plugin.origin().to_owned(),
         digest: plugin.digest().to_owned(),
-        state: plugin.state().to_string(),
-        denied: plugin.denied().iter().map(|denial| denial.line.clone()).collect(),
+        state: state(&plugin.state()),
+        denied: plugin.denials().iter().map(|denial| denial.line.clone()).collect(),
     };
     Facts {
         serving: None,
         models: catalog.models().iter().map(model).collect(),
         plugins: plugins.iter().map(plugin).collect(),
+    }
+}
+
+fn state(state: &PluginState) -> String {
+    match state {
+        PluginState::NotCompiled => "not compiled".to_owned(),
+        PluginState::Compiled { from_cache: true, ms } => format!("compiled, from the cache in {ms} ms"),
+        PluginState::Compiled { from_cache: false, ms } => format!("compiled in {ms} ms"),
+        PluginState::Failed(reason) => format!("does not compile: {reason}"),
     }
 }

@@ -41,7 +41,11 @@ pub(crate) struct Call<'r> {
 }
 
 /// Answers a request. `running` counts the requests of its connection.
-pub async fn handle(app: Arc<App>, running: Arc<AtomicUsize>, request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn handle(
+    app: Arc<App>,
+    running: Arc<AtomicUsize>,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let mut record = Record::begin(request.method().clone(), Arc::clone(&app.metrics), running);
     let span = record.span().clone();
     let is_head = request.method() == Method::HEAD;

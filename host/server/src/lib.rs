@@ -12,26 +12,26 @@ pub mod command;
 mod facts;
 
 // Clients' requests.
+mod access;
+mod api;
+mod auth;
+mod body;
 mod connection;
 mod handle;
-mod auth;
-mod access;
 mod route;
-mod api;
-mod body;
 
 // Answers, and what is left of them.
 mod answer;
-mod reply;
-mod record;
 mod metrics;
+mod record;
+mod reply;
 
 // What a host is made of.
 mod app;
-mod wiring;
-mod plugins;
 mod cache;
 pub mod config;
+mod plugins;
+mod wiring;
 
 pub mod hygiene;
 pub mod telemetry;

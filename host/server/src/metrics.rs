@@ -9,8 +9,8 @@ use crate::route::Label;
 
 /// Statuses that are counted apart; anything else counts as the last.
 const STATUSES: [u16; 25] = [
-    200, 204, 400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 414, 422, 429, 431, 500, 502, 503, 504, 524, 529,
-    201, 499, 0,
+    200, 204, 400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 414, 422, 429, 431, 500, 502, 503, 504, 524,
+    529, 201, 499, 0,
 ];
 
 /// Upper bounds of the histogram buckets, in seconds.
@@ -19,14 +19,14 @@ const BOUNDS: [f64; 14] =
 
 /// How long things took.
 #[derive(Default)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     buckets: [AtomicU64; BOUNDS.len() + 1],
     sum_us: AtomicU64,
 }
 
 impl Histogram {
     /// Adds one observation.
-    pub fn observe(&self, elapsed: Duration) {
+    pub(crate) fn observe(&self, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64();
         let index = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len());
         if let Some(bucket) = self.buckets.get(index) {
@@ -51,7 +51,7 @@ impl Histogram {
 
 /// Everything the server counts by itself.
 #[derive(Default)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     /// Requests whose answer is not done.
     pub requests_running: AtomicU64,
     /// Open client connections.
@@ -70,7 +70,7 @@ pub struct Metrics {
 
 impl Metrics {
     /// Counts an answered request.
-    pub fn count_request(&self, route: Label, status: u16, elapsed: Duration) {
+    pub(crate) fn count_request(&self, route: Label, status: u16, elapsed: Duration) {
         let column = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len() - 1);
         let row = self.requests.get(route as usize);
         if let Some(counter) = row.and_then(|row| row.get(column)) {
@@ -82,7 +82,7 @@ impl Metrics {
     }
 
     /// Writes all of them.
-    pub fn write(&self, text: &mut Text) {
+    pub(crate) fn write(&self, text: &mut Text) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         text.family("cofferdam_requests_total", "counter", "Answered requests");
         for (route, row) in Label::ALL.iter().zip(&self.requests) {
@@ -91,18 +91,45 @@ impl Metrics {
                 text.sample("cofferdam_requests_total", &labels, read(counter));
             }
         }
-        text.family("cofferdam_request_duration_seconds", "histogram", "From the head of a request to the end of its answer");
+        text.family(
+            "cofferdam_request_duration_seconds",
+            "histogram",
+            "From the head of a request to the end of its answer",
+        );
         for (route, histogram) in Label::ALL.iter().zip(&self.durations) {
-            histogram.write(text, "cofferdam_request_duration_seconds", &format!("route=\"{}\"", route.as_str()));
+            histogram.write(
+                text,
+                "cofferdam_request_duration_seconds",
+                &format!("route=\"{}\"", route.as_str()),
+            );
         }
-        text.family("cofferdam_stream_first_byte_seconds", "histogram", "From the head of a request to the first byte of its stream");
+        text.family(
+            "cofferdam_stream_first_byte_seconds",
+            "histogram",
+            "From the head of a request to the first byte of its stream",
+        );
         self.first_bytes.write(text, "cofferdam_stream_first_byte_seconds", "");
         for (name, kind, help, counter) in [
-            ("cofferdam_requests_running", "gauge", "Requests whose answer is not done", &self.requests_running),
+            (
+                "cofferdam_requests_running",
+                "gauge",
+                "Requests whose answer is not done",
+                &self.requests_running,
+            ),
             ("cofferdam_connections", "gauge", "Open client connections", &self.connections),
-            ("cofferdam_streams_abandoned_total", "counter", "Streams whose client went away", &self.streams_abandoned),
+            (
+                "cofferdam_streams_abandoned_total",
+                "counter",
+                "Streams whose client went away",
+                &self.streams_abandoned,
+            ),
             ("cofferdam_reloads_total", "counter", "Configurations taken over while running", &self.reloads),
-            ("cofferdam_reloads_refused_total", "counter", "Configurations refused while running", &self.reloads_refused),
+            (
+                "cofferdam_reloads_refused_total",
+                "counter",
+                "Configurations refused while running",
+                &self.reloads_refused,
+            ),
         ] {
             text.family(name, kind, help);
             text.sample(name, "", read(counter));
@@ -112,16 +139,16 @@ impl Metrics {
 
 /// Prometheus text in the making.
 #[derive(Default)]
-pub struct Text(String);
+pub(crate) struct Text(String);
 
 impl Text {
     /// Begins a family.
-    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
+    pub(crate) fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
     }
 
     /// Adds a sample; `labels` is what stands between the braces.
-    pub fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+    pub(crate) fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
         if labels.is_empty() {
             self.line(format_args!("{name} {value}\n"));
         } else {
@@ -131,7 +158,7 @@ impl Text {
 
     /// The finished text.
     #[must_use]
-    pub fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.0
     }
 
@@ -143,7 +170,7 @@ impl Text {
 
 /// A label value: backslash, quote and line end are escaped.
 #[must_use]
-pub fn escape(value: &str) -> String {
+pub(crate) fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
@@ -164,8 +191,12 @@ mod tests {
         let text = text.finish();
         assert!(text.contains("cofferdam_requests_total{route=\"responses\",status=\"200\"} 1\n"));
         assert!(text.contains("cofferdam_requests_total{route=\"responses\",status=\"0\"} 1\n"));
-        assert!(text.contains("cofferdam_request_duration_seconds_bucket{route=\"responses\",le=\"0.0025\"} 0\n"));
-        assert!(text.contains("cofferdam_request_duration_seconds_bucket{route=\"responses\",le=\"+Inf\"} 2\n"));
+        assert!(
+            text.contains("cofferdam_request_duration_seconds_bucket{route=\"responses\",le=\"0.0025\"} 0\n")
+        );
+        assert!(
+            text.contains("cofferdam_request_duration_seconds_bucket{route=\"responses\",le=\"+Inf\"} 2\n")
+        );
         assert!(text.contains("cofferdam_request_duration_seconds_sum{route=\"responses\"} 0.006000\n"));
     }
 

@@ -19,7 +19,7 @@ const EMBEDDED: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/plugins.rs"));
 /// # Errors
 ///
 /// A folder, manifest or component is not acceptable.
-pub fn load(runtime: &Runtime, folder: Option<&Path>, config: &Config) -> Result<Plugins, LoadError> {
+pub(crate) fn load(runtime: &Runtime, folder: Option<&Path>, config: &Config) -> Result<Plugins, LoadError> {
     let mut sources: Vec<PluginSource> = EMBEDDED.iter().map(embedded).collect();
     if let Some(folder) = folder {
         sources.extend(read_plugin_dir(folder)?);
@@ -32,7 +32,7 @@ fn embedded((name, manifest, component): &Embedded) -> PluginSource {
         name: (*name).to_owned(),
         manifest: (*manifest).to_owned(),
         component: Cow::Borrowed(component),
-        origin: "built in".to_owned(),
+        origin: "embedded".to_owned(),
     }
 }
 

@@ -74,7 +74,8 @@ impl Reload {
 
     /// Reads and compiles everything; nothing is replaced before all of it is good.
     async fn read(&self) -> Result<Live, Failure> {
-        let (options, arguments, ground) = (self.options.clone(), self.arguments.clone(), self.ground.clone());
+        let (options, arguments, ground) =
+            (self.options.clone(), self.arguments.clone(), self.ground.clone());
         let read = move || -> Result<Live, Failure> {
             let mut config = Config::load(options.config.as_deref(), &options.data)?;
             arguments.apply(&mut config);

@@ -14,7 +14,7 @@ use crate::answer::Body;
 
 /// Everything the server itself refuses, and what the engine refuses.
 #[derive(Debug)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// No `Authorization` header.
     MissingKey,
     /// A token that is no working key.
@@ -64,7 +64,7 @@ struct Line(StatusCode, &'static str, &'static str);
 impl Fault {
     /// The status that the client gets.
     #[must_use]
-    pub fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Refused { refusal, .. } => {
                 StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
@@ -94,7 +94,9 @@ impl Fault {
             Self::HeadersTooLarge => {
                 Line(S::REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request", "Request headers too large")
             }
-            Self::BodyTooLarge => Line(S::PAYLOAD_TOO_LARGE, "payload_too_large", "Request payload too large"),
+            Self::BodyTooLarge => {
+                Line(S::PAYLOAD_TOO_LARGE, "payload_too_large", "Request payload too large")
+            }
             Self::BodyTimedOut => Line(S::REQUEST_TIMEOUT, "timeout", "Request body timed out"),
             Self::Busy => {
                 Line(S::SERVICE_UNAVAILABLE, "provider_overloaded", "Service temporarily unavailable")
@@ -116,7 +118,7 @@ impl Fault {
 
     /// The answer in its envelope. `user` is the member id of the key, if it has one.
     #[must_use]
-    pub fn into_response(self, user: Option<String>) -> Response<Body> {
+    pub(crate) fn into_response(self, user: Option<String>) -> Response<Body> {
         let status = self.status();
         let Parts { message, metadata, routing, retry_after_s, allow } = self.into_parts();
         let mut envelope = Map::new();
@@ -187,7 +189,7 @@ fn metadata(kind: &str, more: Value) -> Value {
 
 /// An answer with a JSON body.
 #[must_use]
-pub fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
+pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::whole(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -7,7 +7,7 @@ use http::Method;
 
 /// What a path stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Route {
+pub(crate) enum Route {
     /// `/v1/responses`
     Responses,
     /// `/v1/embeddings`
@@ -30,7 +30,7 @@ pub enum Route {
 
 /// The routes of the vault. Names and ids stand as written, not yet decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum VaultRoute {
+pub(crate) enum VaultRoute {
     /// `/v1/vault/secrets`
     Secrets,
     /// `/v1/vault/secrets/{name}`
@@ -47,7 +47,7 @@ pub enum VaultRoute {
 
 /// Why a path is no route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoRoute {
+pub(crate) enum NoRoute {
     /// Nothing is there.
     Unknown,
     /// It has a `%` that encodes nothing, or encodes no text.
@@ -60,7 +60,7 @@ impl Route {
     /// # Errors
     ///
     /// The path is no route.
-    pub fn find(path: &str) -> Result<Self, NoRoute> {
+    pub(crate) fn find(path: &str) -> Result<Self, NoRoute> {
         let rest = path.strip_prefix("/v1/").ok_or(NoRoute::Unknown)?;
         let parts: Vec<&str> = rest.split('/').collect();
         if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
@@ -82,20 +82,22 @@ impl Route {
 
     /// The methods that the route answers.
     #[must_use]
-    pub fn methods(&self) -> &'static [Method] {
+    pub(crate) fn methods(&self) -> &'static [Method] {
         match self {
             Self::Responses | Self::Embeddings | Self::Vault(VaultRoute::Copy(_)) => &[Method::POST],
             Self::Models | Self::Model(_) | Self::Key | Self::Credits => &[Method::GET, Method::HEAD],
             Self::Keys => &[Method::GET, Method::HEAD, Method::POST],
             Self::OneKey(_) => &[Method::GET, Method::HEAD, Method::PATCH, Method::DELETE],
-            Self::Vault(VaultRoute::Secret(_) | VaultRoute::InternSecret(..)) => &[Method::PUT, Method::DELETE],
+            Self::Vault(VaultRoute::Secret(_) | VaultRoute::InternSecret(..)) => {
+                &[Method::PUT, Method::DELETE]
+            }
             Self::Vault(_) => &[Method::GET, Method::HEAD],
         }
     }
 
     /// A fixed word for logs and metrics.
     #[must_use]
-    pub fn label(&self) -> Label {
+    pub(crate) fn label(&self) -> Label {
         match self {
             Self::Responses => Label::Responses,
             Self::Embeddings => Label::Embeddings,
@@ -124,7 +126,7 @@ impl VaultRoute {
 
 /// Routes as logs and metrics name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Label {
+pub(crate) enum Label {
     /// Responses.
     Responses,
     /// Embeddings.
@@ -145,7 +147,7 @@ pub enum Label {
 
 impl Label {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Responses,
         Self::Embeddings,
         Self::Models,
@@ -158,7 +160,7 @@ impl Label {
 
     /// The word.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Responses => "responses",
             Self::Embeddings => "embeddings",
@@ -214,9 +216,15 @@ mod tests {
             ("/v1/vault/secrets", Route::Vault(VaultRoute::Secrets)),
             ("/v1/vault/secrets/%61", Route::Vault(VaultRoute::Secret("%61".to_owned()))),
             ("/v1/vault/interns/i/secrets", Route::Vault(VaultRoute::InternSecrets(intern("i")))),
-            ("/v1/vault/interns/i/secrets/n", Route::Vault(VaultRoute::InternSecret(intern("i"), intern("n")))),
+            (
+                "/v1/vault/interns/i/secrets/n",
+                Route::Vault(VaultRoute::InternSecret(intern("i"), intern("n"))),
+            ),
             ("/v1/vault/interns/i/secrets/copy", Route::Vault(VaultRoute::Copy(intern("i")))),
-            ("/v1/vault/interns/i/effective-secrets", Route::Vault(VaultRoute::EffectiveSecrets(intern("i")))),
+            (
+                "/v1/vault/interns/i/effective-secrets",
+                Route::Vault(VaultRoute::EffectiveSecrets(intern("i"))),
+            ),
         ];
         for (path, route) in cases {
             assert_eq!(Route::find(path), Ok(route), "{path}");
@@ -226,10 +234,31 @@ mod tests {
     #[test]
     fn near_misses_are_unknown() {
         for path in [
-            "/", "", "*", "/v1", "/v1/", "/v2/responses", "/responses", "/v1/responses/", "/v1//responses",
-            "/V1/responses", "/v1/Responses", "/v1/responses/x", "/v1/models/", "/v1/models//x", "/v1/%6bey",
-            "/v1/./key", "/v1/x/../key", "/v1/vault", "/v1/vault/", "/v1/vault/secrets/", "/v1/vault//secrets",
-            "/v1/vault/secrets/a/b", "/v1/vault/interns/i", "/v1/vault/interns/i/secrets/copy/x", "/v1/models/..",
+            "/",
+            "",
+            "*",
+            "/v1",
+            "/v1/",
+            "/v2/responses",
+            "/responses",
+            "/v1/responses/",
+            "/v1//responses",
+            "/V1/responses",
+            "/v1/Responses",
+            "/v1/responses/x",
+            "/v1/models/",
+            "/v1/models//x",
+            "/v1/%6bey",
+            "/v1/./key",
+            "/v1/x/../key",
+            "/v1/vault",
+            "/v1/vault/",
+            "/v1/vault/secrets/",
+            "/v1/vault//secrets",
+            "/v1/vault/secrets/a/b",
+            "/v1/vault/interns/i",
+            "/v1/vault/interns/i/secrets/copy/x",
+            "/v1/models/..",
         ] {
             assert_eq!(Route::find(path), Err(NoRoute::Unknown), "{path}");
         }
@@ -237,8 +266,14 @@ mod tests {
 
     #[test]
     fn what_encodes_no_text_is_malformed() {
-        for path in ["/v1/models/%", "/v1/models/%4", "/v1/models/%zz", "/v1/models/%ff", "/v1/models/a%00", "/v1/keys/%0a"]
-        {
+        for path in [
+            "/v1/models/%",
+            "/v1/models/%4",
+            "/v1/models/%zz",
+            "/v1/models/%ff",
+            "/v1/models/a%00",
+            "/v1/keys/%0a",
+        ] {
             assert_eq!(Route::find(path), Err(NoRoute::Malformed), "{path}");
         }
     }

@@ -4,7 +4,7 @@
 //! last request is done.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -27,16 +27,13 @@ use crate::wiring::{self, Ground};
 
 /// Connections of the admin listener.
 const ADMIN_CONNECTIONS: usize = 64;
-/// How often a worker looks for the network and timers: after this many polls.
-/// Guests yield often, and a busy worker must not starve the clock.
-const EVENT_INTERVAL: u32 = 4;
 
 /// Serves until told to stop, or checks and returns.
 ///
 /// # Errors
 ///
 /// The host cannot start.
-pub fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
+pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let environment = Arc::new(Environment::default());
     let mut config = Config::load(options.config.as_deref(), &options.data)?;
     environment.take(&config);
@@ -47,12 +44,9 @@ pub fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let lock = acquire(&options.data)?;
     let store = open(&config, lock, arguments.accept_rollback)?;
     let runtime = runtime(&config, &options.data)?;
-    let workers = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .event_interval(EVENT_INTERVAL)
-        .thread_name("cofferdam")
-        .build()
-        .map_err(Failure::system("worker threads"))?;
+    let mut workers = tokio::runtime::Builder::new_multi_thread();
+    workers.enable_all().thread_name("cofferdam");
+    let workers = cofferdam_runtime::tune(&mut workers).build().map_err(Failure::system("worker threads"))?;
     let ground = Ground { runtime, store: store.clone(), clock: Clock::system(), environment };
     let ended = workers.block_on(Box::pin(serve(options, arguments, config, ground)));
     workers.shutdown_background();
@@ -220,9 +214,13 @@ fn greeting(app: &App, store: &Store, listen: SocketAddr, admin: SocketAddr) -> 
     let default = directory.workspaces().into_iter().find(|workspace| workspace.name.as_str() == "default");
     let key = match default {
         Some(workspace) if !directory.has_client_key() => {
-            let wanted =
-                NewKey { owner: KeyOwner::WorkspaceOwner(workspace.id), name: None, expires_at_ms: None };
-            let issued = store.issue_key(Actor::Operator, wanted).map_err(crate::command::CommandError::from)?;
+            let wanted = NewKey {
+                owner: KeyOwner::Member { workspace: workspace.id, member: None },
+                name: None,
+                expires_at_ms: None,
+            };
+            let issued =
+                store.issue_key(Actor::Operator, wanted).map_err(crate::command::CommandError::from)?;
             Some(String::from_utf8_lossy(issued.token.expose()).into_owned())
         }
         _ => None,
@@ -253,7 +251,8 @@ impl Greeting {
             line.insert("admin".to_owned(), admin.to_string().into());
             return format!("{}\n", serde_json::Value::Object(line));
         }
-        let mut text = format!("Cofferdam listens on http://{listen}; health and metrics on http://{admin}.\n");
+        let mut text =
+            format!("Cofferdam listens on http://{listen}; health and metrics on http://{admin}.\n");
         if let Some(key) = key {
             text.push_str(&format!("\nA key for the workspace `default`, shown this once:\n\n  {key}\n"));
         }

@@ -17,7 +17,7 @@ use crate::config::{self, Config, ConfigError, DataCollection, Environment, Plac
 use crate::plugins;
 
 /// What a reload replaces.
-pub struct Live {
+pub(crate) struct Live {
     /// The configuration.
     pub config: Config,
     /// What answers requests.
@@ -47,7 +47,7 @@ pub enum WiringError {
 
 /// What outlives every configuration.
 #[derive(Clone)]
-pub struct Ground {
+pub(crate) struct Ground {
     /// The sandbox.
     pub runtime: Runtime,
     /// Where keys and usage are.
@@ -59,7 +59,7 @@ pub struct Ground {
 }
 
 /// The providers and the catalog of a configuration, with the plugins they need.
-pub struct Services {
+pub(crate) struct Services {
     /// What is loaded.
     pub plugins: Plugins,
     /// What requests are sent to.
@@ -73,7 +73,7 @@ pub struct Services {
 /// # Errors
 ///
 /// The configuration cannot be served.
-pub fn services(
+pub(crate) fn services(
     config: &Config,
     folder: Option<&Path>,
     runtime: &Runtime,
@@ -111,7 +111,7 @@ pub fn services(
 /// # Errors
 ///
 /// The configuration cannot be served.
-pub fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
+pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
     let Ground { runtime, store, clock, environment } = ground;
     let Services { plugins, providers, catalog } =
         services(&config, folder, runtime, environment, clock.now_ms() / 1000)?;
@@ -141,8 +141,7 @@ fn provider(
     let adapter = plugins.get(&wanted).filter(|plugin| plugin.kind() == Kind::Provider);
     let Some(adapter) = adapter else {
         let known = plugins.iter().filter(|plugin| plugin.kind() == Kind::Provider);
-        let known: Vec<&str> =
-            known.filter_map(|plugin| plugin.name().strip_prefix("provider-")).collect();
+        let known: Vec<&str> = known.filter_map(|plugin| plugin.name().strip_prefix("provider-")).collect();
         return Err(format!(
             "there is no plugin {wanted} for adapter `{}`; known adapters: {}",
             written.adapter,
@@ -236,14 +235,7 @@ fn per_million(price: Amount) -> f64 {
 
 fn no_statistics() -> Statistics {
     let none = Percentiles { p50: 0.0, p75: 0.0, p90: 0.0, p99: 0.0 };
-    Statistics {
-        latency_ms: none,
-        throughput: none,
-        requests: 0,
-        failures: 0,
-        outage: false,
-        ejected: false,
-    }
+    Statistics { latency_ms: none, throughput: none, requests: 0, failures: 0, outage: false, ejected: false }
 }
 
 fn problem(place: &Place, message: String) -> Problem {

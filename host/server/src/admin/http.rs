@@ -14,7 +14,11 @@ use crate::app::App;
 use crate::metrics::{Text, escape};
 
 /// Answers a request. `running` counts the requests of its connection.
-pub async fn handle(app: Arc<App>, running: Arc<AtomicUsize>, request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn handle(
+    app: Arc<App>,
+    running: Arc<AtomicUsize>,
+    request: Request<Incoming>,
+) -> Response<Body> {
     running.fetch_add(1, Ordering::Relaxed);
     let response = answer(&app, request.method(), request.uri().path());
     running.fetch_sub(1, Ordering::Relaxed);

@@ -42,9 +42,9 @@ enum Reply {
 
 /// Why a command that was sent elsewhere has no outcome.
 #[derive(Debug)]
-pub enum SendError {
+pub(crate) enum SendError {
     /// Nobody listens (yet); nothing was sent.
-    NotListening(io::Error),
+    NotListening,
     /// The connection broke after sending. The command may have been carried out.
     OutcomeUnknown,
 }
@@ -71,7 +71,7 @@ fn reach(data: &Path) -> io::Result<Reachable> {
 /// # Errors
 ///
 /// The system refuses.
-pub fn bind(data: &Path) -> io::Result<UnixListener> {
+pub(crate) fn bind(data: &Path) -> io::Result<UnixListener> {
     match std::fs::remove_file(data.join(FILE_NAME)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -87,7 +87,7 @@ pub fn bind(data: &Path) -> io::Result<UnixListener> {
 /// # Errors
 ///
 /// The system refuses.
-pub fn remove(data: &Path) -> io::Result<()> {
+pub(crate) fn remove(data: &Path) -> io::Result<()> {
     std::fs::remove_file(data.join(FILE_NAME))
 }
 
@@ -96,9 +96,9 @@ pub fn remove(data: &Path) -> io::Result<()> {
 /// # Errors
 ///
 /// Nobody listens, or nobody knows the outcome.
-pub fn send(data: &Path, command: &Command) -> Result<Result<Outcome, CommandError>, SendError> {
-    let reachable = reach(data).map_err(SendError::NotListening)?;
-    let mut stream = UnixStream::connect(&reachable.path).map_err(SendError::NotListening)?;
+pub(crate) fn send(data: &Path, command: &Command) -> Result<Result<Outcome, CommandError>, SendError> {
+    let reachable = reach(data).map_err(|_| SendError::NotListening)?;
+    let mut stream = UnixStream::connect(&reachable.path).map_err(|_| SendError::NotListening)?;
     let unknown = |_: io::Error| SendError::OutcomeUnknown;
     stream.set_read_timeout(Some(OUTCOME_PATIENCE)).map_err(unknown)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(unknown)?;
@@ -118,7 +118,7 @@ pub fn send(data: &Path, command: &Command) -> Result<Result<Outcome, CommandErr
 /// # Errors
 ///
 /// The listener cannot be used.
-pub async fn serve(listener: UnixListener, app: Arc<App>, stop: CancellationToken) -> io::Result<()> {
+pub(crate) async fn serve(listener: UnixListener, app: Arc<App>, stop: CancellationToken) -> io::Result<()> {
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let permits = Arc::new(Semaphore::new(COMMANDS_MAX));
     let tasks = tokio_util::task::TaskTracker::new();
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         drop(listener);
         // Nobody accepts any more: the command was not sent.
-        assert!(matches!(send(&data, &Command::Status), Err(SendError::NotListening(_))));
+        assert!(matches!(send(&data, &Command::Status), Err(SendError::NotListening)));
     }
 
     #[test]

@@ -79,7 +79,10 @@ pub(crate) fn respond(call: &mut Call<'_>, answer: Answer) -> Response<Body> {
 
 fn metadata_field(headers: &HeaderMap) -> Option<&'static str> {
     let asks = |name: &str| {
-        headers.get_all(name).iter().any(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"enabled"))
+        headers
+            .get_all(name)
+            .iter()
+            .any(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"enabled"))
     };
     METADATA_HEADERS.iter().find(|(name, _)| asks(name)).map(|(_, field)| *field)
 }

@@ -9,11 +9,11 @@ use http_body_util::{Full, StreamBody};
 use super::{ALL_BODIES_BYTES_MAX, Budget, Limits, read};
 use crate::reply::Fault;
 
-const LIMITS: Limits =
-    Limits { bytes_max: 8, idle: Duration::from_secs(1), total: Duration::from_secs(3) };
+const LIMITS: Limits = Limits { bytes_max: 8, idle: Duration::from_secs(1), total: Duration::from_secs(3) };
 
 fn chunks(parts: &[&'static str]) -> impl http_body::Body<Data = Bytes, Error = Infallible> + use<> {
-    let parts: Vec<_> = parts.iter().map(|part| Ok(Frame::data(Bytes::from_static(part.as_bytes())))).collect();
+    let parts: Vec<_> =
+        parts.iter().map(|part| Ok(Frame::data(Bytes::from_static(part.as_bytes())))).collect();
     StreamBody::new(stream::iter(parts))
 }
 

@@ -41,7 +41,9 @@ pub enum Failure {
     #[error(transparent)]
     Command(#[from] CommandError),
     /// The command was sent and nobody answered.
-    #[error("outcome unknown: the connection to the running process broke after sending; look before repeating")]
+    #[error(
+        "outcome unknown: the connection to the running process broke after sending; look before repeating"
+    )]
     OutcomeUnknown,
     /// The sandbox does not start.
     #[error(transparent)]
@@ -126,8 +128,8 @@ fn execute(options: &Options, command: &Command) -> Result<Outcome, Failure> {
         match socket::send(&options.data, command) {
             Ok(outcome) => return Ok(outcome?),
             Err(SendError::OutcomeUnknown) => return Err(Failure::OutcomeUnknown),
-            Err(SendError::NotListening(_)) if Instant::now() < end => pause(),
-            Err(SendError::NotListening(_)) => return Err(held.into()),
+            Err(SendError::NotListening) if Instant::now() < end => pause(),
+            Err(SendError::NotListening) => return Err(held.into()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `intern create | list | delete`.
 
-use cofferdam_store::{Actor, Intern, NewIntern, Store};
 use clap::Subcommand;
+use cofferdam_store::{Actor, Intern, NewIntern, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

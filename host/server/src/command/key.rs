@@ -1,7 +1,7 @@
 //! `key create | list | revoke`.
 
-use cofferdam_store::{Actor, ApiKey, Directory, KeyOwner, NewKey, Store};
 use clap::Subcommand;
+use cofferdam_store::{Actor, ApiKey, Clock, Directory, KeyOwner, NewKey, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -69,8 +69,8 @@ pub(super) fn carry_out(command: &KeyCommand, store: &Store) -> Result<Outcome, 
 
 fn create(wanted: &Create, store: &Store) -> Result<Outcome, CommandError> {
     let label = wanted.name.as_deref().map(name).transpose()?;
-    let expires_at_ms =
-        wanted.expires_days.map(|days| store.clock().now_ms().saturating_add(u64::from(days) * DAY_MS));
+    let now_ms = Clock::system().now_ms();
+    let expires_at_ms = wanted.expires_days.map(|days| now_ms.saturating_add(u64::from(days) * DAY_MS));
     let owner = owner(wanted, &store.directory())?;
     let issued = store.issue_key(Actor::Operator, NewKey { owner, name: label, expires_at_ms })?;
     let token = String::from_utf8_lossy(issued.token.expose()).into_owned();
@@ -80,10 +80,8 @@ fn create(wanted: &Create, store: &Store) -> Result<Outcome, CommandError> {
     let order = ["id", "key", "kind", "workspace_id", "member_id", "intern_id", "created_at", "expires_at"];
     let ordered: serde_json::Map<String, Value> =
         order.iter().filter_map(|field| document.remove_entry(*field)).collect();
-    let text = format!(
-        "Created {} key {}. It is shown this once:\n\n  {token}\n\n",
-        issued.key.kind, issued.key.id
-    );
+    let text =
+        format!("Created {} key {}. It is shown this once:\n\n  {token}\n\n", issued.key.kind, issued.key.id);
     Ok(Outcome { document: ordered.into(), text })
 }
 
@@ -91,17 +89,22 @@ fn owner(wanted: &Create, directory: &Directory) -> Result<KeyOwner, CommandErro
     let Some(workspace) = &wanted.workspace else { return Ok(KeyOwner::Unscoped) };
     let workspace = directory.find_workspace(workspace)?.id;
     Ok(match (&wanted.member, &wanted.intern) {
-        _ if wanted.provisioning => KeyOwner::Provisioning(workspace),
-        (Some(member), _) => KeyOwner::Member(directory.find_member(Some(workspace), member)?.id),
-        (_, Some(intern)) => KeyOwner::Intern(directory.find_intern(Some(workspace), intern)?.id),
-        (None, None) => KeyOwner::WorkspaceOwner(workspace),
+        _ if wanted.provisioning => KeyOwner::Provisioning { workspace },
+        (_, Some(intern)) => {
+            KeyOwner::Intern { workspace, intern: directory.find_intern(Some(workspace), intern)?.id }
+        }
+        (Some(member), None) => {
+            let member = directory.find_member(Some(workspace), member)?.id;
+            KeyOwner::Member { workspace, member: Some(member) }
+        }
+        (None, None) => KeyOwner::Member { workspace, member: None },
     })
 }
 
 fn list(store: &Store) -> Outcome {
     let directory = store.directory();
     let keys = directory.keys();
-    let now_ms = store.clock().now_ms();
+    let now_ms = Clock::system().now_ms();
     let rows: Vec<[String; 7]> = keys
         .iter()
         .map(|key| {
@@ -137,6 +140,7 @@ fn belongs_to(key: &ApiKey, directory: &Directory) -> Option<String> {
 fn state(key: &ApiKey, now_ms: u64) -> String {
     match (key.revoked_at_ms, key.expires_at_ms) {
         (Some(_), _) => "revoked".to_owned(),
+        _ if key.disabled => "disabled".to_owned(),
         (None, Some(expires_at_ms)) if expires_at_ms <= now_ms => "expired".to_owned(),
         (None, Some(expires_at_ms)) => format!("until {}", timestamp(expires_at_ms)),
         (None, None) => "active".to_owned(),

@@ -1,7 +1,7 @@
 //! `member create | list | set`.
 
-use cofferdam_store::{Actor, Member, NewMember, Role, Store};
 use clap::Subcommand;
+use cofferdam_store::{Actor, Member, NewMember, Role, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

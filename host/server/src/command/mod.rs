@@ -20,7 +20,7 @@ use cofferdam_store::{Directory, LookupError, Name, Store, WorkspaceId};
 pub use intern::InternCommand;
 pub use key::KeyCommand;
 pub use member::MemberCommand;
-pub use status::{Facts, PluginCommand};
+pub use status::{Facts, ModelFacts, PluginCommand, PluginFacts, Serving};
 pub use workspace::WorkspaceCommand;
 
 /// A command, as typed and as sent.

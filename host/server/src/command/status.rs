@@ -1,7 +1,7 @@
 //! `status`, `models` and `plugin list`: what the host is made of right now.
 
-use cofferdam_store::Store;
 use clap::Subcommand;
+use cofferdam_store::Store;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -103,7 +103,8 @@ pub(super) fn status(store: Option<&Store>, facts: &Facts) -> Outcome {
             ("store", state.store_id.to_string()),
             ("sequence", state.seq.to_string()),
             ("root key", state.root_key_id.to_string()),
-            ("writable", if store.is_writable() { "yes" } else { "no" }.to_owned()),
+            ("recovery key", if state.has_recovery_key { "yes" } else { "no" }.to_owned()),
+            ("writable", if state.writable { "yes" } else { "no" }.to_owned()),
         ]);
         rows.extend(counts.iter().map(|(name, count)| (*name, count.to_string())));
         let counted: serde_json::Map<String, Value> =
@@ -112,8 +113,11 @@ pub(super) fn status(store: Option<&Store>, facts: &Facts) -> Outcome {
             "id": state.store_id.to_string(),
             "seq": state.seq,
             "root_key_id": state.root_key_id.to_string(),
-            "writable": store.is_writable(),
-            "recovery_key": false,
+            "has_recovery_key": state.has_recovery_key,
+            "writable": state.writable,
+            "journal_cut": state.journal_cut,
+            "queued_mutations": state.queued_mutations,
+            "queued_usage_rows": state.queued_usage_rows,
             "counts": counted,
         });
     }

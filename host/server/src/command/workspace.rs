@@ -1,7 +1,7 @@
 //! `workspace create | list | set`.
 
-use cofferdam_store::{Actor, NewWorkspace, Store, Workspace, WorkspaceChange};
 use clap::{Subcommand, ValueEnum};
+use cofferdam_store::{Actor, NewWorkspace, Store, Workspace, WorkspaceChange};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -33,7 +33,12 @@ pub enum WorkspaceCommand {
         #[arg(value_name = "WORKSPACE")]
         workspace: String,
         /// Whether it takes part in the Intern API programme
-        #[arg(long, value_name = "on|off", required_unless_present = "vault_writes", hide_possible_values = true)]
+        #[arg(
+            long,
+            value_name = "on|off",
+            required_unless_present = "vault_writes",
+            hide_possible_values = true
+        )]
         programme: Option<Switch>,
         /// Whether its vault can be written
         #[arg(long, value_name = "on|off", hide_possible_values = true)]
@@ -54,11 +59,8 @@ pub enum Switch {
 pub(super) fn carry_out(command: &WorkspaceCommand, store: &Store) -> Result<Outcome, CommandError> {
     match command {
         WorkspaceCommand::Create { name: given, no_programme, no_vault_writes } => {
-            let wanted = NewWorkspace {
-                name: name(given)?,
-                programme: !no_programme,
-                vault_writes: !no_vault_writes,
-            };
+            let wanted =
+                NewWorkspace { name: name(given)?, programme: !no_programme, vault_writes: !no_vault_writes };
             let workspace = store.create_workspace(Actor::Operator, wanted)?;
             let text = format!("Created workspace {} ({}).\n", workspace.name, workspace.id);
             Ok(Outcome { document: document(&workspace), text })

@@ -203,7 +203,7 @@ impl<'a> Table<'a> {
 
     /// True or false, false when nothing says otherwise.
     pub(super) fn flag(&self, key: &str) -> bool {
-        self.read(key, "true or false", DeValue::as_bool).is_some_and(|read| read.value)
+        self.read(key, "true or false", |value| value.as_bool()).is_some_and(|read| read.value)
     }
 
     /// A whole number inside `range`, when given or by default.
@@ -276,12 +276,8 @@ impl<'a> Table<'a> {
 
     /// The value of `key` as JSON, an empty object when absent.
     pub(super) fn json(&self, key: &str) -> serde_json::Value {
-        self.find(key).map_or_else(|| serde_json::Value::Object(serde_json::Map::new()), |v| json(v.get_ref()))
-    }
-
-    /// True when the file sets the key.
-    pub(super) fn is_set(&self, key: &str) -> bool {
-        self.find(key).is_some()
+        self.find(key)
+            .map_or_else(|| serde_json::Value::Object(serde_json::Map::new()), |v| json(v.get_ref()))
     }
 
     /// Where relative paths of the file start.

@@ -116,7 +116,12 @@ pub const KEYS: &[Key] = &[
     key("egress.ports", "[443]", "ports", "Which ports guests may reach"),
     key("egress.roots", "[]", "PEM files", "Root certificates to accept beside the built-in ones"),
     key("egress.allow_private", "[]", "address ranges", "Private ranges that are reachable all the same"),
-    key("egress.allow_plaintext_loopback", "false", "flag", "True: credentials may go over `http://` to loopback"),
+    key(
+        "egress.allow_plaintext_loopback",
+        "false",
+        "flag",
+        "True: credentials may go over `http://` to loopback",
+    ),
     key("egress.resolve", "{}", "addresses by name", "Fixed answers; address rules still apply"),
     key("egress.nameservers", "[]", "addresses", "Name servers to ask in place of the system's"),
     required("providers[].name", "text", "What models and metadata call this provider"),

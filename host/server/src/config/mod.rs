@@ -118,15 +118,16 @@ impl Config {
     pub fn parse(text: &str, path: &Path, data: &Path) -> Result<Self, ConfigError> {
         let document = Document::parse(text, path).map_err(|problem| ConfigError::Invalid(vec![problem]))?;
         let root = document.root();
-        let egress = egress::read(&root.table("egress"));
+        let timeouts = timeouts::read(&root.table("timeouts"));
+        let egress = egress::read(&root.table("egress"), timeouts.connect);
         let providers = providers::read(&root.tables("providers"), &egress);
         let config = Self {
             server: server::read(&root.table("server")),
-            timeouts: timeouts::read(&root.table("timeouts")),
             limits: limits::read(&root.table("limits")),
             vault: vault::read(&root.table("vault"), data),
             models: models::read(&root.tables("models"), &providers),
             plugins: plugins::read(&root.table("plugins")),
+            timeouts,
             egress,
             providers,
         };

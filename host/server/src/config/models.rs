@@ -117,7 +117,11 @@ pub fn demo() -> (Vec<Provider>, Vec<Model>) {
         id: id.to_owned(),
         kind,
         context_length: None,
-        endpoints: vec![Endpoint { provider: "demo".to_owned(), model: upstream.to_owned(), ..Endpoint::default() }],
+        endpoints: vec![Endpoint {
+            provider: "demo".to_owned(),
+            model: upstream.to_owned(),
+            ..Endpoint::default()
+        }],
         place: place.clone(),
     };
     let models = vec![
@@ -147,7 +151,8 @@ fn endpoint(table: &Table<'_>, providers: &[Provider]) -> Endpoint {
         provider.reject(format!("no provider is named `{}`; known: {known}", provider.value));
     }
     let quantization = table.text("quantization");
-    if let Some(written) = quantization.as_ref().filter(|text| !QUANTIZATIONS.contains(&text.value.as_str())) {
+    if let Some(written) = quantization.as_ref().filter(|text| !QUANTIZATIONS.contains(&text.value.as_str()))
+    {
         written.reject(format!("expected one of {}", QUANTIZATIONS.join(", ")));
     }
     Endpoint {

@@ -47,7 +47,9 @@ fn imports(table: &Table<'_>) -> Vec<String> {
     let mut imports = Vec::new();
     for import in table.texts("imports") {
         if !["model", "tool-call", "request"].contains(&import.value.as_str()) {
-            import.reject("expected `model`, `tool-call` or `request`; other imports need no grant of their own");
+            import.reject(
+                "expected `model`, `tool-call` or `request`; other imports need no grant of their own",
+            );
         }
         imports.push(import.value);
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cofferdam_store::RootKeySource;
+use cofferdam_store::{PassphraseSource, RootKeySource};
 
 use super::document::Table;
 
@@ -20,8 +20,7 @@ pub(super) fn read(table: &Table<'_>, data: &Path) -> Vault {
     let root_key = match table.text("root_key") {
         None => default,
         Some(written) => match written.value.parse() {
-            Ok(RootKeySource::File(path)) => RootKeySource::File(table.directory().join(path)),
-            Ok(source) => source,
+            Ok(source) => relative_to(table.directory(), source),
             Err(_) => {
                 written.reject("expected file:PATH, env:NAME, fd:N or passphrase:SOURCE");
                 default
@@ -29,4 +28,14 @@ pub(super) fn read(table: &Table<'_>, data: &Path) -> Vault {
         },
     };
     Vault { enabled: table.flag("enabled"), root_key }
+}
+
+fn relative_to(directory: &Path, source: RootKeySource) -> RootKeySource {
+    match source {
+        RootKeySource::File(path) => RootKeySource::File(directory.join(path)),
+        RootKeySource::Passphrase { from: PassphraseSource::File(path) } => {
+            RootKeySource::Passphrase { from: PassphraseSource::File(directory.join(path)) }
+        }
+        source => source,
+    }
 }
