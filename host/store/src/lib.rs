@@ -1,1 +1,47 @@
-//! placeholder
+//! What must survive a power cut and stay secret: workspaces, members, interns, API keys, audit, usage.
+//!
+//! Promises of this crate, in the order a reader meets them: one process per data directory (`lock`); no key
+//! is ever made for a store that exists (`root_key`); every row is bound to keys only the root key opens
+//! (`seal`, `rows`); an answered mutation is durable and audited (`commit`); a store that is older or newer
+//! than its anchor is not served (`anchor`, `open`); a key check never touches the disk (`directory`).
+
+mod anchor;
+mod audit;
+mod authentication;
+mod changes;
+mod clock;
+mod commit;
+mod database;
+mod directory;
+mod error;
+mod hex;
+mod ids;
+mod journal;
+mod lock;
+mod name;
+mod open;
+mod queue;
+mod records;
+mod root_key;
+mod rows;
+mod seal;
+mod secret;
+mod store;
+mod token;
+mod usage;
+
+pub use audit::{Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary};
+pub use authentication::{AuthenticationError, Principal};
+pub use changes::{KeyChange, KeyOwner, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange};
+pub use clock::Clock;
+pub use directory::{Directory, Kind, LookupError};
+pub use error::{Error, OpenError, OutOfStep, QueueFull};
+pub use ids::{IdError, InternId, MemberId, StoreId, WorkspaceId};
+pub use lock::{DirectoryLock, LockError};
+pub use name::{Name, NameError};
+pub use records::{ApiKey, Credit, Intern, KeyKind, Member, Role, RoleError, Workspace};
+pub use root_key::{PassphraseSource, RootKeyError, RootKeyId, RootKeySource, SourceError};
+pub use secret::Secret;
+pub use store::{IssuedKey, OpenOptions, Store, StoreStatus};
+pub use token::{KeyId, KeyIdError};
+pub use usage::{UsageKind, UsageOutcome, UsageRow};

@@ -1,0 +1,113 @@
+//! The anchor: a file beside the store that remembers how far the store had come.
+//!
+//! Two slots 4 KiB apart, written in turn, so that a torn write leaves the other one. The storage engine can
+//! lose committed batches without a word when its journal is damaged; with the anchor that is noticed.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
+
+const MAGIC: &[u8; 8] = b"cofanch1";
+const SLOT_SPACING: u64 = 4096;
+const STORE_ID_BYTES: usize = 16;
+const SIGNED_BYTES: usize = MAGIC.len() + STORE_ID_BYTES + 8 + DIGEST_BYTES;
+pub(crate) const SLOT_BYTES: usize = SIGNED_BYTES + DIGEST_BYTES;
+
+/// The state of the store after one commit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Slot {
+    pub(crate) seq: u64,
+    pub(crate) head: Digest,
+}
+
+/// What the file holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Found {
+    /// The newest slot that proves to be ours.
+    Slot(Slot),
+    /// Slots of another store, none of ours.
+    OtherStore,
+    /// No slot that can be read.
+    Nothing,
+}
+
+/// The open file.
+pub(crate) struct Anchor {
+    file: File,
+}
+
+impl Anchor {
+    /// Makes or empties the file and sets both slots aside, so that no later write has to grow it.
+    pub(crate) fn create(path: &Path) -> io::Result<Anchor> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        file.write_all_at(&[0; 2 * SLOT_SPACING as usize], 0)?;
+        file.sync_all()?;
+        Ok(Anchor { file })
+    }
+
+    pub(crate) fn open(path: &Path) -> io::Result<Anchor> {
+        Ok(Anchor { file: OpenOptions::new().read(true).write(true).open(path)? })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn from_file(file: File) -> Anchor {
+        Anchor { file }
+    }
+
+    /// One write into the slot of this number, then the disk's word for it.
+    pub(crate) fn write(&self, keys: &StoreKeys, slot: Slot) -> io::Result<()> {
+        self.file.write_all_at(&encode(keys, slot), slot.seq % 2 * SLOT_SPACING)?;
+        self.file.sync_data()
+    }
+
+    pub(crate) fn read(&self, keys: &StoreKeys) -> io::Result<Found> {
+        let mut slots = [[0; SLOT_BYTES]; 2];
+        for (slot, offset) in slots.iter_mut().zip([0, SLOT_SPACING]) {
+            match self.file.read_exact_at(slot, offset) {
+                // A file cut short has lost that slot, which is for the caller to judge.
+                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(newest(keys, &slots))
+    }
+}
+
+fn encode(keys: &StoreKeys, slot: Slot) -> Vec<u8> {
+    let seq = slot.seq.to_be_bytes();
+    let mut bytes = [MAGIC.as_slice(), keys.store_id().as_bytes(), &seq, &slot.head].concat();
+    let mac = keys.anchor_mac(&bytes);
+    bytes.extend_from_slice(&mac);
+    bytes
+}
+
+fn decode(keys: &StoreKeys, bytes: &[u8; SLOT_BYTES]) -> Found {
+    let Some((signed, mac)) = bytes.split_last_chunk::<DIGEST_BYTES>() else { return Found::Nothing };
+    let Some(rest) = signed.strip_prefix(MAGIC) else { return Found::Nothing };
+    let Some((store, rest)) = rest.split_first_chunk::<STORE_ID_BYTES>() else { return Found::Nothing };
+    if store != keys.store_id().as_bytes() {
+        return Found::OtherStore;
+    }
+    let Some((seq, head)) = rest.split_first_chunk::<8>() else { return Found::Nothing };
+    let Ok(head) = Digest::try_from(head) else { return Found::Nothing };
+    if !same(mac, &keys.anchor_mac(signed)) {
+        return Found::Nothing;
+    }
+    Found::Slot(Slot { seq: u64::from_be_bytes(*seq), head })
+}
+
+fn newest(keys: &StoreKeys, slots: &[[u8; SLOT_BYTES]; 2]) -> Found {
+    match slots.each_ref().map(|slot| decode(keys, slot)) {
+        [Found::Slot(even), Found::Slot(odd)] => Found::Slot(if even.seq > odd.seq { even } else { odd }),
+        [Found::Slot(slot), _] | [_, Found::Slot(slot)] => Found::Slot(slot),
+        [Found::OtherStore, _] | [_, Found::OtherStore] => Found::OtherStore,
+        [Found::Nothing, Found::Nothing] => Found::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests;

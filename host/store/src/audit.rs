@@ -1,0 +1,206 @@
+//! The audit log: one chained record per commit, in the same batch as what it records.
+//!
+//! Each record names the head of the chain before it; the head after it is a MAC over both. The newest head
+//! stands in the anchor. Records hold names, ids and choices, never a value, a token or a request.
+
+use serde::{Deserialize, Serialize};
+
+use crate::hex;
+use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
+use crate::name::Name;
+use crate::records::{KeyKind, Role};
+use crate::root_key::RootKeyId;
+use crate::seal::{Digest, StoreKeys};
+use crate::token::KeyId;
+
+/// Who asked for a change.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Actor {
+    /// Somebody at the machine: the command line or the admin socket.
+    Operator,
+    /// A client with this key.
+    Key(KeyId),
+    /// The program itself, at the first start or while opening.
+    System,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AuditAction {
+    /// The first start.
+    StoreCreated {
+        /// The new store.
+        store: StoreId,
+        /// The key it is wrapped under.
+        root_key: RootKeyId,
+    },
+    /// A state older or other than the anchored one was accepted on purpose.
+    RollbackAccepted {
+        /// The newest valid anchor.
+        anchor: Option<u64>,
+        /// The markers of keys, meta, values, log.
+        markers: [Option<u64>; 4],
+        /// How many rows did not prove to be ours and were dropped.
+        rows_dropped: usize,
+    },
+    /// A workspace was made.
+    WorkspaceCreated {
+        /// Which.
+        id: WorkspaceId,
+        /// Its name.
+        name: Name,
+        /// In the programme or not.
+        programme: bool,
+        /// Whether its vault takes writes.
+        vault_writes: bool,
+    },
+    /// A workspace's switches were set.
+    WorkspaceChanged {
+        /// Which.
+        id: WorkspaceId,
+        /// The programme after the change.
+        programme: bool,
+        /// Vault writes after the change.
+        vault_writes: bool,
+    },
+    /// A member was made.
+    MemberCreated {
+        /// Which.
+        id: MemberId,
+        /// Its name.
+        name: Name,
+        /// Its workspace.
+        workspace: WorkspaceId,
+        /// Its role.
+        role: Role,
+    },
+    /// A member's role was set.
+    MemberRoleChanged {
+        /// Which.
+        id: MemberId,
+        /// The role after the change.
+        role: Role,
+    },
+    /// An intern was made.
+    InternCreated {
+        /// Which.
+        id: InternId,
+        /// Its name.
+        name: Name,
+        /// Its workspace.
+        workspace: WorkspaceId,
+        /// The member it was made by or for.
+        created_by: MemberId,
+    },
+    /// An intern was deleted and its keys revoked.
+    InternDeleted {
+        /// Which.
+        id: InternId,
+        /// How many keys went with it.
+        keys_revoked: usize,
+    },
+    /// A key was issued.
+    KeyIssued {
+        /// Which.
+        id: KeyId,
+        /// Its kind.
+        kind: KeyKind,
+        /// Its workspace.
+        workspace: Option<WorkspaceId>,
+        /// Its member.
+        member: Option<MemberId>,
+        /// Its intern.
+        intern: Option<InternId>,
+        /// Its expiry, Unix milliseconds.
+        expires_at_ms: Option<u64>,
+    },
+    /// A key's label or switch was set.
+    KeyChanged {
+        /// Which.
+        id: KeyId,
+        /// Off after the change.
+        disabled: bool,
+        /// Whether the label is another one now.
+        renamed: bool,
+    },
+    /// A key was revoked.
+    KeyRevoked {
+        /// Which.
+        id: KeyId,
+    },
+}
+
+/// One mutation.
+#[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
+pub struct AuditEntry {
+    /// Who asked for it.
+    pub actor: Actor,
+    /// What was done.
+    #[serde(flatten)]
+    pub action: AuditAction,
+}
+
+/// What one commit did.
+#[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
+pub struct AuditRecord {
+    /// The commit's number.
+    pub seq: u64,
+    /// When it was made, Unix milliseconds.
+    pub at_ms: u64,
+    /// The head of the chain before this record.
+    #[serde(with = "hex")]
+    pub(crate) previous: Digest,
+    /// The mutations, in the order they were applied.
+    pub entries: Vec<AuditEntry>,
+    /// How many usage rows the commit carried.
+    pub usage_rows: usize,
+    /// Digest over those rows, so that they cannot be edited either.
+    #[serde(with = "hex")]
+    pub(crate) usage_digest: Digest,
+}
+
+impl AuditRecord {
+    /// Whether the chain may skip numbers before this record.
+    pub(crate) fn accepts_rollback(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry.action, AuditAction::RollbackAccepted { .. }))
+    }
+}
+
+/// The result of checking the whole chain.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AuditSummary {
+    /// How many records hold.
+    pub records: u64,
+    /// Number of the first record that does not, if any.
+    pub broken_at: Option<u64>,
+}
+
+/// Walks the chain from its beginning; `rows` are the stored bytes by number.
+pub(crate) fn verify<E>(
+    keys: &StoreKeys,
+    expected_head: &Digest,
+    rows: impl Iterator<Item = Result<(u64, Vec<u8>), E>>,
+) -> Result<AuditSummary, E> {
+    let mut head = Digest::default();
+    let mut last = 0;
+    let mut records = 0;
+    for row in rows {
+        let (seq, bytes) = row?;
+        let record = crate::rows::decode_body::<AuditRecord>(&bytes);
+        let holds = record.is_some_and(|record| {
+            let follows = seq == last + 1 || (seq > last && record.accepts_rollback());
+            record.seq == seq && record.previous == head && follows
+        });
+        if !holds {
+            return Ok(AuditSummary { records, broken_at: Some(seq) });
+        }
+        head = keys.audit_head(&head, &bytes);
+        last = seq;
+        records += 1;
+    }
+    let broken_at = (head != *expected_head).then_some(last + 1);
+    Ok(AuditSummary { records, broken_at })
+}

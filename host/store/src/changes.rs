@@ -1,0 +1,388 @@
+//! What may change and under which rules.
+//!
+//! Changes run one after another on the writer's thread, against a draft of the next directory. Each one checks
+//! everything before it touches the draft: a refused change leaves no trace in the commit it would have been in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::audit::{Actor, AuditAction, AuditEntry};
+use crate::database::{Commit, KEYS};
+use crate::directory::{Directory, Kind, LookupError};
+use crate::error::Error;
+use crate::ids::{InternId, MemberId, WorkspaceId};
+use crate::name::Name;
+use crate::records::{ApiKey, Credit, Intern, KeyKind, Member, Role, Workspace};
+use crate::rows::{self, StoredKey};
+use crate::seal::StoreKeys;
+use crate::secret::Secret;
+use crate::token::{KeyId, Token};
+
+/// Name of the member every workspace is born with.
+const OWNER: &str = "owner";
+
+/// A workspace to make; it gets a member `owner`, role admin.
+#[derive(Clone, Debug)]
+pub struct NewWorkspace {
+    /// Its name, unique in the store.
+    pub name: Name,
+    /// Whether it takes part in the interns programme.
+    pub programme: bool,
+    /// Whether its vault takes writes.
+    pub vault_writes: bool,
+}
+
+/// Switches of a workspace; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WorkspaceChange {
+    /// The interns programme.
+    pub programme: Option<bool>,
+    /// Vault writes.
+    pub vault_writes: Option<bool>,
+}
+
+/// A member to make.
+#[derive(Clone, Debug)]
+pub struct NewMember {
+    /// Its workspace.
+    pub workspace: WorkspaceId,
+    /// Its name, unique in the workspace.
+    pub name: Name,
+    /// Its role.
+    pub role: Role,
+}
+
+/// An intern to make.
+#[derive(Clone, Debug)]
+pub struct NewIntern {
+    /// Its workspace.
+    pub workspace: WorkspaceId,
+    /// Its name, unique in the workspace.
+    pub name: Name,
+    /// The member it is made for; the workspace's `owner` when absent.
+    pub created_by: Option<MemberId>,
+}
+
+/// Whom a new key is for; this is also its kind.
+#[derive(Clone, Copy, Debug)]
+pub enum KeyOwner {
+    /// A member, or the workspace's `owner`.
+    Member {
+        /// The workspace.
+        workspace: WorkspaceId,
+        /// The member of that workspace.
+        member: Option<MemberId>,
+    },
+    /// An intern.
+    Intern {
+        /// The workspace.
+        workspace: WorkspaceId,
+        /// The intern of that workspace.
+        intern: InternId,
+    },
+    /// The workspace itself, for managing keys. Belongs to its `owner`.
+    Provisioning {
+        /// The workspace.
+        workspace: WorkspaceId,
+    },
+    /// Nobody.
+    Unscoped,
+}
+
+/// A key to issue.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// Whom it is for.
+    pub owner: KeyOwner,
+    /// A label.
+    pub name: Option<Name>,
+    /// First moment at which it no longer works, Unix milliseconds.
+    pub expires_at_ms: Option<u64>,
+}
+
+/// Changes to a key; `None` leaves a part as it is.
+#[derive(Clone, Debug, Default)]
+pub struct KeyChange {
+    /// Another label, or no label.
+    pub name: Option<Option<Name>>,
+    /// Off or on.
+    pub disabled: Option<bool>,
+}
+
+/// The next state in the making.
+pub(crate) struct Draft {
+    keys: Arc<StoreKeys>,
+    directory: Directory,
+    rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    entries: Vec<AuditEntry>,
+    now_ms: u64,
+}
+
+impl Draft {
+    pub(crate) fn new(keys: Arc<StoreKeys>, directory: Directory, now_ms: u64) -> Draft {
+        Draft { keys, directory, rows: BTreeMap::new(), entries: Vec::new(), now_ms }
+    }
+
+    /// The commit this draft amounts to, without usage rows, and the directory after it.
+    pub(crate) fn finish(self) -> (Commit, Directory) {
+        let commit = Commit { at_ms: self.now_ms, rows: self.rows, entries: self.entries, usage: Vec::new() };
+        (commit, self.directory)
+    }
+
+    pub(crate) fn create_workspace(&mut self, actor: Actor, new: NewWorkspace) -> Result<Workspace, Error> {
+        if self.directory.workspaces().iter().any(|workspace| workspace.name == new.name) {
+            return Err(Error::NameTaken { name: new.name });
+        }
+        let workspace = Workspace {
+            id: WorkspaceId::random()?,
+            name: new.name,
+            created_at_ms: self.now_ms,
+            programme: new.programme,
+            vault_writes: new.vault_writes,
+            credit: Credit::Unlimited,
+        };
+        let owner = Member {
+            id: MemberId::random()?,
+            #[expect(clippy::expect_used, reason = "a fixed word that follows the rules for names")]
+            name: Name::parse(OWNER).expect("`owner` is a name"),
+            workspace: workspace.id,
+            role: Role::Admin,
+            created_at_ms: self.now_ms,
+        };
+        self.audit(
+            actor,
+            AuditAction::WorkspaceCreated {
+                id: workspace.id,
+                name: workspace.name.clone(),
+                programme: workspace.programme,
+                vault_writes: workspace.vault_writes,
+            },
+        );
+        self.put_workspace(&workspace);
+        self.put_new_member(actor, &owner);
+        Ok(workspace)
+    }
+
+    pub(crate) fn set_workspace(
+        &mut self,
+        actor: Actor,
+        id: WorkspaceId,
+        change: WorkspaceChange,
+    ) -> Result<Workspace, Error> {
+        let mut workspace = self.workspace(id)?.clone();
+        workspace.programme = change.programme.unwrap_or(workspace.programme);
+        workspace.vault_writes = change.vault_writes.unwrap_or(workspace.vault_writes);
+        let (programme, vault_writes) = (workspace.programme, workspace.vault_writes);
+        self.audit(actor, AuditAction::WorkspaceChanged { id, programme, vault_writes });
+        self.put_workspace(&workspace);
+        Ok(workspace)
+    }
+
+    pub(crate) fn create_member(&mut self, actor: Actor, new: NewMember) -> Result<Member, Error> {
+        self.workspace(new.workspace)?;
+        if self.directory.find_member(Some(new.workspace), new.name.as_str()).is_ok() {
+            return Err(Error::NameTaken { name: new.name });
+        }
+        let member = Member {
+            id: MemberId::random()?,
+            name: new.name,
+            workspace: new.workspace,
+            role: new.role,
+            created_at_ms: self.now_ms,
+        };
+        self.put_new_member(actor, &member);
+        Ok(member)
+    }
+
+    pub(crate) fn set_member_role(
+        &mut self,
+        actor: Actor,
+        id: MemberId,
+        role: Role,
+    ) -> Result<Member, Error> {
+        let member = self.directory.member(id).ok_or_else(|| LookupError::not_found(Kind::Member, id))?;
+        let member = Member { role, ..member.clone() };
+        self.audit(actor, AuditAction::MemberRoleChanged { id, role });
+        self.put_member(&member);
+        Ok(member)
+    }
+
+    pub(crate) fn create_intern(&mut self, actor: Actor, new: NewIntern) -> Result<Intern, Error> {
+        let created_by = self.member_of(new.workspace, new.created_by)?;
+        if self.directory.find_intern(Some(new.workspace), new.name.as_str()).is_ok() {
+            return Err(Error::NameTaken { name: new.name });
+        }
+        let intern = Intern {
+            id: InternId::random()?,
+            name: new.name,
+            workspace: new.workspace,
+            created_by,
+            created_at_ms: self.now_ms,
+        };
+        self.audit(
+            actor,
+            AuditAction::InternCreated {
+                id: intern.id,
+                name: intern.name.clone(),
+                workspace: intern.workspace,
+                created_by,
+            },
+        );
+        let key = rows::intern_key(intern.id);
+        self.put_row(key, &intern);
+        self.directory.put_intern(intern.clone());
+        Ok(intern)
+    }
+
+    /// Removes the intern and revokes its keys in one step, so that no key outlives its intern.
+    pub(crate) fn delete_intern(&mut self, actor: Actor, id: InternId) -> Result<Intern, Error> {
+        let intern =
+            self.directory.intern(id).ok_or_else(|| LookupError::not_found(Kind::Intern, id))?.clone();
+        let live =
+            |stored: &&Arc<StoredKey>| stored.key.intern == Some(id) && stored.key.revoked_at_ms.is_none();
+        let keys: Vec<StoredKey> =
+            self.directory.stored_keys().filter(live).map(|key| (**key).clone()).collect();
+        self.audit(actor, AuditAction::InternDeleted { id, keys_revoked: keys.len() });
+        for mut stored in keys {
+            stored.key.revoked_at_ms = Some(self.now_ms);
+            self.put_key(stored);
+        }
+        self.rows.insert(rows::intern_key(id), None);
+        self.directory.remove_intern(id);
+        Ok(intern)
+    }
+
+    /// The key and its token; the token is kept nowhere else.
+    pub(crate) fn issue_key(&mut self, actor: Actor, new: NewKey) -> Result<(ApiKey, Secret), Error> {
+        if new.expires_at_ms.is_some_and(|expires_at_ms| expires_at_ms <= self.now_ms) {
+            return Err(Error::AlreadyExpired);
+        }
+        let (kind, workspace, member, intern) = match new.owner {
+            KeyOwner::Member { workspace, member } => {
+                (KeyKind::Member, Some(workspace), Some(self.member_of(workspace, member)?), None)
+            }
+            KeyOwner::Intern { workspace, intern } => {
+                self.check_intern_of(workspace, intern)?;
+                (KeyKind::Intern, Some(workspace), None, Some(intern))
+            }
+            KeyOwner::Provisioning { workspace } => {
+                (KeyKind::Provisioning, Some(workspace), Some(self.member_of(workspace, None)?), None)
+            }
+            KeyOwner::Unscoped => (KeyKind::Unscoped, None, None, None),
+        };
+        let token = self.unused_token()?;
+        let key = ApiKey {
+            id: token.id,
+            kind,
+            name: new.name,
+            workspace,
+            member,
+            intern,
+            created_at_ms: self.now_ms,
+            expires_at_ms: new.expires_at_ms,
+            revoked_at_ms: None,
+            disabled: false,
+        };
+        let expires_at_ms = key.expires_at_ms;
+        self.audit(
+            actor,
+            AuditAction::KeyIssued { id: key.id, kind, workspace, member, intern, expires_at_ms },
+        );
+        self.put_key(StoredKey { key: key.clone(), proof: self.keys.token_proof(token.secret.as_ref()) });
+        Ok((key, token.to_text()))
+    }
+
+    pub(crate) fn set_key(&mut self, actor: Actor, id: KeyId, change: KeyChange) -> Result<ApiKey, Error> {
+        let mut stored = self.stored_key(id)?;
+        if stored.key.revoked_at_ms.is_some() {
+            return Err(Error::KeyRevoked);
+        }
+        let renamed = change.name.as_ref().is_some_and(|name| *name != stored.key.name);
+        stored.key.name = change.name.unwrap_or(stored.key.name);
+        stored.key.disabled = change.disabled.unwrap_or(stored.key.disabled);
+        let key = stored.key.clone();
+        self.audit(actor, AuditAction::KeyChanged { id, disabled: key.disabled, renamed });
+        self.put_key(stored);
+        Ok(key)
+    }
+
+    /// Revoking twice changes nothing and is no error: the wish is fulfilled.
+    pub(crate) fn revoke_key(&mut self, actor: Actor, id: KeyId) -> Result<ApiKey, Error> {
+        let mut stored = self.stored_key(id)?;
+        if stored.key.revoked_at_ms.is_some() {
+            return Ok(stored.key);
+        }
+        stored.key.revoked_at_ms = Some(self.now_ms);
+        let key = stored.key.clone();
+        self.audit(actor, AuditAction::KeyRevoked { id });
+        self.put_key(stored);
+        Ok(key)
+    }
+
+    pub(crate) fn audit(&mut self, actor: Actor, action: AuditAction) {
+        self.entries.push(AuditEntry { actor, action });
+    }
+
+    /// A row that is not part of the directory: header and key records.
+    pub(crate) fn put_row<T: serde::Serialize>(&mut self, key: Vec<u8>, record: &T) {
+        let value = rows::encode(&self.keys, KEYS, &key, record);
+        self.rows.insert(key, Some(value));
+    }
+
+    pub(crate) fn drop_row(&mut self, key: Vec<u8>) {
+        self.rows.insert(key, None);
+    }
+
+    fn put_workspace(&mut self, workspace: &Workspace) {
+        self.put_row(rows::workspace_key(workspace.id), workspace);
+        self.directory.put_workspace(workspace.clone());
+    }
+
+    fn put_member(&mut self, member: &Member) {
+        self.put_row(rows::member_key(member.id), member);
+        self.directory.put_member(member.clone());
+    }
+
+    fn put_new_member(&mut self, actor: Actor, member: &Member) {
+        let Member { id, workspace, role, .. } = *member;
+        self.audit(actor, AuditAction::MemberCreated { id, name: member.name.clone(), workspace, role });
+        self.put_member(member);
+    }
+
+    fn put_key(&mut self, stored: StoredKey) {
+        self.put_row(rows::api_key_key(stored.key.id), &stored);
+        self.directory.put_key(stored);
+    }
+
+    fn workspace(&self, id: WorkspaceId) -> Result<&Workspace, Error> {
+        self.directory.workspace(id).ok_or_else(|| LookupError::not_found(Kind::Workspace, id).into())
+    }
+
+    fn stored_key(&self, id: KeyId) -> Result<StoredKey, Error> {
+        let stored = self.directory.stored_key(id).ok_or_else(|| LookupError::not_found(Kind::Key, id))?;
+        Ok((**stored).clone())
+    }
+
+    /// The member given, which must be of this workspace, else the workspace's owner.
+    fn member_of(&self, workspace: WorkspaceId, member: Option<MemberId>) -> Result<MemberId, Error> {
+        self.workspace(workspace)?;
+        let Some(id) = member else { return Ok(self.directory.find_member(Some(workspace), OWNER)?.id) };
+        let member = self.directory.member(id).ok_or_else(|| LookupError::not_found(Kind::Member, id))?;
+        if member.workspace == workspace { Ok(id) } else { Err(Error::OtherWorkspace { owner: "member" }) }
+    }
+
+    fn check_intern_of(&self, workspace: WorkspaceId, id: InternId) -> Result<(), Error> {
+        self.workspace(workspace)?;
+        let intern = self.directory.intern(id).ok_or_else(|| LookupError::not_found(Kind::Intern, id))?;
+        if intern.workspace == workspace { Ok(()) } else { Err(Error::OtherWorkspace { owner: "intern" }) }
+    }
+
+    fn unused_token(&self) -> Result<Token, Error> {
+        loop {
+            let token = Token::random()?;
+            if self.directory.stored_key(token.id).is_none() {
+                return Ok(token);
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The injected clock: the only place of this crate that reads the time.
+//!
+//! Expiry, record dates and the watchdog all ask a [`Clock`], so that tests move time by hand instead of waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Where a manual clock starts: 2023-11-14T22:13:20Z, any fixed and plausible date.
+const MANUAL_START_MS: u64 = 1_700_000_000_000;
+
+/// A cheap, cloneable source of time. Clones of a manual clock move together.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    System { started: Instant },
+    Manual { now_ms: Arc<AtomicU64> },
+}
+
+impl Clock {
+    /// The machine's clock.
+    pub fn system() -> Clock {
+        Clock(Source::System { started: Instant::now() })
+    }
+
+    /// A clock that stands still until [`Clock::advance`] moves it. For tests.
+    pub fn manual() -> Clock {
+        Clock(Source::Manual { now_ms: Arc::new(AtomicU64::new(MANUAL_START_MS)) })
+    }
+
+    /// Milliseconds since the Unix epoch. May jump when the machine's clock is set.
+    pub fn now_ms(&self) -> u64 {
+        match &self.0 {
+            Source::System { .. } => {
+                let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+                u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+            }
+            Source::Manual { now_ms } => now_ms.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Milliseconds that only ever grow, from an arbitrary start: for measuring how long something takes.
+    pub fn monotonic_ms(&self) -> u64 {
+        match &self.0 {
+            Source::System { started } => u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            Source::Manual { now_ms } => now_ms.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Moves a manual clock forward. The system clock is not ours to move: there this does nothing.
+    pub fn advance(&self, by: Duration) {
+        if let Source::Manual { now_ms } = &self.0 {
+            now_ms.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_of_a_manual_clock_move_together() {
+        let clock = Clock::manual();
+        let other = clock.clone();
+        let before = other.now_ms();
+        clock.advance(Duration::from_secs(3));
+        assert_eq!(other.now_ms(), before + 3_000);
+        assert_eq!(other.monotonic_ms(), clock.monotonic_ms());
+    }
+}

@@ -1,0 +1,163 @@
+//! The storage engine as this crate uses it: four keyspaces, one way to write, no other settings elsewhere.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use fjall::{Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
+use sha2::{Digest as _, Sha256};
+
+use crate::audit::{AuditEntry, AuditRecord};
+use crate::error::OpenError;
+use crate::rows::{self, Marker, SetHash};
+use crate::seal::{Digest, StoreKeys};
+use crate::usage::UsageRow;
+
+/// The keyspaces, in the order in which markers are reported.
+pub(crate) const KEYSPACES: [&str; 4] = ["keys", "meta", "values", "log"];
+/// The name of the keyspace that is held in memory and covered by the set hash.
+pub(crate) const KEYS: &str = "keys";
+
+const MEMTABLE_BYTES: u64 = 4 * 1024 * 1024;
+const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const CACHE_BYTES: u64 = 8 * 1024 * 1024;
+/// From this size on a value lies outside the tree, so that compaction does not copy it again and again.
+const SEPARATED_BYTES_MIN: u32 = 4 * 1024;
+const WORKER_THREADS: usize = 2;
+
+/// Handles to the open database. Cheap to clone; the last one closes it.
+#[derive(Clone)]
+pub(crate) struct Database {
+    engine: fjall::Database,
+    pub(crate) keys: Keyspace,
+    pub(crate) meta: Keyspace,
+    pub(crate) values: Keyspace,
+    pub(crate) log: Keyspace,
+}
+
+/// How far the store has come: everything the next commit builds on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Tip {
+    pub(crate) seq: u64,
+    pub(crate) head: Digest,
+    pub(crate) set: SetHash,
+}
+
+/// The content of one commit.
+#[derive(Default)]
+pub(crate) struct Commit {
+    pub(crate) at_ms: u64,
+    /// Rows of `keys`; `None` removes.
+    pub(crate) rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    pub(crate) entries: Vec<AuditEntry>,
+    pub(crate) usage: Vec<UsageRow>,
+}
+
+impl Database {
+    /// Makes a database with its four keyspaces in a folder that does not exist.
+    pub(crate) fn create(path: &Path) -> Result<Database, fjall::Error> {
+        Database::with_keyspaces(builder(path).open()?)
+    }
+
+    /// Opens a database that exists.
+    pub(crate) fn open(path: &Path) -> Result<Database, OpenError> {
+        // Files that are damaged in ways the engine's author did not foresee end in an assertion.
+        let engine = catch_unwind(AssertUnwindSafe(|| builder(path).open()));
+        let engine = engine.map_err(|_| OpenError::EnginePanicked)??;
+        if let Some(missing) = KEYSPACES.iter().find(|name| !engine.keyspace_exists(name)) {
+            return Err(OpenError::damaged(format!("the keyspace {missing} is missing")));
+        }
+        Ok(Database::with_keyspaces(engine)?)
+    }
+
+    fn with_keyspaces(engine: fjall::Database) -> Result<Database, fjall::Error> {
+        let small = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+        let separated = || {
+            let options = KvSeparationOptions::default().separation_threshold(SEPARATED_BYTES_MIN);
+            small().with_kv_separation(Some(options))
+        };
+        let keys = engine.keyspace(KEYS, small)?;
+        let meta = engine.keyspace("meta", small)?;
+        let values = engine.keyspace("values", separated)?;
+        let log = engine.keyspace("log", small)?;
+        Ok(Database { engine, keys, meta, values, log })
+    }
+
+    /// The four keyspaces with their names, in reporting order.
+    pub(crate) fn keyspaces(&self) -> [(&'static str, &Keyspace); 4] {
+        let [keys, meta, values, log] = KEYSPACES;
+        [(keys, &self.keys), (meta, &self.meta), (values, &self.values), (log, &self.log)]
+    }
+
+    /// The markers that prove to be ours.
+    pub(crate) fn markers(&self, keys: &StoreKeys) -> Result<[Option<Marker>; 4], fjall::Error> {
+        let mut markers = [None; 4];
+        for (marker, (name, keyspace)) in markers.iter_mut().zip(self.keyspaces()) {
+            *marker = keyspace.get(rows::MARKER)?.and_then(|row| Marker::decode(keys, name, &row));
+        }
+        Ok(markers)
+    }
+
+    /// The newest audit record there is, with its number.
+    pub(crate) fn last_audit_row(&self) -> Result<Option<(u64, Vec<u8>)>, fjall::Error> {
+        let Some(last) = self.log.prefix(rows::audit_prefix()).next_back() else { return Ok(None) };
+        let (key, value) = last.into_inner()?;
+        Ok(rows::audit_seq(&key).map(|seq| (seq, value.to_vec())))
+    }
+
+    /// Writes one commit under the number `seq`: rows, usage, audit record and markers in a single batch that
+    /// is on the disk when this returns. Any error is fatal for the store; see the crate's writer.
+    pub(crate) fn apply(
+        &self,
+        keys: &StoreKeys,
+        tip: &Tip,
+        seq: u64,
+        commit: Commit,
+    ) -> Result<Tip, fjall::Error> {
+        let mut batch = self.engine.batch().durability(Some(PersistMode::SyncAll));
+        let mut set = tip.set;
+        for (key, value) in commit.rows {
+            if let Some(old) = self.keys.get(&key)? {
+                set.remove(&keys.element(&key, &old));
+            }
+            match value {
+                Some(value) => {
+                    set.add(&keys.element(&key, &value));
+                    batch.insert(&self.keys, key, value);
+                }
+                None => batch.remove(&self.keys, key),
+            }
+        }
+        let mut digest = Sha256::new();
+        for (index, row) in (0_u32..).zip(&commit.usage) {
+            let value = rows::encode_body(row);
+            digest.update((value.len() as u64).to_be_bytes());
+            digest.update(&value);
+            batch.insert(&self.log, rows::usage_key(row.at_ms, seq, index), value);
+        }
+        let record = AuditRecord {
+            seq,
+            at_ms: commit.at_ms,
+            previous: tip.head,
+            entries: commit.entries,
+            usage_rows: commit.usage.len(),
+            usage_digest: digest.finalize().into(),
+        };
+        let record = rows::encode_body(&record);
+        let head = keys.audit_head(&tip.head, &record);
+        batch.insert(&self.log, rows::audit_key(seq), record);
+        for (name, keyspace) in self.keyspaces() {
+            let set = if name == KEYS { set } else { SetHash::default() };
+            batch.insert(keyspace, rows::MARKER, Marker { seq, set }.encode(keys, name));
+        }
+        batch.commit()?;
+        Ok(Tip { seq, head, set })
+    }
+}
+
+fn builder(path: &Path) -> fjall::DatabaseBuilder<fjall::Database> {
+    fjall::Database::builder(path)
+        .cache_size(CACHE_BYTES)
+        .max_journaling_size(JOURNAL_BYTES_MAX)
+        .worker_threads(WORKER_THREADS)
+}

@@ -1,0 +1,230 @@
+//! The directory: everything authentication and commands look up, held in memory.
+//!
+//! A snapshot never changes; the writer puts a new one in its place after each commit. Records are shared
+//! between snapshots, so that a new one costs pointers, not copies.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::ids::{InternId, MemberId, WorkspaceId};
+use crate::records::{ApiKey, Intern, KeyKind, Member, Workspace};
+use crate::rows::StoredKey;
+use crate::token::KeyId;
+
+/// What kind of thing was looked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// A workspace.
+    Workspace,
+    /// A member.
+    Member,
+    /// An intern.
+    Intern,
+    /// An API key.
+    Key,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Workspace => "workspace",
+            Kind::Member => "member",
+            Kind::Intern => "intern",
+            Kind::Key => "key",
+        })
+    }
+}
+
+/// Why a name or id found nothing definite.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum LookupError {
+    /// Nothing has this name or id.
+    #[error("no {kind} `{given}`")]
+    NotFound {
+        /// What was looked for.
+        kind: Kind,
+        /// What was given.
+        given: String,
+    },
+    /// The name is used in several workspaces.
+    #[error("{count} {kind}s are called `{given}`; give the id")]
+    Ambiguous {
+        /// What was looked for.
+        kind: Kind,
+        /// What was given.
+        given: String,
+        /// How many have this name.
+        count: usize,
+    },
+}
+
+impl LookupError {
+    pub(crate) fn not_found(kind: Kind, given: impl fmt::Display) -> LookupError {
+        LookupError::NotFound { kind, given: given.to_string() }
+    }
+}
+
+/// One consistent state of all workspaces, members, interns and keys.
+#[derive(Clone, Debug, Default)]
+pub struct Directory {
+    workspaces: BTreeMap<WorkspaceId, Arc<Workspace>>,
+    members: BTreeMap<MemberId, Arc<Member>>,
+    interns: BTreeMap<InternId, Arc<Intern>>,
+    keys: BTreeMap<KeyId, Arc<StoredKey>>,
+}
+
+impl Directory {
+    /// All workspaces, oldest first.
+    pub fn workspaces(&self) -> Vec<&Workspace> {
+        oldest_first(self.workspaces.values().map(Arc::as_ref), |workspace| workspace.created_at_ms)
+    }
+
+    /// All members, oldest first.
+    pub fn members(&self) -> Vec<&Member> {
+        oldest_first(self.members.values().map(Arc::as_ref), |member| member.created_at_ms)
+    }
+
+    /// All interns, oldest first.
+    pub fn interns(&self) -> Vec<&Intern> {
+        oldest_first(self.interns.values().map(Arc::as_ref), |intern| intern.created_at_ms)
+    }
+
+    /// All keys, revoked ones too, oldest first.
+    pub fn keys(&self) -> Vec<&ApiKey> {
+        oldest_first(self.keys.values().map(|stored| &stored.key), |key| key.created_at_ms)
+    }
+
+    /// The workspace with this id.
+    pub fn workspace(&self, id: WorkspaceId) -> Option<&Workspace> {
+        self.workspaces.get(&id).map(Arc::as_ref)
+    }
+
+    /// The member with this id.
+    pub fn member(&self, id: MemberId) -> Option<&Member> {
+        self.members.get(&id).map(Arc::as_ref)
+    }
+
+    /// The intern with this id.
+    pub fn intern(&self, id: InternId) -> Option<&Intern> {
+        self.interns.get(&id).map(Arc::as_ref)
+    }
+
+    /// The key with this id.
+    pub fn key(&self, id: KeyId) -> Option<&ApiKey> {
+        self.stored_key(id).map(|stored| &stored.key)
+    }
+
+    /// A workspace by name or id.
+    ///
+    /// # Errors
+    /// [`LookupError::NotFound`].
+    pub fn find_workspace(&self, name_or_id: &str) -> Result<&Workspace, LookupError> {
+        let by_id = name_or_id.parse().ok().and_then(|id| self.workspace(id));
+        let by_name =
+            || self.workspaces.values().map(Arc::as_ref).filter(|it| it.name.as_str() == name_or_id);
+        only(Kind::Workspace, name_or_id, by_id, by_name)
+    }
+
+    /// A member by id, or by name in one workspace or in all.
+    ///
+    /// # Errors
+    /// [`LookupError::NotFound`], also when the id belongs to another workspace than the one given;
+    /// [`LookupError::Ambiguous`] without a workspace.
+    pub fn find_member(
+        &self,
+        workspace: Option<WorkspaceId>,
+        name_or_id: &str,
+    ) -> Result<&Member, LookupError> {
+        let inside = |it: &&Member| workspace.is_none_or(|workspace| it.workspace == workspace);
+        let by_id = name_or_id.parse().ok().and_then(|id| self.member(id)).filter(inside);
+        let named = |it: &&Member| it.name.as_str() == name_or_id;
+        let by_name = || self.members.values().map(Arc::as_ref).filter(inside).filter(named);
+        only(Kind::Member, name_or_id, by_id, by_name)
+    }
+
+    /// An intern by id, or by name in one workspace or in all.
+    ///
+    /// # Errors
+    /// As for [`Directory::find_member`].
+    pub fn find_intern(
+        &self,
+        workspace: Option<WorkspaceId>,
+        name_or_id: &str,
+    ) -> Result<&Intern, LookupError> {
+        let inside = |it: &&Intern| workspace.is_none_or(|workspace| it.workspace == workspace);
+        let by_id = name_or_id.parse().ok().and_then(|id| self.intern(id)).filter(inside);
+        let named = |it: &&Intern| it.name.as_str() == name_or_id;
+        let by_name = || self.interns.values().map(Arc::as_ref).filter(inside).filter(named);
+        only(Kind::Intern, name_or_id, by_id, by_name)
+    }
+
+    /// A key by its id. Labels are not unique, so they find nothing.
+    ///
+    /// # Errors
+    /// [`LookupError::NotFound`].
+    pub fn find_key(&self, id: &str) -> Result<&ApiKey, LookupError> {
+        let found = id.parse().ok().and_then(|id| self.key(id));
+        found.ok_or_else(|| LookupError::not_found(Kind::Key, id))
+    }
+
+    /// Whether any key that a client could make requests with was ever issued, revoked ones included: an
+    /// operator who revoked them all does not want a new one made behind his back.
+    pub fn has_client_key(&self) -> bool {
+        self.keys.values().any(|stored| matches!(stored.key.kind, KeyKind::Member | KeyKind::Intern))
+    }
+
+    pub(crate) fn stored_key(&self, id: KeyId) -> Option<&Arc<StoredKey>> {
+        self.keys.get(&id)
+    }
+
+    pub(crate) fn stored_keys(&self) -> impl Iterator<Item = &Arc<StoredKey>> {
+        self.keys.values()
+    }
+
+    pub(crate) fn put_workspace(&mut self, workspace: Workspace) {
+        self.workspaces.insert(workspace.id, Arc::new(workspace));
+    }
+
+    pub(crate) fn put_member(&mut self, member: Member) {
+        self.members.insert(member.id, Arc::new(member));
+    }
+
+    pub(crate) fn put_intern(&mut self, intern: Intern) {
+        self.interns.insert(intern.id, Arc::new(intern));
+    }
+
+    pub(crate) fn remove_intern(&mut self, id: InternId) {
+        self.interns.remove(&id);
+    }
+
+    pub(crate) fn put_key(&mut self, key: StoredKey) {
+        self.keys.insert(key.key.id, Arc::new(key));
+    }
+}
+
+/// Ties keep the order of the ids, so that a listing is the same every time.
+fn oldest_first<'a, T>(
+    records: impl Iterator<Item = &'a T>,
+    created_at_ms: impl Fn(&T) -> u64,
+) -> Vec<&'a T> {
+    let mut records: Vec<&T> = records.collect();
+    records.sort_by_key(|record| created_at_ms(record));
+    records
+}
+
+fn only<'a, T, I: Iterator<Item = &'a T>>(
+    kind: Kind,
+    given: &str,
+    by_id: Option<&'a T>,
+    by_name: impl Fn() -> I,
+) -> Result<&'a T, LookupError> {
+    if let Some(found) = by_id {
+        return Ok(found);
+    }
+    match (by_name().next(), by_name().count()) {
+        (Some(found), 1) => Ok(found),
+        (None, _) => Err(LookupError::not_found(kind, given)),
+        (Some(_), count) => Err(LookupError::Ambiguous { kind, given: given.to_owned(), count }),
+    }
+}

@@ -1,0 +1,57 @@
+//! Lower-case hexadecimal, for keys in files and for digests in JSON rows.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Deserializer, Serializer};
+
+/// The bytes as lower-case digits.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        write!(text, "{byte:02x}").unwrap_or_default();
+    }
+    text
+}
+
+/// The bytes, or `None` when a character is not a digit or one is left over.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c.to_digit(16)?).ok()).collect();
+    let digits = zeroize::Zeroizing::new(digits?);
+    let (pairs, rest) = digits.as_chunks::<2>();
+    rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
+}
+
+pub(crate) fn serialize<S: Serializer, T: AsRef<[u8]>>(bytes: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&encode(bytes.as_ref()))
+}
+
+pub(crate) fn deserialize<'de, D: Deserializer<'de>, T: TryFrom<Vec<u8>>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let bytes = decode(&text).ok_or_else(|| serde::de::Error::custom("not hexadecimal"))?;
+    T::try_from(bytes).map_err(|_| serde::de::Error::custom("wrong number of bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn odd_lengths_and_other_characters_are_refused() {
+        for text in ["0", "0g", "é0", " 00"] {
+            assert_eq!(decode(text), None, "{text:?}");
+        }
+        assert_eq!(decode("00fFa1"), Some(vec![0, 0xff, 0xa1]));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_read_back(bytes: Vec<u8>) {
+            prop_assert_eq!(decode(&encode(&bytes)), Some(bytes));
+        }
+    }
+}

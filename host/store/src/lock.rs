@@ -1,0 +1,158 @@
+//! The data directory and its lock: one process at a time, and nobody else's eyes.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+/// Longest text read as a process id.
+const PID_BYTES_MAX: u64 = 16;
+
+/// Why a data directory could not be locked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process has it.
+    #[error("the data directory is in use by process {}", pid.map_or_else(|| "(unknown)".to_owned(), |pid| pid.to_string()))]
+    Held {
+        /// Who, as far as the lock file says.
+        pid: Option<u32>,
+    },
+    /// It belongs to another user.
+    #[error("{} belongs to user {owner}", path.display())]
+    WrongOwner {
+        /// Which directory.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
+    /// There is something else in its place.
+    #[error("{} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Proof that this process alone uses the data directory. Dropping it gives the directory free.
+#[derive(Debug)]
+pub struct DirectoryLock {
+    dir: PathBuf,
+    file: File,
+}
+
+impl DirectoryLock {
+    /// Makes the directory when it is missing (mode 0700), closes it to others when it is ours and open, and
+    /// locks it. Never waits.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] when another process has the lock; the rest says what is wrong with the directory.
+    pub fn acquire(dir: &Path) -> Result<DirectoryLock, LockError> {
+        let failed = |source| LockError::Io { path: dir.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => LockError::NotADirectory(dir.to_owned()),
+            _ => failed(error),
+        })?;
+        let metadata = std::fs::metadata(dir).map_err(failed)?;
+        if !metadata.is_dir() {
+            return Err(LockError::NotADirectory(dir.to_owned()));
+        }
+        let owner = metadata.uid();
+        if owner != rustix::process::geteuid().as_raw() {
+            return Err(LockError::WrongOwner { path: dir.to_owned(), owner });
+        }
+        if metadata.permissions().mode() & 0o077 != 0 {
+            tracing::info!(data = %dir.display(), "closing the data directory to other users");
+            std::fs::set_permissions(dir, Permissions::from_mode(0o700)).map_err(failed)?;
+        }
+        let file = lock(&dir.join("lock"))?;
+        Ok(DirectoryLock { dir: dir.to_owned(), file })
+    }
+
+    /// The directory that is locked.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // The number must not outlive the process that it names; the lock itself goes with the descriptor.
+        if let Err(error) = self.file.set_len(0) {
+            tracing::warn!(%error, "the lock file keeps an old process id");
+        }
+    }
+}
+
+fn lock(path: &Path) -> Result<File, LockError> {
+    let failed = |source| LockError::Io { path: path.to_owned(), source };
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(failed)?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(LockError::Held { pid: read_pid(&file) }),
+        Err(error) => return Err(failed(error.into())),
+    }
+    let pid = format!("{}\n", std::process::id());
+    file.set_len(0).and_then(|()| file.write_all(pid.as_bytes())).map_err(failed)?;
+    Ok(file)
+}
+
+fn read_pid(file: &File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;
+    text.trim_end().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_directory_is_made_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("a/data");
+        let _lock = DirectoryLock::acquire(&dir).unwrap();
+        assert_eq!(std::fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(std::fs::metadata(dir.join("lock")).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn an_open_directory_is_closed_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let _lock = DirectoryLock::acquire(folder.path()).unwrap();
+        assert_eq!(std::fs::metadata(folder.path()).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_second_lock_names_the_holder_until_the_first_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = DirectoryLock::acquire(folder.path()).unwrap();
+        let refused = DirectoryLock::acquire(folder.path()).unwrap_err();
+        assert!(matches!(refused, LockError::Held { pid: Some(pid) } if pid == std::process::id()));
+        drop(lock);
+        assert!(DirectoryLock::acquire(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_the_directory_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        std::fs::write(&path, "").unwrap();
+        assert!(matches!(DirectoryLock::acquire(&path), Err(LockError::NotADirectory(_))));
+    }
+}

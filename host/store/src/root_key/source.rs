@@ -1,0 +1,348 @@
+//! Sources of the root key: `file:`, `env:`, `fd:` and `passphrase:`, each read once and checked strictly.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use zeroize::Zeroizing;
+
+use super::{ROOT_KEY_BYTES, RootKey, Stretching};
+use crate::hex;
+use crate::secret::Secret;
+
+/// Longest text read from any source; a key takes 65 bytes, a passphrase hardly more.
+const SOURCE_BYTES_MAX: u64 = 4096;
+/// Shortest passphrase, in bytes. Stretching slows guessing down, it does not save a word of a dictionary.
+const PASSPHRASE_BYTES_MIN: usize = 12;
+
+/// Where the root key comes from. Never holds the key itself.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum RootKeySource {
+    /// A file of mode 0600 or 0400 that belongs to this user; made by the first start when it is missing.
+    File(PathBuf),
+    /// An environment variable. Weaker: a process of the same user can read the initial environment.
+    Env(String),
+    /// An inherited file descriptor.
+    Fd(i32),
+    /// A passphrase, stretched with Argon2id; salt and cost lie in the store.
+    Passphrase {
+        /// Where the passphrase is read from.
+        from: PassphraseSource,
+    },
+}
+
+/// Where a passphrase comes from: `passphrase:file:…`, `passphrase:env:…`, `passphrase:fd:…`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum PassphraseSource {
+    /// A file under the same rules as a key file.
+    File(PathBuf),
+    /// An environment variable.
+    Env(String),
+    /// An inherited file descriptor.
+    Fd(i32),
+}
+
+/// Text that names no source.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SourceError {
+    /// No known scheme in front.
+    #[error("a root key source begins with `file:`, `env:`, `fd:` or `passphrase:`")]
+    UnknownScheme,
+    /// Nothing behind the scheme.
+    #[error("the source names nothing")]
+    Empty,
+    /// `fd:` wants a number from 3 up, or 0 for standard input.
+    #[error("`fd:` takes the number of an inherited descriptor (0, or 3 and up)")]
+    NotADescriptor,
+    /// A passphrase in a passphrase.
+    #[error("`passphrase:` takes one of `file:`, `env:` and `fd:`")]
+    NoPassphraseSource,
+}
+
+/// Why a source gave no usable key. Names places and lengths, never content.
+#[derive(Debug, thiserror::Error)]
+pub enum RootKeyError {
+    /// No such file.
+    #[error("{} does not exist", .0.display())]
+    Missing(PathBuf),
+    /// No such variable.
+    #[error("the environment variable {0} is not set")]
+    NotSet(String),
+    /// The last part of the path is a symbolic link.
+    #[error("{} is a symbolic link", .0.display())]
+    Symlink(PathBuf),
+    /// Not a plain file.
+    #[error("{} is not a file", .0.display())]
+    NotAFile(PathBuf),
+    /// Group or others may do something with it.
+    #[error("{} has mode {mode:04o}; it must be 0600 or 0400", path.display())]
+    TooOpen {
+        /// Which file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// It belongs to somebody else.
+    #[error("{} belongs to user {owner}", path.display())]
+    WrongOwner {
+        /// Which file.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+    },
+    /// It cannot be read or made.
+    #[error("{place}: {source}")]
+    Unreadable {
+        /// Path, variable or descriptor.
+        place: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Not hexadecimal, not base64.
+    #[error("a root key is written as 64 hexadecimal digits or as base64")]
+    NotAKey,
+    /// Another number of bytes than 32.
+    #[error("a root key has 32 bytes, this one has {bytes}")]
+    WrongLength {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// Fewer than eight different bytes.
+    #[error("the root key is a pattern, not random bytes")]
+    LowDiversity,
+    /// All 32 bytes are printable: somebody put a passphrase where a key belongs.
+    #[error("the root key is text; for a passphrase use `passphrase:`")]
+    LooksLikeText,
+    /// Too short to be worth stretching.
+    #[error("a passphrase has at least {PASSPHRASE_BYTES_MIN} bytes, this one has {bytes}")]
+    PassphraseTooShort {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// The store was made with a passphrase and a key is configured, or the reverse.
+    #[error("the store was made with {}, the configuration gives {}", kind(*.store_has_passphrase), kind(!.store_has_passphrase))]
+    OtherKind {
+        /// What the store was made with.
+        store_has_passphrase: bool,
+    },
+    /// Argon2id refused its parameters or ran out of memory.
+    #[error("the passphrase could not be stretched")]
+    Stretching,
+    /// The system's random source failed.
+    #[error("no random numbers from the system")]
+    Random(#[from] getrandom::Error),
+}
+
+fn kind(passphrase: bool) -> &'static str {
+    if passphrase { "a passphrase" } else { "a key" }
+}
+
+impl FromStr for RootKeySource {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<RootKeySource, SourceError> {
+        let (scheme, rest) = text.split_once(':').ok_or(SourceError::UnknownScheme)?;
+        match scheme {
+            "passphrase" => {
+                let from = rest.parse().map_err(|_| SourceError::NoPassphraseSource)?;
+                Ok(RootKeySource::Passphrase { from })
+            }
+            _ => text.parse().map(|source| match source {
+                PassphraseSource::File(path) => RootKeySource::File(path),
+                PassphraseSource::Env(name) => RootKeySource::Env(name),
+                PassphraseSource::Fd(fd) => RootKeySource::Fd(fd),
+            }),
+        }
+    }
+}
+
+impl FromStr for PassphraseSource {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<PassphraseSource, SourceError> {
+        let (scheme, rest) = text.split_once(':').ok_or(SourceError::UnknownScheme)?;
+        if !matches!(scheme, "file" | "env" | "fd") {
+            return Err(SourceError::UnknownScheme);
+        }
+        if rest.is_empty() {
+            return Err(SourceError::Empty);
+        }
+        match scheme {
+            "file" => Ok(PassphraseSource::File(PathBuf::from(rest))),
+            "env" => Ok(PassphraseSource::Env(rest.to_owned())),
+            _ => match rest.parse() {
+                Ok(fd) if fd == 0 || fd >= 3 => Ok(PassphraseSource::Fd(fd)),
+                _ => Err(SourceError::NotADescriptor),
+            },
+        }
+    }
+}
+
+impl fmt::Display for RootKeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RootKeySource::File(path) => write!(f, "file:{}", path.display()),
+            RootKeySource::Env(name) => write!(f, "env:{name}"),
+            RootKeySource::Fd(fd) => write!(f, "fd:{fd}"),
+            RootKeySource::Passphrase { from } => write!(f, "passphrase:{}", from.as_key_source()),
+        }
+    }
+}
+
+impl PassphraseSource {
+    fn as_key_source(&self) -> RootKeySource {
+        match self.clone() {
+            PassphraseSource::File(path) => RootKeySource::File(path),
+            PassphraseSource::Env(name) => RootKeySource::Env(name),
+            PassphraseSource::Fd(fd) => RootKeySource::Fd(fd),
+        }
+    }
+
+    fn read(&self) -> Result<Secret, RootKeyError> {
+        match self {
+            PassphraseSource::File(path) => read_file(path),
+            PassphraseSource::Env(name) => read_variable(name),
+            PassphraseSource::Fd(fd) => read_descriptor(*fd),
+        }
+    }
+}
+
+impl RootKeySource {
+    /// The key of a store that exists. Nothing is ever made here.
+    pub(crate) fn load(&self, stretching: Option<&Stretching>) -> Result<RootKey, RootKeyError> {
+        match (self, stretching) {
+            (RootKeySource::Passphrase { from }, Some(how)) => stretch(&from.read()?, how),
+            (RootKeySource::Passphrase { .. }, None) => {
+                Err(RootKeyError::OtherKind { store_has_passphrase: false })
+            }
+            (_, Some(_)) => Err(RootKeyError::OtherKind { store_has_passphrase: true }),
+            (RootKeySource::File(path), None) => decode_key(&read_file(path)?),
+            (RootKeySource::Env(name), None) => decode_key(&read_variable(name)?),
+            (RootKeySource::Fd(fd), None) => decode_key(&read_descriptor(*fd)?),
+        }
+    }
+
+    /// The key for a new store: a missing file is made, anything else must be there.
+    pub(crate) fn load_or_make(&self) -> Result<(RootKey, Option<Stretching>), RootKeyError> {
+        match self {
+            RootKeySource::File(path) => match self.load(None) {
+                Err(RootKeyError::Missing(_)) => Ok((make_file(path)?, None)),
+                other => Ok((other?, None)),
+            },
+            RootKeySource::Passphrase { from } => {
+                let how = Stretching::random()?;
+                Ok((stretch(&from.read()?, &how)?, Some(how)))
+            }
+            RootKeySource::Env(_) | RootKeySource::Fd(_) => Ok((self.load(None)?, None)),
+        }
+    }
+}
+
+fn stretch(passphrase: &Secret, how: &Stretching) -> Result<RootKey, RootKeyError> {
+    if passphrase.len() < PASSPHRASE_BYTES_MIN {
+        return Err(RootKeyError::PassphraseTooShort { bytes: passphrase.len() });
+    }
+    RootKey::from_passphrase(passphrase, how)
+}
+
+/// Raw bytes, hexadecimal or base64 (either alphabet, padded or not).
+fn decode_key(text: &Secret) -> Result<RootKey, RootKeyError> {
+    if text.len() == ROOT_KEY_BYTES {
+        return RootKey::from_bytes(text.expose());
+    }
+    let text = std::str::from_utf8(text.expose()).map_err(|_| RootKeyError::NotAKey)?;
+    if let Some(bytes) = hex::decode(text) {
+        return RootKey::from_bytes(&Zeroizing::new(bytes));
+    }
+    for engine in [&STANDARD, &STANDARD_NO_PAD, &URL_SAFE, &URL_SAFE_NO_PAD] {
+        if let Ok(bytes) = engine.decode(text) {
+            return RootKey::from_bytes(&Zeroizing::new(bytes));
+        }
+    }
+    Err(RootKeyError::NotAKey)
+}
+
+fn read_variable(name: &str) -> Result<Secret, RootKeyError> {
+    let value = std::env::var(name).map_err(|_| RootKeyError::NotSet(name.to_owned()))?;
+    Ok(Secret::from(value))
+}
+
+/// Opens the descriptor anew through the kernel's own listing, which needs no unsafe adoption of a number.
+fn read_descriptor(fd: i32) -> Result<Secret, RootKeyError> {
+    let place = format!("descriptor {fd}");
+    let unreadable = |source| RootKeyError::Unreadable { place: place.clone(), source };
+    let file = File::open(format!("/proc/self/fd/{fd}")).map_err(unreadable)?;
+    read_bounded(file, &place)
+}
+
+fn read_file(path: &Path) -> Result<Secret, RootKeyError> {
+    let place = path.display().to_string();
+    // NONBLOCK: a FIFO in this place must not hold the start up; the check below refuses it.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let file = opened.map_err(|source| match Errno::from_io_error(&source) {
+        Some(Errno::NOENT) => RootKeyError::Missing(path.to_owned()),
+        Some(Errno::LOOP) => RootKeyError::Symlink(path.to_owned()),
+        _ => RootKeyError::Unreadable { place: place.clone(), source },
+    })?;
+    let metadata =
+        file.metadata().map_err(|source| RootKeyError::Unreadable { place: place.clone(), source })?;
+    if !metadata.is_file() {
+        return Err(RootKeyError::NotAFile(path.to_owned()));
+    }
+    let owner = metadata.uid();
+    if owner != rustix::process::geteuid().as_raw() && owner != 0 {
+        return Err(RootKeyError::WrongOwner { path: path.to_owned(), owner });
+    }
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o7177 != 0 {
+        return Err(RootKeyError::TooOpen { path: path.to_owned(), mode });
+    }
+    read_bounded(file, &place)
+}
+
+/// Everything there is, up to the limit, without one final line ending.
+fn read_bounded(source: impl Read, place: &str) -> Result<Secret, RootKeyError> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(SOURCE_BYTES_MAX as usize));
+    let read = source.take(SOURCE_BYTES_MAX).read_to_end(&mut bytes);
+    read.map_err(|source| RootKeyError::Unreadable { place: place.to_owned(), source })?;
+    // A raw key may well end in the byte of a line ending.
+    if bytes.len() != ROOT_KEY_BYTES && bytes.last() == Some(&b'\n') {
+        bytes.pop();
+        if bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+    }
+    Ok(Secret::new(std::mem::take(&mut *bytes)))
+}
+
+/// Writes a new key beside its place and links it there: never over a file that exists, never half a key.
+fn make_file(path: &Path) -> Result<RootKey, RootKeyError> {
+    let key = RootKey::random()?;
+    write_file(path, &key)
+        .map_err(|source| RootKeyError::Unreadable { place: path.display().to_string(), source })?;
+    Ok(key)
+}
+
+fn write_file(path: &Path, key: &RootKey) -> io::Result<()> {
+    let draft = path.with_added_extension("new");
+    match std::fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(Zeroizing::new(format!("{}\n", *key.to_hex())).as_bytes())?;
+    file.sync_all()?;
+    std::fs::hard_link(&draft, path)?;
+    std::fs::remove_file(&draft)?;
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,297 @@
+//! How records lie in the store: keys, versions, MACs, and the set hash over the keyspace `keys`.
+//!
+//! A row is `version (1) | body | MAC (32)`. The MAC stops edits and moves; the set hash, kept in the marker of
+//! `keys`, stops what a MAC cannot: putting an older row back (say, of a key before it was revoked) or taking
+//! one away.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::hex;
+use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
+use crate::records::ApiKey;
+use crate::root_key::RootKeyRecord;
+use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
+use crate::token::KeyId;
+
+pub(crate) const MARKER: &[u8] = b"seq";
+pub(crate) const HEADER: &[u8] = b"header";
+pub(crate) const STORE_KEYS: &[u8] = b"kstore";
+const WORKSPACE: u8 = b'w';
+const MEMBER: u8 = b'm';
+const INTERN: u8 = b'i';
+const API_KEY: u8 = b'a';
+const AUDIT: u8 = b'A';
+const USAGE: u8 = b'U';
+
+const ROW_VERSION: u8 = 1;
+/// First word of a header: tells a store of ours from any other database in this format.
+const MAGIC: &str = "cofferdam store";
+/// Newest format this program reads and the one it writes.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// What must be known before any key is: stands in clear.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Header {
+    magic: String,
+    pub(crate) store: StoreId,
+    pub(crate) schema_major: u32,
+    schema_minor: u32,
+    pub(crate) min_reader: u32,
+    pub(crate) created_at_ms: u64,
+    pub(crate) root: RootKeyRecord,
+    /// Room for the record of a recovery key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) recovery: Option<RootKeyRecord>,
+}
+
+impl Header {
+    pub(crate) fn new(store: StoreId, root: RootKeyRecord, created_at_ms: u64) -> Header {
+        Header {
+            magic: MAGIC.to_owned(),
+            store,
+            schema_major: SCHEMA,
+            schema_minor: 0,
+            min_reader: SCHEMA,
+            created_at_ms,
+            root,
+            recovery: None,
+        }
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.magic == MAGIC
+    }
+}
+
+/// An API key with what proves its secret.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct StoredKey {
+    pub(crate) key: ApiKey,
+    #[serde(with = "hex")]
+    pub(crate) proof: Digest,
+}
+
+/// What a key of the keyspace `keys` stands for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum RowKind {
+    Marker,
+    Header,
+    KeyRecord,
+    Workspace,
+    Member,
+    Intern,
+    ApiKey,
+}
+
+impl RowKind {
+    pub(crate) fn of(key: &[u8]) -> Option<RowKind> {
+        match key {
+            MARKER => Some(RowKind::Marker),
+            HEADER => Some(RowKind::Header),
+            STORE_KEYS => Some(RowKind::KeyRecord),
+            [WORKSPACE, ..] => Some(RowKind::Workspace),
+            [MEMBER, ..] => Some(RowKind::Member),
+            [INTERN, ..] => Some(RowKind::Intern),
+            [API_KEY, ..] => Some(RowKind::ApiKey),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn workspace_key(id: WorkspaceId) -> Vec<u8> {
+    [[WORKSPACE].as_slice(), id.as_bytes()].concat()
+}
+
+pub(crate) fn member_key(id: MemberId) -> Vec<u8> {
+    [[MEMBER].as_slice(), id.as_bytes()].concat()
+}
+
+pub(crate) fn intern_key(id: InternId) -> Vec<u8> {
+    [[INTERN].as_slice(), id.as_bytes()].concat()
+}
+
+pub(crate) fn api_key_key(id: KeyId) -> Vec<u8> {
+    [[API_KEY].as_slice(), id.as_bytes()].concat()
+}
+
+pub(crate) fn audit_key(seq: u64) -> Vec<u8> {
+    [[AUDIT].as_slice(), &seq.to_be_bytes()].concat()
+}
+
+pub(crate) fn audit_prefix() -> [u8; 1] {
+    [AUDIT]
+}
+
+/// The sequence number in the key of an audit record.
+pub(crate) fn audit_seq(key: &[u8]) -> Option<u64> {
+    let (tag, seq) = key.split_first()?;
+    let seq = seq.try_into().ok()?;
+    (*tag == AUDIT).then(|| u64::from_be_bytes(seq))
+}
+
+/// Time first, so that a span of days is one range.
+pub(crate) fn usage_key(at_ms: u64, seq: u64, index: u32) -> Vec<u8> {
+    [[USAGE].as_slice(), &at_ms.to_be_bytes(), &seq.to_be_bytes(), &index.to_be_bytes()].concat()
+}
+
+pub(crate) fn usage_prefix() -> [u8; 1] {
+    [USAGE]
+}
+
+/// Version and JSON body, without a MAC.
+pub(crate) fn encode_body<T: Serialize>(record: &T) -> Vec<u8> {
+    let mut row = vec![ROW_VERSION];
+    #[expect(clippy::expect_used, reason = "our records have string keys and no serializer of theirs fails")]
+    serde_json::to_writer(&mut row, record).expect("records serialize");
+    row
+}
+
+pub(crate) fn decode_body<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
+    let (version, body) = row.split_first()?;
+    if *version != ROW_VERSION {
+        return None;
+    }
+    serde_json::from_slice(body).ok()
+}
+
+/// A whole row of the keyspace: version, body, MAC.
+pub(crate) fn encode<T: Serialize>(keys: &StoreKeys, keyspace: &str, key: &[u8], record: &T) -> Vec<u8> {
+    with_mac(keys, keyspace, key, encode_body(record))
+}
+
+/// The record of a row whose MAC holds, else `None`.
+pub(crate) fn decode<T: DeserializeOwned>(
+    keys: &StoreKeys,
+    keyspace: &str,
+    key: &[u8],
+    row: &[u8],
+) -> Option<T> {
+    decode_body(checked(keys, keyspace, key, row)?)
+}
+
+/// The record of a row, unchecked: for what has to be read before there are keys.
+pub(crate) fn decode_unchecked<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
+    let (body, _) = row.split_last_chunk::<DIGEST_BYTES>()?;
+    decode_body(body)
+}
+
+fn with_mac(keys: &StoreKeys, keyspace: &str, key: &[u8], mut body: Vec<u8>) -> Vec<u8> {
+    let mac = keys.row_mac(keyspace, key, &body);
+    body.extend_from_slice(&mac);
+    body
+}
+
+pub(crate) fn checked<'a>(keys: &StoreKeys, keyspace: &str, key: &[u8], row: &'a [u8]) -> Option<&'a [u8]> {
+    let (body, mac) = row.split_last_chunk::<DIGEST_BYTES>()?;
+    same(mac, &keys.row_mac(keyspace, key, body)).then_some(body)
+}
+
+/// The row `seq` of a keyspace; the one of `keys` also carries the set hash.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Marker {
+    pub(crate) seq: u64,
+    pub(crate) set: SetHash,
+}
+
+impl Marker {
+    pub(crate) fn encode(&self, keys: &StoreKeys, keyspace: &str) -> Vec<u8> {
+        let body = [[ROW_VERSION].as_slice(), &self.seq.to_be_bytes(), &self.set.0].concat();
+        with_mac(keys, keyspace, MARKER, body)
+    }
+
+    pub(crate) fn decode(keys: &StoreKeys, keyspace: &str, row: &[u8]) -> Option<Marker> {
+        let body = checked(keys, keyspace, MARKER, row)?;
+        let (version, body) = body.split_first()?;
+        let (seq, set) = body.split_first_chunk::<8>()?;
+        (*version == ROW_VERSION)
+            .then_some(Marker { seq: u64::from_be_bytes(*seq), set: SetHash(set.try_into().ok()?) })
+    }
+}
+
+/// A keyed hash over a set of rows in any order: the sum of one MAC per row modulo 2²⁵⁶. A change of one row
+/// costs two MACs, whatever the size of the set.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct SetHash(Digest);
+
+impl SetHash {
+    pub(crate) fn add(&mut self, element: &Digest) {
+        let mut carry = 0;
+        for (sum, byte) in self.0.iter_mut().zip(element).rev() {
+            let value = u16::from(*sum) + u16::from(*byte) + carry;
+            *sum = (value & 0xff) as u8;
+            carry = value >> 8;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, element: &Digest) {
+        // Two's complement: the sum with the complement and one is the difference.
+        let mut complement = element.map(|byte| !byte);
+        for byte in complement.iter_mut().rev() {
+            let (value, carried) = byte.overflowing_add(1);
+            *byte = value;
+            if !carried {
+                break;
+            }
+        }
+        self.add(&complement);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn keys() -> StoreKeys {
+        StoreKeys::random(StoreId::random().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_row_is_bound_to_its_keyspace_key_and_content() {
+        let keys = keys();
+        let row = encode(&keys, "keys", b"w1", &"text");
+        assert_eq!(decode::<String>(&keys, "keys", b"w1", &row).as_deref(), Some("text"));
+        assert_eq!(decode::<String>(&keys, "meta", b"w1", &row), None);
+        assert_eq!(decode::<String>(&keys, "keys", b"w2", &row), None);
+        for at in 0..row.len() {
+            let mut edited = row.clone();
+            edited[at] ^= 1;
+            assert_eq!(decode::<String>(&keys, "keys", b"w1", &edited), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_marker_reads_back_and_belongs_to_one_keyspace() {
+        let keys = keys();
+        let marker = Marker { seq: 7, set: SetHash([9; 32]) };
+        let row = marker.encode(&keys, "keys");
+        assert_eq!(Marker::decode(&keys, "keys", &row), Some(marker));
+        assert_eq!(Marker::decode(&keys, "log", &row), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_set_hash_forgets_order_and_undoes_removals(elements: Vec<[u8; 32]>, extra: [u8; 32]) {
+            let mut forward = SetHash::default();
+            let mut backward = SetHash::default();
+            for element in &elements {
+                forward.add(element);
+            }
+            for element in elements.iter().rev() {
+                backward.add(element);
+            }
+            prop_assert_eq!(forward, backward);
+            backward.add(&extra);
+            backward.remove(&extra);
+            prop_assert_eq!(forward, backward);
+        }
+
+        #[test]
+        fn foreign_bytes_never_decode(bytes: Vec<u8>, key: Vec<u8>) {
+            prop_assert_eq!(decode::<String>(&keys(), "keys", &key, &bytes), None);
+            prop_assert_eq!(Marker::decode(&keys(), "keys", &bytes), None);
+        }
+    }
+}

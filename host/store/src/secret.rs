@@ -1,0 +1,63 @@
+//! `Secret`: bytes that are never shown, copied or compared by accident.
+//!
+//! The type has no `Display`, `Clone`, `Serialize` or `Eq`; its `Debug` says nothing about the content. The one
+//! way in is [`Secret::expose`], so that every place that reads a value is found by searching for that word.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+/// Secret bytes, wiped when dropped.
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// Takes the bytes over. The vector itself becomes the protected buffer; nothing is copied.
+    pub fn new(bytes: Vec<u8>) -> Secret {
+        Secret(Zeroizing::new(bytes))
+    }
+
+    /// The bytes. Keep the borrow short and copy nothing out of it that is not wiped again.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Number of bytes. A length is not treated as secret.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True when there are no bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Secret {
+        Secret::new(text.into_bytes())
+    }
+}
+
+impl From<Vec<u8>> for Secret {
+    fn from(bytes: Vec<u8>) -> Secret {
+        Secret::new(bytes)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_neither_content_nor_length() {
+        let secret = Secret::from("sk-live-canary".to_owned());
+        assert_eq!(format!("{secret:?}"), "Secret(..)");
+        assert_eq!(secret.expose(), b"sk-live-canary");
+    }
+}

@@ -1,0 +1,399 @@
+//! The store as the rest of the program sees it.
+
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+#[cfg(test)]
+use crate::anchor::Anchor;
+use crate::audit::{self, Actor, AuditRecord, AuditSummary};
+use crate::authentication::{self, AuthenticationError, Principal};
+use crate::changes::{Draft, KeyChange, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange};
+use crate::clock::Clock;
+use crate::commit::{Shared, Writer};
+use crate::database::Database;
+use crate::directory::Directory;
+use crate::error::{Error, OpenError, QueueFull};
+use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
+use crate::lock::DirectoryLock;
+use crate::open::{self, Opened};
+use crate::queue::{Queue, Settle};
+use crate::records::{ApiKey, Intern, Member, Role, Workspace};
+use crate::root_key::{RootKeyId, RootKeySource};
+use crate::rows;
+use crate::seal::StoreKeys;
+use crate::secret::Secret;
+use crate::token::KeyId;
+use crate::usage::UsageRow;
+
+/// How long a mutation waits for a place in the queue.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a mutation waits for its commit once it is queued.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Where the root key comes from.
+    pub root_key: RootKeySource,
+    /// The highest marker of a state out of step that is to be served all the same.
+    pub accept_rollback: Option<u64>,
+    /// The clock for dates, expiry and the watchdog.
+    pub clock: Clock,
+}
+
+/// A new key and its token. The token exists nowhere else: show it once.
+#[derive(Debug)]
+pub struct IssuedKey {
+    /// What the store keeps.
+    pub key: ApiKey,
+    /// What the client shows.
+    pub token: Secret,
+}
+
+/// A look at the store from outside.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreStatus {
+    /// Which store.
+    pub store_id: StoreId,
+    /// Number of the last commit.
+    pub seq: u64,
+    /// The root key it is wrapped under.
+    pub root_key_id: RootKeyId,
+    /// Whether a recovery key can open it too.
+    pub has_recovery_key: bool,
+    /// Whether it takes writes.
+    pub writable: bool,
+    /// Whether a write has failed; only a restart cures that.
+    pub failed: bool,
+    /// Whether one commit has been on its way for 10 s or more.
+    pub stalled: bool,
+    /// Whether opening had to cut a torn batch off the journal.
+    pub journal_cut: bool,
+    /// Mutations waiting for the writer.
+    pub queued_mutations: usize,
+    /// Usage rows waiting for the writer.
+    pub queued_usage_rows: usize,
+}
+
+/// An open store. Clones share it; the last one closes it.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+struct Inner {
+    keys: Arc<StoreKeys>,
+    queue: Arc<Queue>,
+    shared: Arc<Shared>,
+    clock: Clock,
+    root_key: RootKeyId,
+    has_recovery_key: bool,
+    journal_cut: bool,
+    held: Mutex<Option<Held>>,
+}
+
+/// What closing gives back, in the order of the fields: the database must be gone before the lock is.
+struct Held {
+    writer: JoinHandle<()>,
+    database: Database,
+    _lock: DirectoryLock,
+}
+
+impl Store {
+    /// Opens the store in the locked directory; in one without a store, makes it first.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; [`OpenError::is_configuration`] tells the root key's errors from the store's.
+    pub fn open(lock: DirectoryLock, options: OpenOptions) -> Result<Store, OpenError> {
+        let opened = open::open(lock.dir(), &options.root_key, options.accept_rollback, &options.clock)?;
+        Store::start(lock, opened, options.clock)
+    }
+
+    fn start(lock: DirectoryLock, opened: Opened, clock: Clock) -> Result<Store, OpenError> {
+        let Opened { database, anchor, keys, root_key, has_recovery_key, directory, tip, journal_cut } =
+            opened;
+        let queue = Arc::new(Queue::default());
+        let shared = Arc::new(Shared::new(directory, tip, clock.clone()));
+        let writer = Writer {
+            database: database.clone(),
+            anchor,
+            keys: Arc::clone(&keys),
+            tip,
+            queue: Arc::clone(&queue),
+            shared: Arc::clone(&shared),
+            clock: clock.clone(),
+        };
+        let writer = Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || writer.run())
+            .map_err(OpenError::Thread)?;
+        let held = Mutex::new(Some(Held { writer, database, _lock: lock }));
+        Ok(Store(Arc::new(Inner {
+            keys,
+            queue,
+            shared,
+            clock,
+            root_key,
+            has_recovery_key,
+            journal_cut,
+            held,
+        })))
+    }
+
+    /// Who shows this token. In memory, in constant time for unknown ids and wrong secrets alike.
+    ///
+    /// # Errors
+    /// See [`AuthenticationError`]: one answer for clients, different words for the log.
+    pub fn authenticate(&self, token: &str) -> Result<Principal, AuthenticationError> {
+        let directory = self.0.shared.directory.load();
+        authentication::authenticate(&self.0.keys, &directory, &self.0.clock, token)
+    }
+
+    /// The state after the last commit. Later commits do not change it.
+    pub fn directory(&self) -> Arc<Directory> {
+        self.0.shared.directory.load_full()
+    }
+
+    /// Whether a key for requests was ever issued.
+    pub fn has_client_key(&self) -> bool {
+        self.0.shared.directory.load().has_client_key()
+    }
+
+    /// Makes a workspace and its member `owner`.
+    ///
+    /// # Errors
+    /// [`Error::NameTaken`], and the errors of every mutation: [`Error::Busy`], [`Error::NotWritable`] and
+    /// [`Error::Closed`] for a store that does not take it, [`Error::TimedOut`] and [`Error::WriteFailed`] when
+    /// the outcome is unknown.
+    pub fn create_workspace(&self, actor: Actor, new: NewWorkspace) -> Result<Workspace, Error> {
+        self.submit(move |draft| draft.create_workspace(actor, new))
+    }
+
+    /// Sets a workspace's switches.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], and those of every mutation.
+    pub fn set_workspace(
+        &self,
+        actor: Actor,
+        id: WorkspaceId,
+        change: WorkspaceChange,
+    ) -> Result<Workspace, Error> {
+        self.submit(move |draft| draft.set_workspace(actor, id, change))
+    }
+
+    /// Makes a member.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], [`Error::NameTaken`], and those of every mutation.
+    pub fn create_member(&self, actor: Actor, new: NewMember) -> Result<Member, Error> {
+        self.submit(move |draft| draft.create_member(actor, new))
+    }
+
+    /// Sets a member's role; requests see it at once.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], and those of every mutation.
+    pub fn set_member_role(&self, actor: Actor, id: MemberId, role: Role) -> Result<Member, Error> {
+        self.submit(move |draft| draft.set_member_role(actor, id, role))
+    }
+
+    /// Makes an intern.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], [`Error::NameTaken`], [`Error::OtherWorkspace`], and those of every mutation.
+    pub fn create_intern(&self, actor: Actor, new: NewIntern) -> Result<Intern, Error> {
+        self.submit(move |draft| draft.create_intern(actor, new))
+    }
+
+    /// Deletes an intern and revokes its keys.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], and those of every mutation.
+    pub fn delete_intern(&self, actor: Actor, id: InternId) -> Result<Intern, Error> {
+        self.submit(move |draft| draft.delete_intern(actor, id))
+    }
+
+    /// Issues a key. Its token is in the answer and nowhere else.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], [`Error::OtherWorkspace`], [`Error::AlreadyExpired`], and those of every mutation.
+    pub fn issue_key(&self, actor: Actor, new: NewKey) -> Result<IssuedKey, Error> {
+        self.submit(move |draft| draft.issue_key(actor, new).map(|(key, token)| IssuedKey { key, token }))
+    }
+
+    /// Sets a key's label or switches it off or on.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], [`Error::KeyRevoked`], and those of every mutation.
+    pub fn set_key(&self, actor: Actor, id: KeyId, change: KeyChange) -> Result<ApiKey, Error> {
+        self.submit(move |draft| draft.set_key(actor, id, change))
+    }
+
+    /// Revokes a key for good; no request with it is accepted once this returns. Revoking twice is no error.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], and those of every mutation.
+    pub fn revoke_key(&self, actor: Actor, id: KeyId) -> Result<ApiKey, Error> {
+        self.submit(move |draft| draft.revoke_key(actor, id))
+    }
+
+    /// Hands a usage row to the writer and does not wait: a kill may cost the rows of the last second.
+    ///
+    /// # Errors
+    /// [`QueueFull`] when 4,096 rows wait or the store no longer writes.
+    pub fn record_usage(&self, row: UsageRow) -> Result<(), QueueFull> {
+        if !self.0.shared.is_running() {
+            return Err(QueueFull);
+        }
+        self.0.queue.push_usage(row)
+    }
+
+    /// Waits until everything handed over before is on the disk, usage rows included.
+    ///
+    /// # Errors
+    /// Those of every mutation.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.submit(|_| Ok(()))
+    }
+
+    /// The newest usage rows, newest first, at most `limit`.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
+    pub fn usage_rows(&self, limit: usize) -> Result<Vec<UsageRow>, Error> {
+        let rows = self.database()?.log.prefix(rows::usage_prefix()).rev().take(limit);
+        rows.map(|row| rows::decode_body(&row.value()?).ok_or(Error::Damaged)).collect()
+    }
+
+    /// Audit records with numbers above `since`, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
+    pub fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+        let range = (Bound::Excluded(rows::audit_key(since)), Bound::Included(rows::audit_key(u64::MAX)));
+        let rows = self.database()?.log.range(range).take(limit);
+        rows.map(|row| rows::decode_body(&row.value()?).ok_or(Error::Damaged)).collect()
+    }
+
+    /// Checks the whole audit chain against the state of this moment.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Closed`]. A broken chain is an answer, not an error.
+    pub fn verify_audit(&self) -> Result<AuditSummary, Error> {
+        let log = self.database()?.log;
+        // Commits made from here on are left out: their head is not this one.
+        let tip = self.0.shared.tip();
+        let rows = log.range(rows::audit_key(0)..=rows::audit_key(tip.seq)).map(|row| {
+            let (key, value) = row.into_inner()?;
+            Ok::<_, Error>((rows::audit_seq(&key).unwrap_or(0), value.to_vec()))
+        });
+        audit::verify(&self.0.keys, &tip.head, rows)
+    }
+
+    /// The store at a glance. Never waits for the writer.
+    pub fn status(&self) -> StoreStatus {
+        let (queued_mutations, queued_usage_rows) = self.0.queue.lengths();
+        StoreStatus {
+            store_id: self.0.keys.store_id(),
+            seq: self.0.shared.tip().seq,
+            root_key_id: self.0.root_key,
+            has_recovery_key: self.0.has_recovery_key,
+            writable: self.is_writable(),
+            failed: self.0.shared.has_failed(),
+            stalled: self.0.shared.is_stalled(),
+            journal_cut: self.0.journal_cut,
+            queued_mutations,
+            queued_usage_rows,
+        }
+    }
+
+    /// False after a failed write and after closing.
+    pub fn is_writable(&self) -> bool {
+        self.0.shared.is_running()
+    }
+
+    /// Writes what is queued, ends the writer, closes the database and gives the directory free. Later calls do
+    /// nothing.
+    pub fn close(&self) {
+        self.0.close();
+    }
+
+    fn database(&self) -> Result<Database, Error> {
+        let held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().map(|held| held.database.clone()).ok_or(Error::Closed)
+    }
+
+    /// Runs a change on the writer's thread and waits until it is durable.
+    fn submit<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Draft) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let refusal = || if self.0.shared.has_failed() { Error::NotWritable } else { Error::Closed };
+        if !self.0.shared.is_running() {
+            return Err(refusal());
+        }
+        let (answer, answered) = sync_channel(1);
+        let begun = Arc::new(AtomicBool::new(false));
+        let begin = Arc::clone(&begun);
+        let job = move |draft: &mut Draft| -> Settle {
+            begin.store(true, Ordering::Release);
+            let result = change(draft);
+            Box::new(move |durable| {
+                // The caller may have stopped waiting, and was then told that the outcome is unknown.
+                answer.try_send(settled(result, durable)).unwrap_or_default();
+            })
+        };
+        self.0.queue.push(Box::new(job), QUEUE_PATIENCE).map_err(|error| match error {
+            Error::Closed => refusal(),
+            other => other,
+        })?;
+        match answered.recv_timeout(COMMIT_PATIENCE) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(Error::TimedOut),
+            // The writer ended with this job in its hands, or before it took it.
+            Err(RecvTimeoutError::Disconnected) if begun.load(Ordering::Acquire) => Err(Error::WriteFailed),
+            Err(RecvTimeoutError::Disconnected) => Err(refusal()),
+        }
+    }
+
+    /// The same store on another anchor: lets a test fail the anchor without a faulty disk.
+    #[cfg(test)]
+    fn open_with_anchor(lock: DirectoryLock, options: OpenOptions, anchor: Anchor) -> Store {
+        let opened = open::open(lock.dir(), &options.root_key, None, &options.clock).unwrap();
+        Store::start(lock, Opened { anchor, ..opened }, options.clock).unwrap()
+    }
+}
+
+/// What a caller is told: a refusal stands whatever became of the commit.
+fn settled<T>(result: Result<T, Error>, durable: bool) -> Result<T, Error> {
+    if durable || result.is_err() { result } else { Err(Error::WriteFailed) }
+}
+
+impl Inner {
+    fn close(&self) {
+        self.queue.close();
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(held) = held else { return };
+        if held.writer.join().is_err() {
+            tracing::error!("the store's writer panicked");
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("id", &self.0.keys.store_id()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
