@@ -4,12 +4,19 @@
 //! once for guests. What comes out is either typed and bounded or an error that names its JSON path.
 //! Fields nobody knows are ignored and never travel on.
 
+mod echo;
 mod embeddings;
+mod fields;
+mod guest;
+mod input;
 mod invalid;
+mod json;
 mod plugins;
 mod provider;
 mod responses;
+mod rule;
 mod settings;
+mod shapes;
 mod tools;
 
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};

@@ -1,1 +1,43 @@
-//! placeholder
+//! The only crate that knows the sandbox: it loads plugins, checks them against
+//! the contract of `wit/`, and calls them inside limits of time, memory, output
+//! and host calls. What a guest does wrong ends that call with a [`CallError`]
+//! and nothing else: the host and all other requests go on.
+//!
+//! Load with [`Runtime::load`], call with the methods of [`Plugin`]. A fresh
+//! instance serves each call; one attempt at a provider keeps its
+//! [`ProviderInstance`] from `prepare` to the last event.
+
+mod account;
+mod bindings;
+mod cache;
+mod calls;
+mod context;
+mod contract;
+mod counters;
+mod engine;
+mod error;
+mod grant;
+mod host;
+mod imports;
+mod instance;
+mod limits;
+mod logs;
+pub mod manifest;
+mod plugin;
+mod registry;
+mod schedule;
+pub mod services;
+pub mod wire;
+
+pub use calls::provider::ProviderInstance;
+pub use calls::router::ChoiceQuestion;
+pub use context::CallContext;
+pub use counters::{CounterValues, Counters};
+pub use error::{CallError, CallErrorKind, ContractError, LoadError, ManifestError, StartError, TrapKind};
+pub use grant::{Denial, Grant, OperatorGrant};
+pub use host::Gauges;
+pub use manifest::{Kind, Manifest};
+pub use plugin::{Plugin, PluginState};
+pub use registry::{PluginSource, Plugins, Runtime, RuntimeConfig, read_plugin_dir};
+pub use schedule::tune;
+pub use services::Services;

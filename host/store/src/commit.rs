@@ -63,7 +63,7 @@ impl Shared {
         since_ms != 0 && self.clock.monotonic_ms().saturating_sub(since_ms) >= STALL_MS
     }
 
-    pub(crate) fn busy(&self) {
+    fn busy(&self) {
         self.busy_since_ms.store(self.clock.monotonic_ms().max(1), Ordering::Release);
     }
 
@@ -159,5 +159,28 @@ impl Drop for FailOnDrop {
             tracing::error!("the writer ended unexpectedly; the store takes no more writes");
         }
         self.queue.abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rows::SetHash;
+
+    #[test]
+    fn a_commit_under_way_for_ten_seconds_is_a_stall() {
+        let clock = Clock::manual();
+        let tip = Tip { seq: 1, head: [0; 32], set: SetHash::default() };
+        let shared = Shared::new(Directory::default(), tip, clock.clone());
+        assert!(!shared.is_stalled());
+        shared.busy();
+        clock.advance(Duration::from_millis(STALL_MS - 1));
+        assert!(!shared.is_stalled());
+        clock.advance(Duration::from_millis(1));
+        assert!(shared.is_stalled());
+        shared.idle();
+        assert!(!shared.is_stalled());
     }
 }

@@ -24,6 +24,8 @@ mod queue;
 mod records;
 mod root_key;
 mod rows;
+#[cfg(test)]
+mod scratch;
 mod seal;
 mod secret;
 mod store;

@@ -94,11 +94,11 @@ struct Inner {
     held: Mutex<Option<Held>>,
 }
 
-/// What closing gives back, in the order of the fields: the database must be gone before the lock is.
+/// What closing gives back.
 struct Held {
     writer: JoinHandle<()>,
     database: Database,
-    _lock: DirectoryLock,
+    lock: DirectoryLock,
 }
 
 impl Store {
@@ -129,7 +129,7 @@ impl Store {
             .name("store-writer".to_owned())
             .spawn(move || writer.run())
             .map_err(OpenError::Thread)?;
-        let held = Mutex::new(Some(Held { writer, database, _lock: lock }));
+        let held = Mutex::new(Some(Held { writer, database, lock }));
         Ok(Store(Arc::new(Inner {
             keys,
             queue,
@@ -376,10 +376,13 @@ impl Inner {
     fn close(&self) {
         self.queue.close();
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(held) = held else { return };
-        if held.writer.join().is_err() {
+        let Some(Held { writer, database, lock }) = held else { return };
+        if writer.join().is_err() {
             tracing::error!("the store's writer panicked");
         }
+        // Whoever gets the lock next must find the database closed.
+        drop(database);
+        drop(lock);
     }
 }
 

@@ -91,13 +91,16 @@ async fn silence_inside_the_body_times_out() {
     assert_eq!(body.chunk().await, Err(Error::TimedOut));
 }
 
-/// More pauses than fit into one idle time, each of them shorter than it.
+/// Six of these are longer than one idle time; one alone is far from it, also on a busy machine.
+const PAUSE: Duration = Duration::from_millis(120);
+const PATIENT: Duration = Duration::from_millis(600);
+
 async fn drip(mut stream: TcpStream) {
     stream.set_nodelay(true).unwrap();
     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n").await.unwrap();
     for _ in 0..6 {
         // Nothing ever arrives: this is the pause.
-        let pause = tokio::time::timeout(SHORT / 4, stream.read_u8()).await;
+        let pause = tokio::time::timeout(PAUSE, stream.read_u8()).await;
         assert!(pause.is_err());
         stream.write_all(b".").await.unwrap();
     }
@@ -106,7 +109,7 @@ async fn drip(mut stream: TcpStream) {
 #[tokio::test]
 async fn idle_time_starts_anew_with_every_piece() {
     let server = Server::script(drip).await;
-    let body = send(&server, Limits { idle: SHORT, ..LIMITS }).await.unwrap().body;
+    let body = send(&server, Limits { idle: PATIENT, ..LIMITS }).await.unwrap().body;
     assert_eq!(body.collect(6).await.unwrap(), "......");
 }
 

@@ -123,3 +123,9 @@ async fn names_without_addresses_are_unreachable() {
     let origin = origin("https://api.test/v1");
     assert_eq!(outcome(&origin, &[]).await, Err(Error::Unreachable));
 }
+
+#[test]
+fn door_is_built_without_a_runtime() {
+    // Checking a configuration must not need one.
+    assert!(cofferdam_egress::Egress::new(EgressConfig::default()).is_ok());
+}

@@ -1,6 +1,12 @@
 //! The body of POST /v1/embeddings.
 
-use super::{Ability, InvalidRequest, ProviderPreferences};
+use super::fields::Fields;
+use super::input::saturated;
+use super::json::{Document, Kind, Value};
+use super::rule::{NAME, Rule};
+use super::settings::Needs;
+use super::shapes::embeddings::{BODY, PARTS};
+use super::{Ability, InvalidRequest, ProviderPreferences, guest};
 use bytes::Bytes;
 
 /// How the client wants vectors.
@@ -50,7 +56,126 @@ impl EmbeddingsRequest {
     /// # Errors
     /// The first thing wrong with it, by path.
     pub fn parse(body: &[u8]) -> Result<Self, InvalidRequest> {
-        let _ = body;
-        Err(InvalidRequest::new("", "cannot be read yet"))
+        let document = Document::parse(body)?;
+        let fields = Fields::check(&BODY, document.root())?;
+        let input = fields.get("input").map(Input::check).transpose()?.unwrap_or_default();
+        let guest_json = write(&fields, body.len());
+        let base64 = fields.get("encoding_format").is_some_and(|format| format.is("base64"));
+        Ok(Self {
+            model: fields.text("model").unwrap_or_default(),
+            input_count: input.count,
+            dimensions: fields.count("dimensions"),
+            encoding_format: if base64 { EncodingFormat::Base64 } else { EncodingFormat::Float },
+            input_type: fields.text("input_type"),
+            provider: fields.get("provider").map(ProviderPreferences::of).unwrap_or_default(),
+            session_id: fields.text("session_id"),
+            user: fields.text("user"),
+            trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
+            needs: input.needs.list(),
+            parameters: PARAMETERS.into_iter().filter(|name| fields.get(name).is_some()).collect(),
+            input_tokens: saturated(input.chars.div_ceil(4) + input.tokens),
+            guest_json,
+        })
     }
+}
+
+/// Members whose support an endpoint may lack. Encodings are converted here when need be.
+const PARAMETERS: [&str; 2] = ["dimensions", "input_type"];
+
+/// The most vectors of one answer.
+const INPUTS_MAX: usize = 2048;
+
+const TOKEN: Rule = Rule::Integer { min: 0, max: u32::MAX as i64 };
+
+const CONTENT: Rule = Rule::List { of: &Rule::Tagged(&PARTS), min: 1, max: INPUTS_MAX };
+
+/// What was counted over an input.
+#[derive(Debug, Default)]
+struct Input {
+    count: usize,
+    chars: u64,
+    tokens: u64,
+    needs: Needs,
+}
+
+impl Input {
+    /// A text, one list of tokens, or a list of inputs.
+    fn check(input: Value<'_>) -> Result<Self, InvalidRequest> {
+        let mut counted = Self { count: 1, ..Self::default() };
+        if input.kind() == Kind::String {
+            counted.element(input)?;
+            return Ok(counted);
+        }
+        if input.kind() != Kind::Array {
+            return Err(input.mistyped("a string or an array"));
+        }
+        match input.items().next().map(Value::kind) {
+            None => return Err(input.invalid("must hold at least 1 element")),
+            Some(Kind::Number) => counted.element(input)?,
+            Some(_) => {
+                Rule::List { of: &Rule::Any, min: 1, max: INPUTS_MAX }.check(input)?;
+                counted.count = input.items().count();
+                input.items().try_for_each(|element| counted.element(element))?;
+            }
+        }
+        Ok(counted)
+    }
+
+    /// What becomes one vector.
+    fn element(&mut self, element: Value<'_>) -> Result<(), InvalidRequest> {
+        match element.kind() {
+            Kind::String => {
+                NAME.check(element)?;
+                self.chars += element.chars() as u64;
+                Ok(())
+            }
+            Kind::Array => {
+                Rule::List { of: &TOKEN, min: 1, max: usize::MAX }.check(element)?;
+                self.tokens += element.items().count() as u64;
+                Ok(())
+            }
+            Kind::Object => self.parts(element),
+            _ => Err(element.mistyped("a string, an array of tokens or an object with content")),
+        }
+    }
+
+    fn parts(&mut self, element: Value<'_>) -> Result<(), InvalidRequest> {
+        let Some(content) = element.get("content") else {
+            return Err(element.invalid_member("content", "is required"));
+        };
+        CONTENT.check(content)?;
+        for part in content.items() {
+            match part.get("type").map(Value::text).as_deref() {
+                Some("image_url") => self.needs.add(Ability::Images),
+                Some("input_audio") => self.needs.add(Ability::Audio),
+                Some("input_video") => self.needs.add(Ability::Video),
+                Some("input_file") => self.needs.add(Ability::Files),
+                _ => self.chars += part.get("text").map_or(0, Value::chars) as u64,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The request as provider guests receive it: `input` always an array, absent members left out.
+fn write(fields: &Fields<'_>, size: usize) -> Bytes {
+    let mut out = Vec::with_capacity(size + 64);
+    out.extend_from_slice(br#"{"model":"#);
+    if let Some(model) = fields.get("model") {
+        model.write(&mut out);
+    }
+    if let Some(input) = fields.get("input") {
+        // A lone text or token list is the only element.
+        let lone = !input.items().next().is_some_and(|first| first.kind() != Kind::Number);
+        out.extend_from_slice(if lone { br#","input":["# } else { br#","input":"# });
+        input.write(&mut out);
+        if lone {
+            out.push(b']');
+        }
+    }
+    for name in ["dimensions", "encoding_format", "input_type", "user"] {
+        guest::write_member(name, fields.get(name), &mut out);
+    }
+    out.push(b'}');
+    Bytes::from(out)
 }

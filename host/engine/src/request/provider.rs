@@ -1,5 +1,6 @@
 //! The `provider` object: what the client demands of endpoints.
 
+use super::json::{Kind, Value};
 use bytes::Bytes;
 
 /// Routing preferences. The host reads the few fields it acts on itself; routers read the JSON.
@@ -25,6 +26,22 @@ impl Default for ProviderPreferences {
             require_parameters: false,
             has_order: false,
             options: Vec::new(),
+        }
+    }
+}
+
+impl ProviderPreferences {
+    /// Reads a checked object.
+    pub(super) fn of(provider: Value<'_>) -> Self {
+        let options = provider.get("options").into_iter().flat_map(Value::members);
+        Self {
+            json: Bytes::from(provider.compact()),
+            allow_fallbacks: provider.get("allow_fallbacks").is_none_or(|allow| allow.kind() == Kind::True),
+            require_parameters: provider.get("require_parameters").is_some_and(Value::is_true),
+            has_order: provider.get("order").is_some_and(|order| order.items().next().is_some()),
+            options: options
+                .map(|(slug, value)| (slug.text().into_owned(), Bytes::from(value.compact())))
+                .collect(),
         }
     }
 }

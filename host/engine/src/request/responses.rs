@@ -1,8 +1,15 @@
 //! The body of POST /v1/responses.
 
+use super::fields::Fields;
+use super::input::{Tally, saturated};
+use super::json::{Document, Value};
+use super::rule::Rule;
+use super::settings::Needs;
+use super::shapes::body::BODY;
+use super::tools::Offered;
 use super::{
     Ability, InvalidRequest, ProviderPreferences, RequestPlugin, RequestTool, Route, ServiceTier,
-    StopCondition, TextFormat, ToolChoice,
+    StopCondition, TextFormat, ToolChoice, echo, guest,
 };
 use bytes::Bytes;
 
@@ -89,7 +96,164 @@ impl ResponsesRequest {
     /// # Errors
     /// The first thing wrong with it, by path.
     pub fn parse(body: &[u8], extra_plugins: &[String]) -> Result<Self, InvalidRequest> {
-        let _ = (body, extra_plugins);
-        Err(InvalidRequest::new("", "cannot be read yet"))
+        let document = Document::parse(body)?;
+        let fields = Fields::check(&BODY, document.root())?;
+        let models = fields.models()?;
+        let mut tally = fields.get("input").map(Tally::of).transpose()?.unwrap_or_default();
+        if let Some(instructions) = fields.get("instructions") {
+            tally.add_text(instructions);
+        }
+        let offered = fields.get("tools").map(Offered::list).transpose()?.unwrap_or_default();
+        let tool_choice = match fields.get("tool_choice") {
+            Some(choice) => ToolChoice::check(choice, &offered, !tally.brings_tools)?,
+            None => ToolChoice::Auto,
+        };
+        let plugins = fields
+            .get("plugins")
+            .map(|list| RequestPlugin::list(list, extra_plugins))
+            .transpose()?
+            .unwrap_or_default();
+        let max_tool_calls = fields.max_tool_calls()?;
+        let guest = guest::write(&fields, &offered, body.len());
+        let echo = echo::write(&fields, &offered);
+        let stream = fields.is_true("stream");
+        let tool_bytes = fields.get("tools").map_or(0, |tools| tools.raw().len()) + tally.tool_bytes;
+        Ok(Self {
+            model: fields.text("model"),
+            models,
+            stream,
+            max_output_tokens: fields.count("max_output_tokens"),
+            max_tool_calls,
+            stop_server_tools_when: fields
+                .get("stop_server_tools_when")
+                .map_or(Vec::new(), |list| list.items().map(StopCondition::of).collect()),
+            needs: fields.needs(tally.needs, &offered),
+            tools: offered
+                .into_iter()
+                .zip(guest.tools)
+                .enumerate()
+                .map(|(index, (tool, range))| tool.into_tool(index, guest.json.slice(range)))
+                .collect(),
+            tool_choice,
+            parallel_tool_calls: fields.get("parallel_tool_calls").is_none_or(Value::is_true),
+            provider: fields.get("provider").map(ProviderPreferences::of).unwrap_or_default(),
+            plugins,
+            session_id: fields.text("session_id"),
+            prompt_cache_key: fields.text("prompt_cache_key"),
+            user: fields.text("user"),
+            service_tier: fields.get("service_tier").map(ServiceTier::of).unwrap_or_default(),
+            route: fields.get("route").map(Route::of),
+            text_format: fields
+                .get("text")
+                .and_then(|text| text.get("format"))
+                .map(TextFormat::of)
+                .unwrap_or_default(),
+            parameters: fields.parameters(),
+            facts: tally.facts(),
+            input_tokens: saturated((tally.chars() + tool_bytes as u64).div_ceil(4)),
+            echo_upstream_body: stream
+                && fields
+                    .get("debug")
+                    .is_some_and(|debug| debug.get("echo_upstream_body").is_some_and(Value::is_true)),
+            metadata: fields.metadata(),
+            trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
+            guest_json: guest.json,
+            echo,
+        })
     }
+}
+
+/// Members whose support an endpoint may lack, for `require_parameters`.
+const PARAMETERS: [&str; 17] = [
+    "max_output_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "frequency_penalty",
+    "presence_penalty",
+    "top_logprobs",
+    "parallel_tool_calls",
+    "tools",
+    "tool_choice",
+    "text",
+    "reasoning",
+    "truncation",
+    "modalities",
+    "image_config",
+    "cache_control",
+    "prompt_cache_options",
+];
+
+impl Fields<'_> {
+    /// `model`, then `models`, each once.
+    fn models(&self) -> Result<Vec<String>, InvalidRequest> {
+        let mut models: Vec<String> = Vec::new();
+        let further = self.get("models").into_iter().flat_map(Value::items);
+        for model in self.get("model").into_iter().chain(further) {
+            let model = model.text();
+            if !models.iter().any(|known| *known == model) {
+                models.push(model.into_owned());
+            }
+        }
+        if models.is_empty() {
+            return Err(InvalidRequest::new("model", "is required, or models with at least 1 model"));
+        }
+        Ok(models)
+    }
+
+    /// Not even looked at when stop conditions are given.
+    fn max_tool_calls(&self) -> Result<Option<u32>, InvalidRequest> {
+        if self.get("stop_server_tools_when").is_some() {
+            return Ok(None);
+        }
+        let Some(value) = self.get("max_tool_calls") else { return Ok(None) };
+        Rule::Integer { min: 1, max: 30 }.check(value)?;
+        Ok(self.count("max_tool_calls"))
+    }
+
+    fn needs(&self, mut needs: Needs, tools: &[Offered<'_>]) -> Vec<Ability> {
+        if !tools.is_empty() {
+            needs.add(Ability::Tools);
+        }
+        let format = self.get("text").and_then(|text| text.get("format")).map(TextFormat::of);
+        if format == Some(TextFormat::JsonSchema) {
+            needs.add(Ability::StructuredOutput);
+        }
+        if self.get("reasoning").is_some_and(asks_to_reason) {
+            needs.add(Ability::Reasoning);
+        }
+        if self.get("modalities").is_some_and(|list| list.items().any(|modality| modality.is("image"))) {
+            needs.add(Ability::ImageOutput);
+        }
+        needs.list()
+    }
+
+    fn parameters(&self) -> Vec<&'static str> {
+        let set = |name: &&str| match *name {
+            // The empty object and the format that is the default ask for nothing.
+            "text" => self.get("text").is_some_and(asks_for_text),
+            "reasoning" => self.get("reasoning").is_some_and(asks_to_reason),
+            name => self.get(name).is_some(),
+        };
+        PARAMETERS.into_iter().filter(set).collect()
+    }
+
+    fn metadata(&self) -> Vec<(String, String)> {
+        let pairs = self.get("metadata").into_iter().flat_map(Value::members);
+        pairs.map(|(key, value)| (key.text().into_owned(), value.text().into_owned())).collect()
+    }
+}
+
+fn asks_for_text(text: Value<'_>) -> bool {
+    let format = text.get("format").map(TextFormat::of).unwrap_or_default();
+    format != TextFormat::Text || text.get("verbosity").is_some()
+}
+
+/// Effort other than `none`, a budget, or the switch.
+fn asks_to_reason(reasoning: Value<'_>) -> bool {
+    let off = reasoning.get("enabled").is_some_and(|enabled| !enabled.is_true());
+    let effort = reasoning.get("effort").is_some_and(|effort| !effort.is("none"));
+    let budget = reasoning.get("max_tokens").and_then(Value::integer).is_some_and(|tokens| tokens > 0);
+    let on = reasoning.get("enabled").is_some_and(Value::is_true);
+    !off && (effort || budget || on)
 }

@@ -1,5 +1,7 @@
 //! The small closed sets of a request: tier, route, stop conditions, abilities, text format.
 
+use super::json::Value;
+
 /// What an endpoint must be able to do. The words are those of `request-summary.needs` in the WIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ability {
@@ -22,6 +24,17 @@ pub enum Ability {
 }
 
 impl Ability {
+    const ALL: [Self; 8] = [
+        Self::Tools,
+        Self::Images,
+        Self::Files,
+        Self::Audio,
+        Self::Video,
+        Self::StructuredOutput,
+        Self::Reasoning,
+        Self::ImageOutput,
+    ];
+
     /// The word routers know it by.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -35,6 +48,21 @@ impl Ability {
             Self::Reasoning => "reasoning",
             Self::ImageOutput => "image_output",
         }
+    }
+}
+
+/// A set of abilities.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Needs(u8);
+
+impl Needs {
+    pub(super) fn add(&mut self, ability: Ability) {
+        self.0 |= 1 << ability as u8;
+    }
+
+    /// Each ability once, in their order.
+    pub(super) fn list(self) -> Vec<Ability> {
+        Ability::ALL.into_iter().filter(|ability| self.0 & (1 << *ability as u8) != 0).collect()
     }
 }
 
@@ -57,6 +85,18 @@ pub enum ServiceTier {
 }
 
 impl ServiceTier {
+    /// The tier a checked value names.
+    pub(super) fn of(value: Value<'_>) -> Self {
+        match value.text().as_ref() {
+            "default" => Self::Default,
+            "flex" => Self::Flex,
+            "fast" | "priority" => Self::Priority,
+            "scale" => Self::Scale,
+            "ultrafast" => Self::Ultrafast,
+            _ => Self::Auto,
+        }
+    }
+
     /// The value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -81,6 +121,11 @@ pub enum Route {
 }
 
 impl Route {
+    /// The route a checked value names.
+    pub(super) fn of(value: Value<'_>) -> Self {
+        if value.is("sort") { Self::Sort } else { Self::Fallback }
+    }
+
     /// The value on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -121,6 +166,30 @@ pub enum StopCondition {
     },
 }
 
+impl StopCondition {
+    /// The condition a checked entry states.
+    pub(super) fn of(entry: Value<'_>) -> Self {
+        let text = |name| entry.get(name).map(|value| value.text().into_owned()).unwrap_or_default();
+        let integer = |name| entry.get(name).and_then(Value::integer).unwrap_or_default();
+        match text("type").as_str() {
+            "step_count_is" => {
+                Self::StepCountIs { step_count: u32::try_from(integer("step_count")).unwrap_or(u32::MAX) }
+            }
+            "has_tool_call" => Self::HasToolCall { tool_name: text("tool_name") },
+            "max_tokens_used" => {
+                Self::MaxTokensUsed { max_tokens: u64::try_from(integer("max_tokens")).unwrap_or(u64::MAX) }
+            }
+            "max_cost" => Self::MaxCost {
+                max_cost_in_dollars: entry
+                    .get("max_cost_in_dollars")
+                    .and_then(Value::number)
+                    .unwrap_or_default(),
+            },
+            _ => Self::FinishReasonIs { reason: text("reason") },
+        }
+    }
+}
+
 /// `text.format` by its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TextFormat {
@@ -131,4 +200,15 @@ pub enum TextFormat {
     JsonObject,
     /// JSON that follows a schema.
     JsonSchema,
+}
+
+impl TextFormat {
+    /// The type of a checked format.
+    pub(super) fn of(format: Value<'_>) -> Self {
+        match format.get("type") {
+            Some(tag) if tag.is("json_schema") => Self::JsonSchema,
+            Some(tag) if tag.is("json_object") => Self::JsonObject,
+            _ => Self::Text,
+        }
+    }
 }

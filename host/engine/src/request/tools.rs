@@ -1,6 +1,14 @@
 //! The tools a client offers, by who runs them.
 
+use super::invalid::{InvalidRequest, quoted};
+use super::json::{Kind, Value};
+use super::rule::{OPEN_OBJECT, Rule, TEXT};
+use super::shapes::server_tools::SERVER_TOOLS;
+use super::shapes::tools::TOOLS;
 use bytes::Bytes;
+
+/// The most entries of `tools`.
+const TOOLS_MAX: usize = 1024;
 
 /// Who runs a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,4 +144,179 @@ pub enum ToolChoice {
     },
     /// The tool of this type must be called, the type as the client wrote it.
     Type(String),
+}
+
+/// A server tool's or item's prefix and bare name, if the type has one of the prefixes.
+pub(super) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
+    [ToolPrefix::Service, ToolPrefix::OpenRouter]
+        .into_iter()
+        .find_map(|prefix| Some((prefix, type_name.strip_prefix(prefix.as_str())?)))
+        .filter(|(_, name)| !name.is_empty())
+}
+
+/// A checked entry that still lies in the body.
+#[derive(Debug)]
+pub(super) struct Offered<'d> {
+    value: Value<'d>,
+    kind: ToolKind,
+    prefix: Option<ToolPrefix>,
+}
+
+impl<'d> Offered<'d> {
+    /// Checks all of `tools`.
+    ///
+    /// # Errors
+    /// The first entry that is unknown or malformed, by path.
+    pub(super) fn list(tools: Value<'d>) -> Result<Vec<Self>, InvalidRequest> {
+        Rule::List { of: &Rule::Any, min: 0, max: TOOLS_MAX }.check(tools)?;
+        tools.items().map(Self::check).collect()
+    }
+
+    fn check(value: Value<'d>) -> Result<Self, InvalidRequest> {
+        let tag = TOOLS.tag_of(value)?;
+        let type_name = tag.text();
+        if let Some((prefix, name)) = split_prefix(&type_name) {
+            return Self::server(value, Some(prefix), name);
+        }
+        if type_name == "tool_search" {
+            return Self::server(value, None, &type_name);
+        }
+        let kind = match TOOLS.check(value)? {
+            "function" => ToolKind::Function,
+            "custom" => ToolKind::Custom,
+            "namespace" => ToolKind::Namespace,
+            "apply_patch" => ToolKind::ApplyPatch,
+            "local_shell" => ToolKind::LocalShell,
+            "shell" => ToolKind::Shell,
+            "computer_use_preview" => ToolKind::ComputerUsePreview,
+            "file_search" => ToolKind::FileSearch,
+            "code_interpreter" => ToolKind::CodeInterpreter,
+            "mcp" => ToolKind::Mcp,
+            "image_generation" => ToolKind::ImageGeneration,
+            _ => ToolKind::WebSearch,
+        };
+        Ok(Self { value, kind, prefix: None })
+    }
+
+    fn server(value: Value<'d>, prefix: Option<ToolPrefix>, name: &str) -> Result<Self, InvalidRequest> {
+        if let Some(parameters) = value.get("parameters") {
+            match SERVER_TOOLS.iter().find(|(known, _)| *known == name) {
+                Some((_, shape)) => shape.check(parameters)?,
+                None => OPEN_OBJECT.check(parameters)?,
+            }
+        }
+        Ok(Self { value, kind: ToolKind::Server(name.to_owned()), prefix })
+    }
+
+    pub(super) fn value(&self) -> Value<'d> {
+        self.value
+    }
+
+    pub(super) fn kind(&self) -> &ToolKind {
+        &self.kind
+    }
+
+    /// The entry with its place and its JSON.
+    pub(super) fn into_tool(self, index: usize, json: Bytes) -> RequestTool {
+        let text = |name| self.value.get(name).map(|value| value.text().into_owned());
+        let (name, settings) = match self.kind {
+            ToolKind::Server(_) => {
+                let settings = self.value.get("parameters").map(|value| Bytes::from(value.compact()));
+                (None, settings.unwrap_or(Bytes::from_static(b"{}")))
+            }
+            ToolKind::Mcp => (text("server_label"), Bytes::new()),
+            ToolKind::Function | ToolKind::Custom | ToolKind::Namespace => (text("name"), Bytes::new()),
+            _ => (None, Bytes::new()),
+        };
+        let type_name = text("type").unwrap_or_default();
+        RequestTool { index, kind: self.kind, type_name, prefix: self.prefix, name, json, settings }
+    }
+
+    /// Whether this entry offers a tool of that type (`function`, `custom` or `mcp`) and name.
+    fn offers(&self, type_name: &str, name: Value<'_>) -> bool {
+        let named = |tool: Value<'_>, member| tool.get(member).is_some_and(|own| own.text() == name.text());
+        match (&self.kind, type_name) {
+            (ToolKind::Function, "function") | (ToolKind::Custom, "custom") => named(self.value, "name"),
+            (ToolKind::Mcp, "mcp") => named(self.value, "server_label"),
+            (ToolKind::Namespace, _) => self.value.get("tools").is_some_and(|tools| {
+                tools
+                    .items()
+                    .any(|tool| tool.get("type").is_some_and(|tag| tag.is(type_name)) && named(tool, "name"))
+            }),
+            _ => false,
+        }
+    }
+}
+
+impl ToolChoice {
+    /// Checks `tool_choice` against what is offered. `complete` is false when items of the input bring
+    /// tools of their own, whose names are not looked up.
+    ///
+    /// # Errors
+    /// An unknown form, or a tool that nobody offers, by path and name.
+    pub(super) fn check(
+        value: Value<'_>,
+        tools: &[Offered<'_>],
+        complete: bool,
+    ) -> Result<Self, InvalidRequest> {
+        if value.kind() == Kind::String {
+            Rule::OneOf(&["auto", "none", "required"]).check(value)?;
+            return Ok(match value.text().as_ref() {
+                "none" => Self::None,
+                "required" => Self::Required,
+                _ => Self::Auto,
+            });
+        }
+        if value.kind() != Kind::Object {
+            return Err(value.mistyped("a string or an object"));
+        }
+        let tag = TOOLS.tag_of(value)?;
+        let type_name = tag.text();
+        let find = |member: &str| {
+            let name = member_text(value, member)?;
+            if complete && !tools.iter().any(|tool| tool.offers(&type_name, name)) {
+                let message = format!(
+                    "names a tool of type {type_name} that is not in tools: \"{}\"",
+                    quoted(&name.text())
+                );
+                return Err(name.invalid(message));
+            }
+            Ok(name.text().into_owned())
+        };
+        match type_name.as_ref() {
+            "function" => find("name").map(Self::Function),
+            "custom" => find("name").map(Self::Custom),
+            "mcp" => {
+                let server_label = find("server_label")?;
+                let name = value.get("name");
+                name.map_or(Ok(()), |name| TEXT.check(name))?;
+                Ok(Self::Mcp { server_label, name: name.map(|name| name.text().into_owned()) })
+            }
+            "allowed_tools" => Self::allowed(value),
+            other => {
+                let known = TOOLS.variants.iter().any(|(name, _)| *name == other);
+                if known || split_prefix(other).is_some() {
+                    return Ok(Self::Type(other.to_owned()));
+                }
+                Err(tag.invalid(format!("names an unknown tool choice: \"{}\"", quoted(other))))
+            }
+        }
+    }
+
+    fn allowed(value: Value<'_>) -> Result<Self, InvalidRequest> {
+        let mode = member_text(value, "mode")?;
+        Rule::OneOf(&["auto", "required"]).check(mode)?;
+        let Some(tools) = value.get("tools") else {
+            return Err(value.invalid_member("tools", "is required"));
+        };
+        Rule::List { of: &OPEN_OBJECT, min: 1, max: TOOLS_MAX }.check(tools)?;
+        tools.items().try_for_each(|tool| TOOLS.tag_of(tool).map(|_| ()))?;
+        Ok(Self::Allowed { required: mode.is("required"), tools: Bytes::from(tools.compact()) })
+    }
+}
+
+fn member_text<'d>(object: Value<'d>, name: &str) -> Result<Value<'d>, InvalidRequest> {
+    let Some(value) = object.get(name) else { return Err(object.invalid_member(name, "is required")) };
+    TEXT.check(value)?;
+    Ok(value)
 }

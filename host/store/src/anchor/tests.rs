@@ -81,9 +81,9 @@ fn a_file_cut_short_keeps_the_slot_that_is_left() {
     let anchor = Anchor::create(&path).unwrap();
     anchor.write(&keys, slot(4)).unwrap();
     anchor.write(&keys, slot(5)).unwrap();
-    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(5000).unwrap();
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(5000).unwrap();
     assert_eq!(anchor.read(&keys).unwrap(), Found::Slot(slot(5)));
-    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4100).unwrap();
+    OpenOptions::new().write(true).open(&path).unwrap().set_len(4100).unwrap();
     assert_eq!(anchor.read(&keys).unwrap(), Found::Slot(slot(4)));
 }
 

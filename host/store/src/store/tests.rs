@@ -1,1 +1,422 @@
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
+use super::*;
+use crate::changes::KeyOwner;
+use crate::directory::LookupError;
+use crate::records::KeyKind;
+use crate::scratch::{Scratch, create_workspace, issue_key, name, token};
+use crate::usage::{UsageKind, UsageOutcome};
+
+const OPERATOR: Actor = Actor::Operator;
+
+fn default_workspace(store: &Store) -> WorkspaceId {
+    store.directory().find_workspace("default").unwrap().id
+}
+
+fn new_key(owner: KeyOwner) -> NewKey {
+    NewKey { owner, name: None, expires_at_ms: None }
+}
+
+fn usage_row(store: &Store, request_id: &str) -> UsageRow {
+    UsageRow {
+        request_id: request_id.to_owned(),
+        at_ms: 1_700_000_000_000,
+        workspace: default_workspace(store),
+        key: "abcdefghijkl".parse().unwrap(),
+        kind: UsageKind::Responses,
+        model: "local/demo".to_owned(),
+        provider: "demo".to_owned(),
+        input_tokens: 1,
+        cached_tokens: 0,
+        output_tokens: 2,
+        reasoning_tokens: 0,
+        cost_pico: 3,
+        outcome: UsageOutcome::Completed,
+        streamed: false,
+    }
+}
+
+/// Everything the directory shows, for comparing two states.
+fn shown(store: &Store) -> String {
+    let directory = store.directory();
+    format!(
+        "{:?} {:?} {:?} {:?}",
+        directory.workspaces(),
+        directory.members(),
+        directory.interns(),
+        directory.keys()
+    )
+}
+
+#[test]
+fn the_first_start_makes_a_workspace_with_its_owner() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let directory = store.directory();
+    let [workspace] = directory.workspaces()[..] else { panic!("one workspace") };
+    assert_eq!(workspace.name.as_str(), "default");
+    assert!(workspace.programme && workspace.vault_writes);
+    let [owner] = directory.members()[..] else { panic!("one member") };
+    assert_eq!((owner.name.as_str(), owner.role, owner.workspace), ("owner", Role::Admin, workspace.id));
+    assert!(!store.has_client_key());
+    assert_eq!(store.status().seq, 1);
+}
+
+#[test]
+fn every_acknowledged_change_is_there_after_reopening() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let workspace = create_workspace(&store, "second").id;
+    let change = WorkspaceChange { programme: Some(true), vault_writes: None };
+    assert!(store.set_workspace(OPERATOR, workspace, change).unwrap().programme);
+    let member = store
+        .create_member(OPERATOR, NewMember { workspace, name: name("ann"), role: Role::Member })
+        .unwrap()
+        .id;
+    assert_eq!(store.set_member_role(OPERATOR, member, Role::Admin).unwrap().role, Role::Admin);
+    let new = |text| NewIntern { workspace, name: name(text), created_by: Some(member) };
+    let intern = store.create_intern(OPERATOR, new("kept")).unwrap().id;
+    let gone = store.create_intern(OPERATOR, new("gone")).unwrap().id;
+    store.delete_intern(OPERATOR, gone).unwrap();
+    let key = store.issue_key(OPERATOR, new_key(KeyOwner::Intern { workspace, intern })).unwrap();
+    let change = KeyChange { name: Some(Some(name("label"))), disabled: None };
+    assert_eq!(store.set_key(OPERATOR, key.key.id, change).unwrap().name, Some(name("label")));
+    let revoked = issue_key(&store).key.id;
+    store.revoke_key(OPERATOR, revoked).unwrap();
+    let (before, seq) = (shown(&store), store.status().seq);
+    store.close();
+
+    let store = scratch.open();
+    assert_eq!(shown(&store), before);
+    assert_eq!(store.status().seq, seq);
+    let principal = store.authenticate(&token(&key)).unwrap();
+    assert_eq!((principal.kind(), principal.intern()), (KeyKind::Intern, Some(intern)));
+    assert!(store.directory().intern(gone).is_none());
+    assert!(store.directory().key(revoked).unwrap().revoked_at_ms.is_some());
+}
+
+#[test]
+fn each_kind_of_key_carries_its_owner() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let workspace = default_workspace(&store);
+    let owner = store.directory().find_member(Some(workspace), "owner").unwrap().id;
+    let new = NewIntern { workspace, name: name("i"), created_by: None };
+    let intern = store.create_intern(OPERATOR, new).unwrap();
+    assert_eq!(intern.created_by, owner);
+    let cases = [
+        (KeyOwner::Member { workspace, member: None }, KeyKind::Member, Some(owner), None),
+        (KeyOwner::Intern { workspace, intern: intern.id }, KeyKind::Intern, None, Some(intern.id)),
+        (KeyOwner::Provisioning { workspace }, KeyKind::Provisioning, Some(owner), None),
+        (KeyOwner::Unscoped, KeyKind::Unscoped, None, None),
+    ];
+    for (key_owner, kind, member, intern) in cases {
+        let issued = store.issue_key(OPERATOR, new_key(key_owner)).unwrap();
+        let principal = store.authenticate(&token(&issued)).unwrap();
+        assert_eq!(principal.key_id(), issued.key.id);
+        assert_eq!((principal.kind(), principal.member(), principal.intern()), (kind, member, intern));
+        assert_eq!(principal.workspace(), (kind != KeyKind::Unscoped).then_some(workspace));
+        assert_eq!(principal.role(), member.map(|_| Role::Admin));
+    }
+    assert!(store.has_client_key());
+}
+
+#[test]
+fn a_revoked_key_is_refused_at_once() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let issued = issue_key(&store);
+    assert!(store.authenticate(&token(&issued)).is_ok());
+    store.revoke_key(OPERATOR, issued.key.id).unwrap();
+    let refused = store.authenticate(&token(&issued)).unwrap_err();
+    assert_eq!(refused, AuthenticationError::Revoked(issued.key.id));
+
+    let again = store.revoke_key(OPERATOR, issued.key.id).unwrap();
+    assert!(again.revoked_at_ms.is_some());
+    let enable = KeyChange { name: None, disabled: Some(false) };
+    assert!(matches!(store.set_key(OPERATOR, issued.key.id, enable), Err(Error::KeyRevoked)));
+}
+
+#[test]
+fn a_disabled_key_works_again_once_enabled() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let issued = issue_key(&store);
+    let id = issued.key.id;
+    store.set_key(OPERATOR, id, KeyChange { name: None, disabled: Some(true) }).unwrap();
+    assert_eq!(store.authenticate(&token(&issued)).unwrap_err(), AuthenticationError::Disabled(id));
+    store.set_key(OPERATOR, id, KeyChange { name: None, disabled: Some(false) }).unwrap();
+    assert!(store.authenticate(&token(&issued)).is_ok());
+}
+
+#[test]
+fn a_key_is_refused_from_the_moment_it_expires() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let expires_at_ms = Some(scratch.clock.now_ms() + 1_000);
+    let new = NewKey { owner: KeyOwner::Unscoped, name: None, expires_at_ms };
+    let issued = store.issue_key(OPERATOR, new.clone()).unwrap();
+    scratch.clock.advance(Duration::from_millis(999));
+    assert!(store.authenticate(&token(&issued)).is_ok());
+    scratch.clock.advance(Duration::from_millis(1));
+    let refused = store.authenticate(&token(&issued)).unwrap_err();
+    assert_eq!(refused, AuthenticationError::Expired(issued.key.id));
+    assert!(matches!(store.issue_key(OPERATOR, new), Err(Error::AlreadyExpired)));
+}
+
+#[test]
+fn tokens_that_were_never_issued_are_refused() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let issued = issue_key(&store);
+    assert_eq!(store.authenticate("cfd_x").unwrap_err(), AuthenticationError::Malformed);
+    assert_eq!(store.authenticate("").unwrap_err(), AuthenticationError::Malformed);
+    let stranger = crate::token::Token::random().unwrap();
+    let text = String::from_utf8(stranger.to_text().expose().to_vec()).unwrap();
+    assert_eq!(store.authenticate(&text).unwrap_err(), AuthenticationError::Unknown);
+    // The right id with another secret and a good checksum.
+    let forged = crate::token::Token { id: issued.key.id, secret: stranger.secret };
+    let text = String::from_utf8(forged.to_text().expose().to_vec()).unwrap();
+    assert_eq!(store.authenticate(&text).unwrap_err(), AuthenticationError::Unknown);
+}
+
+#[test]
+fn deleting_an_intern_revokes_its_keys_in_the_same_commit() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let workspace = default_workspace(&store);
+    let intern =
+        store.create_intern(OPERATOR, NewIntern { workspace, name: name("i"), created_by: None }).unwrap().id;
+    let issued = store.issue_key(OPERATOR, new_key(KeyOwner::Intern { workspace, intern })).unwrap();
+    let seq = store.status().seq;
+    store.delete_intern(OPERATOR, intern).unwrap();
+    assert_eq!(store.status().seq, seq + 1);
+    let refused = store.authenticate(&token(&issued)).unwrap_err();
+    assert_eq!(refused, AuthenticationError::Revoked(issued.key.id));
+}
+
+#[test]
+fn a_role_counts_from_the_next_request_on() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let issued = issue_key(&store);
+    let owner = issued.key.member.unwrap();
+    assert_eq!(store.authenticate(&token(&issued)).unwrap().role(), Some(Role::Admin));
+    store.set_member_role(OPERATOR, owner, Role::Member).unwrap();
+    assert_eq!(store.authenticate(&token(&issued)).unwrap().role(), Some(Role::Member));
+}
+
+#[test]
+fn names_are_unique_in_their_scope_and_ambiguous_across_scopes() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let (first, second) = (default_workspace(&store), create_workspace(&store, "second").id);
+    let taken = |error| matches!(error, Error::NameTaken { .. });
+    let again = NewWorkspace { name: name("second"), programme: false, vault_writes: false };
+    assert!(taken(store.create_workspace(OPERATOR, again).unwrap_err()));
+    let member = |workspace| NewMember { workspace, name: name("ann"), role: Role::Member };
+    let ann = store.create_member(OPERATOR, member(first)).unwrap();
+    assert!(taken(store.create_member(OPERATOR, member(first)).unwrap_err()));
+    store.create_member(OPERATOR, member(second)).unwrap();
+    let intern = |workspace| NewIntern { workspace, name: name("bot"), created_by: None };
+    store.create_intern(OPERATOR, intern(first)).unwrap();
+    assert!(taken(store.create_intern(OPERATOR, intern(first)).unwrap_err()));
+    store.create_intern(OPERATOR, intern(second)).unwrap();
+
+    let directory = store.directory();
+    assert_eq!(directory.find_member(Some(first), "ann").unwrap(), &ann);
+    assert_eq!(directory.find_member(None, &ann.id.to_string()).unwrap(), &ann);
+    assert!(matches!(directory.find_member(None, "ann"), Err(LookupError::Ambiguous { count: 2, .. })));
+    assert!(matches!(directory.find_intern(None, "bot"), Err(LookupError::Ambiguous { count: 2, .. })));
+    let elsewhere = directory.find_member(Some(second), &ann.id.to_string());
+    assert!(matches!(elsewhere, Err(LookupError::NotFound { .. })));
+    assert!(matches!(directory.find_workspace("third"), Err(LookupError::NotFound { .. })));
+    assert!(matches!(directory.find_key("abc"), Err(LookupError::NotFound { .. })));
+}
+
+#[test]
+fn owners_of_another_workspace_are_refused_and_leave_no_trace() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let (first, second) = (default_workspace(&store), create_workspace(&store, "second").id);
+    let member = store.directory().find_member(Some(first), "owner").unwrap().id;
+    let new = NewIntern { workspace: first, name: name("i"), created_by: None };
+    let intern = store.create_intern(OPERATOR, new).unwrap().id;
+    let (before, seq) = (shown(&store), store.status().seq);
+    let key = new_key(KeyOwner::Member { workspace: second, member: Some(member) });
+    assert!(matches!(store.issue_key(OPERATOR, key), Err(Error::OtherWorkspace { owner: "member" })));
+    let key = new_key(KeyOwner::Intern { workspace: second, intern });
+    assert!(matches!(store.issue_key(OPERATOR, key), Err(Error::OtherWorkspace { owner: "intern" })));
+    let new = NewIntern { workspace: second, name: name("j"), created_by: Some(member) };
+    assert!(matches!(store.create_intern(OPERATOR, new), Err(Error::OtherWorkspace { .. })));
+    assert_eq!((shown(&store), store.status().seq), (before, seq));
+}
+
+#[test]
+fn the_audit_chain_tells_every_change_and_no_secret() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    create_workspace(&store, "second");
+    let issued = issue_key(&store);
+    store.revoke_key(Actor::Key(issued.key.id), issued.key.id).unwrap();
+    let records = store.audit_records(0, 100).unwrap();
+    assert_eq!(records.iter().map(|record| record.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    let text = serde_json::to_string(&records).unwrap();
+    for word in ["store_created", "workspace_created", "member_created", "key_issued", "key_revoked"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert!(!text.contains(token(&issued).split('_').nth(2).unwrap()));
+    assert_eq!(store.audit_records(3, 100).unwrap(), records[3..]);
+    assert_eq!(store.verify_audit().unwrap(), AuditSummary { records: 4, broken_at: None });
+    store.close();
+    assert!(matches!(store.verify_audit(), Err(Error::Closed)));
+
+    // An edited record in the middle: the store opens, the chain says where it broke.
+    let database = Database::open(&scratch.path("store")).unwrap();
+    let row = database.log.get(rows::audit_key(2)).unwrap().unwrap();
+    let edited = String::from_utf8(row.to_vec()).unwrap().replace("second", "secund");
+    database.log.insert(rows::audit_key(2), edited).unwrap();
+    drop(database);
+    let store = scratch.open();
+    assert_eq!(store.verify_audit().unwrap(), AuditSummary { records: 2, broken_at: Some(3) });
+}
+
+#[test]
+fn usage_rows_are_written_without_waiting_and_survive_closing() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    for request in ["a", "b", "c"] {
+        store.record_usage(usage_row(&store, request)).unwrap();
+    }
+    store.flush().unwrap();
+    let ids = |store: &Store, limit| -> Vec<String> {
+        store.usage_rows(limit).unwrap().into_iter().map(|row| row.request_id).collect()
+    };
+    assert_eq!(ids(&store, 10), ["c", "b", "a"]);
+    assert_eq!(ids(&store, 1), ["c"]);
+    store.record_usage(usage_row(&store, "d")).unwrap();
+    let row = usage_row(&store, "e");
+    store.close();
+    assert_eq!(store.record_usage(row), Err(QueueFull));
+    let store = scratch.open();
+    assert_eq!(ids(&store, 10), ["d", "c", "b", "a"]);
+    assert_eq!(store.verify_audit().unwrap().broken_at, None);
+}
+
+#[test]
+fn a_request_to_flush_nothing_makes_no_commit() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    store.flush().unwrap();
+    assert_eq!(store.status().seq, 1);
+}
+
+#[test]
+fn many_threads_share_commits_and_lose_nothing() {
+    const THREADS: usize = 16;
+    const EACH: usize = 25;
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let ids: Vec<KeyId> = std::thread::scope(|scope| {
+        let issue = || {
+            let key = || store.issue_key(OPERATOR, new_key(KeyOwner::Unscoped)).unwrap().key.id;
+            (0..EACH).map(|_| key()).collect::<Vec<_>>()
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(issue)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let commits = store.status().seq - 1;
+    assert!(commits < (THREADS * EACH) as u64, "{commits} commits");
+    assert_eq!(store.verify_audit().unwrap().broken_at, None);
+    store.close();
+    let store = scratch.open();
+    assert_eq!(ids.len(), THREADS * EACH);
+    assert!(ids.into_iter().all(|id| store.directory().key(id).is_some()));
+}
+
+#[test]
+fn a_failed_write_ends_writing_and_the_next_start_decides() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let issued = issue_key(&store);
+    store.close();
+    let unwritable = Anchor::from_file(std::fs::File::open(scratch.path("anchor")).unwrap());
+    let store = Store::open_with_anchor(scratch.lock(), scratch.options(), unwritable);
+    assert!(store.is_writable());
+
+    let new = || NewWorkspace { name: name("second"), programme: false, vault_writes: false };
+    let failed = store.create_workspace(OPERATOR, new()).unwrap_err();
+    assert!(matches!(failed, Error::WriteFailed) && failed.outcome_unknown());
+    assert!(!store.is_writable() && store.status().failed);
+    assert!(matches!(store.create_workspace(OPERATOR, new()), Err(Error::NotWritable)));
+    assert_eq!(store.record_usage(usage_row(&store, "a")), Err(QueueFull));
+    // Reading goes on with the last state that was answered.
+    assert!(store.authenticate(&token(&issued)).is_ok());
+    assert!(store.directory().find_workspace("second").is_err());
+    store.close();
+
+    // The batch was durable, only its anchor was not.
+    let store = scratch.open();
+    assert!(store.directory().find_workspace("second").is_ok());
+    assert_eq!(store.status().seq, 3);
+}
+
+#[test]
+fn one_process_at_a_time_has_the_store() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let other = DirectoryLock::acquire(&scratch.path(""));
+    assert!(matches!(other, Err(crate::LockError::Held { pid: Some(_) })));
+    drop(store);
+    assert!(DirectoryLock::acquire(&scratch.path("")).is_ok());
+}
+
+const CHILD_VARIABLE: &str = "COFFERDAM_STORE_TEST_DIR";
+
+/// Not a test by itself: the process that the next test starts and kills.
+#[test]
+fn writes_until_killed_when_asked_to() {
+    let Ok(dir) = std::env::var(CHILD_VARIABLE) else { return };
+    let lock = DirectoryLock::acquire(std::path::Path::new(&dir)).unwrap();
+    let root_key = RootKeySource::File(std::path::Path::new(&dir).join("root.key"));
+    let store =
+        Store::open(lock, OpenOptions { root_key, accept_rollback: None, clock: Clock::system() }).unwrap();
+    let issue = || loop {
+        let key = store.issue_key(OPERATOR, new_key(KeyOwner::Unscoped)).unwrap().key;
+        println!("acknowledged {}", key.id);
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(issue);
+        }
+    });
+}
+
+#[test]
+fn whatever_was_answered_survives_a_kill() {
+    let scratch = Scratch::new();
+    for answers in [1, 20, 60] {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", "store::tests::writes_until_killed_when_asked_to"])
+            .env(CHILD_VARIABLE, scratch.path(""))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut acknowledged = Vec::new();
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let Some(id) = line.unwrap().split("acknowledged ").nth(1).map(str::to_owned) else { continue };
+            acknowledged.push(id);
+            if acknowledged.len() == answers {
+                child.kill().unwrap();
+            }
+        }
+        child.wait().unwrap();
+        assert!(acknowledged.len() >= answers);
+        let store = scratch.open();
+        for id in acknowledged.iter().filter(|id| id.len() == 12) {
+            assert!(store.directory().find_key(id).is_ok(), "{id}");
+        }
+        assert_eq!(store.verify_audit().unwrap().broken_at, None);
+    }
+}

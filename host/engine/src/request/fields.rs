@@ -1,0 +1,33 @@
+//! The known members of a body, collected in one pass.
+
+use super::invalid::InvalidRequest;
+use super::json::Value;
+use super::rule::Shape;
+
+/// The known members of a body that are not null, each checked on its own.
+#[derive(Debug)]
+pub(super) struct Fields<'d>(Vec<(&'static str, Value<'d>)>);
+
+impl<'d> Fields<'d> {
+    pub(super) fn check(shape: &'static Shape, body: Value<'d>) -> Result<Self, InvalidRequest> {
+        let mut fields = Vec::with_capacity(16);
+        shape.visit(body, |name, value| fields.push((name, value)))?;
+        Ok(Self(fields))
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<Value<'d>> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        self.get(name).map(|value| value.text().into_owned())
+    }
+
+    pub(super) fn count(&self, name: &str) -> Option<u32> {
+        self.get(name).and_then(Value::integer).and_then(|count| u32::try_from(count).ok())
+    }
+
+    pub(super) fn is_true(&self, name: &str) -> bool {
+        self.get(name).is_some_and(Value::is_true)
+    }
+}

@@ -1,0 +1,266 @@
+//! `input`: checking every item, counting its text, and writing it in one normal form for guests.
+//!
+//! Normal form: an array of items, each with its `type`, message content always an array of parts.
+//! Everything else is copied as the client sent it.
+
+use super::TextFacts;
+use super::invalid::InvalidRequest;
+use super::json::{Counts, Kind, Value, separate, write_key};
+use super::rule::Shape;
+use super::settings::{Ability, Needs};
+use super::shapes::items::{ITEMS, MESSAGE, SERVER_ITEM, SERVER_ITEMS};
+use super::tools::split_prefix;
+
+/// What was counted over an input.
+#[derive(Debug, Default)]
+pub(super) struct Tally<'d> {
+    counts: Counts,
+    last_user: Counts,
+    turns: u32,
+    last_model: Option<Value<'d>>,
+    pub(super) needs: Needs,
+    /// Bytes of tool definitions inside items.
+    pub(super) tool_bytes: usize,
+    /// An item brings tools, so that names in `tool_choice` may refer to them.
+    pub(super) brings_tools: bool,
+}
+
+impl<'d> Tally<'d> {
+    /// Checks `input` and counts it.
+    ///
+    /// # Errors
+    /// The first item that is unknown, malformed or refused, by path.
+    pub(super) fn of(input: Value<'d>) -> Result<Self, InvalidRequest> {
+        let mut tally = Self::default();
+        match input.kind() {
+            Kind::String => {
+                tally.counts = input.counts();
+                tally.last_user = tally.counts;
+                tally.turns = 1;
+            }
+            Kind::Array => {
+                if input.items().next().is_none() {
+                    return Err(input.invalid("must hold at least 1 item"));
+                }
+                input.items().try_for_each(|item| tally.item(item))?;
+            }
+            _ => return Err(input.mistyped("a string or an array")),
+        }
+        Ok(tally)
+    }
+
+    /// Counts a text that is not part of the input, such as the instructions.
+    pub(super) fn add_text(&mut self, text: Value<'_>) {
+        self.counts.add(text.counts());
+    }
+
+    /// Characters of text.
+    pub(super) fn chars(&self) -> u64 {
+        self.counts.chars
+    }
+
+    /// The counts as routers receive them.
+    pub(super) fn facts(&self) -> TextFacts {
+        let share = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 };
+        TextFacts {
+            last_user_chars: saturated(self.last_user.chars),
+            all_chars: saturated(self.counts.chars),
+            turns: self.turns,
+            code_blocks: saturated(self.counts.fences.div_ceil(2)),
+            math_share: share(self.counts.math, self.counts.chars),
+            questions: saturated(self.last_user.questions),
+            last_model: self.last_model.map(|model| model.text().into_owned()),
+        }
+    }
+
+    fn item(&mut self, item: Value<'d>) -> Result<(), InvalidRequest> {
+        if item.kind() == Kind::Object && item.get("type").is_none() {
+            return self.untyped(item);
+        }
+        let tag = ITEMS.tag_of(item)?;
+        if tag.is("message") {
+            return self.message(item);
+        }
+        if tag.is("item_reference") {
+            return Err(stateless(tag));
+        }
+        let word = tag.text();
+        if let Some((_, name)) = split_prefix(&word) {
+            server_item(name).check(item)?;
+            self.texts(item);
+            return Ok(());
+        }
+        match ITEMS.check(item)? {
+            "computer_call_output" => self.needs.add(Ability::Images),
+            "additional_tools" => {
+                self.brings_tools = true;
+                self.needs.add(Ability::Tools);
+            }
+            _ => {}
+        }
+        self.texts(item);
+        Ok(())
+    }
+
+    /// Only messages and references may leave their type out.
+    fn untyped(&mut self, item: Value<'d>) -> Result<(), InvalidRequest> {
+        if item.get("role").is_some() {
+            return self.message(item);
+        }
+        if item.get("id").is_some() && item.members().count() == 1 {
+            return Err(stateless(item));
+        }
+        Err(item.invalid_member("type", "is required: only messages may leave it out"))
+    }
+
+    fn message(&mut self, message: Value<'d>) -> Result<(), InvalidRequest> {
+        let mut role = None;
+        let mut model = None;
+        MESSAGE.visit(message, |name, value| match name {
+            "role" => role = Some(value),
+            "model" => model = Some(value),
+            _ => {}
+        })?;
+        self.turns = self.turns.saturating_add(1);
+        let before = std::mem::take(&mut self.counts);
+        if let Some(content) = message.get("content") {
+            self.content(content);
+        }
+        if role.is_some_and(|role| role.is("user")) {
+            self.last_user = self.counts;
+        }
+        if role.is_some_and(|role| role.is("assistant")) {
+            self.last_model = model;
+        }
+        self.counts.add(before);
+        Ok(())
+    }
+
+    /// The text members of an item that is no message.
+    fn texts(&mut self, item: Value<'_>) {
+        const TEXTS: [&str; 10] = [
+            "arguments",
+            "input",
+            "output",
+            "content",
+            "summary",
+            "code",
+            "query",
+            "prompt",
+            "advice",
+            "outcome",
+        ];
+        for (key, value) in item.members() {
+            if TEXTS.iter().any(|name| key.is(name)) {
+                self.content(value);
+            } else if key.is("tools") {
+                self.tool_bytes += value.raw().len();
+            }
+        }
+    }
+
+    fn content(&mut self, content: Value<'_>) {
+        if content.kind() == Kind::String {
+            self.counts.add(content.counts());
+        }
+        content.items().for_each(|part| self.part(part));
+    }
+
+    fn part(&mut self, part: Value<'_>) {
+        for (key, value) in part.members() {
+            if key.is("text") || key.is("refusal") || key.is("stdout") || key.is("stderr") {
+                self.counts.add(value.counts());
+            } else if key.is("type") {
+                self.needs.add_part(value);
+            }
+        }
+    }
+}
+
+impl Needs {
+    fn add_part(&mut self, tag: Value<'_>) {
+        const PARTS: [(&str, Ability); 4] = [
+            ("input_image", Ability::Images),
+            ("input_file", Ability::Files),
+            ("input_audio", Ability::Audio),
+            ("input_video", Ability::Video),
+        ];
+        if let Some((_, ability)) = PARTS.iter().find(|(name, _)| tag.is(name)) {
+            self.add(*ability);
+        }
+    }
+}
+
+/// A count as the contract carries it.
+pub(super) fn saturated(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn server_item(name: &str) -> &'static Shape {
+    SERVER_ITEMS.iter().find(|(known, _)| *known == name).map_or(&SERVER_ITEM, |(_, shape)| shape)
+}
+
+fn stateless(at: Value<'_>) -> InvalidRequest {
+    at.invalid(
+        "refers to a stored item (item_reference), but this service is stateless and stores none: \
+         send the item itself",
+    )
+}
+
+/// Appends `input` in normal form.
+pub(super) fn write(input: Value<'_>, out: &mut Vec<u8>) {
+    if input.kind() == Kind::String {
+        out.extend_from_slice(br#"[{"type":"message","role":"user","content":"#);
+        write_content(input, false, out);
+        out.extend_from_slice(b"}]");
+        return;
+    }
+    out.push(b'[');
+    for item in input.items() {
+        separate(out);
+        write_item(item, out);
+    }
+    out.push(b']');
+}
+
+fn write_item(item: Value<'_>, out: &mut Vec<u8>) {
+    let tag = item.get("type");
+    let normal = match tag {
+        None => false,
+        Some(tag) => {
+            !tag.is("message") || item.get("content").is_some_and(|content| content.kind() == Kind::Array)
+        }
+    };
+    if normal {
+        return item.write(out);
+    }
+    let assistant = item.get("role").is_some_and(|role| role.is("assistant"));
+    out.extend_from_slice(br#"{"type":"message""#);
+    for (key, value) in item.members().filter(|(key, _)| !key.is("type")) {
+        write_key(key, out);
+        if key.is("content") {
+            write_content(value, assistant, out);
+        } else {
+            value.write(out);
+        }
+    }
+    out.push(b'}');
+}
+
+/// Content as an array: a string becomes its one part, null becomes no part.
+fn write_content(content: Value<'_>, assistant: bool, out: &mut Vec<u8>) {
+    match content.kind() {
+        Kind::Null => out.extend_from_slice(b"[]"),
+        Kind::String => {
+            let part: &[u8] = if assistant {
+                br#"[{"type":"output_text","text":"#
+            } else {
+                br#"[{"type":"input_text","text":"#
+            };
+            out.extend_from_slice(part);
+            content.write(out);
+            out.extend_from_slice(b"}]");
+        }
+        _ => content.write(out),
+    }
+}

@@ -1,0 +1,353 @@
+//! A JSON document as a flat list of nodes over the client's own bytes.
+//!
+//! Nothing is copied while reading: a node is a span of the body plus the index of the node after its
+//! subtree, so that a tree of any shape costs one allocation, skipping a subtree is one step, and copying
+//! one out is a memory copy. Paths are worked out from node positions, only when an error needs one.
+
+mod count;
+mod escape;
+mod scan;
+
+pub(super) use count::Counts;
+
+use super::invalid::{InvalidRequest, quoted};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// The deepest nesting of containers, the body itself included.
+pub(super) const DEPTH_MAX: usize = 64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Null,
+    True,
+    False,
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+impl Kind {
+    /// The type's name as it stands in messages.
+    pub(super) const fn noun(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::True | Self::False => "a boolean",
+            Self::Number => "a number",
+            Self::String => "a string",
+            Self::Array => "an array",
+            Self::Object => "an object",
+        }
+    }
+}
+
+/// One value or key. Keys are string nodes right before their value.
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    /// Offsets into the text, quotes and brackets included.
+    start: u32,
+    end: u32,
+    /// The index after the last node of this subtree; `u32::MAX` while a container is open.
+    next: u32,
+    kind: Kind,
+    /// A string: it holds escapes. A container: no blanks inside, so its span is already compact.
+    flag: bool,
+}
+
+/// What indexes beyond the list read as; they cannot occur in a finished document.
+const NOWHERE: Node = Node { start: 0, end: 0, next: u32::MAX, kind: Kind::Null, flag: true };
+
+/// A parsed body.
+#[derive(Debug)]
+pub(super) struct Document<'a> {
+    text: &'a str,
+    nodes: Vec<Node>,
+}
+
+impl<'a> Document<'a> {
+    /// Reads a whole body: UTF-8, one JSON value, bounded nesting, no key twice, finite numbers.
+    ///
+    /// # Errors
+    /// The first violation, with line and column, or with the path where there is one.
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, InvalidRequest> {
+        scan::scan(body)
+    }
+
+    pub(super) fn root(&self) -> Value<'_> {
+        Value { document: self, index: 0 }
+    }
+
+    fn node(&self, index: u32) -> Node {
+        self.nodes.get(index as usize).copied().unwrap_or(NOWHERE)
+    }
+
+    fn span(&self, node: Node) -> &str {
+        self.text.get(node.start as usize..node.end as usize).unwrap_or_default()
+    }
+
+    /// The path of a node. Walks down from the root; only errors pay for it.
+    fn path(&self, target: u32) -> String {
+        let mut path = String::new();
+        let mut container = Value { document: self, index: 0 };
+        while container.index < target {
+            let Some(child) = self.step(container, target, &mut path) else { break };
+            container = child;
+        }
+        path
+    }
+
+    /// Appends the step from a container towards the node and returns the child that holds it.
+    fn step<'d>(&'d self, container: Value<'d>, target: u32, path: &mut String) -> Option<Value<'d>> {
+        let holds = |child: Value<'_>| child.index <= target && target < self.node(child.index).next;
+        if container.kind() == Kind::Array {
+            let (index, child) = container.items().enumerate().find(|(_, child)| holds(*child))?;
+            // Writing into a string cannot fail.
+            _ = write!(path, "[{index}]");
+            return Some(child);
+        }
+        // A key's path is that of its value.
+        let (key, child) = container.members().find(|(key, child)| key.index == target || holds(*child))?;
+        push_key(path, &key.text());
+        (key.index != target).then_some(child)
+    }
+}
+
+/// Appends `.key`, or `["key"]` where the key does not read as a name.
+pub(super) fn push_key(path: &mut String, key: &str) {
+    let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    let key = quoted(key);
+    if !plain {
+        _ = write!(path, "[\"{key}\"]");
+    } else if path.is_empty() {
+        path.push_str(&key);
+    } else {
+        _ = write!(path, ".{key}");
+    }
+}
+
+/// A place in a document.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Value<'d> {
+    document: &'d Document<'d>,
+    index: u32,
+}
+
+impl<'d> Value<'d> {
+    fn node(self) -> Node {
+        self.document.node(self.index)
+    }
+
+    pub(super) fn kind(self) -> Kind {
+        self.node().kind
+    }
+
+    pub(super) fn is_null(self) -> bool {
+        self.kind() == Kind::Null
+    }
+
+    /// The source text of the value, quotes and blanks included.
+    pub(super) fn raw(self) -> &'d str {
+        self.document.span(self.node())
+    }
+
+    /// What stands between a string's quotes, escapes unresolved; empty for other kinds.
+    fn quoted_text(self) -> &'d str {
+        match self.kind() {
+            Kind::String => {
+                self.raw().strip_prefix('"').and_then(|s| s.strip_suffix('"')).unwrap_or_default()
+            }
+            _ => "",
+        }
+    }
+
+    /// The string, escapes resolved; empty for other kinds.
+    pub(super) fn text(self) -> Cow<'d, str> {
+        let text = self.quoted_text();
+        if self.node().flag { Cow::Owned(escape::resolve(text)) } else { Cow::Borrowed(text) }
+    }
+
+    /// Whether this is that string.
+    pub(super) fn is(self, word: &str) -> bool {
+        if self.node().flag {
+            self.text() == word
+        } else {
+            self.kind() == Kind::String && self.quoted_text() == word
+        }
+    }
+
+    /// Bytes of the string before escapes are resolved: an upper bound of its characters.
+    pub(super) fn bytes_max(self) -> usize {
+        self.quoted_text().len()
+    }
+
+    /// Unicode scalar values of the string.
+    pub(super) fn chars(self) -> usize {
+        count::chars(self.quoted_text(), self.node().flag)
+    }
+
+    /// Counts over the string, for the text facts.
+    pub(super) fn counts(self) -> Counts {
+        Counts::of(self.quoted_text(), self.node().flag)
+    }
+
+    pub(super) fn is_true(self) -> bool {
+        self.kind() == Kind::True
+    }
+
+    /// The integer, if the number is written as one and fits.
+    pub(super) fn integer(self) -> Option<i64> {
+        self.raw().parse().ok()
+    }
+
+    /// The number; every number of a document is finite.
+    pub(super) fn number(self) -> Option<f64> {
+        if self.kind() == Kind::Number { self.raw().parse().ok() } else { None }
+    }
+
+    /// The elements of an array; none for other kinds.
+    pub(super) fn items(self) -> Items<'d> {
+        let end = if self.kind() == Kind::Array { self.end() } else { 0 };
+        Items { document: self.document, at: self.index + 1, end }
+    }
+
+    /// Keys and values of an object; none for other kinds.
+    pub(super) fn members(self) -> Members<'d> {
+        let end = if self.kind() == Kind::Object { self.end() } else { 0 };
+        Members { document: self.document, at: self.index + 1, end }
+    }
+
+    /// The index after the subtree, within the nodes read so far.
+    fn end(self) -> u32 {
+        self.node().next.min(u32::try_from(self.document.nodes.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The member of that name, unless it is null: everywhere in a body null means absent.
+    pub(super) fn get(self, name: &str) -> Option<Value<'d>> {
+        self.members().find(|(key, _)| key.is(name)).map(|(_, value)| value).filter(|value| !value.is_null())
+    }
+
+    /// Appends the value without blanks.
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        let node = self.node();
+        match node.kind {
+            Kind::Array if !node.flag => {
+                out.push(b'[');
+                self.items().for_each(|item| write_element(item, out));
+                out.push(b']');
+            }
+            Kind::Object if !node.flag => {
+                out.push(b'{');
+                self.members().for_each(|(key, value)| write_member(key, value, out));
+                out.push(b'}');
+            }
+            _ => out.extend_from_slice(self.raw().as_bytes()),
+        }
+    }
+
+    /// The value without blanks, on its own.
+    pub(super) fn compact(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.raw().len());
+        self.write(&mut out);
+        out
+    }
+
+    pub(super) fn path(self) -> String {
+        self.document.path(self.index)
+    }
+
+    /// A refusal of this value.
+    pub(super) fn invalid(self, message: impl Into<String>) -> InvalidRequest {
+        InvalidRequest::new(self.path(), message)
+    }
+
+    /// A refusal of a member that is not there.
+    pub(super) fn invalid_member(self, name: &str, message: impl Into<String>) -> InvalidRequest {
+        let mut path = self.path();
+        push_key(&mut path, name);
+        InvalidRequest::new(path, message)
+    }
+
+    /// A refusal of this value's type.
+    pub(super) fn mistyped(self, wanted: &str) -> InvalidRequest {
+        self.invalid(format!("must be {wanted}, not {}", self.kind().noun()))
+    }
+}
+
+/// Appends a comma unless a container was just opened: no value ends in an opening bracket.
+pub(super) fn separate(out: &mut Vec<u8>) {
+    if !matches!(out.last(), Some(b'[' | b'{')) {
+        out.push(b',');
+    }
+}
+
+/// Appends one more element.
+pub(super) fn write_element(item: Value<'_>, out: &mut Vec<u8>) {
+    separate(out);
+    item.write(out);
+}
+
+/// Appends one more key and its colon.
+pub(super) fn write_key(key: Value<'_>, out: &mut Vec<u8>) {
+    separate(out);
+    out.extend_from_slice(key.raw().as_bytes());
+    out.push(b':');
+}
+
+/// Appends one more key under a name of ours, and its colon.
+pub(super) fn write_name(name: &str, out: &mut Vec<u8>) {
+    separate(out);
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+/// Appends one more member.
+pub(super) fn write_member(key: Value<'_>, value: Value<'_>, out: &mut Vec<u8>) {
+    write_key(key, out);
+    value.write(out);
+}
+
+/// The elements of an array.
+#[derive(Debug, Clone)]
+pub(super) struct Items<'d> {
+    document: &'d Document<'d>,
+    at: u32,
+    end: u32,
+}
+
+impl<'d> Iterator for Items<'d> {
+    type Item = Value<'d>;
+
+    fn next(&mut self) -> Option<Value<'d>> {
+        if self.at >= self.end {
+            return None;
+        }
+        let value = Value { document: self.document, index: self.at };
+        self.at = value.node().next;
+        Some(value)
+    }
+}
+
+/// The members of an object, in the client's order.
+#[derive(Debug, Clone)]
+pub(super) struct Members<'d> {
+    document: &'d Document<'d>,
+    at: u32,
+    end: u32,
+}
+
+impl<'d> Iterator for Members<'d> {
+    type Item = (Value<'d>, Value<'d>);
+
+    fn next(&mut self) -> Option<(Value<'d>, Value<'d>)> {
+        // A key without its value exists only while the document is being read.
+        if self.at.saturating_add(1) >= self.end {
+            return None;
+        }
+        let key = Value { document: self.document, index: self.at };
+        let value = Value { document: self.document, index: self.at + 1 };
+        self.at = value.node().next;
+        Some((key, value))
+    }
+}

@@ -1,0 +1,91 @@
+//! Counting in strings without resolving their escapes.
+//!
+//! Prompts are most of a body, so every count here is a plain pass that the compiler can vectorise
+//! or a search of `memchr`.
+
+use memchr::{memchr_iter, memmem};
+
+/// Counts over one text. Characters are exact; the others are good enough for an estimate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in super::super) struct Counts {
+    /// Unicode scalar values.
+    pub(in super::super) chars: u64,
+    /// Digits and mathematical signs.
+    pub(in super::super) math: u64,
+    /// Marks of three backticks.
+    pub(in super::super) fences: u64,
+    /// Question marks.
+    pub(in super::super) questions: u64,
+}
+
+impl Counts {
+    /// Counts a string by its source text.
+    pub(super) fn of(text: &str, escaped: bool) -> Self {
+        let bytes = text.as_bytes();
+        let ascii = bytes.iter().filter(|b| is_math(**b)).count();
+        let plain = memchr_iter(b'?', bytes).count();
+        let chars = chars(text, escaped);
+        // Only longer texts than they have characters hold signs beyond ASCII.
+        let (signs, wide) = if chars < bytes.len() {
+            (math_signs(bytes), memmem::find_iter(bytes, "？").count())
+        } else {
+            (0, 0)
+        };
+        Self {
+            chars: chars as u64,
+            math: (ascii + signs) as u64,
+            fences: memmem::find_iter(bytes, b"```").count() as u64,
+            questions: (plain + wide) as u64,
+        }
+    }
+
+    /// Adds another text.
+    pub(in super::super) fn add(&mut self, other: Self) {
+        self.chars += other.chars;
+        self.math += other.math;
+        self.fences += other.fences;
+        self.questions += other.questions;
+    }
+}
+
+/// Hyphens, asterisks and slashes are left out: in prose they are punctuation, list marks and paths.
+const fn is_math(byte: u8) -> bool {
+    byte.is_ascii_digit() | matches!(byte, b'+' | b'=' | b'<' | b'>' | b'^' | b'%')
+}
+
+/// ± × ÷ and the block of mathematical operators, U+2200 to U+22FF.
+fn math_signs(bytes: &[u8]) -> usize {
+    let follows = |at: usize| bytes.get(at + 1).copied().unwrap_or_default();
+    memchr::memchr3_iter(0xE2, 0xC2, 0xC3, bytes)
+        .filter(|&at| match bytes.get(at) {
+            Some(0xE2) => (0x88..=0x8B).contains(&follows(at)),
+            Some(0xC2) => follows(at) == 0xB1,
+            _ => matches!(follows(at), 0x97 | 0xB7),
+        })
+        .count()
+}
+
+/// Unicode scalar values of a string, given its source text.
+pub(super) fn chars(text: &str, escaped: bool) -> usize {
+    let written = text.chars().count();
+    if escaped { written.saturating_sub(surplus(text.as_bytes())) } else { written }
+}
+
+/// How many characters the escapes take beyond the one each stands for.
+fn surplus(bytes: &[u8]) -> usize {
+    let mut surplus = 0;
+    let mut skip_to = 0;
+    for at in memchr_iter(b'\\', bytes) {
+        if at < skip_to {
+            continue;
+        }
+        let length = match bytes.get(at + 1..at + 4) {
+            Some([b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B']) => 12,
+            Some([b'u', ..]) => 6,
+            _ => 2,
+        };
+        surplus += length - 1;
+        skip_to = at + length;
+    }
+    surplus
+}

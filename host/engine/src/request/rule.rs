@@ -1,0 +1,284 @@
+//! What a field may hold, as data, and the one function that checks a value against it.
+//!
+//! The tables in `shapes` are the readable form of the interface; this file is all the code that runs
+//! them. Null counts as absent everywhere, members without a rule are skipped, and recursion is bounded
+//! by the nesting limit of the document.
+
+use super::invalid::{InvalidRequest, quoted};
+use super::json::{Kind, Value};
+
+/// What a value may be.
+#[derive(Debug)]
+pub(super) enum Rule {
+    /// Anything.
+    Any,
+    /// A boolean.
+    Bool,
+    /// A string of `min` to `max` characters.
+    Text { min: usize, max: usize },
+    /// One of these strings.
+    OneOf(&'static [&'static str]),
+    /// An integer, written without fraction or exponent.
+    Integer { min: i64, max: i64 },
+    /// A number.
+    Number { min: f64, max: f64 },
+    /// An array of `min` to `max` such elements.
+    List { of: &'static Rule, min: usize, max: usize },
+    /// An object with such values under any key.
+    Map(&'static Rule),
+    /// An object of a shape.
+    Object(&'static Shape),
+    /// An object whose shape one of its members names.
+    Tagged(&'static Tagged),
+    /// The first of these that takes values of the kind at hand.
+    Either(&'static [Rule]),
+    /// A rule that only code can say.
+    Custom(fn(Value<'_>) -> Result<(), InvalidRequest>),
+}
+
+/// The members of an object that are looked at.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) fields: &'static [Field],
+    /// What holds between the members.
+    pub(super) also: Option<fn(Value<'_>) -> Result<(), InvalidRequest>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Field {
+    name: &'static str,
+    rule: Rule,
+    required: bool,
+}
+
+/// Objects told apart by a member.
+#[derive(Debug)]
+pub(super) struct Tagged {
+    /// The member's name: `type`, or `id` for plugins.
+    pub(super) tag: &'static str,
+    /// What the objects are called in messages.
+    pub(super) noun: &'static str,
+    pub(super) variants: &'static [(&'static str, Shape)],
+}
+
+/// Text of any length; the body's own limit bounds it.
+pub(super) const TEXT: Rule = Rule::Text { min: 0, max: usize::MAX };
+/// Text that identifies something.
+pub(super) const NAME: Rule = Rule::Text { min: 1, max: usize::MAX };
+/// An object about which nothing is known.
+pub(super) const OPEN_OBJECT: Rule = Rule::Object(&Shape::of(&[]));
+/// Any array.
+pub(super) const OPEN_LIST: Rule = Rule::List { of: &Rule::Any, min: 0, max: usize::MAX };
+/// Objects about which nothing is known.
+pub(super) const OBJECTS: Rule = Rule::List { of: &OPEN_OBJECT, min: 0, max: usize::MAX };
+/// A positive count.
+pub(super) const COUNT: Rule = Rule::Integer { min: 1, max: u32::MAX as i64 };
+/// A number that is not negative.
+pub(super) const AMOUNT: Rule = Rule::Number { min: 0.0, max: f64::MAX };
+/// A list of names of servers, models and the like.
+pub(super) const NAMES: Rule = Rule::List { of: &Rule::Text { min: 1, max: 1024 }, min: 0, max: 1024 };
+
+impl Shape {
+    pub(super) const fn of(fields: &'static [Field]) -> Self {
+        Self { fields, also: None }
+    }
+}
+
+pub(super) const fn required(name: &'static str, rule: Rule) -> Field {
+    Field { name, rule, required: true }
+}
+
+pub(super) const fn optional(name: &'static str, rule: Rule) -> Field {
+    Field { name, rule, required: false }
+}
+
+impl Rule {
+    const fn takes(&self, kind: Kind) -> bool {
+        match self {
+            Self::Any | Self::Custom(_) | Self::Either(_) => true,
+            Self::Bool => matches!(kind, Kind::True | Kind::False),
+            Self::Text { .. } | Self::OneOf(_) => matches!(kind, Kind::String),
+            Self::Integer { .. } | Self::Number { .. } => matches!(kind, Kind::Number),
+            Self::List { .. } => matches!(kind, Kind::Array),
+            Self::Map(_) | Self::Object(_) | Self::Tagged(_) => matches!(kind, Kind::Object),
+        }
+    }
+
+    const fn noun(&self) -> &'static str {
+        match self {
+            Self::Any | Self::Custom(_) | Self::Either(_) => "a value",
+            Self::Bool => "a boolean",
+            Self::Text { .. } | Self::OneOf(_) => "a string",
+            Self::Integer { .. } => "an integer",
+            Self::Number { .. } => "a number",
+            Self::List { .. } => "an array",
+            Self::Map(_) | Self::Object(_) | Self::Tagged(_) => "an object",
+        }
+    }
+
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// The first violation, by path.
+    pub(super) fn check(&self, value: Value<'_>) -> Result<(), InvalidRequest> {
+        if !self.takes(value.kind()) {
+            return Err(value.mistyped(self.noun()));
+        }
+        match self {
+            Self::Any | Self::Bool => Ok(()),
+            Self::Text { min, max } => check_text(value, *min, *max),
+            Self::OneOf(words) => {
+                if words.iter().any(|word| value.is(word)) {
+                    return Ok(());
+                }
+                Err(value.invalid(format!("must be one of {}", words.join(", "))))
+            }
+            Self::Integer { min, max } => check_integer(value, *min, *max),
+            Self::Number { min, max } => check_number(value, *min, *max),
+            Self::List { of, min, max } => check_list(value, of, *min, *max),
+            Self::Map(of) => value.members().try_for_each(|(_, member)| of.check(member)),
+            Self::Object(shape) => shape.check(value),
+            Self::Tagged(tagged) => tagged.check(value).map(|_| ()),
+            Self::Either(rules) => match rules.iter().find(|rule| rule.takes(value.kind())) {
+                Some(rule) => rule.check(value),
+                None => {
+                    let nouns: Vec<&str> = rules.iter().map(Self::noun).collect();
+                    Err(value.mistyped(&nouns.join(" or ")))
+                }
+            },
+            Self::Custom(check) => check(value),
+        }
+    }
+}
+
+impl Shape {
+    /// Checks an object.
+    ///
+    /// # Errors
+    /// The first violation, by path.
+    pub(super) fn check(&self, object: Value<'_>) -> Result<(), InvalidRequest> {
+        self.visit(object, |_, _| ())
+    }
+
+    /// Checks an object and shows every member that has a rule and is not null.
+    ///
+    /// # Errors
+    /// The first violation, by path.
+    pub(super) fn visit<'d>(
+        &self,
+        object: Value<'d>,
+        mut found: impl FnMut(&'static str, Value<'d>),
+    ) -> Result<(), InvalidRequest> {
+        if object.kind() != Kind::Object {
+            return Err(object.mistyped("an object"));
+        }
+        let mut missing = self.fields.iter().filter(|field| field.required).count();
+        for (key, value) in object.members() {
+            let Some(field) = self.fields.iter().find(|field| key.is(field.name)) else { continue };
+            if value.is_null() {
+                continue;
+            }
+            missing -= usize::from(field.required);
+            field.rule.check(value)?;
+            found(field.name, value);
+        }
+        if missing > 0 {
+            let absent = self.fields.iter().find(|field| field.required && object.get(field.name).is_none());
+            return Err(object.invalid_member(absent.map_or("", |field| field.name), "is required"));
+        }
+        self.also.map_or(Ok(()), |also| also(object))
+    }
+}
+
+impl Tagged {
+    /// Checks an object by the shape its tag names, and returns the tag.
+    ///
+    /// # Errors
+    /// The first violation, by path; an unknown tag is named.
+    pub(super) fn check(&self, object: Value<'_>) -> Result<&'static str, InvalidRequest> {
+        let tag = self.tag_of(object)?;
+        let Some((name, shape)) = self.variants.iter().find(|(name, _)| tag.is(name)) else {
+            return Err(self.unknown(tag));
+        };
+        shape.check(object)?;
+        Ok(name)
+    }
+
+    /// The tag of an object.
+    ///
+    /// # Errors
+    /// When it is no object, or the tag is missing or no string.
+    pub(super) fn tag_of<'d>(&self, object: Value<'d>) -> Result<Value<'d>, InvalidRequest> {
+        if object.kind() != Kind::Object {
+            return Err(object.mistyped("an object"));
+        }
+        let Some(tag) = object.get(self.tag) else {
+            return Err(object.invalid_member(self.tag, "is required"));
+        };
+        if tag.kind() != Kind::String {
+            return Err(tag.mistyped("a string"));
+        }
+        Ok(tag)
+    }
+
+    /// The refusal of a tag, naming it.
+    pub(super) fn unknown(&self, tag: Value<'_>) -> InvalidRequest {
+        tag.invalid(format!("names an unknown {}: \"{}\"", self.noun, quoted(&tag.text())))
+    }
+}
+
+fn check_text(value: Value<'_>, min: usize, max: usize) -> Result<(), InvalidRequest> {
+    let bytes = value.bytes_max();
+    if bytes < min {
+        return Err(value.invalid(if min == 1 {
+            "must not be empty".to_owned()
+        } else {
+            format!("must have at least {min} characters")
+        }));
+    }
+    // Characters are counted only when the bytes leave it open.
+    if bytes > max && value.chars() > max {
+        return Err(value.invalid(format!("must have at most {max} characters")));
+    }
+    Ok(())
+}
+
+fn check_integer(value: Value<'_>, min: i64, max: i64) -> Result<(), InvalidRequest> {
+    let raw = value.raw();
+    if raw.bytes().any(|b| matches!(b, b'.' | b'e' | b'E')) {
+        return Err(value.invalid("must be an integer, without fraction or exponent"));
+    }
+    // Minus zero is a float to most readers.
+    let integer = value.integer().filter(|_| min < 0 || !raw.starts_with('-'));
+    match integer {
+        Some(integer) if (min..=max).contains(&integer) => Ok(()),
+        _ if max == i64::MAX || max == i64::from(u32::MAX) => {
+            Err(value.invalid(format!("must be an integer of at least {min}")))
+        }
+        _ => Err(value.invalid(format!("must be an integer from {min} to {max}"))),
+    }
+}
+
+fn check_number(value: Value<'_>, min: f64, max: f64) -> Result<(), InvalidRequest> {
+    match value.number() {
+        Some(number) if (min..=max).contains(&number) => Ok(()),
+        _ if max >= f64::MAX => Err(value.invalid(format!("must be a number of at least {min}"))),
+        _ => Err(value.invalid(format!("must be a number from {min} to {max}"))),
+    }
+}
+
+fn check_list(value: Value<'_>, of: &Rule, min: usize, max: usize) -> Result<(), InvalidRequest> {
+    let mut count = 0;
+    for item in value.items() {
+        count += 1;
+        if count > max {
+            return Err(value.invalid(format!("must hold at most {max} elements")));
+        }
+        of.check(item)?;
+    }
+    if count < min {
+        let plural = if min == 1 { "element" } else { "elements" };
+        return Err(value.invalid(format!("must hold at least {min} {plural}")));
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! The members of a responses body.
+//!
+//! `input`, `tools`, `plugins` and `max_tool_calls` are only named here: their rules need more than the
+//! value itself and stand in code.
+
+use super::parts::{CACHE_CONTROL, PROMPT_PARTS};
+use super::provider::PROVIDER;
+use crate::request::invalid::InvalidRequest;
+use crate::request::json::{Kind, Value};
+use crate::request::rule::{
+    AMOUNT, COUNT, NAME, OPEN_LIST, OPEN_OBJECT, Rule, Shape, TEXT, Tagged, optional, required,
+};
+
+/// A model id.
+pub(super) const MODEL: Rule = Rule::Text { min: 1, max: 256 };
+/// `session_id`
+pub(super) const SESSION_ID: Rule = Rule::Text { min: 0, max: 256 };
+const KEY: Rule = Rule::Text { min: 0, max: 1024 };
+const PENALTY: Rule = Rule::Number { min: -2.0, max: 2.0 };
+const TIERS: &[&str] = &["auto", "default", "fast", "flex", "priority", "scale", "ultrafast"];
+
+/// `reasoning`, of the body and of tools that ask a model.
+pub(super) const REASONING: Rule = Rule::Object(&Shape::of(&[
+    optional("effort", Rule::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh", "max"])),
+    optional("summary", Rule::OneOf(&["auto", "concise", "detailed"])),
+    optional("enabled", Rule::Bool),
+    optional("max_tokens", Rule::Integer { min: 0, max: u32::MAX as i64 }),
+    optional("context", Rule::OneOf(&["auto", "all_turns", "current_turn"])),
+    optional("mode", Rule::OneOf(&["standard", "pro"])),
+]));
+
+/// `trace`: known keys are text, all others pass.
+pub(super) const TRACE: Rule = Rule::Object(&Shape::of(&[
+    optional("trace_id", TEXT),
+    optional("trace_name", TEXT),
+    optional("span_name", TEXT),
+    optional("generation_name", TEXT),
+    optional("parent_span_id", TEXT),
+]));
+
+const FORMATS: Tagged = Tagged {
+    tag: "type",
+    noun: "text format",
+    variants: &[
+        ("text", Shape::of(&[])),
+        ("json_object", Shape::of(&[])),
+        (
+            "json_schema",
+            Shape::of(&[
+                required("name", Rule::Text { min: 1, max: 64 }),
+                required("schema", OPEN_OBJECT),
+                optional("description", TEXT),
+                optional("strict", Rule::Bool),
+            ]),
+        ),
+    ],
+};
+
+const TEXT_OUTPUT: Rule = Rule::Object(&Shape::of(&[
+    optional("format", Rule::Tagged(&FORMATS)),
+    optional("verbosity", Rule::OneOf(&["low", "medium", "high", "xhigh", "max"])),
+]));
+
+const INCLUDE: Rule = Rule::List {
+    of: &Rule::OneOf(&[
+        "file_search_call.results",
+        "message.input_image.image_url",
+        "computer_call_output.output.image_url",
+        "reasoning.encrypted_content",
+        "code_interpreter_call.outputs",
+        "message.output_text.logprobs",
+        "web_search_call.results",
+        "web_search_call.action.sources",
+    ]),
+    min: 0,
+    max: 64,
+};
+
+const PROMPT: Rule = Rule::Object(&Shape::of(&[
+    required("id", NAME),
+    optional("version", TEXT),
+    optional("variables", Rule::Map(&Rule::Either(&[TEXT, Rule::Tagged(&PROMPT_PARTS)]))),
+]));
+
+const STOP_CONDITIONS: Tagged = Tagged {
+    tag: "type",
+    noun: "stop condition",
+    variants: &[
+        ("step_count_is", Shape::of(&[required("step_count", COUNT)])),
+        ("has_tool_call", Shape::of(&[required("tool_name", Rule::Text { min: 1, max: 256 })])),
+        ("max_tokens_used", Shape::of(&[required("max_tokens", Rule::Integer { min: 1, max: i64::MAX })])),
+        ("max_cost", Shape::of(&[required("max_cost_in_dollars", AMOUNT)])),
+        ("finish_reason_is", Shape::of(&[required("reason", Rule::Text { min: 1, max: 256 })])),
+    ],
+};
+
+/// The body.
+pub(in crate::request) static BODY: Shape = Shape::of(&[
+    required("input", Rule::Any),
+    optional("model", MODEL),
+    optional("models", Rule::List { of: &MODEL, min: 0, max: 32 }),
+    optional("stream", Rule::Bool),
+    optional("instructions", TEXT),
+    optional("max_output_tokens", COUNT),
+    optional("temperature", Rule::Number { min: 0.0, max: 2.0 }),
+    optional("top_p", Rule::Number { min: 0.0, max: 1.0 }),
+    optional("top_k", Rule::Integer { min: 0, max: u32::MAX as i64 }),
+    optional("frequency_penalty", PENALTY),
+    optional("presence_penalty", PENALTY),
+    optional("top_logprobs", Rule::Integer { min: 0, max: 20 }),
+    optional("parallel_tool_calls", Rule::Bool),
+    optional("tools", Rule::Any),
+    optional("tool_choice", Rule::Any),
+    optional("max_tool_calls", Rule::Any),
+    optional("stop_server_tools_when", Rule::List { of: &Rule::Tagged(&STOP_CONDITIONS), min: 1, max: 64 }),
+    optional("text", TEXT_OUTPUT),
+    optional("reasoning", REASONING),
+    optional("include", INCLUDE),
+    optional("service_tier", Rule::OneOf(TIERS)),
+    optional("prompt", PROMPT),
+    optional("prompt_cache_key", KEY),
+    optional(
+        "prompt_cache_options",
+        Rule::Object(&Shape::of(&[
+            optional("mode", Rule::OneOf(&["explicit", "implicit"])),
+            optional("ttl", Rule::Text { min: 1, max: 16 }),
+        ])),
+    ),
+    optional("cache_control", CACHE_CONTROL),
+    optional("safety_identifier", KEY),
+    optional("user", Rule::Text { min: 0, max: 256 }),
+    optional("session_id", SESSION_ID),
+    optional("metadata", Rule::Custom(check_metadata)),
+    optional("truncation", Rule::OneOf(&["auto", "disabled"])),
+    optional("modalities", Rule::List { of: &Rule::OneOf(&["text", "image"]), min: 0, max: 16 }),
+    optional("image_config", Rule::Map(&Rule::Either(&[TEXT, AMOUNT_OR_LESS, OPEN_LIST]))),
+    optional("provider", PROVIDER),
+    optional("route", Rule::OneOf(&["fallback", "sort"])),
+    optional("plugins", Rule::Any),
+    optional("trace", TRACE),
+    optional("debug", Rule::Object(&Shape::of(&[optional("echo_upstream_body", Rule::Bool)]))),
+    optional("store", Rule::Custom(check_store)),
+    optional("background", Rule::Custom(check_background)),
+    optional("previous_response_id", Rule::Custom(refuse_previous)),
+]);
+
+/// Any number of an image setting.
+const AMOUNT_OR_LESS: Rule = Rule::Number { min: f64::MIN, max: f64::MAX };
+
+fn check_store(value: Value<'_>) -> Result<(), InvalidRequest> {
+    match value.kind() {
+        Kind::False => Ok(()),
+        Kind::True => Err(value.invalid("must be false: this service stores no responses")),
+        _ => Err(value.mistyped("a boolean")),
+    }
+}
+
+fn check_background(value: Value<'_>) -> Result<(), InvalidRequest> {
+    match value.kind() {
+        Kind::False => Ok(()),
+        Kind::True => Err(value.invalid(
+            "must be false: a background response would have to be stored, and this service stores none",
+        )),
+        _ => Err(value.mistyped("a boolean")),
+    }
+}
+
+fn refuse_previous(value: Value<'_>) -> Result<(), InvalidRequest> {
+    Err(value.invalid("must be null: this service stores no responses, send the whole conversation in input"))
+}
+
+/// At most 16 pairs, keys of 1 to 64 characters without brackets, values of at most 512 characters.
+fn check_metadata(map: Value<'_>) -> Result<(), InvalidRequest> {
+    if map.kind() != Kind::Object {
+        return Err(map.mistyped("an object"));
+    }
+    if map.members().nth(16).is_some() {
+        return Err(map.invalid("must hold at most 16 pairs"));
+    }
+    for (key, value) in map.members() {
+        if key.chars() > 64 {
+            return Err(value.invalid("has a key of more than 64 characters"));
+        }
+        if key.text().contains(['[', ']']) {
+            return Err(value.invalid("has a key with brackets"));
+        }
+        Rule::Text { min: 0, max: 512 }.check(value)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! The members of an embeddings body, and the parts of a multimodal input.
+
+use super::body::{MODEL, SESSION_ID, TRACE};
+use super::provider::PROVIDER;
+use crate::request::rule::{COUNT, NAME, OPEN_OBJECT, Rule, Shape, TEXT, Tagged, optional, required};
+
+/// The body; `input` is checked by code of its own.
+pub(in crate::request) static BODY: Shape = Shape::of(&[
+    required("input", Rule::Any),
+    required("model", MODEL),
+    optional("dimensions", COUNT),
+    optional("encoding_format", Rule::OneOf(&["float", "base64"])),
+    optional("input_type", Rule::Text { min: 1, max: 256 }),
+    optional("provider", PROVIDER),
+    optional("session_id", SESSION_ID),
+    optional("trace", TRACE),
+    optional("user", Rule::Text { min: 0, max: 256 }),
+]);
+
+/// Parts of a `{content: [...]}` input.
+pub(in crate::request) const PARTS: Tagged = Tagged {
+    tag: "type",
+    noun: "embedding part type",
+    variants: &[
+        ("text", Shape::of(&[required("text", TEXT)])),
+        (
+            "image_url",
+            Shape::of(&[required("image_url", Rule::Object(&Shape::of(&[required("url", NAME)])))]),
+        ),
+        (
+            "input_audio",
+            Shape::of(&[required(
+                "input_audio",
+                Rule::Object(&Shape::of(&[required("data", NAME), optional("format", TEXT)])),
+            )]),
+        ),
+        ("input_video", Shape::of(&[required("input_video", OPEN_OBJECT)])),
+        ("input_file", Shape::of(&[required("input_file", OPEN_OBJECT)])),
+    ],
+};

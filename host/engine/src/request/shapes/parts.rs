@@ -1,0 +1,113 @@
+//! Content parts of messages and of tool outputs.
+
+use crate::request::invalid::InvalidRequest;
+use crate::request::json::Value;
+use crate::request::rule::{NAME, OBJECTS, OPEN_LIST, Rule, Shape, TEXT, Tagged, optional, required};
+
+/// `{type: "ephemeral", ttl?}`, on the body and on parts.
+pub(in crate::request) const CACHE_CONTROL: Rule = Rule::Object(&Shape::of(&[
+    required("type", Rule::OneOf(&["ephemeral"])),
+    optional("ttl", Rule::OneOf(&["5m", "1h"])),
+]));
+
+const BREAKPOINT: Rule =
+    Rule::Object(&Shape::of(&[required("mode", Rule::OneOf(&["explicit"])), optional("ttl", TEXT)]));
+
+const INPUT_TEXT: Shape = Shape::of(&[
+    required("text", TEXT),
+    optional("prompt_cache_breakpoint", BREAKPOINT),
+    optional("cache_control", CACHE_CONTROL),
+]);
+
+const INPUT_IMAGE: Shape = Shape {
+    fields: &[
+        optional("detail", Rule::OneOf(&["auto", "low", "high", "original"])),
+        optional("image_url", NAME),
+        optional("file_id", NAME),
+        optional("prompt_cache_breakpoint", BREAKPOINT),
+        optional("cache_control", CACHE_CONTROL),
+    ],
+    also: Some(image_has_source),
+};
+
+const INPUT_FILE: Shape = Shape {
+    fields: &[
+        optional("filename", TEXT),
+        optional("file_data", NAME),
+        optional("file_url", NAME),
+        optional("file_id", NAME),
+        optional("prompt_cache_breakpoint", BREAKPOINT),
+        optional("cache_control", CACHE_CONTROL),
+    ],
+    also: Some(file_has_source),
+};
+
+const AUDIO: Shape = Shape::of(&[required("data", NAME), required("format", Rule::OneOf(&["mp3", "wav"]))]);
+
+const INPUT_AUDIO: Shape =
+    Shape::of(&[required("input_audio", Rule::Object(&AUDIO)), optional("cache_control", CACHE_CONTROL)]);
+
+const INPUT_VIDEO: Shape =
+    Shape::of(&[required("video_url", NAME), optional("cache_control", CACHE_CONTROL)]);
+
+const OUTPUT_TEXT: Shape = Shape::of(&[
+    required("text", TEXT),
+    optional("annotations", OBJECTS),
+    optional("logprobs", OPEN_LIST),
+    optional("cache_control", CACHE_CONTROL),
+]);
+
+const REFUSAL: Shape = Shape::of(&[required("refusal", TEXT)]);
+
+/// What users, systems and tools may say.
+pub(in crate::request) const INPUT_PARTS: Tagged = Tagged {
+    tag: "type",
+    noun: "content part type",
+    variants: &[
+        ("input_text", INPUT_TEXT),
+        ("input_image", INPUT_IMAGE),
+        ("input_file", INPUT_FILE),
+        ("input_audio", INPUT_AUDIO),
+        ("input_video", INPUT_VIDEO),
+    ],
+};
+
+/// What stands in an assistant's history: mostly its own output, but some clients replay it as input.
+pub(in crate::request) static ASSISTANT_PARTS: Tagged = Tagged {
+    tag: "type",
+    noun: "content part type",
+    variants: &[
+        ("output_text", OUTPUT_TEXT),
+        ("refusal", REFUSAL),
+        ("input_text", INPUT_TEXT),
+        ("input_image", INPUT_IMAGE),
+        ("input_file", INPUT_FILE),
+        ("input_audio", INPUT_AUDIO),
+        ("input_video", INPUT_VIDEO),
+    ],
+};
+
+/// What a prompt template's variable may be besides a plain string.
+pub(in crate::request) const PROMPT_PARTS: Tagged = Tagged {
+    tag: "type",
+    noun: "prompt variable type",
+    variants: &[("input_text", INPUT_TEXT), ("input_image", INPUT_IMAGE), ("input_file", INPUT_FILE)],
+};
+
+/// `output` of a call's result: text, or parts.
+pub(in crate::request) const CALL_OUTPUT: Rule =
+    Rule::Either(&[TEXT, Rule::List { of: &Rule::Tagged(&INPUT_PARTS), min: 0, max: usize::MAX }]);
+
+fn image_has_source(part: Value<'_>) -> Result<(), InvalidRequest> {
+    if part.get("image_url").or_else(|| part.get("file_id")).is_none() {
+        return Err(part.invalid("needs image_url or file_id"));
+    }
+    Ok(())
+}
+
+fn file_has_source(part: Value<'_>) -> Result<(), InvalidRequest> {
+    if !["file_data", "file_url", "file_id"].iter().any(|name| part.get(name).is_some()) {
+        return Err(part.invalid("needs file_data, file_url or file_id"));
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! The `provider` object: routing preferences of both endpoints.
+
+use crate::request::invalid::InvalidRequest;
+use crate::request::json::{Kind, Value};
+use crate::request::rule::{AMOUNT, OPEN_OBJECT, Rule, Shape, optional};
+
+const SLUGS: Rule = Rule::List { of: &Rule::Text { min: 1, max: 256 }, min: 0, max: 256 };
+const PRICE: Rule = Rule::Custom(check_price);
+const SORT: Rule = Rule::OneOf(&["price", "throughput", "latency", "exacto"]);
+
+/// A number for the median, or numbers by percentile.
+const PERCENTILES: Rule = Rule::Either(&[
+    AMOUNT,
+    Rule::Object(&Shape::of(&[
+        optional("p50", AMOUNT),
+        optional("p75", AMOUNT),
+        optional("p90", AMOUNT),
+        optional("p99", AMOUNT),
+    ])),
+]);
+
+/// `provider`
+pub(in crate::request) const PROVIDER: Rule = Rule::Object(&Shape::of(&[
+    optional("order", SLUGS),
+    optional("only", SLUGS),
+    optional("ignore", SLUGS),
+    optional("allow_fallbacks", Rule::Bool),
+    optional("require_parameters", Rule::Bool),
+    optional("data_collection", Rule::OneOf(&["allow", "deny"])),
+    optional("zdr", Rule::Bool),
+    optional("enforce_distillable_text", Rule::Bool),
+    optional(
+        "quantizations",
+        Rule::List {
+            of: &Rule::OneOf(&[
+                "int4", "int8", "fp4", "mxfp4", "nvfp4", "fp6", "fp8", "mxfp8", "fp16", "bf16", "fp32",
+                "unknown",
+            ]),
+            min: 0,
+            max: 64,
+        },
+    ),
+    optional(
+        "sort",
+        Rule::Either(&[
+            SORT,
+            Rule::Object(&Shape::of(&[
+                optional("by", SORT),
+                optional("partition", Rule::OneOf(&["model", "none"])),
+            ])),
+        ]),
+    ),
+    optional(
+        "max_price",
+        Rule::Object(&Shape::of(&[
+            optional("prompt", PRICE),
+            optional("completion", PRICE),
+            optional("image", PRICE),
+            optional("audio", PRICE),
+            optional("request", PRICE),
+        ])),
+    ),
+    optional("preferred_min_throughput", PERCENTILES),
+    optional("preferred_max_latency", PERCENTILES),
+    optional("options", Rule::Map(&OPEN_OBJECT)),
+]));
+
+/// Dollars, as a number or as a string that holds one.
+fn check_price(value: Value<'_>) -> Result<(), InvalidRequest> {
+    let dollars = match value.kind() {
+        Kind::Number => value.number(),
+        Kind::String => value.text().parse::<f64>().ok(),
+        _ => return Err(value.mistyped("a number or a numeric string")),
+    };
+    match dollars {
+        Some(dollars) if dollars.is_finite() && dollars >= 0.0 => Ok(()),
+        _ => Err(value.invalid("must be an amount of dollars, at least 0")),
+    }
+}

@@ -1,0 +1,164 @@
+//! Tools that a client or a provider runs. Server tools have a table of their own.
+
+use crate::request::invalid::InvalidRequest;
+use crate::request::json::Value;
+use crate::request::rule::{COUNT, NAME, NAMES, OPEN_OBJECT, Rule, Shape, TEXT, Tagged, optional, required};
+
+/// Longer than any provider takes, short enough to be a name.
+const TOOL_NAME: Rule = Rule::Text { min: 1, max: 256 };
+
+const FUNCTION: Shape = Shape::of(&[
+    required("name", TOOL_NAME),
+    optional("parameters", OPEN_OBJECT),
+    optional("description", TEXT),
+    optional("strict", Rule::Bool),
+    optional("async", Rule::Bool),
+    optional("defer_loading", Rule::Bool),
+]);
+
+const CUSTOM_FORMATS: Tagged = Tagged {
+    tag: "type",
+    noun: "custom tool format",
+    variants: &[
+        ("text", Shape::of(&[])),
+        (
+            "grammar",
+            Shape::of(&[required("syntax", Rule::OneOf(&["lark", "regex"])), required("definition", TEXT)]),
+        ),
+    ],
+};
+
+const CUSTOM: Shape = Shape::of(&[
+    required("name", TOOL_NAME),
+    optional("description", TEXT),
+    optional("format", Rule::Tagged(&CUSTOM_FORMATS)),
+    optional("defer_loading", Rule::Bool),
+]);
+
+const NAMESPACED: Tagged = Tagged {
+    tag: "type",
+    noun: "type of a tool in a namespace",
+    variants: &[("function", FUNCTION), ("custom", CUSTOM)],
+};
+
+const NAMESPACE: Shape = Shape::of(&[
+    required("name", TOOL_NAME),
+    optional("description", TEXT),
+    required("tools", Rule::List { of: &Rule::Tagged(&NAMESPACED), min: 1, max: 1024 }),
+]);
+
+/// `search_context_size` of every way to search.
+pub(super) const CONTEXT_SIZE: Rule = Rule::OneOf(&["low", "medium", "high"]);
+
+/// An approximate place.
+pub(super) const USER_LOCATION: Rule = Rule::Object(&Shape::of(&[
+    optional("type", Rule::OneOf(&["approximate"])),
+    optional("city", TEXT),
+    optional("country", TEXT),
+    optional("region", TEXT),
+    optional("timezone", TEXT),
+]));
+
+/// Search engines.
+pub(super) const SEARCH_ENGINE: Rule =
+    Rule::OneOf(&["auto", "native", "exa", "firecrawl", "parallel", "perplexity"]);
+
+const WEB_SEARCH: Shape = Shape::of(&[
+    optional("engine", SEARCH_ENGINE),
+    optional(
+        "filters",
+        Rule::Object(&Shape::of(&[
+            optional("allowed_domains", NAMES),
+            optional("blocked_domains", NAMES),
+            optional("excluded_domains", NAMES),
+        ])),
+    ),
+    optional("max_results", COUNT),
+    optional("max_uses", COUNT),
+    optional("mode", TEXT),
+    optional("search_context_size", CONTEXT_SIZE),
+    optional("user_location", USER_LOCATION),
+    optional("x_search", OPEN_OBJECT),
+]);
+
+const FILE_SEARCH: Shape = Shape::of(&[
+    required("vector_store_ids", NAMES),
+    optional("filters", OPEN_OBJECT),
+    optional("max_num_results", Rule::Integer { min: 1, max: 50 }),
+    optional("ranking_options", OPEN_OBJECT),
+]);
+
+const COMPUTER_USE: Shape = Shape::of(&[
+    required("display_width", COUNT),
+    required("display_height", COUNT),
+    required("environment", Rule::OneOf(&["windows", "mac", "linux", "ubuntu", "browser"])),
+]);
+
+const CODE_INTERPRETER: Shape = Shape::of(&[required(
+    "container",
+    Rule::Either(&[
+        NAME,
+        Rule::Object(&Shape::of(&[required("type", Rule::OneOf(&["auto"])), optional("file_ids", NAMES)])),
+    ]),
+)]);
+
+const MCP: Shape = Shape {
+    fields: &[
+        required("server_label", TOOL_NAME),
+        optional("server_url", NAME),
+        optional("connector_id", NAME),
+        optional("server_description", TEXT),
+        optional("authorization", TEXT),
+        optional("headers", Rule::Map(&TEXT)),
+        optional("allowed_tools", Rule::Either(&[NAMES, OPEN_OBJECT])),
+        optional("require_approval", Rule::Either(&[Rule::OneOf(&["always", "never"]), OPEN_OBJECT])),
+    ],
+    also: Some(mcp_has_server),
+};
+
+const IMAGE_GENERATION: Shape = Shape::of(&[
+    optional("model", TEXT),
+    optional("action", TEXT),
+    optional("background", Rule::OneOf(&["transparent", "opaque", "auto"])),
+    optional("input_fidelity", Rule::OneOf(&["high", "low"])),
+    optional("input_image_mask", OPEN_OBJECT),
+    optional("moderation", Rule::OneOf(&["auto", "low"])),
+    optional("output_compression", Rule::Integer { min: 0, max: 100 }),
+    optional("output_format", Rule::OneOf(&["png", "webp", "jpeg"])),
+    optional("partial_images", Rule::Integer { min: 0, max: 3 }),
+    optional("quality", Rule::OneOf(&["low", "medium", "high", "auto"])),
+    optional("size", TEXT),
+]);
+
+const SHELL: Shape = Shape::of(&[optional("environment", OPEN_OBJECT)]);
+const PLAIN: Shape = Shape::of(&[]);
+
+/// Every tool type without a prefix.
+pub(in crate::request) static TOOLS: Tagged = Tagged {
+    tag: "type",
+    noun: "tool type",
+    variants: &[
+        ("function", FUNCTION),
+        ("custom", CUSTOM),
+        ("namespace", NAMESPACE),
+        ("web_search", WEB_SEARCH),
+        ("web_search_2025_08_26", WEB_SEARCH),
+        ("web_search_preview", WEB_SEARCH),
+        ("web_search_preview_2025_03_11", WEB_SEARCH),
+        ("file_search", FILE_SEARCH),
+        ("computer_use_preview", COMPUTER_USE),
+        ("code_interpreter", CODE_INTERPRETER),
+        ("mcp", MCP),
+        ("image_generation", IMAGE_GENERATION),
+        ("local_shell", PLAIN),
+        ("shell", SHELL),
+        ("apply_patch", PLAIN),
+    ],
+};
+
+fn mcp_has_server(tool: Value<'_>) -> Result<(), InvalidRequest> {
+    if tool.get("server_url").or_else(|| tool.get("connector_id")).is_none() {
+        return Err(tool.invalid("needs server_url or connector_id"));
+    }
+    Ok(())
+}

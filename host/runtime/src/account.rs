@@ -1,0 +1,190 @@
+//! What one instance has spent: processor time, waiting turns, faults noticed on
+//! the way. The epoch callback and the future that drives the guest share it.
+//!
+//! Time is charged while the guest's future is being polled, so a guest that
+//! waits for the network is not charged. The first slice of a call is measured
+//! by the wall clock, which is cheap and right for nearly every call; a call
+//! that outlives a tick is measured by the thread's processor clock from then
+//! on, so that a machine busy with other work does not kill innocent guests.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wasmtime::UpdateDeadline;
+
+/// Most of a first slice that is believed to be the guest's own.
+const FIRST_SLICE_MAX: Duration = Duration::from_millis(10);
+
+/// What one call may use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Budget {
+    /// Processor time.
+    pub(crate) cpu: Duration,
+    /// Time by the clock on the wall, waiting included.
+    pub(crate) wall: Duration,
+}
+
+/// Why the host cut a call short or a trap happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Processor time or wall time.
+    Time,
+    /// Memory or tables.
+    Memory,
+    /// Calls of the host.
+    HostCalls,
+}
+
+/// The account of one instance. One thread at a time uses it; atomics and the
+/// mutex are for the compiler, never contended.
+pub(crate) struct Account {
+    turns: Arc<Semaphore>,
+    turn: Mutex<Option<OwnedSemaphorePermit>>,
+    poll: Mutex<Poll>,
+    call_limit_ns: AtomicU64,
+    call_spent_ns: AtomicU64,
+    total_limit_ns: u64,
+    total_spent_ns: AtomicU64,
+    long: AtomicBool,
+    out_of_time: AtomicBool,
+    memory_denied: AtomicBool,
+    out_of_host_calls: AtomicBool,
+}
+
+/// When the current poll began.
+#[derive(Clone, Copy)]
+struct Poll {
+    wall: Instant,
+    /// Read only for calls that outlived a tick.
+    cpu: Option<Duration>,
+}
+
+impl Account {
+    /// An account for one instance whose calls together may use `total`.
+    pub(crate) fn new(turns: Arc<Semaphore>, total: Duration) -> Self {
+        Self {
+            turns,
+            turn: Mutex::new(None),
+            poll: Mutex::new(Poll { wall: Instant::now(), cpu: None }),
+            call_limit_ns: AtomicU64::new(0),
+            call_spent_ns: AtomicU64::new(0),
+            total_limit_ns: nanoseconds(total),
+            total_spent_ns: AtomicU64::new(0),
+            long: AtomicBool::new(false),
+            out_of_time: AtomicBool::new(false),
+            memory_denied: AtomicBool::new(false),
+            out_of_host_calls: AtomicBool::new(false),
+        }
+    }
+
+    /// Drives one call inside its budget. `None` means that the wall time passed.
+    pub(crate) async fn drive<T>(&self, budget: Budget, call: impl Future<Output = T>) -> Option<T> {
+        self.call_limit_ns.store(nanoseconds(budget.cpu), Ordering::Relaxed);
+        self.call_spent_ns.store(0, Ordering::Relaxed);
+        self.long.store(false, Ordering::Relaxed);
+        let mut call = pin!(call);
+        let charged = poll_fn(|context| {
+            self.enter();
+            let polled = call.as_mut().poll(context);
+            self.leave();
+            polled
+        });
+        let answer = tokio::time::timeout(budget.wall, charged).await.ok();
+        if answer.is_none() {
+            self.out_of_time.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// What the epoch callback does at each tick: out of budget ends the guest,
+    /// otherwise it goes to the back of the queue.
+    pub(crate) fn tick(self: &Arc<Self>) -> UpdateDeadline {
+        let slice = nanoseconds(self.slice());
+        let call_spent = self.call_spent_ns.load(Ordering::Relaxed).saturating_add(slice);
+        let total_spent = self.total_spent_ns.load(Ordering::Relaxed).saturating_add(slice);
+        if call_spent >= self.call_limit_ns.load(Ordering::Relaxed) || total_spent >= self.total_limit_ns {
+            self.out_of_time.store(true, Ordering::Relaxed);
+            return UpdateDeadline::Interrupt;
+        }
+        self.long.store(true, Ordering::Relaxed);
+        UpdateDeadline::YieldCustom(1, Box::pin(wait_for_turn(Arc::clone(self))))
+    }
+
+    /// Time charged to the call that just ended, in nanoseconds.
+    pub(crate) fn spent_ns(&self) -> u64 {
+        self.call_spent_ns.load(Ordering::Relaxed)
+    }
+
+    /// Notes that memory or table space was refused.
+    pub(crate) fn deny_memory(&self) {
+        self.memory_denied.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that the budget of host calls is spent.
+    pub(crate) fn deny_host_call(&self) {
+        self.out_of_host_calls.store(true, Ordering::Relaxed);
+    }
+
+    /// What the host did that explains a trap, if anything.
+    pub(crate) fn cut(&self) -> Option<Cut> {
+        if self.out_of_time.load(Ordering::Relaxed) {
+            Some(Cut::Time)
+        } else if self.out_of_host_calls.load(Ordering::Relaxed) {
+            Some(Cut::HostCalls)
+        } else if self.memory_denied.load(Ordering::Relaxed) {
+            Some(Cut::Memory)
+        } else {
+            None
+        }
+    }
+
+    fn enter(&self) {
+        let cpu = self.long.load(Ordering::Relaxed).then(thread_cpu_time);
+        *lock(&self.poll) = Poll { wall: Instant::now(), cpu };
+    }
+
+    fn leave(&self) {
+        let slice = nanoseconds(self.slice());
+        self.call_spent_ns.fetch_add(slice, Ordering::Relaxed);
+        self.total_spent_ns.fetch_add(slice, Ordering::Relaxed);
+        // A turn is for the guest that runs; one that waits gives it back.
+        drop(lock(&self.turn).take());
+    }
+
+    /// Time since the current poll began.
+    fn slice(&self) -> Duration {
+        let poll = *lock(&self.poll);
+        match poll.cpu {
+            Some(start) => thread_cpu_time().saturating_sub(start),
+            None => poll.wall.elapsed().min(FIRST_SLICE_MAX),
+        }
+    }
+}
+
+/// Lets everything else run, then waits until few enough long-running guests
+/// stand in the queue. Without the yield, timers and sockets are not looked at
+/// between two slices; without the turns, a hundred spinning guests would make
+/// any other task wait a hundred slices.
+async fn wait_for_turn(account: Arc<Account>) {
+    tokio::task::yield_now().await;
+    // The semaphore is never closed; if it were, running is the safe side.
+    let turn = Arc::clone(&account.turns).acquire_owned().await.ok();
+    *lock(&account.turn) = turn;
+}
+
+fn thread_cpu_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,44 @@
+//! The contract of `wit/` as Rust: one synthetic world that holds every
+//! interface, so that each shared type exists once. Guests never have to match
+//! that world: every exported interface is probed and loaded by itself, which
+//! is what makes the small interfaces of the contract optional.
+
+#![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from wit/, documented there")]
+
+wasmtime::component::bindgen!({
+    path: "../../wit",
+    inline: "
+        package cofferdam:host;
+        world everything {
+            import cofferdam:plugin/types@0.1.0;
+            import cofferdam:plugin/hooks@0.1.0;
+            import cofferdam:plugin/log@0.1.0;
+            import cofferdam:plugin/config@0.1.0;
+            import cofferdam:plugin/clock@0.1.0;
+            import cofferdam:plugin/random@0.1.0;
+            import cofferdam:plugin/http@0.1.0;
+            import cofferdam:plugin/model@0.1.0;
+            import cofferdam:plugin/catalog@0.1.0;
+            import cofferdam:plugin/scratch@0.1.0;
+            import cofferdam:plugin/request@0.1.0;
+            import cofferdam:plugin/tool-call@0.1.0;
+            export cofferdam:plugin/routing@0.1.0;
+            export cofferdam:plugin/model-choice@0.1.0;
+            export cofferdam:plugin/dialect@0.1.0;
+            export cofferdam:plugin/generation@0.1.0;
+            export cofferdam:plugin/embedding@0.1.0;
+            export cofferdam:plugin/on-request@0.1.0;
+            export cofferdam:plugin/on-response@0.1.0;
+            export cofferdam:plugin/tools@0.1.0;
+        }
+    ",
+    world: "cofferdam:host/everything",
+    imports: {
+        "cofferdam:plugin/http.send": async | trappable,
+        "cofferdam:plugin/model.ask": async | trappable,
+        "cofferdam:plugin/tool-call.call": async | trappable,
+        default: trappable,
+    },
+    exports: { default: async },
+    additional_derives: [PartialEq],
+});

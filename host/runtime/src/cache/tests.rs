@@ -1,0 +1,155 @@
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use tempfile::TempDir;
+use wasmtime::Engine;
+use wasmtime::component::Component;
+
+use super::{Cache, CacheError};
+use crate::engine::Sandbox;
+
+const DIGEST: &str = "00ff";
+
+struct Fixture {
+    directory: TempDir,
+    engine: Engine,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self { directory: TempDir::new().unwrap(), engine: Sandbox::start(1).unwrap().engine }
+    }
+
+    fn open(&self) -> Result<Cache, CacheError> {
+        Cache::open(&self.directory.path().join("cache"), &self.engine)
+    }
+
+    fn filled(&self) -> Cache {
+        let cache = self.open().unwrap();
+        let component = Component::new(&self.engine, wat::parse_str("(component)").unwrap()).unwrap();
+        cache.keep_component(DIGEST, &component);
+        assert!(cache.component(&self.engine, DIGEST).is_some());
+        cache
+    }
+
+    fn entry(&self, cache: &Cache) -> std::path::PathBuf {
+        self.directory.path().join("cache").join(cache.code_name(DIGEST))
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn directory_key_and_entries_are_private() {
+    let fixture = Fixture::new();
+    let cache = fixture.filled();
+    let directory = fixture.directory.path().join("cache");
+    assert_eq!(mode(&directory), 0o700);
+    assert_eq!(mode(&directory.join("key")), 0o600);
+    assert_eq!(mode(&fixture.entry(&cache)), 0o600);
+    let left: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "no temporary files stay: {left:?}");
+}
+
+#[test]
+fn entries_survive_a_restart() {
+    let fixture = Fixture::new();
+    drop(fixture.filled());
+    assert!(fixture.open().unwrap().component(&fixture.engine, DIGEST).is_some());
+}
+
+#[test]
+fn one_flipped_bit_anywhere_is_noticed() {
+    let fixture = Fixture::new();
+    let cache = fixture.filled();
+    let path = fixture.entry(&cache);
+    let intact = fs::read(&path).unwrap();
+    for position in [0, 31, 32, 100, intact.len() / 2, intact.len() - 1] {
+        let mut damaged = intact.clone();
+        damaged[position] ^= 1;
+        fs::write(&path, damaged).unwrap();
+        assert!(cache.component(&fixture.engine, DIGEST).is_none(), "byte {position}");
+    }
+}
+
+#[test]
+fn truncated_and_empty_entries_are_noticed() {
+    let fixture = Fixture::new();
+    let cache = fixture.filled();
+    let path = fixture.entry(&cache);
+    let intact = fs::read(&path).unwrap();
+    for length in [0, 1, 32, 33, intact.len() - 1] {
+        fs::write(&path, &intact[..length]).unwrap();
+        assert!(cache.component(&fixture.engine, DIGEST).is_none(), "{length} bytes");
+    }
+}
+
+#[test]
+fn an_entry_does_not_pass_under_another_name_or_key() {
+    let fixture = Fixture::new();
+    let cache = fixture.filled();
+    let path = fixture.entry(&cache);
+    fs::copy(&path, path.with_file_name(cache.code_name("11ff"))).unwrap();
+    assert!(cache.component(&fixture.engine, "11ff").is_none());
+    fs::remove_file(path.with_file_name("key")).unwrap();
+    assert!(fixture.open().unwrap().component(&fixture.engine, DIGEST).is_none());
+}
+
+#[test]
+fn entries_behind_links_or_open_to_others_are_not_read() {
+    let fixture = Fixture::new();
+    let cache = fixture.filled();
+    let path = fixture.entry(&cache);
+    fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+    assert!(cache.component(&fixture.engine, DIGEST).is_none());
+    fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    let elsewhere = fixture.directory.path().join("elsewhere");
+    fs::rename(&path, &elsewhere).unwrap();
+    symlink(&elsewhere, &path).unwrap();
+    assert!(cache.component(&fixture.engine, DIGEST).is_none());
+}
+
+#[test]
+fn a_key_open_to_others_is_replaced() {
+    let fixture = Fixture::new();
+    drop(fixture.filled());
+    let key = fixture.directory.path().join("cache").join("key");
+    let before = fs::read(&key).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    drop(fixture.open().unwrap());
+    assert_ne!(fs::read(&key).unwrap(), before);
+    assert_eq!(mode(&key), 0o600);
+}
+
+#[test]
+fn directories_that_others_can_write_to_are_refused() {
+    let fixture = Fixture::new();
+    drop(fixture.filled());
+    let directory = fixture.directory.path().join("cache");
+    for open in [0o770, 0o702, 0o777] {
+        fs::set_permissions(&directory, Permissions::from_mode(open)).unwrap();
+        assert!(matches!(fixture.open(), Err(CacheError::Writable(_))), "{open:o}");
+    }
+    fs::set_permissions(&directory, Permissions::from_mode(0o700)).unwrap();
+    assert!(fixture.open().is_ok());
+    let link = fixture.directory.path().join("link");
+    symlink(&directory, &link).unwrap();
+    assert!(Cache::open(&link, &fixture.engine).is_err());
+}
+
+#[test]
+fn findings_are_sealed_too() {
+    let fixture = Fixture::new();
+    let cache = fixture.open().unwrap();
+    assert_eq!(cache.finding(DIGEST), None);
+    cache.keep_finding(DIGEST, b"fine");
+    assert_eq!(cache.finding(DIGEST).as_deref(), Some(&b"fine"[..]));
+    let path = fixture.directory.path().join("cache").join("00ff.checked");
+    let mut entry = fs::read(&path).unwrap();
+    *entry.last_mut().unwrap() ^= 1;
+    fs::write(&path, entry).unwrap();
+    assert_eq!(cache.finding(DIGEST), None);
+}

@@ -1,0 +1,87 @@
+//! Calls into hooks, one per phase.
+
+use std::sync::Arc;
+
+use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
+use crate::calls::answers::is_object;
+use crate::calls::borrowing;
+use crate::context::CallContext;
+use crate::error::{CallError, CallErrorKind};
+use crate::instance::Instance;
+use crate::plugin::Plugin;
+use crate::services::Services;
+use crate::wire::{Action, Failure};
+
+type Verdict = (Result<Action, Failure>,);
+
+/// A hook may make what it was shown somewhat longer.
+const OUTPUT_PER_INPUT_BYTE: usize = 2;
+const OUTPUT_BYTES_FREE: usize = 1024 * 1024;
+
+impl Plugin {
+    /// Shows a request to a hook. `request` and `settings` are JSON.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke, or replaced the request by something that is no object.
+    pub async fn on_request(
+        self: &Arc<Self>,
+        context: &CallContext,
+        services: Services,
+        request: &[u8],
+        settings: &[u8],
+    ) -> Result<Result<Action, Failure>, CallError> {
+        if self.compiled().await?.on_request.is_none() {
+            return Err(self.missing("on-request"));
+        }
+        let instance = Instance::open(self, context, services).await?;
+        let handle = async |instance: &mut Instance| {
+            type Parameters<'a> = (&'a [u8], &'a [u8], &'a GuestContext);
+            let function = borrowing::<Parameters<'_>, Verdict>(instance, "on-request", "handle")?;
+            let arguments = (request, settings, &instance.context);
+            Ok(function.call_async(&mut instance.store, arguments).await?.0)
+        };
+        let (_, answer) = instance.run(output_bytes_max(request.len()), handle).await?;
+        self.check_action(answer)
+    }
+
+    /// Shows a finished response to a hook, beside the request. All are JSON.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke, or replaced the response by something that is no object.
+    pub async fn on_response(
+        self: &Arc<Self>,
+        context: &CallContext,
+        services: Services,
+        request: &[u8],
+        response: &[u8],
+        settings: &[u8],
+    ) -> Result<Result<Action, Failure>, CallError> {
+        if self.compiled().await?.on_response.is_none() {
+            return Err(self.missing("on-response"));
+        }
+        let instance = Instance::open(self, context, services).await?;
+        let handle = async |instance: &mut Instance| {
+            type Parameters<'a> = (&'a [u8], &'a [u8], &'a [u8], &'a GuestContext);
+            let function = borrowing::<Parameters<'_>, Verdict>(instance, "on-response", "handle")?;
+            let arguments = (request, response, settings, &instance.context);
+            Ok(function.call_async(&mut instance.store, arguments).await?.0)
+        };
+        let (_, answer) = instance.run(output_bytes_max(request.len() + response.len()), handle).await?;
+        self.check_action(answer)
+    }
+
+    fn check_action(&self, answer: Result<Action, Failure>) -> Result<Result<Action, Failure>, CallError> {
+        match &answer {
+            Ok(Action::Replace(json)) if !is_object(json) => {
+                Err(self.failed(CallErrorKind::InvalidAnswer("a replacement is not a JSON object")))
+            }
+            _ => Ok(answer),
+        }
+    }
+}
+
+fn output_bytes_max(input_bytes: usize) -> usize {
+    input_bytes.saturating_mul(OUTPUT_PER_INPUT_BYTE).saturating_add(OUTPUT_BYTES_FREE)
+}

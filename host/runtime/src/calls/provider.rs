@@ -1,0 +1,280 @@
+//! Calls into providers. One instance serves one attempt: it prepares the
+//! request, decodes the answer or maps its error, and remembers in between.
+
+use std::sync::Arc;
+
+use wasmtime::component::ResourceAny;
+
+use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
+use crate::bindings::exports::cofferdam::plugin::generation;
+use crate::calls::answers::{
+    Broken, check_events, check_prepared, check_upstream, check_vectors, event_bytes,
+};
+use crate::calls::{borrowing, indices};
+use crate::context::CallContext;
+use crate::error::{CallError, CallErrorKind};
+use crate::instance::Instance;
+use crate::plugin::Plugin;
+use crate::services::Services;
+use crate::wire::{
+    EmbeddingFailure, Embeddings, Event, Failure, Frame, Prepared, PreparedEmbeddings, ResponseHead, Target,
+};
+
+/// What any call may answer whatever it was given: a short prompt can make a
+/// local model talk.
+const OUTPUT_BYTES_FREE: usize = 1024 * 1024;
+/// What may be answered per byte given: a request grows when it is translated,
+/// and an event weighs more than its line.
+const OUTPUT_PER_INPUT_BYTE: usize = 8;
+/// What no call may exceed.
+const OUTPUT_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Events of one call, beyond one per so many bytes fed.
+const EVENTS_FREE: usize = 4_096;
+const BYTES_PER_EVENT: usize = 16;
+/// Most of an error's body, as `wit/provider.wit` says.
+const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// One attempt at a provider. After any [`CallError`] it is dead, and so is it
+/// when a call was dropped before it answered: every later call is an error.
+pub struct ProviderInstance {
+    plugin: Arc<Plugin>,
+    live: Option<Instance>,
+    generation: Option<generation::Guest>,
+    decoder: Option<ResourceAny>,
+    fed_bytes: usize,
+    emitted_bytes: usize,
+}
+
+impl Plugin {
+    /// Makes the instance for one attempt.
+    ///
+    /// # Errors
+    ///
+    /// It is no provider, lacks a grant, does not start, or no instance is free.
+    pub async fn open_provider(
+        self: &Arc<Self>,
+        context: &CallContext,
+    ) -> Result<ProviderInstance, CallError> {
+        if self.compiled().await?.dialect.is_none() {
+            return Err(self.missing("dialect"));
+        }
+        let live = Instance::open(self, context, Services::default()).await?;
+        Ok(ProviderInstance {
+            plugin: Arc::clone(self),
+            live: Some(live),
+            generation: None,
+            decoder: None,
+            fed_bytes: 0,
+            emitted_bytes: 0,
+        })
+    }
+}
+
+impl ProviderInstance {
+    /// The plugin it is an instance of.
+    #[must_use]
+    pub fn plugin(&self) -> &Arc<Plugin> {
+        &self.plugin
+    }
+
+    /// Translates a request.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke; a failure it foresaw is the inner error.
+    pub async fn prepare(
+        &mut self,
+        request: &[u8],
+        target: &Target,
+    ) -> Result<Result<Prepared, Failure>, CallError> {
+        self.require(self.plugin.exports_generation(), "generation")?;
+        let prepare = async |instance: &mut Instance| {
+            let function = borrowing::<(&[u8], &Target, &GuestContext), (Result<Prepared, Failure>,)>(
+                instance,
+                "generation",
+                "prepare",
+            )?;
+            let arguments = (request, target, &instance.context);
+            Ok(function.call_async(&mut instance.store, arguments).await?.0)
+        };
+        let answer = self.call(output_bytes_max(request.len()), prepare).await?;
+        if let Ok(prepared) = &answer {
+            self.accept(check_prepared(prepared))?;
+        }
+        Ok(answer)
+    }
+
+    /// Opens the decoder for one answer, in place of an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke.
+    pub async fn open_decoder(&mut self, head: &ResponseHead) -> Result<(), CallError> {
+        self.require(self.plugin.exports_generation(), "generation")?;
+        let open = async |instance: &mut Instance| {
+            let generation = indices(instance, |compiled| compiled.generation.as_ref())?;
+            let guest = generation.load(&mut instance.store, &instance.handle)?;
+            let decoder = guest.decoder().call_constructor(&mut instance.store, head).await?;
+            Ok((guest, decoder))
+        };
+        let (guest, decoder) = self.call(OUTPUT_BYTES_FREE, open).await?;
+        self.generation = Some(guest);
+        self.decoder = Some(decoder);
+        (self.fed_bytes, self.emitted_bytes) = (0, 0);
+        Ok(())
+    }
+
+    /// Decodes all frames of one network read; none is no call.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke, or no decoder is open.
+    pub async fn feed(&mut self, frames: &[Frame]) -> Result<Result<Vec<Event>, Failure>, CallError> {
+        if frames.is_empty() {
+            return Ok(Ok(Vec::new()));
+        }
+        let (guest, decoder) = self.opened()?;
+        let bytes: usize = frames.iter().map(|frame| frame.name.len() + frame.data.len()).sum();
+        self.fed_bytes = self.fed_bytes.saturating_add(bytes);
+        let feed = async |instance: &mut Instance| {
+            guest.decoder().call_feed(&mut instance.store, decoder, frames).await
+        };
+        let answer = self.call(self.output_bytes_left(), feed).await?;
+        self.take(answer, bytes)
+    }
+
+    /// The provider's answer ended: what is left.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke, or no decoder is open.
+    pub async fn finish(&mut self) -> Result<Result<Vec<Event>, Failure>, CallError> {
+        let (guest, decoder) = self.opened()?;
+        let finish =
+            async |instance: &mut Instance| guest.decoder().call_finish(&mut instance.store, decoder).await;
+        let answer = self.call(self.output_bytes_left(), finish).await?;
+        self.take(answer, self.fed_bytes)
+    }
+
+    /// Turns an error answer into a failure. Only the first 64 KiB of `body` go in.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke.
+    pub async fn map_error(&mut self, head: &ResponseHead, body: &[u8]) -> Result<Failure, CallError> {
+        let body = body.get(..ERROR_BODY_BYTES_MAX).unwrap_or(body);
+        let map = async |instance: &mut Instance| {
+            let function = borrowing::<(&ResponseHead, &[u8]), (Failure,)>(instance, "dialect", "map-error")?;
+            Ok(function.call_async(&mut instance.store, (head, body)).await?.0)
+        };
+        self.call(OUTPUT_BYTES_FREE, map).await
+    }
+
+    /// Translates an embeddings request.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke; a failure it foresaw is the inner error.
+    pub async fn prepare_embeddings(
+        &mut self,
+        request: &[u8],
+        target: &Target,
+    ) -> Result<Result<PreparedEmbeddings, EmbeddingFailure>, CallError> {
+        type Answer = (Result<PreparedEmbeddings, EmbeddingFailure>,);
+        self.require(self.plugin.exports_embedding(), "embedding")?;
+        let prepare = async |instance: &mut Instance| {
+            let function =
+                borrowing::<(&[u8], &Target, &GuestContext), Answer>(instance, "embedding", "prepare")?;
+            let arguments = (request, target, &instance.context);
+            Ok(function.call_async(&mut instance.store, arguments).await?.0)
+        };
+        let answer = self.call(output_bytes_max(request.len()), prepare).await?;
+        match &answer {
+            Ok(PreparedEmbeddings::Upstream(request)) => self.accept(check_upstream(request))?,
+            Ok(PreparedEmbeddings::Answer(answer)) => self.accept(check_vectors(&answer.vectors))?,
+            Err(_) => {}
+        }
+        Ok(answer)
+    }
+
+    /// Translates the provider's answer to an embeddings request.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke; a failure it foresaw is the inner error.
+    pub async fn decode_embeddings(
+        &mut self,
+        head: &ResponseHead,
+        body: &[u8],
+    ) -> Result<Result<Embeddings, Failure>, CallError> {
+        type Answer = (Result<Embeddings, Failure>,);
+        self.require(self.plugin.exports_embedding(), "embedding")?;
+        let decode = async |instance: &mut Instance| {
+            let function = borrowing::<(&ResponseHead, &[u8]), Answer>(instance, "embedding", "decode")?;
+            Ok(function.call_async(&mut instance.store, (head, body)).await?.0)
+        };
+        let answer = self.call(output_bytes_max(body.len()), decode).await?;
+        if let Ok(embeddings) = &answer {
+            self.accept(check_vectors(&embeddings.vectors))?;
+        }
+        Ok(answer)
+    }
+
+    /// Runs one call in the instance, which is gone unless the call goes well.
+    async fn call<T>(
+        &mut self,
+        output_bytes_max: usize,
+        call: impl AsyncFnOnce(&mut Instance) -> wasmtime::Result<T>,
+    ) -> Result<T, CallError> {
+        let Some(live) = self.live.take() else {
+            return Err(CallError::new(self.plugin.name(), CallErrorKind::Dead));
+        };
+        let (live, answer) = live.run(output_bytes_max, call).await?;
+        self.live = Some(live);
+        Ok(answer)
+    }
+
+    fn require(&self, exported: bool, interface: &'static str) -> Result<(), CallError> {
+        if exported { Ok(()) } else { Err(self.plugin.missing(interface)) }
+    }
+
+    fn opened(&self) -> Result<(generation::Guest, ResourceAny), CallError> {
+        match (&self.generation, self.decoder) {
+            (Some(guest), Some(decoder)) => Ok((guest.clone(), decoder)),
+            _ => Err(CallError::new(self.plugin.name(), CallErrorKind::NotExported("an open decoder"))),
+        }
+    }
+
+    /// A broken rule ends the instance like a trap: its next answer is no better.
+    fn accept(&mut self, checked: Result<(), Broken>) -> Result<(), CallError> {
+        checked.map_err(|rule| {
+            self.live = None;
+            self.plugin.failed(CallErrorKind::InvalidAnswer(rule))
+        })
+    }
+
+    fn output_bytes_left(&self) -> usize {
+        output_bytes_max(self.fed_bytes).saturating_sub(self.emitted_bytes)
+    }
+
+    fn take(
+        &mut self,
+        answer: Result<Vec<Event>, Failure>,
+        bytes: usize,
+    ) -> Result<Result<Vec<Event>, Failure>, CallError> {
+        if let Ok(events) = &answer {
+            if events.len() > EVENTS_FREE + bytes / BYTES_PER_EVENT {
+                self.live = None;
+                return Err(self.plugin.failed(CallErrorKind::OutputTooLarge));
+            }
+            self.accept(check_events(events))?;
+            let emitted: usize = events.iter().map(event_bytes).sum();
+            self.emitted_bytes = self.emitted_bytes.saturating_add(emitted);
+        }
+        Ok(answer)
+    }
+}
+
+fn output_bytes_max(input_bytes: usize) -> usize {
+    input_bytes.saturating_mul(OUTPUT_PER_INPUT_BYTE).saturating_add(OUTPUT_BYTES_FREE).min(OUTPUT_BYTES_MAX)
+}

@@ -1,0 +1,113 @@
+//! Calls into routers: the order of candidates, and the choice of a model.
+
+use std::sync::Arc;
+
+use crate::calls::answers::check_decision;
+use crate::calls::indices;
+use crate::context::CallContext;
+use crate::error::{CallError, CallErrorKind};
+use crate::instance::Instance;
+use crate::plugin::Plugin;
+use crate::services::Services;
+use crate::wire::{Candidate, Choice, Decision, Failure, Model, RequestSummary, TextFacts};
+
+/// What a router may answer: indexes, and two short texts.
+const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+
+/// Everything a model is chosen by.
+#[derive(Debug, Clone, Copy)]
+pub struct ChoiceQuestion<'a> {
+    /// The slug the client named, without the vendor prefix.
+    pub slug: &'a str,
+    /// The request without its content.
+    pub summary: &'a RequestSummary,
+    /// Facts about its text.
+    pub facts: &'a TextFacts,
+    /// The models to choose from.
+    pub models: &'a [Model],
+    /// The request's plugin entry for this router, JSON.
+    pub settings: &'a [u8],
+    /// The only randomness.
+    pub seed: u64,
+}
+
+impl Plugin {
+    /// Orders candidates.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke or broke a rule; an expected failure is the inner error.
+    pub async fn route(
+        self: &Arc<Self>,
+        context: &CallContext,
+        summary: &RequestSummary,
+        candidates: &[Candidate],
+        seed: u64,
+    ) -> Result<Result<Decision, Failure>, CallError> {
+        if self.compiled().await?.routing.is_none() {
+            return Err(self.missing("routing"));
+        }
+        let instance = Instance::open(self, context, Services::default()).await?;
+        let route = async |instance: &mut Instance| {
+            let routing = indices(instance, |compiled| compiled.routing.as_ref())?;
+            let guest = routing.load(&mut instance.store, &instance.handle)?;
+            guest.call_route(&mut instance.store, summary, candidates, seed).await
+        };
+        let (_, answer) = instance.run(OUTPUT_BYTES_MAX, route).await?;
+        if let Ok(decision) = &answer {
+            check_decision(decision, candidates.len())
+                .map_err(|rule| self.failed(CallErrorKind::InvalidAnswer(rule)))?;
+        }
+        Ok(answer)
+    }
+
+    /// The slugs a model router answers to, without the vendor prefix.
+    ///
+    /// # Errors
+    ///
+    /// It is no model router, or broke.
+    pub async fn model_slugs(self: &Arc<Self>, context: &CallContext) -> Result<Vec<String>, CallError> {
+        if self.compiled().await?.model_choice.is_none() {
+            return Err(self.missing("model-choice"));
+        }
+        let instance = Instance::open(self, context, Services::default()).await?;
+        let slugs = async |instance: &mut Instance| {
+            let choice = indices(instance, |compiled| compiled.model_choice.as_ref())?;
+            let guest = choice.load(&mut instance.store, &instance.handle)?;
+            guest.call_slugs(&mut instance.store).await
+        };
+        Ok(instance.run(OUTPUT_BYTES_MAX, slugs).await?.1)
+    }
+
+    /// Chooses models for a request that names this router.
+    ///
+    /// # Errors
+    ///
+    /// It is no model router, broke, or named a model that was not offered.
+    pub async fn choose_model(
+        self: &Arc<Self>,
+        context: &CallContext,
+        question: ChoiceQuestion<'_>,
+    ) -> Result<Result<Choice, Failure>, CallError> {
+        if self.compiled().await?.model_choice.is_none() {
+            return Err(self.missing("model-choice"));
+        }
+        let instance = Instance::open(self, context, Services::default()).await?;
+        let settings = question.settings.to_vec();
+        let choose = async |instance: &mut Instance| {
+            let choice = indices(instance, |compiled| compiled.model_choice.as_ref())?;
+            let guest = choice.load(&mut instance.store, &instance.handle)?;
+            let ChoiceQuestion { slug, summary, facts, models, seed, .. } = question;
+            guest.call_choose(&mut instance.store, slug, summary, facts, models, &settings, seed).await
+        };
+        let (_, answer) = instance.run(OUTPUT_BYTES_MAX, choose).await?;
+        if let Ok(choice) = &answer {
+            let offered = |id: &String| question.models.iter().any(|model| model.id == *id);
+            if choice.models.is_empty() || !choice.models.iter().all(offered) {
+                let rule = "a chosen model is not among those offered, or none is chosen";
+                return Err(self.failed(CallErrorKind::InvalidAnswer(rule)));
+            }
+        }
+        Ok(answer)
+    }
+}

@@ -1,0 +1,78 @@
+//! Calls into server tools: what they offer, and running it.
+
+use std::sync::Arc;
+
+use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
+use crate::calls::answers::{check_functions, check_output};
+use crate::calls::borrowing;
+use crate::context::CallContext;
+use crate::error::{CallError, CallErrorKind};
+use crate::instance::Instance;
+use crate::plugin::Plugin;
+use crate::services::Services;
+use crate::wire::{Function, Output, ToolError};
+
+/// Names, descriptions and schemas.
+const FUNCTIONS_BYTES_MAX: usize = 1024 * 1024;
+/// A tool's answer, or one body it sends: a fetched page or a picture.
+const OUTPUT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+impl Plugin {
+    /// The functions a tool offers with these settings (JSON).
+    ///
+    /// # Errors
+    ///
+    /// The guest broke or broke a rule; wrong settings are the inner error.
+    pub async fn functions(
+        self: &Arc<Self>,
+        context: &CallContext,
+        services: Services,
+        settings: &[u8],
+    ) -> Result<Result<Vec<Function>, ToolError>, CallError> {
+        if self.compiled().await?.tools.is_none() {
+            return Err(self.missing("tools"));
+        }
+        let instance = Instance::open(self, context, services).await?;
+        let functions = async |instance: &mut Instance| {
+            type Answer = (Result<Vec<Function>, ToolError>,);
+            let function = borrowing::<(&[u8], &GuestContext), Answer>(instance, "tools", "functions")?;
+            Ok(function.call_async(&mut instance.store, (settings, &instance.context)).await?.0)
+        };
+        let (_, answer) = instance.run(FUNCTIONS_BYTES_MAX, functions).await?;
+        if let Ok(functions) = &answer {
+            check_functions(functions).map_err(|rule| self.failed(CallErrorKind::InvalidAnswer(rule)))?;
+        }
+        Ok(answer)
+    }
+
+    /// Runs one function. `arguments` and `settings` are JSON.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke or broke a rule; what it foresaw is the inner error.
+    pub async fn invoke(
+        self: &Arc<Self>,
+        context: &CallContext,
+        services: Services,
+        function: &str,
+        arguments: &[u8],
+        settings: &[u8],
+    ) -> Result<Result<Output, ToolError>, CallError> {
+        if self.compiled().await?.tools.is_none() {
+            return Err(self.missing("tools"));
+        }
+        let instance = Instance::open(self, context, services).await?;
+        let invoke = async |instance: &mut Instance| {
+            type Parameters<'a> = (&'a str, &'a [u8], &'a [u8], &'a GuestContext);
+            type Answer = (Result<Output, ToolError>,);
+            let typed = borrowing::<Parameters<'_>, Answer>(instance, "tools", "invoke")?;
+            let parameters = (function, arguments, settings, &instance.context);
+            Ok(typed.call_async(&mut instance.store, parameters).await?.0)
+        };
+        let (_, answer) = instance.run(OUTPUT_BYTES_MAX, invoke).await?;
+        if let Ok(output) = &answer {
+            check_output(output).map_err(|rule| self.failed(CallErrorKind::InvalidAnswer(rule)))?;
+        }
+        Ok(answer)
+    }
+}

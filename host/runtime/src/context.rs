@@ -1,0 +1,65 @@
+//! On whose behalf a guest is called.
+
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
+use crate::cache::hex;
+use crate::instance::CLOCK_GRAIN_MS;
+
+/// Length of a pseudonym in bytes before it is written in hexadecimal.
+const PSEUDONYM_BYTES: usize = 16;
+
+/// On whose behalf a guest is called, and when.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    /// The id of the response or embedding that is served.
+    pub request_id: Arc<str>,
+    /// The workspace's id. Guests get a pseudonym of it, another one per plugin.
+    pub workspace: String,
+    /// Unix time in milliseconds.
+    pub now_ms: u64,
+}
+
+impl CallContext {
+    /// What the guest of this plugin is told.
+    pub(crate) fn for_guest(&self, plugin: &str) -> GuestContext {
+        GuestContext {
+            request_id: self.request_id.to_string(),
+            workspace: pseudonym(plugin, &self.workspace),
+            now_ms: self.now_ms - self.now_ms % CLOCK_GRAIN_MS,
+        }
+    }
+}
+
+/// Workspace ids are random, so a plain hash cannot be run through backwards.
+fn pseudonym(plugin: &str, workspace: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in ["cofferdam workspace pseudonym 1", plugin, workspace] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hex(hash.finalize().get(..PSEUDONYM_BYTES).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pseudonyms_differ_by_plugin_and_workspace_and_hide_the_id() {
+        let one = pseudonym("a", "w");
+        assert_eq!(one, pseudonym("a", "w"));
+        assert_ne!(one, pseudonym("b", "w"));
+        assert_ne!(one, pseudonym("a", "v"));
+        assert_ne!(pseudonym("ab", "c"), pseudonym("a", "bc"));
+        assert_eq!(one.len(), 32);
+    }
+
+    #[test]
+    fn guests_see_coarse_time() {
+        let context = CallContext { request_id: "resp_1".into(), workspace: "w".into(), now_ms: 12_345_678 };
+        assert_eq!(context.for_guest("p").now_ms, 12_345_670);
+    }
+}

@@ -1,0 +1,288 @@
+//! Does a component keep the contract? Checked before anything is compiled, by
+//! comparing what the component declares with the text of `wit/` that this host
+//! was built with. The answer to "no" is one line: which world, which version,
+//! and the first difference; wasmtime's own words would only say that some
+//! export has the wrong type.
+
+mod bounds;
+mod compare;
+mod own;
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde::{Deserialize, Serialize};
+use wit_component::DecodedWasm;
+use wit_parser::{InterfaceId, Resolve, WorldId, WorldItem, WorldKey};
+
+use crate::error::ContractError;
+use crate::manifest::{Import, Kind, Manifest, Phase};
+
+pub(crate) use bounds::COMPONENT_BYTES_MAX;
+
+/// An interface that a guest may export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Export {
+    Routing,
+    ModelChoice,
+    Dialect,
+    Generation,
+    Embedding,
+    OnRequest,
+    OnResponse,
+    Tools,
+}
+
+impl Export {
+    const ALL: [Self; 8] = [
+        Self::Routing,
+        Self::ModelChoice,
+        Self::Dialect,
+        Self::Generation,
+        Self::Embedding,
+        Self::OnRequest,
+        Self::OnResponse,
+        Self::Tools,
+    ];
+
+    /// The name of the interface in `wit/`.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Routing => "routing",
+            Self::ModelChoice => "model-choice",
+            Self::Dialect => "dialect",
+            Self::Generation => "generation",
+            Self::Embedding => "embedding",
+            Self::OnRequest => Phase::OnRequest.as_str(),
+            Self::OnResponse => Phase::OnResponse.as_str(),
+            Self::Tools => "tools",
+        }
+    }
+
+    /// The kind of plugin that exports it.
+    fn kind(self) -> Kind {
+        match self {
+            Self::Routing | Self::ModelChoice => Kind::Router,
+            Self::Dialect | Self::Generation | Self::Embedding => Kind::Provider,
+            Self::OnRequest | Self::OnResponse => Kind::Hook,
+            Self::Tools => Kind::Tool,
+        }
+    }
+}
+
+/// What a component that keeps the contract exports and imports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Finding {
+    pub(crate) exports: BTreeSet<Export>,
+    /// Beyond log and config.
+    pub(crate) imports: BTreeSet<String>,
+}
+
+impl Finding {
+    /// The optional imports among what the component uses.
+    pub(crate) fn used(&self) -> BTreeSet<Import> {
+        Import::ALL.into_iter().filter(|import| self.imports.contains(import.as_str())).collect()
+    }
+
+    /// Whether the component exports what its manifest says it is.
+    pub(crate) fn suits(&self, manifest: &Manifest) -> Result<(), ContractError> {
+        if let Some(other) = self.exports.iter().find(|export| export.kind() != manifest.kind) {
+            return Err(ContractError(format!(
+                "the manifest says kind = \"{}\", but the component is a {}: it exports {}",
+                manifest.kind,
+                other.kind(),
+                other.as_str()
+            )));
+        }
+        let missing = match manifest.kind {
+            Kind::Router => self.missing(&[Export::Routing]),
+            Kind::Provider if !self.exports.contains(&Export::Generation) => {
+                self.missing(&[Export::Dialect, Export::Embedding])
+            }
+            Kind::Provider => self.missing(&[Export::Dialect]),
+            Kind::Hook => self.missing_phase(manifest),
+            Kind::Tool => self.missing(&[Export::Tools]),
+        };
+        match missing {
+            Some(export) => Err(ContractError(format!(
+                "the manifest says kind = \"{}\", but the component does not export the interface {}",
+                manifest.kind,
+                export.as_str()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn missing(&self, required: &[Export]) -> Option<Export> {
+        required.iter().copied().find(|export| !self.exports.contains(export))
+    }
+
+    fn missing_phase(&self, manifest: &Manifest) -> Option<Export> {
+        let phases = manifest.hook.iter().flat_map(|hook| &hook.phases);
+        let required: Vec<_> = phases
+            .map(|phase| match phase {
+                Phase::OnRequest => Export::OnRequest,
+                Phase::OnResponse => Export::OnResponse,
+            })
+            .collect();
+        self.missing(&required)
+    }
+}
+
+/// Checks a component against this host's contract.
+///
+/// # Errors
+///
+/// The first thing that is wrong, as one line that says what to do.
+pub(crate) fn check(component: &[u8]) -> Result<Finding, ContractError> {
+    bounds::check(component)?;
+    // The decoder is meant for honest files; a hostile one may make it panic.
+    let decoded = catch_unwind(AssertUnwindSafe(|| wit_component::decode(component)))
+        .map_err(|_| ContractError("is damaged: its types cannot be decoded".to_owned()))?
+        .map_err(|error| ContractError(format!("is damaged: {}", one_line(&error.to_string()))))?;
+    match decoded {
+        DecodedWasm::Component(guest, world) => inspect(&guest, world),
+        DecodedWasm::WitPackage(..) => {
+            Err(ContractError("holds only WIT, no code: give the component built from it".to_owned()))
+        }
+    }
+}
+
+fn inspect(guest: &Resolve, world: WorldId) -> Result<Finding, ContractError> {
+    let world = guest
+        .worlds
+        .get(world)
+        .ok_or_else(|| ContractError("is damaged: it declares no world".to_owned()))?;
+    let mut finding = Finding { exports: BTreeSet::new(), imports: BTreeSet::new() };
+    for (key, item) in &world.exports {
+        if let Some(export) = inspect_export(guest, key, item)? {
+            finding.exports.insert(export);
+        }
+    }
+    if finding.exports.is_empty() {
+        let exported =
+            world.exports.keys().map(|key| guest.name_world_key(key)).collect::<Vec<_>>().join(", ");
+        return Err(ContractError(format!(
+            "is a component of another world: it exports nothing of {} (it exports: {})",
+            own::package_name(),
+            if exported.is_empty() { "nothing at all" } else { &exported }
+        )));
+    }
+    for (key, item) in &world.imports {
+        finding.imports.extend(inspect_import(guest, key, item)?);
+    }
+    Ok(finding)
+}
+
+/// An export of ours must be exactly as declared; anything else is the guest's
+/// own business, for toolchains add exports of their own.
+fn inspect_export(
+    guest: &Resolve,
+    key: &WorldKey,
+    item: &WorldItem,
+) -> Result<Option<Export>, ContractError> {
+    let Some(interface) = Interface::of(guest, key, item) else { return Ok(None) };
+    if !interface.is_ours {
+        return Ok(None);
+    }
+    let known = Export::ALL.into_iter().find(|export| export.as_str() == interface.name);
+    let world = known.map_or("unknown", |export| export.kind().as_str());
+    let difference = match known {
+        Some(_) => compare::exported(guest, interface.id, &interface.name),
+        None => Some(format!("interface {} is not exported by any world of this host", interface.name)),
+    };
+    interface.verdict(world, difference)?;
+    Ok(known)
+}
+
+fn inspect_import(
+    guest: &Resolve,
+    key: &WorldKey,
+    item: &WorldItem,
+) -> Result<Option<String>, ContractError> {
+    let Some(interface) = Interface::of(guest, key, item) else {
+        let name = guest.name_world_key(key);
+        return Err(ContractError(format!("imports {name:?}, which no host interface has")));
+    };
+    if !interface.is_ours {
+        return interface.check_foreign().map(|()| None);
+    }
+    let difference = compare::imported(guest, interface.id, &interface.name);
+    interface.verdict("any", difference)?;
+    Ok(Import::ALL.iter().any(|import| import.as_str() == interface.name).then_some(interface.name))
+}
+
+/// An interface of the guest with its place in a package.
+struct Interface {
+    id: InterfaceId,
+    name: String,
+    package: String,
+    version: Option<(u64, u64, u64)>,
+    is_ours: bool,
+}
+
+impl Interface {
+    fn of(guest: &Resolve, key: &WorldKey, item: &WorldItem) -> Option<Self> {
+        let (WorldKey::Interface(_), WorldItem::Interface { id, .. }) = (key, item) else { return None };
+        let interface = guest.interfaces.get(*id)?;
+        let package = &guest.packages.get(interface.package?)?.name;
+        Some(Self {
+            id: *id,
+            name: interface.name.clone()?,
+            package: format!("{}:{}", package.namespace, package.name),
+            version: package.version.as_ref().map(|version| (version.major, version.minor, version.patch)),
+            is_ours: package.namespace == own::NAMESPACE && package.name == own::NAME,
+        })
+    }
+
+    /// Compatible means: same major version, and below 1.0 the same minor one.
+    fn is_compatible(&self) -> bool {
+        let (major, minor, _) = own::version();
+        self.version.is_some_and(|version| version.0 == major && (major > 0 || version.1 == minor))
+    }
+
+    fn verdict(&self, world: &str, difference: Option<String>) -> Result<(), ContractError> {
+        let (major, minor, patch) = own::version();
+        let theirs = self.version.map_or("without a version".to_owned(), |version| {
+            format!("{}.{}.{}", version.0, version.1, version.2)
+        });
+        let supported = format!("this host supports {major}.{minor}.{patch}");
+        match (self.is_compatible(), difference) {
+            (true, None) => Ok(()),
+            (true, Some(difference)) => Err(ContractError(format!(
+                "does not match the contract (world {world}, {} {theirs}, {supported}): {difference}",
+                self.package
+            ))),
+            (false, difference) => Err(ContractError(format!(
+                "is built for another version of the contract (world {world}, {} {theirs}, {supported}); {}",
+                self.package,
+                difference.map_or("rebuild it with this host's wit/".to_owned(), |difference| format!(
+                    "first difference: {difference}"
+                ))
+            ))),
+        }
+    }
+
+    /// Of other packages only the part of WASI that every toolchain uses is linked.
+    fn check_foreign(&self) -> Result<(), ContractError> {
+        let linked = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
+        let is_wasi = self.package.strip_prefix("wasi:").is_some_and(|name| linked.contains(&name));
+        if is_wasi && self.version.is_some_and(|(major, minor, _)| (major, minor) == (0, 2)) {
+            return Ok(());
+        }
+        Err(ContractError(format!(
+            "imports {}/{}, which no plugin gets: only WASI 0.2 ({}) is there, and it is empty",
+            self.package,
+            self.name,
+            linked.join(", ")
+        )))
+    }
+}
+
+fn one_line(message: &str) -> String {
+    message.lines().next().unwrap_or_default().chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests;

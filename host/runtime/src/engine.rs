@@ -1,0 +1,198 @@
+//! The one sandbox of the process: which WebAssembly it accepts, how much room
+//! it reserves, and the thread that lets it interrupt guests.
+
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use wasmtime::{
+    Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy,
+};
+
+use crate::error::StartError;
+use crate::limits::{CORE_INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX};
+use crate::manifest::MEMORY_MIB_MAX;
+
+/// Instances beyond the streams: routers, hooks and tools of the same requests.
+const INSTANCES_BESIDE_STREAMS: u32 = 64;
+/// Metadata of one core instance or component instance.
+const INSTANCE_BYTES_MAX: usize = 1024 * 1024;
+/// Wasm stack of a guest. The native stack below it leaves a host function 1.5 MiB.
+const WASM_STACK_BYTES: usize = 512 * 1024;
+const NATIVE_STACK_BYTES: usize = 2 * 1024 * 1024;
+/// Memory a free slot keeps, so that its next guest takes no page faults for
+/// what a small guest touches. The kernel is asked which pages are dirty; where
+/// it cannot tell, slots keep nothing.
+const KEEP_MEMORY_BYTES: usize = 512 * 1024;
+const KEEP_TABLE_BYTES: usize = 16 * 1024;
+/// The smallest pool worth having; below it memory comes from the system.
+const POOL_MIN: u32 = 16;
+
+/// The engine and how many instances it can hold.
+pub(crate) struct Sandbox {
+    pub(crate) engine: Engine,
+    /// Instances that may live at once.
+    pub(crate) instances: u32,
+    /// Whether they come from a pool.
+    pub(crate) pooled: bool,
+}
+
+impl Sandbox {
+    /// Reserves room for `streams` and what goes with them. Where the address
+    /// space is too small for that, tries smaller pools, then none.
+    pub(crate) fn start(streams: usize) -> Result<Self, StartError> {
+        let wanted = u32::try_from(streams).unwrap_or(u32::MAX).saturating_add(INSTANCES_BESIDE_STREAMS);
+        let mut instances = wanted;
+        while instances >= POOL_MIN {
+            match Engine::new(&settings(Some(instances))) {
+                Ok(engine) => {
+                    if instances < wanted {
+                        tracing::warn!(wanted, instances, "address space is small: fewer instances at once");
+                    }
+                    return Ok(Self { engine, instances, pooled: true });
+                }
+                Err(error) => tracing::debug!(instances, %error, "no pool of this size"),
+            }
+            instances /= 2;
+        }
+        tracing::warn!(wanted, "address space is small: no pool, instances are made one by one");
+        let engine = Engine::new(&settings(None)).map_err(|error| StartError::Engine(error.to_string()))?;
+        Ok(Self { engine, instances: wanted, pooled: false })
+    }
+}
+
+fn settings(pool: Option<u32>) -> Config {
+    let mut config = Config::new();
+    config.strategy(Strategy::Cranelift);
+    config.cranelift_opt_level(OptLevel::Speed);
+    config.parallel_compilation(true);
+    config.epoch_interruption(true);
+    config.max_wasm_stack(WASM_STACK_BYTES);
+    config.async_stack_size(NATIVE_STACK_BYTES);
+    config.memory_init_cow(true);
+    config.generate_address_map(false);
+    config.wasm_component_model(true);
+    refuse_features(&mut config);
+    if let Some(instances) = pool {
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool_of(instances)));
+    }
+    config
+}
+
+/// Every feature that no guest toolchain needs is one that no guest can attack.
+/// Threads, garbage collection and async components are not even compiled in.
+fn refuse_features(config: &mut Config) {
+    config.wasm_memory64(false);
+    config.wasm_relaxed_simd(false);
+    config.wasm_tail_call(false);
+    config.wasm_custom_page_sizes(false);
+    config.wasm_wide_arithmetic(false);
+    config.wasm_stack_switching(false);
+    config.wasm_component_model_error_context(false);
+    config.wasm_component_model_gc(false);
+    config.wasm_component_model_map(false);
+    config.wasm_component_model_memory64(false);
+    config.wasm_component_model_fixed_length_lists(false);
+    config.shared_memory(false);
+}
+
+fn pool_of(instances: u32) -> PoolingAllocationConfig {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(instances);
+    pool.total_core_instances(instances.saturating_mul(4));
+    pool.total_tables(instances.saturating_mul(2));
+    pool.total_memories(instances);
+    pool.total_stacks(instances);
+    pool.max_core_instances_per_component(CORE_INSTANCES_MAX);
+    pool.max_memories_per_component(MEMORIES_MAX);
+    pool.max_tables_per_component(TABLES_MAX);
+    pool.max_memories_per_module(MEMORIES_MAX);
+    pool.max_tables_per_module(TABLES_MAX);
+    pool.table_elements(TABLE_ELEMENTS_MAX);
+    pool.max_memory_size(MEMORY_MIB_MAX as usize * 1024 * 1024);
+    pool.max_component_instance_size(INSTANCE_BYTES_MAX);
+    pool.max_core_instance_size(INSTANCE_BYTES_MAX);
+    if PoolingAllocationConfig::is_pagemap_scan_available() {
+        pool.pagemap_scan(Enabled::Auto);
+        pool.linear_memory_keep_resident(KEEP_MEMORY_BYTES);
+        pool.table_keep_resident(KEEP_TABLE_BYTES);
+    }
+    pool
+}
+
+/// The thread that moves the epoch on. It does nothing else, so that nothing can
+/// hold it up, and ends when this value is dropped.
+pub(crate) struct Ticker {
+    stop: Option<SyncSender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Ticker {
+    pub(crate) fn start(engine: &Engine, tick: Duration) -> Result<Self, StartError> {
+        let (stop, stopped) = sync_channel::<()>(1);
+        let engine = engine.clone();
+        let thread = thread::Builder::new()
+            .name("epoch".to_owned())
+            .spawn(move || {
+                while stopped.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
+                    engine.increment_epoch();
+                }
+            })
+            .map_err(StartError::Ticker)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It cannot have panicked, and would end all the same.
+            drop(thread.join());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_holds_the_streams_and_a_reserve() {
+        let sandbox = Sandbox::start(8).unwrap();
+        assert_eq!(sandbox.instances, 72);
+        assert!(sandbox.pooled);
+    }
+
+    #[test]
+    fn an_absurd_pool_shrinks_instead_of_failing() {
+        // 2^20 slots of 4 GiB do not fit into any address space of today.
+        let sandbox = Sandbox::start(1 << 20).unwrap();
+        assert!(sandbox.instances < 1 << 20 || !sandbox.pooled);
+    }
+
+    #[test]
+    fn refused_features_do_not_compile() {
+        let engine = Sandbox::start(1).unwrap().engine;
+        let refused = [
+            "(component (core module (memory i64 1)))",
+            "(component (core module (memory 1 1 shared)))",
+            "(component (core module (func (result v128) v128.const i32x4 0 0 0 0 v128.const i32x4 0 0 0 0 \
+             v128.const i32x4 0 0 0 0 i32x4.relaxed_dot_i8x16_i7x16_add_s)))",
+            "(component (core module (func return_call 0)))",
+            "(component (core module (type (struct))))",
+            "(component (core module (tag)))",
+        ];
+        for text in refused {
+            let bytes = wat::parse_str(text).unwrap();
+            assert!(wasmtime::component::Component::new(&engine, bytes).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_ticker_ticks_and_stops() {
+        let engine = Sandbox::start(1).unwrap().engine;
+        let ticker = Ticker::start(&engine, Duration::from_millis(1)).unwrap();
+        drop(ticker);
+    }
+}

@@ -1,0 +1,87 @@
+//! What all plugins of one runtime share: the engine, the room for instances,
+//! the turns of long-running guests, the cache.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wasmtime::Engine;
+
+use crate::cache::Cache;
+use crate::engine::{Sandbox, Ticker};
+
+/// Shared by the runtime and its plugins; the last one stops the ticker.
+pub(crate) struct Host {
+    pub(crate) engine: Engine,
+    pub(crate) cache: Option<Cache>,
+    /// As many long-running guests stand in the scheduler's queue.
+    pub(crate) turns: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
+    instances_max: u32,
+    pooled: bool,
+    live: Arc<AtomicUsize>,
+    saturated: AtomicU64,
+    _ticker: Ticker,
+}
+
+/// How full the runtime is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gauges {
+    /// Instances that live now.
+    pub instances: usize,
+    /// Instances that may live at once.
+    pub instances_max: usize,
+    /// Whether instances come from the pool.
+    pub pooled: bool,
+    /// How often no instance was free, since the start.
+    pub saturated: u64,
+}
+
+/// The right to one instance.
+pub(crate) struct Slot {
+    _permit: OwnedSemaphorePermit,
+    live: Arc<AtomicUsize>,
+}
+
+impl Host {
+    pub(crate) fn new(sandbox: Sandbox, cache: Option<Cache>, ticker: Ticker) -> Self {
+        let workers = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
+        Self {
+            cache,
+            turns: Arc::new(Semaphore::new(workers)),
+            slots: Arc::new(Semaphore::new(sandbox.instances as usize)),
+            instances_max: sandbox.instances,
+            pooled: sandbox.pooled,
+            engine: sandbox.engine,
+            live: Arc::new(AtomicUsize::new(0)),
+            saturated: AtomicU64::new(0),
+            _ticker: ticker,
+        }
+    }
+
+    /// Takes a slot if one is free; waiting is the caller's decision, not ours.
+    pub(crate) fn take_slot(&self) -> Option<Slot> {
+        let permit = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        self.live.fetch_add(1, Ordering::Relaxed);
+        Some(Slot { _permit: permit, live: Arc::clone(&self.live) })
+    }
+
+    pub(crate) fn count_saturated(&self) {
+        self.saturated.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn gauges(&self) -> Gauges {
+        Gauges {
+            instances: self.live.load(Ordering::Relaxed),
+            instances_max: self.instances_max as usize,
+            pooled: self.pooled,
+            saturated: self.saturated.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.live.fetch_sub(1, Ordering::Relaxed);
+    }
+}

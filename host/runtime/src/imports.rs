@@ -1,0 +1,57 @@
+//! The host's side of what guests import: one file per interface of `wit/`, and
+//! the linker that holds only what a plugin was granted. The files convert and
+//! count; rules about hosts, models and tools live behind the doors.
+
+mod catalog;
+mod clock;
+mod config;
+mod http;
+mod log;
+mod model;
+mod random;
+mod request;
+mod scratch;
+mod tool_call;
+
+use wasmtime::Engine;
+use wasmtime::component::{HasSelf, Linker};
+
+use crate::bindings::cofferdam::plugin;
+use crate::grant::Grant;
+use crate::instance::GuestState;
+use crate::manifest::Import;
+
+/// A linker for one plugin: WASI over nothing, log, config, and what is granted.
+pub(crate) fn linker(engine: &Engine, grant: &Grant) -> wasmtime::Result<Linker<GuestState>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    plugin::types::add_to_linker::<GuestState, HasSelf<GuestState>>(&mut linker, own)?;
+    plugin::hooks::add_to_linker::<GuestState, HasSelf<GuestState>>(&mut linker, own)?;
+    plugin::log::add_to_linker::<GuestState, HasSelf<GuestState>>(&mut linker, own)?;
+    plugin::config::add_to_linker::<GuestState, HasSelf<GuestState>>(&mut linker, own)?;
+    for import in &grant.imports {
+        add(&mut linker, *import)?;
+    }
+    Ok(linker)
+}
+
+fn add(linker: &mut Linker<GuestState>, import: Import) -> wasmtime::Result<()> {
+    match import {
+        Import::Clock => plugin::clock::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
+        Import::Random => plugin::random::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
+        Import::Http => plugin::http::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
+        Import::Model => plugin::model::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
+        Import::Catalog => plugin::catalog::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
+        Import::Scratch => plugin::scratch::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
+        Import::Request => plugin::request::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
+        Import::ToolCall => plugin::tool_call::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
+    }
+}
+
+fn own(state: &mut GuestState) -> &mut GuestState {
+    state
+}
+
+/// Interfaces that hold only types.
+impl plugin::types::Host for GuestState {}
+impl plugin::hooks::Host for GuestState {}

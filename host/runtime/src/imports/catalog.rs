@@ -1,0 +1,11 @@
+//! `catalog`: the models this host serves.
+
+use crate::bindings::cofferdam::plugin::catalog::Host;
+use crate::instance::GuestState;
+
+impl Host for GuestState {
+    fn models(&mut self) -> wasmtime::Result<Vec<u8>> {
+        self.enter_host()?;
+        Ok(self.services.catalog.as_ref().map_or_else(|| b"[]".to_vec(), |catalog| catalog.models()))
+    }
+}

@@ -1,0 +1,19 @@
+//! `random`: bytes from the system's generator.
+
+use crate::bindings::cofferdam::plugin::random::Host;
+use crate::instance::GuestState;
+
+/// Most bytes at once, as `wit/random.wit` says; more is a trap.
+const BYTES_MAX: u32 = 4_096;
+
+impl Host for GuestState {
+    fn bytes(&mut self, count: u32) -> wasmtime::Result<Vec<u8>> {
+        self.enter_host()?;
+        if count > BYTES_MAX {
+            return Err(wasmtime::Error::msg("more random bytes than one call gives"));
+        }
+        let mut bytes = vec![0; count as usize];
+        getrandom::fill(&mut bytes).map_err(|_| wasmtime::Error::msg("the system has no random bytes"))?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,24 @@
+//! `request`: the request being served, for plugins granted to read it.
+
+use crate::bindings::cofferdam::plugin::request::Host;
+use crate::instance::GuestState;
+
+impl Host for GuestState {
+    fn transcript(&mut self) -> wasmtime::Result<Vec<u8>> {
+        self.enter_host()?;
+        Ok(self.services.request.as_ref().map_or_else(|| b"[]".to_vec(), |request| request.transcript()))
+    }
+
+    fn deferred_tools(&mut self) -> wasmtime::Result<Vec<u8>> {
+        self.enter_host()?;
+        Ok(self.services.request.as_ref().map_or_else(|| b"[]".to_vec(), |request| request.deferred_tools()))
+    }
+
+    fn load_tools(&mut self, names: Vec<String>) -> wasmtime::Result<()> {
+        self.enter_host()?;
+        if let Some(request) = &self.services.request {
+            request.load_tools(names);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! `tool-call`: a hook calls a server tool. Nests no deeper than questions to
+//! models do, for tools may ask models.
+
+use crate::bindings::cofferdam::plugin::tool_call::{Host, ToolCallError};
+use crate::imports::model::DEPTH_MAX;
+use crate::instance::GuestState;
+use crate::services::ToolCall;
+
+/// Calls within one instance's life.
+const CALLS_MAX: u32 = 32;
+
+impl Host for GuestState {
+    async fn call(
+        &mut self,
+        tool: String,
+        settings: Vec<u8>,
+        function: String,
+        arguments: Vec<u8>,
+    ) -> wasmtime::Result<Result<Vec<u8>, ToolCallError>> {
+        self.enter_host()?;
+        let Some(door) = self.services.tools.clone() else { return Ok(Err(ToolCallError::Unavailable)) };
+        let depth = self.services.depth.saturating_add(1);
+        if depth > DEPTH_MAX || self.requests >= CALLS_MAX {
+            return Ok(Err(ToolCallError::Exhausted));
+        }
+        self.requests += 1;
+        let call = ToolCall {
+            plugin: self.plugin.name(),
+            tool: &tool,
+            settings: &settings,
+            function: &function,
+            arguments: &arguments,
+            depth,
+        };
+        Ok(door.call(call).await)
+    }
+}

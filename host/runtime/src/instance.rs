@@ -1,0 +1,302 @@
+//! One instance of a guest and the calls into it. Every call gets its budgets
+//! anew and owns the instance while it runs: a call that fails or is dropped
+//! takes the instance with it, so a broken guest is never entered again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wasmtime::component::{self, ResourceTable};
+use wasmtime::{Store, Trap};
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+
+use crate::account::{Account, Budget, Cut};
+use crate::bindings::cofferdam::plugin::log::Level;
+use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
+use crate::context::CallContext;
+use crate::error::{CallError, CallErrorKind, TrapKind};
+use crate::host::Slot;
+use crate::limits::Limiter;
+use crate::logs::{GuestLog, GuestOutput};
+use crate::manifest::Import;
+use crate::plugin::{Compiled, Plugin};
+use crate::services::Services;
+
+/// Calls of the host within one call of a guest, WASI not counted.
+const HOST_CALLS_MAX: u32 = 10_000;
+/// Handles a guest may hold.
+const HANDLES_MAX: usize = 1_024;
+/// Random bytes at once through WASI.
+const WASI_RANDOM_BYTES_MAX: u64 = 64 * 1024;
+/// What a guest may hand over while it is being instantiated.
+const START_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+/// All calls of one instance together may use this many times the budget of one.
+const TOTAL_BUDGETS: u32 = 100;
+/// Wall time of a call that waits for nothing but the processor.
+const WALL_BUDGETS: u32 = 10;
+const WALL_GRACE: Duration = Duration::from_secs(2);
+/// Wall time of a call that may wait for hosts and models; the request's own
+/// deadline is shorter.
+const WALL_WAITING: Duration = Duration::from_secs(600);
+/// What clocks are rounded down to: a fine clock is half of a timing attack.
+pub(crate) const CLOCK_GRAIN_MS: u64 = 10;
+
+/// What belongs to one instance on the host's side.
+pub(crate) struct GuestState {
+    pub(crate) plugin: Arc<Plugin>,
+    pub(crate) services: Services,
+    pub(crate) log: GuestLog,
+    pub(crate) clock: Clock,
+    pub(crate) asks: u32,
+    pub(crate) requests: u32,
+    account: Arc<Account>,
+    limiter: Limiter,
+    host_calls_left: u32,
+    wasi: WasiCtx,
+    table: ResourceTable,
+}
+
+impl GuestState {
+    /// Counts one call of the host; the call's budget spent is a trap.
+    pub(crate) fn enter_host(&mut self) -> wasmtime::Result<()> {
+        match self.host_calls_left.checked_sub(1) {
+            Some(left) => {
+                self.host_calls_left = left;
+                Ok(())
+            }
+            None => {
+                self.account.deny_host_call();
+                Err(wasmtime::Error::msg("the budget of host calls is spent"))
+            }
+        }
+    }
+}
+
+impl WasiView for GuestState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+/// Time as a guest sees it: the request's, moved on by what has passed since.
+#[derive(Clone, Copy)]
+pub(crate) struct Clock {
+    now_ms: u64,
+    started: Instant,
+}
+
+impl Clock {
+    /// Unix time in milliseconds, coarse.
+    pub(crate) fn now_ms(&self) -> u64 {
+        coarse(self.now_ms.saturating_add(milliseconds(self.started.elapsed())))
+    }
+}
+
+impl HostWallClock for Clock {
+    fn resolution(&self) -> Duration {
+        Duration::from_millis(CLOCK_GRAIN_MS)
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.now_ms())
+    }
+}
+
+impl HostMonotonicClock for Clock {
+    fn resolution(&self) -> u64 {
+        CLOCK_GRAIN_MS * 1_000_000
+    }
+
+    fn now(&self) -> u64 {
+        coarse(milliseconds(self.started.elapsed())) * 1_000_000
+    }
+}
+
+fn coarse(ms: u64) -> u64 {
+    ms - ms % CLOCK_GRAIN_MS
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A live instance. Field order is drop order: the store goes before the slot.
+pub(crate) struct Instance {
+    pub(crate) store: Store<GuestState>,
+    pub(crate) handle: component::Instance,
+    pub(crate) plugin: Arc<Plugin>,
+    pub(crate) context: GuestContext,
+    account: Arc<Account>,
+    budget: Budget,
+    _slot: Slot,
+}
+
+impl Instance {
+    /// Makes a fresh instance; running its start code counts as a call.
+    pub(crate) async fn open(
+        plugin: &Arc<Plugin>,
+        context: &CallContext,
+        services: Services,
+    ) -> Result<Self, CallError> {
+        let compiled = plugin.compiled().await?;
+        let Some(slot) = plugin.host.take_slot() else {
+            plugin.host.count_saturated();
+            return Err(plugin.failed(CallErrorKind::Saturated));
+        };
+        let budget = budget_of(plugin);
+        let total = budget.cpu.saturating_mul(TOTAL_BUDGETS);
+        let account = Arc::new(Account::new(Arc::clone(&plugin.host.turns), total));
+        let mut store = store(plugin, context, services, &account);
+        store.set_hostcall_fuel(START_OUTPUT_BYTES_MAX);
+        store.set_epoch_deadline(1);
+        let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
+        let handle = settle(plugin, &account, started)?;
+        let context = context.for_guest(plugin.name());
+        Ok(Self { store, handle, plugin: Arc::clone(plugin), context, account, budget, _slot: slot })
+    }
+
+    /// Runs one call. The instance comes back only from a call that went well.
+    /// `output_bytes_max` bounds what the guest hands over, in its answer or to
+    /// any one import.
+    pub(crate) async fn run<T>(
+        mut self,
+        output_bytes_max: usize,
+        call: impl AsyncFnOnce(&mut Self) -> wasmtime::Result<T>,
+    ) -> Result<(Self, T), CallError> {
+        self.store.set_hostcall_fuel(output_bytes_max);
+        self.store.set_epoch_deadline(1);
+        self.store.data_mut().host_calls_left = HOST_CALLS_MAX;
+        self.store.data().log.renew();
+        let (account, budget) = (Arc::clone(&self.account), self.budget);
+        let outcome = account.drive(budget, call(&mut self)).await;
+        let answer = settle(&self.plugin, &account, outcome)?;
+        Ok((self, answer))
+    }
+
+    pub(crate) fn compiled(&self) -> Option<&Compiled> {
+        self.plugin.compiled_now()
+    }
+}
+
+fn budget_of(plugin: &Plugin) -> Budget {
+    let cpu = plugin.grant.deadline;
+    let waits = [Import::Http, Import::Model, Import::ToolCall];
+    let wall = if waits.iter().any(|import| plugin.grant.imports.contains(import)) {
+        WALL_WAITING
+    } else {
+        cpu.saturating_mul(WALL_BUDGETS).saturating_add(WALL_GRACE)
+    };
+    Budget { cpu, wall }
+}
+
+fn store(
+    plugin: &Arc<Plugin>,
+    context: &CallContext,
+    services: Services,
+    account: &Arc<Account>,
+) -> Store<GuestState> {
+    let log = GuestLog::new(Arc::clone(plugin), Arc::clone(&context.request_id));
+    let clock = Clock { now_ms: context.now_ms, started: Instant::now() };
+    let mut table = ResourceTable::new();
+    table.set_max_capacity(HANDLES_MAX);
+    let state = GuestState {
+        wasi: wasi(&log, clock),
+        plugin: Arc::clone(plugin),
+        services,
+        log,
+        clock,
+        asks: 0,
+        requests: 0,
+        account: Arc::clone(account),
+        limiter: Limiter::new(Arc::clone(account), plugin.grant.memory_bytes),
+        host_calls_left: HOST_CALLS_MAX,
+        table,
+    };
+    let mut store = Store::new(&plugin.host.engine, state);
+    store.limiter(|state| &mut state.limiter);
+    store.set_max_component_handles(HANDLES_MAX);
+    let account = Arc::clone(account);
+    store.epoch_deadline_callback(move |_| Ok(account.tick()));
+    store
+}
+
+/// WASI with nothing in it: no files, environment, arguments or network.
+fn wasi(log: &GuestLog, clock: Clock) -> WasiCtx {
+    let output = |level| GuestOutput { log: log.clone(), level };
+    WasiCtxBuilder::new()
+        .stdout(output(Level::Info))
+        .stderr(output(Level::Warn))
+        .wall_clock(clock)
+        .monotonic_clock(clock)
+        .max_random_size(WASI_RANDOM_BYTES_MAX)
+        .allow_tcp(false)
+        .allow_udp(false)
+        .allow_ip_name_lookup(false)
+        .build()
+}
+
+/// Counts a finished call and gives a failure its name.
+fn settle<T>(
+    plugin: &Plugin,
+    account: &Account,
+    outcome: Option<wasmtime::Result<T>>,
+) -> Result<T, CallError> {
+    plugin.counters().called(account.spent_ns());
+    let error = match outcome {
+        Some(Ok(answer)) => return Ok(answer),
+        Some(Err(error)) => error,
+        None => return Err(plugin.failed(CallErrorKind::OutOfTime)),
+    };
+    let kind = classify(account, &error);
+    if kind == CallErrorKind::Saturated {
+        plugin.host.count_saturated();
+    } else {
+        // The text is wasmtime's and names functions of the guest, no content.
+        tracing::warn!(plugin = plugin.name(), kind = kind.as_str(), "guest call failed");
+        tracing::debug!(plugin = plugin.name(), error = format!("{error:#}"), "guest call failed");
+    }
+    Err(plugin.failed(kind))
+}
+
+fn classify(account: &Account, error: &wasmtime::Error) -> CallErrorKind {
+    if error.is::<wasmtime::PoolConcurrencyLimitError>() {
+        return CallErrorKind::Saturated;
+    }
+    let trap = error.downcast_ref::<Trap>();
+    match account.cut() {
+        Some(Cut::Time) if trap == Some(&Trap::Interrupt) => return CallErrorKind::OutOfTime,
+        Some(Cut::HostCalls) => return CallErrorKind::TooManyHostCalls,
+        // Refused memory ends in an abort of the guest, or stops it from starting.
+        Some(Cut::Memory) if trap.is_none_or(|trap| *trap == Trap::UnreachableCodeReached) => {
+            return CallErrorKind::OutOfMemory;
+        }
+        _ => {}
+    }
+    if is_out_of_hostcall_fuel(error) {
+        return CallErrorKind::OutputTooLarge;
+    }
+    CallErrorKind::Trap(trap.map_or(TrapKind::Other, trap_kind))
+}
+
+/// The type of this error is private to wasmtime; its text is what there is.
+fn is_out_of_hostcall_fuel(error: &wasmtime::Error) -> bool {
+    error.chain().any(|cause| cause.to_string().contains("fuel allocated for hostcalls"))
+}
+
+fn trap_kind(trap: &Trap) -> TrapKind {
+    match trap {
+        Trap::UnreachableCodeReached => TrapKind::Unreachable,
+        Trap::StackOverflow => TrapKind::StackOverflow,
+        Trap::MemoryOutOfBounds | Trap::TableOutOfBounds | Trap::IndirectCallToNull | Trap::BadSignature => {
+            TrapKind::OutOfBounds
+        }
+        Trap::IntegerOverflow | Trap::IntegerDivisionByZero | Trap::BadConversionToInteger => {
+            TrapKind::Arithmetic
+        }
+        Trap::InvalidChar
+        | Trap::StringOutOfBounds
+        | Trap::ListOutOfBounds
+        | Trap::InvalidDiscriminant
+        | Trap::UnalignedPointer => TrapKind::InvalidValue,
+        _ => TrapKind::Other,
+    }
+}

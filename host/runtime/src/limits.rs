@@ -1,0 +1,108 @@
+//! How much memory one instance may have: all its linear memories and tables
+//! together, whatever the component is made of.
+
+use std::sync::Arc;
+
+use wasmtime::ResourceLimiter;
+
+use crate::account::Account;
+
+/// Core instances in one component: main module, adapters and shims.
+pub(crate) const CORE_INSTANCES_MAX: u32 = 16;
+/// Linear memories in one component.
+pub(crate) const MEMORIES_MAX: u32 = 4;
+/// Tables in one component.
+pub(crate) const TABLES_MAX: u32 = 8;
+/// Elements in one table: interpreters use tens of thousands.
+pub(crate) const TABLE_ELEMENTS_MAX: usize = 60_000;
+/// What one table element costs on the host.
+const ELEMENT_BYTES: usize = size_of::<usize>();
+
+/// The limiter of one store.
+pub(crate) struct Limiter {
+    account: Arc<Account>,
+    bytes_max: usize,
+    bytes: usize,
+}
+
+impl Limiter {
+    pub(crate) fn new(account: Arc<Account>, bytes_max: usize) -> Self {
+        Self { account, bytes_max, bytes: 0 }
+    }
+
+    fn grow(&mut self, current: usize, desired: usize, unit: usize) -> bool {
+        let more = desired.saturating_sub(current).saturating_mul(unit);
+        let total = self.bytes.saturating_add(more);
+        if total > self.bytes_max {
+            self.account.deny_memory();
+            return false;
+        }
+        self.bytes = total;
+        true
+    }
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        Ok(self.grow(current, desired, 1))
+    }
+
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        if desired > TABLE_ELEMENTS_MAX {
+            self.account.deny_memory();
+            return Ok(false);
+        }
+        Ok(self.grow(current, desired, ELEMENT_BYTES))
+    }
+
+    fn instances(&self) -> usize {
+        CORE_INSTANCES_MAX as usize
+    }
+
+    fn tables(&self) -> usize {
+        TABLES_MAX as usize
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES_MAX as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[test]
+    fn memories_and_tables_draw_on_one_budget() {
+        let account = Arc::new(Account::new(Arc::new(Semaphore::new(1)), Duration::from_secs(1)));
+        let mut limiter = Limiter::new(Arc::clone(&account), 1 << 20);
+        assert!(limiter.memory_growing(0, 1 << 19, None).unwrap());
+        assert!(limiter.memory_growing(0, 1 << 18, None).unwrap());
+        assert!(limiter.table_growing(0, 10_000, None).unwrap());
+        assert_eq!(account.cut(), None);
+        assert!(!limiter.memory_growing(1 << 19, 1 << 20, None).unwrap());
+        assert!(account.cut().is_some());
+    }
+
+    #[test]
+    fn absurd_sizes_do_not_overflow() {
+        let account = Arc::new(Account::new(Arc::new(Semaphore::new(1)), Duration::from_secs(1)));
+        let mut limiter = Limiter::new(account, 1 << 20);
+        assert!(!limiter.memory_growing(0, usize::MAX, None).unwrap());
+        assert!(!limiter.table_growing(0, usize::MAX, None).unwrap());
+    }
+}

@@ -1,0 +1,171 @@
+//! Lines from guests into the operator's log: through `log`, and through the
+//! standard output and error of WASI. Bounded per call, control characters
+//! escaped so that a guest cannot forge lines or drive a terminal.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use wasmtime_wasi::async_trait;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+
+use crate::bindings::cofferdam::plugin::log::Level;
+use crate::plugin::Plugin;
+
+/// Lines per call; more are counted and dropped.
+pub(crate) const LOG_LINES_MAX: u32 = 64;
+/// Bytes per line as the guest wrote it; longer ones are cut.
+pub(crate) const LOG_LINE_BYTES_MAX: usize = 4096;
+
+/// The log of one instance.
+#[derive(Clone)]
+pub(crate) struct GuestLog {
+    plugin: Arc<Plugin>,
+    request_id: Arc<str>,
+    lines_left: Arc<Mutex<u32>>,
+}
+
+impl GuestLog {
+    pub(crate) fn new(plugin: Arc<Plugin>, request_id: Arc<str>) -> Self {
+        Self { plugin, request_id, lines_left: Arc::new(Mutex::new(LOG_LINES_MAX)) }
+    }
+
+    /// Gives the next call its full quota.
+    pub(crate) fn renew(&self) {
+        *self.lines_left.lock().unwrap_or_else(PoisonError::into_inner) = LOG_LINES_MAX;
+    }
+
+    pub(crate) fn write(&self, level: Level, message: &[u8]) {
+        if !self.take_line() {
+            self.plugin.counters().dropped_line();
+            return;
+        }
+        self.plugin.counters().logged();
+        let line = printable(message);
+        let (plugin, request_id) = (self.plugin.name(), &*self.request_id);
+        match level {
+            Level::Debug => tracing::debug!(target: "cofferdam::guest", plugin, request_id, "{line}"),
+            Level::Info => tracing::info!(target: "cofferdam::guest", plugin, request_id, "{line}"),
+            Level::Warn => tracing::warn!(target: "cofferdam::guest", plugin, request_id, "{line}"),
+            Level::Error => tracing::error!(target: "cofferdam::guest", plugin, request_id, "{line}"),
+        }
+    }
+
+    fn take_line(&self) -> bool {
+        let mut left = self.lines_left.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(less) = left.checked_sub(1) else { return false };
+        *left = less;
+        true
+    }
+}
+
+/// Cuts, replaces what is not UTF-8, escapes what is not printable.
+fn printable(message: &[u8]) -> String {
+    let cut = message.get(..LOG_LINE_BYTES_MAX).unwrap_or(message);
+    let mut line = String::with_capacity(cut.len());
+    for character in String::from_utf8_lossy(cut).chars() {
+        if character.is_control() || is_invisible(character) {
+            line.extend(character.escape_unicode());
+        } else {
+            line.push(character);
+        }
+    }
+    if cut.len() < message.len() {
+        line.push_str(" [cut]");
+    }
+    line
+}
+
+/// Line and paragraph separators, and marks that reorder text on a terminal.
+fn is_invisible(character: char) -> bool {
+    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// One of a guest's standard streams.
+pub(crate) struct GuestOutput {
+    pub(crate) log: GuestLog,
+    pub(crate) level: Level,
+}
+
+impl IsTerminal for GuestOutput {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for GuestOutput {
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(LineStream { log: self.log.clone(), level: self.level, line: Vec::new() })
+    }
+
+    fn async_stream(&self) -> Box<dyn tokio::io::AsyncWrite + Send + Sync> {
+        // Only the streams of WASI 0.3 ask for this form, and those are not linked.
+        Box::new(tokio::io::sink())
+    }
+}
+
+/// Collects bytes until a line is whole.
+struct LineStream {
+    log: GuestLog,
+    level: Level,
+    line: Vec<u8>,
+}
+
+impl LineStream {
+    fn end_line(&mut self) {
+        if !self.line.is_empty() {
+            self.log.write(self.level, &self.line);
+            self.line.clear();
+        }
+    }
+}
+
+impl OutputStream for LineStream {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        for byte in bytes {
+            if byte == b'\n' {
+                self.end_line();
+            } else if self.line.len() <= LOG_LINE_BYTES_MAX {
+                self.line.push(byte);
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(LOG_LINE_BYTES_MAX)
+    }
+}
+
+impl Drop for LineStream {
+    fn drop(&mut self) {
+        self.end_line();
+    }
+}
+
+#[async_trait]
+impl Pollable for LineStream {
+    async fn ready(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_cannot_be_forged_and_terminals_not_driven() {
+        assert_eq!(printable(b"a\nINFO fake\x1b[2J\x07\0"), "a\\u{a}INFO fake\\u{1b}[2J\\u{7}\\u{0}");
+        assert_eq!(printable("x\u{2028}y\u{202e}z\u{85}".as_bytes()), "x\\u{2028}y\\u{202e}z\\u{85}");
+        assert_eq!(printable(&[b'o', 0xff, b'k']), "o\u{fffd}k");
+    }
+
+    #[test]
+    fn long_lines_are_cut() {
+        let line = printable(&vec![b'x'; LOG_LINE_BYTES_MAX * 3]);
+        assert_eq!(line.len(), LOG_LINE_BYTES_MAX + " [cut]".len());
+    }
+}

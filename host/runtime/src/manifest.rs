@@ -1,0 +1,410 @@
+//! `plugins/NAME.toml`: what a plugin is and what it asks for. Read strictly:
+//! an unknown key is an error with its line, because a misspelt limit or grant
+//! that silently does nothing is worse than a refused start.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::error::ManifestError;
+
+/// Most memory a plugin may ask for, in MiB: what one slot of the pool holds.
+pub const MEMORY_MIB_MAX: u32 = 256;
+/// Longest processor time a plugin may ask for per call, in milliseconds.
+pub const DEADLINE_MS_MAX: u32 = 60_000;
+
+/// What a plugin is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Orders endpoints, may choose models.
+    Router,
+    /// Speaks a provider's dialect.
+    Provider,
+    /// Sees requests or responses.
+    Hook,
+    /// Offers functions to models.
+    Tool,
+}
+
+impl Kind {
+    /// The word of the manifest.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Router => "router",
+            Self::Provider => "provider",
+            Self::Hook => "hook",
+            Self::Tool => "tool",
+        }
+    }
+
+    /// What a plugin of this kind may ask to import beyond `log` and `config`.
+    #[must_use]
+    pub fn optional_imports(self) -> &'static [Import] {
+        match self {
+            Self::Router | Self::Provider => &[],
+            Self::Hook => &[Import::Http, Import::Model, Import::ToolCall],
+            Self::Tool => &[
+                Import::Clock,
+                Import::Random,
+                Import::Http,
+                Import::Model,
+                Import::Catalog,
+                Import::Scratch,
+                Import::Request,
+            ],
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An interface that a plugin may import if it asks and the operator grants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Import {
+    /// Coarse time.
+    Clock,
+    /// Unpredictable bytes.
+    Random,
+    /// Requests to granted hosts.
+    Http,
+    /// Asking a model.
+    Model,
+    /// The list of models.
+    Catalog,
+    /// Bytes kept for one request.
+    Scratch,
+    /// The transcript of the request.
+    Request,
+    /// Calling a server tool.
+    ToolCall,
+}
+
+impl Import {
+    /// Every import a manifest can name.
+    pub const ALL: [Self; 8] = [
+        Self::Clock,
+        Self::Random,
+        Self::Http,
+        Self::Model,
+        Self::Catalog,
+        Self::Scratch,
+        Self::Request,
+        Self::ToolCall,
+    ];
+
+    /// The name of the interface in `wit/`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Clock => "clock",
+            Self::Random => "random",
+            Self::Http => "http",
+            Self::Model => "model",
+            Self::Catalog => "catalog",
+            Self::Scratch => "scratch",
+            Self::Request => "request",
+            Self::ToolCall => "tool-call",
+        }
+    }
+}
+
+impl fmt::Display for Import {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How a provider's stream is cut into frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Framing {
+    /// Server-sent events.
+    #[default]
+    Sse,
+    /// One JSON document per line.
+    Ndjson,
+}
+
+/// Where the host puts a provider's credential.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialSlot {
+    /// The header's name in lower case.
+    pub header: String,
+    /// The header's value around `{}`.
+    pub format: String,
+}
+
+/// The `[provider]` table.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderTable {
+    /// How streams are cut.
+    #[serde(default)]
+    pub framing: Framing,
+    /// Where the credential goes; absent for dialects without one.
+    pub credential: Option<CredentialSlot>,
+    /// Headers of the answer that the guest may see, lower case.
+    #[serde(default)]
+    pub response_headers: Vec<String>,
+    /// Client tool types this dialect can offer to a model.
+    #[serde(default)]
+    pub tools: Vec<String>,
+}
+
+/// A phase of a hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// Before routing.
+    OnRequest,
+    /// After the answer.
+    OnResponse,
+}
+
+impl Phase {
+    /// The name of the interface in `wit/`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OnRequest => "on-request",
+            Self::OnResponse => "on-response",
+        }
+    }
+}
+
+/// The `[hook]` table.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HookTable {
+    /// The id a request's `plugins` entry names it by.
+    pub id: String,
+    /// When it is called.
+    pub phases: BTreeSet<Phase>,
+}
+
+/// The `[tool]` table.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolTable {
+    /// The tool type without prefix: `datetime`.
+    #[serde(rename = "type")]
+    pub tool_type: String,
+}
+
+/// The `[limits]` table: what the plugin asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsTable {
+    /// Memory of all its memories together, in MiB, 1 to [`MEMORY_MIB_MAX`].
+    pub memory_mib: Option<u32>,
+    /// Processor time per call in milliseconds, 1 to [`DEADLINE_MS_MAX`].
+    pub deadline_ms: Option<u32>,
+}
+
+/// A checked manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Lower-case letters, digits and hyphens, at most 64.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The author's version, for people.
+    pub version: String,
+    /// One sentence, for people.
+    #[serde(default)]
+    pub description: String,
+    /// The file of the component beside the manifest; `NAME.wasm` when empty.
+    #[serde(default)]
+    pub component: String,
+    /// Optional imports it asks for.
+    #[serde(default)]
+    pub imports: BTreeSet<Import>,
+    /// Hosts it asks to reach.
+    #[serde(default)]
+    pub hosts: BTreeSet<String>,
+    /// Secrets it asks to have placed.
+    #[serde(default)]
+    pub secrets: BTreeSet<String>,
+    /// Limits it asks for.
+    #[serde(default)]
+    pub limits: LimitsTable,
+    /// For providers; defaults when absent.
+    pub provider: Option<ProviderTable>,
+    /// For hooks, required there.
+    pub hook: Option<HookTable>,
+    /// For tools, required there.
+    pub tool: Option<ToolTable>,
+}
+
+/// What a plugin of each kind gets when its manifest is silent.
+struct Defaults {
+    memory_mib: u32,
+    deadline_ms: u32,
+}
+
+impl Kind {
+    fn defaults(self) -> Defaults {
+        match self {
+            Self::Router => Defaults { memory_mib: 32, deadline_ms: 20 },
+            Self::Provider => Defaults { memory_mib: 64, deadline_ms: 100 },
+            Self::Hook => Defaults { memory_mib: 64, deadline_ms: 200 },
+            Self::Tool => Defaults { memory_mib: 64, deadline_ms: 2_000 },
+        }
+    }
+}
+
+impl Manifest {
+    /// Reads and checks a manifest.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, with its line.
+    pub fn parse(text: &str) -> Result<Self, ManifestError> {
+        let mut manifest: Self = toml::from_str(text).map_err(|error| ManifestError {
+            line: error.span().map_or(1, |span| line_of(text, span.start)),
+            message: first_line(error.message()),
+        })?;
+        if manifest.component.is_empty() {
+            manifest.component = format!("{}.wasm", manifest.name);
+        }
+        match manifest.problem() {
+            Some((key, message)) => {
+                Err(ManifestError { line: line_of_key(text, key), message: format!("`{key}` {message}") })
+            }
+            None => Ok(manifest),
+        }
+    }
+
+    /// Memory asked for, in MiB.
+    #[must_use]
+    pub fn memory_mib(&self) -> u32 {
+        self.limits.memory_mib.unwrap_or(self.kind.defaults().memory_mib)
+    }
+
+    /// Processor time asked for, per call.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        let deadline_ms = self.limits.deadline_ms.unwrap_or(self.kind.defaults().deadline_ms);
+        Duration::from_millis(deadline_ms.into())
+    }
+
+    /// The first key whose value breaks a rule that its type cannot express.
+    fn problem(&self) -> Option<(&'static str, String)> {
+        if !is_name(&self.name) {
+            return Some(("name", "takes lower-case letters, digits and hyphens, at most 64".to_owned()));
+        }
+        if !is_file_name(&self.component) {
+            return Some(("component", "names a file beside the manifest, ending in .wasm".to_owned()));
+        }
+        let allowed = self.kind.optional_imports();
+        if let Some(import) = self.imports.iter().find(|import| !allowed.contains(import)) {
+            return Some(("imports", format!("names {import}, which a {} cannot have", self.kind)));
+        }
+        if !self.imports.contains(&Import::Http) && !(self.hosts.is_empty() && self.secrets.is_empty()) {
+            let key = if self.hosts.is_empty() { "secrets" } else { "hosts" };
+            return Some((key, "needs imports = [\"http\"]".to_owned()));
+        }
+        self.problem_of_limits().or_else(|| self.problem_of_tables())
+    }
+
+    fn problem_of_limits(&self) -> Option<(&'static str, String)> {
+        if self.limits.memory_mib.is_some_and(|asked| !(1..=MEMORY_MIB_MAX).contains(&asked)) {
+            return Some(("memory_mib", format!("takes 1 to {MEMORY_MIB_MAX}")));
+        }
+        if self.limits.deadline_ms.is_some_and(|asked| !(1..=DEADLINE_MS_MAX).contains(&asked)) {
+            return Some(("deadline_ms", format!("takes 1 to {DEADLINE_MS_MAX}")));
+        }
+        None
+    }
+
+    fn problem_of_tables(&self) -> Option<(&'static str, String)> {
+        let tables = [
+            ("provider", Kind::Provider, self.provider.is_some(), false),
+            ("hook", Kind::Hook, self.hook.is_some(), true),
+            ("tool", Kind::Tool, self.tool.is_some(), true),
+        ];
+        for (table, kind, present, required) in tables {
+            if present && kind != self.kind {
+                return Some((table, format!("is a table of {kind} plugins, this one is a {}", self.kind)));
+            }
+            if required && !present && kind == self.kind {
+                return Some(("kind", format!("= \"{kind}\" needs a table [{table}]")));
+            }
+        }
+        if let Some(slot) = self.provider.as_ref().and_then(|provider| provider.credential.as_ref()) {
+            if slot.format.matches("{}").count() != 1 || slot.format.chars().any(char::is_control) {
+                return Some(("credential", "needs a format with {} exactly once".to_owned()));
+            }
+            if !is_header_name(&slot.header) {
+                return Some(("credential", "needs a lower-case header name".to_owned()));
+            }
+        }
+        let hidden = self.provider.iter().flat_map(|provider| &provider.response_headers);
+        if hidden.clone().any(|name| !is_header_name(name)) {
+            return Some(("response_headers", "takes lower-case header names".to_owned()));
+        }
+        if self.hook.as_ref().is_some_and(|hook| hook.phases.is_empty()) {
+            return Some(("phases", "names at least one of on-request and on-response".to_owned()));
+        }
+        if self.hook.as_ref().is_some_and(|hook| hook.id.is_empty()) {
+            return Some(("id", "must not be empty".to_owned()));
+        }
+        if self.tool.as_ref().is_some_and(|tool| tool.tool_type.is_empty()) {
+            return Some(("type", "must not be empty".to_owned()));
+        }
+        None
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        && !name.starts_with('-')
+}
+
+/// A manifest must not reach outside its own folder.
+fn is_file_name(name: &str) -> bool {
+    name.len() <= 128
+        && name.strip_suffix(".wasm").is_some_and(|stem| !stem.is_empty() && !stem.starts_with('.'))
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}
+
+fn is_header_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(|byte| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte)
+        })
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// The line that sets `key`, for values that parse but break a rule; 1 when it
+/// is absent.
+fn line_of_key(text: &str, key: &str) -> usize {
+    let sets = |line: &str| {
+        let line = line.trim_start().trim_start_matches('[');
+        line.strip_prefix(key)
+            .is_some_and(|rest| matches!(rest.trim_start().bytes().next(), Some(b'=' | b']')))
+    };
+    text.lines().position(sets).map_or(1, |index| index + 1)
+}
+
+fn first_line(message: &str) -> String {
+    message.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

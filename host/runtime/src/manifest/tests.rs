@@ -1,0 +1,98 @@
+use proptest::prelude::*;
+
+use super::{Framing, Import, Kind, Manifest, Phase};
+
+const ROUTER: &str = "name = \"router\"\nkind = \"router\"\nversion = \"1.0.0\"\n";
+
+fn refused(text: &str) -> String {
+    Manifest::parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_short_manifest_gets_the_defaults_of_its_kind() {
+    let manifest = Manifest::parse(ROUTER).unwrap();
+    assert_eq!(manifest.kind, Kind::Router);
+    assert_eq!(manifest.component, "router.wasm");
+    assert_eq!(manifest.memory_mib(), 32);
+    assert_eq!(manifest.deadline().as_millis(), 20);
+    assert!(manifest.imports.is_empty());
+}
+
+#[test]
+fn a_full_provider_reads_back() {
+    let text = "name = \"provider-x\"\nkind = \"provider\"\nversion = \"1\"\ncomponent = \"x.wasm\"\n\
+        [limits]\nmemory_mib = 128\ndeadline_ms = 500\n[provider]\nframing = \"ndjson\"\n\
+        credential = { header = \"authorization\", format = \"Bearer {}\" }\n\
+        response_headers = [\"retry-after\"]\ntools = [\"function\"]\n";
+    let manifest = Manifest::parse(text).unwrap();
+    let provider = manifest.provider.as_ref().unwrap();
+    assert_eq!(provider.framing, Framing::Ndjson);
+    assert_eq!(provider.credential.as_ref().unwrap().format, "Bearer {}");
+    assert_eq!(manifest.memory_mib(), 128);
+}
+
+#[test]
+fn hooks_and_tools_name_their_phases_and_imports() {
+    let hook = "name = \"h\"\nkind = \"hook\"\nversion = \"1\"\nimports = [\"model\", \"tool-call\"]\n\
+        [hook]\nid = \"healing\"\nphases = [\"on-response\"]\n";
+    let hook = Manifest::parse(hook).unwrap();
+    assert!(hook.imports.contains(&Import::ToolCall));
+    assert!(hook.hook.unwrap().phases.contains(&Phase::OnResponse));
+    let tool = "name = \"t\"\nkind = \"tool\"\nversion = \"1\"\n[tool]\ntype = \"datetime\"\n";
+    assert_eq!(Manifest::parse(tool).unwrap().tool.unwrap().tool_type, "datetime");
+}
+
+#[test]
+fn refusals_name_the_line_and_the_key() {
+    let cases = [
+        (format!("{ROUTER}memory = 3\n"), "line 4: unknown field `memory`"),
+        (format!("{ROUTER}[limits]\nmemory_mb = 3\n"), "line 5: unknown field `memory_mb`"),
+        (format!("{ROUTER}[limits]\nmemory_mib = 4096\n"), "line 5: `memory_mib` takes 1 to 256"),
+        (format!("{ROUTER}[limits]\ndeadline_ms = 0\n"), "line 5: `deadline_ms` takes 1 to 60000"),
+        (
+            format!("{ROUTER}imports = [\"http\"]\n"),
+            "line 4: `imports` names http, which a router cannot have",
+        ),
+        (format!("{ROUTER}imports = [\"disk\"]\n"), "line 4: unknown variant `disk`"),
+        (format!("{ROUTER}component = \"../x.wasm\"\n"), "line 4: `component` names a file"),
+        (format!("{ROUTER}component = \"x.cwasm\"\n"), "line 4: `component` names a file"),
+        (format!("{ROUTER}[tool]\ntype = \"x\"\n"), "line 4: `tool` is a table of tool plugins"),
+        (ROUTER.replace("\"router\"\nkind", "\"Router\"\nkind"), "line 1: `name` takes lower-case"),
+        (ROUTER.replace("= \"router\"\nversion", "= \"hook\"\nversion"), "line 2: `kind` = \"hook\" needs"),
+        (
+            "name = \"t\"\nkind = \"tool\"\nversion = \"1\"\nhosts = [\"a.b\"]\n".to_owned(),
+            "line 4: `hosts` needs",
+        ),
+        ("name = 3".to_owned(), "line 1: invalid type: integer"),
+        (String::new(), "line 1: missing field `name`"),
+    ];
+    for (text, expected) in cases {
+        let message = refused(&text);
+        assert!(message.starts_with(expected), "{message:?} does not start with {expected:?}");
+        assert_eq!(message.lines().count(), 1);
+    }
+}
+
+#[test]
+fn a_credential_needs_one_place_for_the_secret() {
+    for format in ["Bearer", "{}{}", "a\\n{}"] {
+        let text = format!(
+            "name = \"p\"\nkind = \"provider\"\nversion = \"1\"\n[provider]\n\
+             credential = {{ header = \"x-api-key\", format = \"{format}\" }}\n"
+        );
+        assert!(refused(&text).starts_with("line 5: `credential` needs"), "{format}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn parsing_never_panics(text in "\\PC{0,200}") {
+        drop(Manifest::parse(&text));
+    }
+
+    #[test]
+    fn parsing_near_misses_never_panics(cut in 0usize..200, extra in "\\PC{0,20}") {
+        let text: String = ROUTER.chars().take(cut).chain(extra.chars()).collect();
+        drop(Manifest::parse(&text));
+    }
+}

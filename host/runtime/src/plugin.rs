@@ -1,0 +1,300 @@
+//! A plugin as the host knows it: manifest, component, grant, and its compiled
+//! form once somebody needed it.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use wasmtime::component::{Component, InstancePre};
+
+use crate::bindings::exports::cofferdam::plugin as exports;
+use crate::contract::{Export, Finding};
+use crate::counters::Counters;
+use crate::error::{CallError, CallErrorKind};
+use crate::grant::{Denial, Grant};
+use crate::host::Host;
+use crate::imports;
+use crate::instance::GuestState;
+use crate::manifest::{Import, Kind, Manifest};
+
+/// One installed plugin.
+pub struct Plugin {
+    pub(crate) host: Arc<Host>,
+    pub(crate) grant: Grant,
+    manifest: Manifest,
+    digest: String,
+    origin: String,
+    component: Cow<'static, [u8]>,
+    finding: Finding,
+    denials: Vec<Denial>,
+    /// One compilation at a time; the others wait for its result.
+    compiling: Mutex<()>,
+    compiled: OnceLock<Result<Compiled, Failed>>,
+    counters: Counters,
+}
+
+/// What a plugin is made of, when it is loaded.
+pub(crate) struct Parts {
+    pub(crate) host: Arc<Host>,
+    pub(crate) manifest: Manifest,
+    pub(crate) digest: String,
+    pub(crate) origin: String,
+    pub(crate) component: Cow<'static, [u8]>,
+    pub(crate) finding: Finding,
+    pub(crate) grant: Grant,
+    pub(crate) denials: Vec<Denial>,
+}
+
+/// How far a plugin is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PluginState {
+    /// Nobody needed it yet.
+    NotCompiled,
+    /// Ready to be called.
+    Compiled {
+        /// Whether the compiled form came from the cache.
+        from_cache: bool,
+        /// How long it took, in milliseconds.
+        ms: u64,
+    },
+    /// It will not work; the reason is for the operator.
+    Failed(String),
+}
+
+/// The compiled form with everything looked up by name that has a name.
+pub(crate) struct Compiled {
+    pub(crate) pre: InstancePre<GuestState>,
+    pub(crate) routing: Option<exports::routing::GuestIndices>,
+    pub(crate) model_choice: Option<exports::model_choice::GuestIndices>,
+    pub(crate) dialect: Option<exports::dialect::GuestIndices>,
+    pub(crate) generation: Option<exports::generation::GuestIndices>,
+    pub(crate) on_request: Option<exports::on_request::GuestIndices>,
+    pub(crate) on_response: Option<exports::on_response::GuestIndices>,
+    pub(crate) tools: Option<exports::tools::GuestIndices>,
+    from_cache: bool,
+    ms: u64,
+}
+
+struct Failed {
+    kind: CallErrorKind,
+    reason: String,
+}
+
+impl Plugin {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { host, manifest, digest, origin, component, finding, grant, denials } = parts;
+        Self {
+            host,
+            grant,
+            manifest,
+            digest,
+            origin,
+            component,
+            finding,
+            denials,
+            compiling: Mutex::new(()),
+            compiled: OnceLock::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.manifest.name
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.manifest.kind
+    }
+
+    /// Its manifest.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// SHA-256 of the component's bytes, in hexadecimal.
+    #[must_use]
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Where it came from, for messages.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// What it may do.
+    #[must_use]
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// What it wants and does not get, each with the line that would allow it.
+    #[must_use]
+    pub fn denials(&self) -> &[Denial] {
+        &self.denials
+    }
+
+    /// Its running totals.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn state(&self) -> PluginState {
+        match self.compiled.get() {
+            None => PluginState::NotCompiled,
+            Some(Ok(compiled)) => PluginState::Compiled { from_cache: compiled.from_cache, ms: compiled.ms },
+            Some(Err(failed)) => PluginState::Failed(failed.reason.clone()),
+        }
+    }
+
+    /// Whether it is a provider for responses.
+    #[must_use]
+    pub fn exports_generation(&self) -> bool {
+        self.finding.exports.contains(&Export::Generation)
+    }
+
+    /// Whether it is a provider for embeddings.
+    #[must_use]
+    pub fn exports_embedding(&self) -> bool {
+        self.finding.exports.contains(&Export::Embedding)
+    }
+
+    /// Whether it chooses models.
+    #[must_use]
+    pub fn exports_model_choice(&self) -> bool {
+        self.finding.exports.contains(&Export::ModelChoice)
+    }
+
+    /// Compiles it, or waits until somebody else has; does nothing when it is
+    /// compiled. Runs on the blocking threads.
+    ///
+    /// # Errors
+    ///
+    /// It lacks a grant, or does not compile; the reason goes to the log once.
+    pub async fn compile(self: &Arc<Self>) -> Result<(), CallError> {
+        self.compiled().await.map(|_| ())
+    }
+
+    pub(crate) async fn compiled(self: &Arc<Self>) -> Result<&Compiled, CallError> {
+        if self.compiled.get().is_none() {
+            let plugin = Arc::clone(self);
+            // The task is not bound to this call: should the client go away, the
+            // work is still of use to the next.
+            let done = tokio::task::spawn_blocking(move || plugin.compile_once()).await;
+            if done.is_err() {
+                return Err(CallError::new(self.name(), CallErrorKind::Compile));
+            }
+        }
+        match self.compiled.get() {
+            Some(Ok(compiled)) => Ok(compiled),
+            Some(Err(failed)) => Err(CallError::new(self.name(), failed.kind.clone())),
+            None => Err(CallError::new(self.name(), CallErrorKind::Compile)),
+        }
+    }
+
+    /// The compiled form, for instances: they exist only after it does.
+    pub(crate) fn compiled_now(&self) -> Option<&Compiled> {
+        self.compiled.get()?.as_ref().ok()
+    }
+
+    fn compile_once(&self) {
+        let _one = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.compiled.get().is_some() {
+            return;
+        }
+        let made = self.make();
+        match &made {
+            Ok(compiled) => tracing::info!(
+                plugin = self.name(),
+                from_cache = compiled.from_cache,
+                duration_ms = compiled.ms,
+                "plugin compiled"
+            ),
+            Err(failed) => tracing::error!(plugin = self.name(), reason = failed.reason, "plugin unusable"),
+        }
+        // The lock above makes this the only writer.
+        drop(self.compiled.set(made));
+    }
+
+    fn make(&self) -> Result<Compiled, Failed> {
+        if let Some(import) = self.ungranted_import() {
+            let line = self.denials.iter().find(|denial| denial.wanted == import.as_str());
+            let remedy = line.map_or_else(String::new, |denial| format!("; to allow it: {}", denial.line));
+            let reason = format!("imports {import}, which is not granted{remedy}");
+            return Err(Failed { kind: CallErrorKind::Denied, reason });
+        }
+        let started = Instant::now();
+        let (component, from_cache) = self.component()?;
+        let linker = imports::linker(&self.host.engine, &self.grant).map_err(unusable)?;
+        let pre = linker.instantiate_pre(&component).map_err(unusable)?;
+        let mut compiled = self.look_up(pre).map_err(unusable)?;
+        compiled.from_cache = from_cache;
+        compiled.ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(compiled)
+    }
+
+    fn ungranted_import(&self) -> Option<Import> {
+        self.finding.used().into_iter().find(|import| !self.grant.imports.contains(import))
+    }
+
+    fn component(&self) -> Result<(Component, bool), Failed> {
+        let engine = &self.host.engine;
+        let cache = self.host.cache.as_ref();
+        if let Some(component) = cache.and_then(|cache| cache.component(engine, &self.digest)) {
+            return Ok((component, true));
+        }
+        let component = Component::new(engine, &self.component).map_err(unusable)?;
+        if let Some(cache) = cache {
+            cache.keep_component(&self.digest, &component);
+        }
+        Ok((component, false))
+    }
+
+    fn look_up(&self, pre: InstancePre<GuestState>) -> wasmtime::Result<Compiled> {
+        let has = |export| self.finding.exports.contains(&export);
+        Ok(Compiled {
+            routing: has(Export::Routing).then(|| exports::routing::GuestIndices::new(&pre)).transpose()?,
+            model_choice: has(Export::ModelChoice)
+                .then(|| exports::model_choice::GuestIndices::new(&pre))
+                .transpose()?,
+            dialect: has(Export::Dialect).then(|| exports::dialect::GuestIndices::new(&pre)).transpose()?,
+            generation: has(Export::Generation)
+                .then(|| exports::generation::GuestIndices::new(&pre))
+                .transpose()?,
+            on_request: has(Export::OnRequest)
+                .then(|| exports::on_request::GuestIndices::new(&pre))
+                .transpose()?,
+            on_response: has(Export::OnResponse)
+                .then(|| exports::on_response::GuestIndices::new(&pre))
+                .transpose()?,
+            tools: has(Export::Tools).then(|| exports::tools::GuestIndices::new(&pre)).transpose()?,
+            from_cache: false,
+            ms: 0,
+            pre,
+        })
+    }
+
+    pub(crate) fn missing(&self, export: &'static str) -> CallError {
+        self.failed(CallErrorKind::NotExported(export))
+    }
+
+    /// Counts a failed call and makes its error.
+    pub(crate) fn failed(&self, kind: CallErrorKind) -> CallError {
+        self.counters.failed(&kind);
+        CallError::new(self.name(), kind)
+    }
+}
+
+fn unusable(error: wasmtime::Error) -> Failed {
+    let reason: String = format!("{error:#}").lines().next().unwrap_or_default().chars().take(400).collect();
+    Failed { kind: CallErrorKind::Compile, reason }
+}

@@ -1,0 +1,71 @@
+//! A data directory for one test, with a clock that stands still.
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use crate::audit::Actor;
+use crate::changes::{KeyOwner, NewKey, NewWorkspace};
+use crate::clock::Clock;
+use crate::error::OpenError;
+use crate::lock::DirectoryLock;
+use crate::name::Name;
+use crate::records::Workspace;
+use crate::root_key::RootKeySource;
+use crate::store::{IssuedKey, OpenOptions, Store};
+
+pub(crate) struct Scratch {
+    folder: TempDir,
+    pub(crate) clock: Clock,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        Scratch { folder: tempfile::tempdir().unwrap(), clock: Clock::manual() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn lock(&self) -> DirectoryLock {
+        DirectoryLock::acquire(self.folder.path()).unwrap()
+    }
+
+    pub(crate) fn options(&self) -> OpenOptions {
+        let root_key = RootKeySource::File(self.path("root.key"));
+        OpenOptions { root_key, accept_rollback: None, clock: self.clock.clone() }
+    }
+
+    pub(crate) fn try_open(&self) -> Result<Store, OpenError> {
+        Store::open(self.lock(), self.options())
+    }
+
+    pub(crate) fn open(&self) -> Store {
+        self.try_open().unwrap()
+    }
+
+    pub(crate) fn accept(&self, seq: u64) -> Result<Store, OpenError> {
+        Store::open(self.lock(), OpenOptions { accept_rollback: Some(seq), ..self.options() })
+    }
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+pub(crate) fn create_workspace(store: &Store, text: &str) -> Workspace {
+    let new = NewWorkspace { name: name(text), programme: false, vault_writes: false };
+    store.create_workspace(Actor::Operator, new).unwrap()
+}
+
+/// A key for the owner of the workspace `default`.
+pub(crate) fn issue_key(store: &Store) -> IssuedKey {
+    let workspace = store.directory().find_workspace("default").unwrap().id;
+    let owner = KeyOwner::Member { workspace, member: None };
+    store.issue_key(Actor::Operator, NewKey { owner, name: None, expires_at_ms: None }).unwrap()
+}
+
+pub(crate) fn token(issued: &IssuedKey) -> String {
+    String::from_utf8(issued.token.expose().to_vec()).unwrap()
+}
