@@ -26,3 +26,6 @@ pub use provider::ProviderPreferences;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat};
 pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix};
+
+#[cfg(test)]
+mod tests;
