@@ -20,6 +20,7 @@ mod shapes;
 mod tools;
 
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};
+pub use guest::GuestTurn;
 pub use invalid::{InvalidKind, InvalidRequest};
 pub use plugins::RequestPlugin;
 pub use provider::ProviderPreferences;

@@ -1,7 +1,9 @@
 //! What guests receive and what the response repeats.
 
 use super::{accepted, body_with, echo, guest, parse_text};
-use serde_json::json;
+use crate::request::GuestTurn;
+use bytes::Bytes;
+use serde_json::{Value, json};
 
 #[test]
 fn a_minimal_body_becomes_the_normal_form_byte_for_byte() {
@@ -89,7 +91,7 @@ fn null_means_absent_for_every_optional_member() {
     ];
     let mut body = body_with(&json!({}));
     for name in names {
-        body[name] = serde_json::Value::Null;
+        body[name] = Value::Null;
     }
     let plain = accepted(&body_with(&json!({})));
     let nulls = accepted(&body);
@@ -205,4 +207,47 @@ fn an_overridden_step_limit_is_not_echoed() {
     })));
     assert_eq!(echo(&request)["max_tool_calls"], json!(null));
     assert_eq!(request.max_tool_calls, None);
+}
+
+#[test]
+fn a_turn_changes_model_items_and_tools_and_copies_the_rest() {
+    let tools = json!([{"type": "function", "name": "f"}]);
+    let full = accepted(&body_with(&json!({"tools": tools, "tool_choice": "auto", "temperature": 0.5})));
+    let bare = accepted(&body_with(&json!({"temperature": 0.5})));
+    let items =
+        [Bytes::from_static(br#"{"type":"compaction"}"#), Bytes::from_static(br#"{"type":"agent_message"}"#)];
+    let turn = GuestTurn {
+        model: Some("a/\"b\""),
+        items: &items,
+        tools: Some(b"[1]"),
+        tool_choice: Some(b"\"none\""),
+    };
+    for request in [&full, &bare] {
+        let written: Value = serde_json::from_slice(&request.guest_json_for(&turn)).unwrap();
+        let mut expected = guest(request);
+        expected["model"] = json!("a/\"b\"");
+        expected["tools"] = json!([1]);
+        expected["tool_choice"] = json!("none");
+        let input = expected["input"].as_array_mut().unwrap();
+        input.extend([json!({"type": "compaction"}), json!({"type": "agent_message"})]);
+        assert_eq!(written, expected);
+        assert_eq!(request.guest_json_for(&GuestTurn::default()), request.guest_json);
+    }
+    let without = GuestTurn { tools: Some(b""), tool_choice: Some(b""), ..GuestTurn::default() };
+    assert_eq!(full.guest_json_for(&without), bare.guest_json);
+}
+
+#[test]
+fn the_opening_of_a_conversation_is_its_first_system_and_other_message() {
+    let opening = |input: Value| -> Vec<Value> {
+        let request = accepted(&json!({"model": "a/b", "input": input}));
+        request.opening.iter().map(|message| serde_json::from_slice(message).unwrap()).collect()
+    };
+    let message = |role: &str, text: &str| json!({"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]});
+    assert_eq!(opening(json!("Hi")), [message("user", "Hi")]);
+    let input = json!([
+        {"type": "reasoning", "summary": []}, message("user", "1"), {"role": "developer", "content": "2"},
+        message("system", "3"), message("user", "4"),
+    ]);
+    assert_eq!(opening(input), [message("developer", "2"), message("user", "1")]);
 }

@@ -160,6 +160,16 @@ fn counts_see_through_escapes() {
     assert!(counts.math >= 7);
 }
 
+#[test]
+fn fences_are_counted_without_overlap() {
+    for (text, fences) in
+        [("", 0), ("``", 0), ("```", 1), ("`````", 1), ("``````", 2), ("a```b```` `` ```", 3)]
+    {
+        let body = format!("\"{text}\"");
+        assert_eq!(Document::parse(body.as_bytes()).unwrap().root().counts().fences, fences, "{text}");
+    }
+}
+
 fn documents() -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
         Just(serde_json::Value::Null),

@@ -1,6 +1,6 @@
 //! Tools, tool choice and plugins.
 
-use super::super::{ToolChoice, ToolClass, ToolKind, ToolPrefix};
+use super::super::{ResponsesRequest, ToolChoice, ToolClass, ToolKind, ToolPrefix};
 use super::{accepted, body_of_item, body_with, refused};
 use serde_json::{Value, json};
 
@@ -216,6 +216,7 @@ fn every_tool_choice_is_understood() {
         ),
         (json!({"type": "shell"}), ToolChoice::Type("shell".to_owned())),
         (json!({"type": "apply_patch"}), ToolChoice::Type("apply_patch".to_owned())),
+        (json!({"type": "tool_search"}), ToolChoice::Type("tool_search".to_owned())),
         (json!({"type": "service:datetime"}), ToolChoice::Type("service:datetime".to_owned())),
     ];
     for (choice, expected) in table {
@@ -331,4 +332,11 @@ fn faulty_plugins_are_refused_by_path() {
     for (plugins, message) in table {
         assert_eq!(refused(&body_with(&json!({"plugins": plugins}))), message);
     }
+}
+
+#[test]
+fn an_installed_hook_does_not_loosen_the_rules_of_a_known_plugin() {
+    let body = body_with(&json!({"plugins": [{"id": "web", "engine": "none"}]})).to_string();
+    let error = ResponsesRequest::parse(body.as_bytes(), &["web".to_owned()]).unwrap_err();
+    assert_eq!(error.path, "plugins[0].engine");
 }
