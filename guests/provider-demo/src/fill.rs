@@ -171,11 +171,10 @@ impl<'a> Filler<'a> {
             else {
                 break;
             };
-            let mut item = self.value(schema, name, depth + 1);
-            if unique && items.contains(&item) {
-                let Some(other) = distinct(schema, &items, item) else { break };
-                item = other;
-            }
+            let item = self.value(schema, name, depth + 1);
+            let repeated = unique && items.contains(&item);
+            let item = if repeated { distinct(schema, &items, item) } else { Some(item) };
+            let Some(item) = item else { break };
             items.push(item);
         }
         Value::Array(items)

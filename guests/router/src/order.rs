@@ -76,7 +76,7 @@ fn rank_all(
         Some(Ranked { partition, rank, index, speed })
     };
     let mut ranked: Vec<Ranked> = allowed().filter_map(rank).collect();
-    ranked.sort_by_key(|ranked| (ranked.partition, ranked.rank));
+    ranked.sort_unstable_by_key(|ranked| (ranked.partition, ranked.rank, ranked.index));
     ranked
 }
 
@@ -111,8 +111,8 @@ fn order_class(
         None if preferences.order.is_some() => SortBy::Price,
         None => return balance::draw(candidates, indexes, random),
     };
-    indexes.sort_by(|left, right| match (candidates.get(*left), candidates.get(*right)) {
-        (Some(left), Some(right)) => sort::compare(by, left, right),
+    indexes.sort_unstable_by(|left, right| match (candidates.get(*left), candidates.get(*right)) {
+        (Some(one), Some(other)) => sort::compare(by, one, other).then(left.cmp(right)),
         _ => left.cmp(right),
     });
 }

@@ -1,7 +1,5 @@
 //! The `provider` object of a request.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -155,14 +153,26 @@ enum Amount {
     Text(String),
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Amounts {
+    prompt: Option<Amount>,
+    completion: Option<Amount>,
+    image: Option<Amount>,
+}
+
 fn max_price(raw: Option<&RawValue>) -> Result<MaxPrice, &'static str> {
-    let mut fields: BTreeMap<String, Option<Amount>> = read(raw, "provider.max_price")?.unwrap_or_default();
-    let mut take = |name| match fields.remove(name).flatten() {
+    let amounts: Amounts = read(raw, "provider.max_price")?.unwrap_or_default();
+    let dollars = |amount: Option<Amount>| match amount {
         None => Ok(None),
         Some(Amount::Number(number)) => Ok(Some(number)),
         Some(Amount::Text(text)) => text.trim().parse().map(Some).map_err(|_| "provider.max_price"),
     };
-    Ok(MaxPrice { prompt: take("prompt")?, completion: take("completion")?, image: take("image")? })
+    Ok(MaxPrice {
+        prompt: dollars(amounts.prompt)?,
+        completion: dollars(amounts.completion)?,
+        image: dollars(amounts.image)?,
+    })
 }
 
 fn thresholds(raw: Option<&RawValue>, name: &'static str) -> Result<Thresholds, &'static str> {
