@@ -80,8 +80,12 @@ pub fn prepare_embeddings(
 ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
     let unreadable = || EmbeddingFailure::Failed(Failure::unreadable_request());
     let request = EmbeddingRequest::parse(request).map_err(|_| unreadable())?;
-    let input: Vec<_> =
-        request.input.iter().zip(0..).map(|(input, index)| translate(input, index)).collect::<Result<_, _>>()?;
+    let input: Vec<_> = request
+        .input
+        .iter()
+        .zip(0..)
+        .map(|(input, index)| translate(input, index))
+        .collect::<Result<_, _>>()?;
     let typed = supports.iter().any(|ability| ability == "input_type");
     let body = Body {
         model,
@@ -100,9 +104,9 @@ fn translate<'a>(input: &'a EmbeddingInput<'_>, index: u32) -> Result<Input<'a>,
     match input {
         EmbeddingInput::Text(text) => Ok(Input::Text(Cow::Borrowed(text))),
         EmbeddingInput::Tokens(tokens) => Ok(Input::Tokens(tokens)),
-        EmbeddingInput::Content(parts) => joined(parts)
-            .map(Input::Text)
-            .ok_or(EmbeddingFailure::UnsupportedInput(index)),
+        EmbeddingInput::Content(parts) => {
+            joined(parts).map(Input::Text).ok_or(EmbeddingFailure::UnsupportedInput(index))
+        }
     }
 }
 

@@ -59,7 +59,7 @@ fn read_fields(fields: &Map<String, Value>) -> Reported {
     Reported {
         message: text("message").or_else(|| fields.get("detail").and_then(detail)).or_else(|| text("msg")),
         code: text("code").filter(|code| code.parse::<u16>().is_err()),
-        kind: text("type").or_else(|| text("status")),
+        kind: text("type").filter(|kind| kind != "error").or_else(|| text("status")),
         status,
     }
 }
@@ -120,9 +120,15 @@ fn classify(status: Option<u16>, reported: &Reported) -> Kind {
 
 fn tells_of_context(message: &str) -> bool {
     let message: String = message.chars().take(2000).collect::<String>().to_ascii_lowercase();
-    ["maximum context length", "context length exceeded", "exceeds the context", "context window", "context size"]
-        .iter()
-        .any(|phrase| message.contains(phrase))
+    [
+        "maximum context length",
+        "context length exceeded",
+        "exceeds the context",
+        "context window",
+        "context size",
+    ]
+    .iter()
+    .any(|phrase| message.contains(phrase))
 }
 
 /// Codes and types that mean one thing whatever the status. General ones
@@ -133,21 +139,40 @@ fn by_word(word: &str) -> Option<Kind> {
         "max_tokens_exceeded" => Kind::MaxTokensExceeded,
         "token_limit_exceeded" => Kind::TokenLimitExceeded,
         "string_above_max_length" | "string_too_long" => Kind::StringTooLong,
-        "invalid_api_key" | "authentication_error" | "invalid_authentication" | "account_deactivated"
+        "invalid_api_key"
+        | "authentication_error"
+        | "invalid_authentication"
+        | "account_deactivated"
         | "invalid_organization" => Kind::Authentication,
-        "permission_denied" | "permission_error" | "insufficient_permissions"
-        | "unsupported_country_region_territory" | "data_residency_mismatch" => Kind::PermissionDenied,
-        "insufficient_quota" | "insufficient_balance" | "billing_hard_limit_reached" | "billing_not_active"
+        "permission_denied"
+        | "permission_error"
+        | "insufficient_permissions"
+        | "unsupported_country_region_territory"
+        | "data_residency_mismatch" => Kind::PermissionDenied,
+        "insufficient_quota"
+        | "insufficient_balance"
+        | "billing_hard_limit_reached"
+        | "billing_not_active"
         | "payment_required" => Kind::PaymentRequired,
         "rate_limit_exceeded" | "rate_limit_error" | "too_many_requests" => Kind::RateLimitExceeded,
-        "overloaded" | "overloaded_error" | "engine_overloaded" | "engine_overloaded_error"
-        | "server_overloaded" | "server_is_overloaded" | "slow_down" => Kind::ProviderOverloaded,
+        "overloaded"
+        | "overloaded_error"
+        | "engine_overloaded"
+        | "engine_overloaded_error"
+        | "server_overloaded"
+        | "server_is_overloaded"
+        | "slow_down" => Kind::ProviderOverloaded,
         "service_unavailable" | "unavailable_error" | "model_not_ready" => Kind::ProviderUnavailable,
         "invalid_prompt" => Kind::InvalidPrompt,
         "model_not_found" | "not_found" | "not_found_error" => Kind::NotFound,
         "payload_too_large" | "request_too_large" => Kind::PayloadTooLarge,
-        "content_policy_violation" | "content_filter" | "moderation_blocked" | "cyber_policy" | "bio_policy"
-        | "misalignment_policy_violation" | "image_content_policy_violation"
+        "content_policy_violation"
+        | "content_filter"
+        | "moderation_blocked"
+        | "cyber_policy"
+        | "bio_policy"
+        | "misalignment_policy_violation"
+        | "image_content_policy_violation"
         | "responsibleaipolicyviolation" => Kind::ContentPolicyViolation,
         "timeout" | "request_timeout" | "vector_store_timeout" => Kind::Timeout,
         other => return by_image_word(other),
@@ -156,8 +181,12 @@ fn by_word(word: &str) -> Option<Kind> {
 
 fn by_image_word(word: &str) -> Option<Kind> {
     Some(match word {
-        "invalid_image" | "invalid_base64_image" | "invalid_image_url" | "invalid_image_mode"
-        | "image_parse_error" | "empty_image_file" => Kind::InvalidImage,
+        "invalid_image"
+        | "invalid_base64_image"
+        | "invalid_image_url"
+        | "invalid_image_mode"
+        | "image_parse_error"
+        | "empty_image_file" => Kind::InvalidImage,
         "invalid_image_format" | "unsupported_image_media_type" => Kind::UnsupportedImageFormat,
         "image_too_large" | "image_file_too_large" => Kind::ImageTooLarge,
         "image_too_small" => Kind::ImageTooSmall,

@@ -5,14 +5,20 @@
 mod embeddings;
 mod error;
 mod failure;
+mod json;
 mod lenient;
 mod message;
+mod tier;
 #[cfg(feature = "transcript")]
 mod transcript;
 
-pub use embeddings::{EmbeddingFailure, Embeddings, PreparedEmbeddings, decode_embeddings, prepare_embeddings};
+pub use embeddings::{
+    EmbeddingFailure, Embeddings, PreparedEmbeddings, decode_embeddings, prepare_embeddings,
+};
 pub use error::{map_error, map_reported};
 pub use failure::{Failure, Kind};
+pub use json::{Fields, ObjectWriter, dollars, log_probabilities, on_one_line, picked};
 pub use lenient::{Count, List, MaybeText};
+pub use tier::{requested_tier, served_tier};
 #[cfg(feature = "transcript")]
 pub use transcript::{Framer, frames_per_read};

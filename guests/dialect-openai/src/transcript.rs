@@ -16,12 +16,11 @@ impl Framer {
     /// Takes the next piece and returns the frames that it completes.
     pub fn push(&mut self, piece: &[u8]) -> Vec<Frame> {
         let mut frames = Vec::new();
-        for byte in piece {
-            if *byte == b'\n' {
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if self.line.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.line);
-                frames.extend(self.take_line(line.strip_suffix(b"\r").unwrap_or(&line)));
-            } else {
-                self.line.push(*byte);
+                frames.extend(self.take_line(line.trim_ascii_end()));
             }
         }
         frames
