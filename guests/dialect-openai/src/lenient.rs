@@ -6,7 +6,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 /// Text if the value is a string; borrowed when it holds no escapes.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -23,6 +25,23 @@ impl MaybeText<'_> {
 /// A count if the value is a number that can be one.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Count(pub Option<u64>);
+
+/// Text that holds JSON, also where a server sends the JSON itself.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct JsonText<'a>(pub Option<Cow<'a, str>>);
+
+/// Text, or a list of parts instead; its elements are read strictly.
+#[derive(Debug, Clone)]
+pub struct TextOrList<'a, T> {
+    pub text: Option<Cow<'a, str>>,
+    pub list: Vec<T>,
+}
+
+impl<T> Default for TextOrList<'_, T> {
+    fn default() -> Self {
+        Self { text: None, list: Vec::new() }
+    }
+}
 
 /// A list if the value is one; its elements are read strictly.
 #[derive(Debug, Clone)]
@@ -48,6 +67,11 @@ trait Reader<'de>: Sized {
 
     fn integer(self, _: u64) -> Self::Output {
         Self::Output::default()
+    }
+
+    fn object<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Output, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Self::Output::default())
     }
 
     fn list<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Output, A::Error> {
@@ -97,9 +121,8 @@ impl<'de, R: Reader<'de>> Visitor<'de> for Lenient<R> {
         self.0.list(sequence)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(R::Output::default())
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        self.0.object(map)
     }
 }
 
@@ -116,6 +139,48 @@ impl<'de> Reader<'de> for TextReader {
 impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Lenient(TextReader)).map(MaybeText)
+    }
+}
+
+struct JsonTextReader;
+
+impl<'de> Reader<'de> for JsonTextReader {
+    type Output = Option<Cow<'de, str>>;
+
+    fn text(self, text: Cow<'de, str>) -> Self::Output {
+        Some(text)
+    }
+
+    fn object<A: MapAccess<'de>>(self, map: A) -> Result<Self::Output, A::Error> {
+        let value = Value::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Some(Cow::Owned(value.to_string())))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Lenient(JsonTextReader)).map(JsonText)
+    }
+}
+
+struct TextOrListReader<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Reader<'de> for TextOrListReader<T> {
+    type Output = TextOrList<'de, T>;
+
+    fn text(self, text: Cow<'de, str>) -> Self::Output {
+        TextOrList { text: Some(text), list: Vec::new() }
+    }
+
+    fn list<A: SeqAccess<'de>>(self, sequence: A) -> Result<Self::Output, A::Error> {
+        let list = ListReader(PhantomData).list(sequence)?;
+        Ok(TextOrList { text: None, list })
+    }
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for TextOrList<'a, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Lenient(TextOrListReader(PhantomData)))
     }
 }
 
@@ -163,7 +228,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Count, List, MaybeText};
+    use super::{Count, JsonText, List, MaybeText, TextOrList};
 
     #[test]
     fn takes_what_fits_and_nothing_else() {
@@ -175,6 +240,12 @@ mod tests {
         }
         assert_eq!(serde_json::from_str::<Count>("12.0").unwrap().0, Some(12));
         assert_eq!(serde_json::from_str::<MaybeText<'_>>("\"a\\n\"").unwrap().as_str(), "a\n");
+        assert_eq!(
+            serde_json::from_str::<JsonText<'_>>("{\"a\": [1]}").unwrap().0.as_deref(),
+            Some("{\"a\":[1]}")
+        );
+        let either: TextOrList<'_, u8> = serde_json::from_str("[3]").unwrap();
+        assert_eq!((either.text, either.list), (None, vec![3]));
         assert_eq!(serde_json::from_str::<List<u8>>("[1,2]").unwrap().0, [1, 2]);
         assert!(serde_json::from_str::<List<u8>>("{\"0\":1}").unwrap().0.is_empty());
     }

@@ -18,7 +18,7 @@ pub use embeddings::{
 pub use error::{map_error, map_reported};
 pub use failure::{Failure, Kind};
 pub use json::{Fields, ObjectWriter, dollars, log_probabilities, on_one_line, picked};
-pub use lenient::{Count, List, MaybeText};
+pub use lenient::{Count, JsonText, List, MaybeText, TextOrList};
 pub use tier::{requested_tier, served_tier};
 #[cfg(feature = "transcript")]
 pub use transcript::{Framer, frames_per_read};

@@ -259,6 +259,10 @@ impl Decoder {
             Kind::Function | Kind::Custom => {
                 let text = if kind == Kind::Custom { &body.input } else { &body.arguments };
                 self.rest(at, Piece::Input, text, None);
+                // A function without parameters: clients parse what they get.
+                if kind == Kind::Function && !self.items.has_like(at, Piece::Input) {
+                    self.pass_on(at, Piece::Input, "{}", None);
+                }
                 self.events.push(Event::CallEnd(self.items.key(at)));
                 self.reasoning_open = false;
             }

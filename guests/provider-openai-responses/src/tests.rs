@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 use cofferdam_dialect_openai::frames_per_read;
 use proptest::prelude::{any, proptest};
 
+use crate::Provider;
+use crate::bindings::cofferdam::plugin::types::CallContext;
+use crate::bindings::exports::cofferdam::plugin::dialect::{ResponseHead, Target};
+use crate::bindings::exports::cofferdam::plugin::embedding::{self, Guest as _, PreparedEmbeddings};
 use crate::bindings::exports::cofferdam::plugin::generation::{Event, Frame};
 use crate::stream::Decoder;
 use render::render;
@@ -145,4 +149,31 @@ proptest! {
         }
         assert!(terminal <= 1);
     }
+}
+
+#[test]
+fn embeddings_must_be_as_many_as_were_asked_for() {
+    let context = || CallContext { request_id: "resp_1".into(), workspace: String::new(), now_ms: 0 };
+    let target = Target {
+        model: "up".into(),
+        max_output: 0,
+        supports: Vec::new(),
+        tier: "default".into(),
+        options: b"{}".to_vec(),
+    };
+    let request = br#"{"model":"m","input":["a","b"]}"#.to_vec();
+    let PreparedEmbeddings::Upstream(upstream) =
+        <Provider as embedding::Guest>::prepare(request, target, context()).unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!((&*upstream.path, upstream.streamed), ("embeddings", false));
+    let decode = |body: &[u8]| {
+        let head = ResponseHead { status: 200, headers: Vec::new(), streamed: false };
+        Provider::decode(head, body.to_vec())
+    };
+    assert!(decode(br#"{"data":[{"embedding":[1]}]}"#).is_err());
+    let answer =
+        decode(br#"{"data":[{"embedding":[1]},{"embedding":[2]}],"usage":{"prompt_tokens":2}}"#).unwrap();
+    assert_eq!((answer.vectors.len(), answer.prompt_tokens, answer.total_tokens), (2, 2, 2));
 }
