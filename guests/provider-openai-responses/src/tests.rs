@@ -24,8 +24,12 @@ fn frames(named: Vec<(String, Vec<u8>)>) -> Vec<Frame> {
 }
 
 fn decode_stream(reads: &[&[u8]]) -> Vec<Event> {
+    decode_reads(frames_per_read(reads))
+}
+
+fn decode_reads(reads: Vec<Vec<(String, Vec<u8>)>>) -> Vec<Event> {
     let mut decoder = Decoder::new(true);
-    frames_per_read(reads).into_iter().flat_map(|read| decoder.feed(&frames(read))).collect()
+    reads.into_iter().flat_map(|read| decoder.feed(&frames(read))).collect()
 }
 
 fn decode_body(body: &[u8]) -> Vec<Event> {
@@ -67,9 +71,15 @@ fn the_cut_between_reads_changes_nothing() {
     for path in fixtures("sse") {
         let transcript = fs::read(&path).unwrap();
         let whole = decode_stream(&[&transcript]);
+        let mut decoded = Vec::new();
         for cut in 0..transcript.len() {
             let (first, second) = transcript.split_at(cut);
-            assert!(decode_stream(&[first, second]) == whole, "{path:?} cut at {cut}");
+            let reads = frames_per_read(&[first, second]);
+            // Most cuts within one event give the decoder the same reads.
+            if reads != decoded {
+                decoded.clone_from(&reads);
+                assert!(decode_reads(reads) == whole, "{path:?} cut at {cut}");
+            }
         }
         let bytes: Vec<&[u8]> = transcript.chunks(1).collect();
         assert!(decode_stream(&bytes) == whole, "{path:?} byte by byte");
