@@ -28,6 +28,8 @@ pub struct Model {
     pub one_sampler: bool,
     /// Knows the effort `xhigh`.
     pub xhigh: bool,
+    /// Continues an answer that the conversation ends with; others refuse.
+    pub continues: bool,
 }
 
 const OLDER: Model = Model {
@@ -36,6 +38,7 @@ const OLDER: Model = Model {
     fixed_sampling: false,
     one_sampler: false,
     xhigh: false,
+    continues: true,
 };
 
 impl Model {
@@ -69,6 +72,7 @@ impl Model {
             fixed_sampling: adaptive,
             one_sampler,
             xhigh: adaptive,
+            continues: !either && !adaptive,
         }
     }
 }

@@ -148,6 +148,9 @@ pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure>
     let marks = explicit.map_or_else(Breakpoints::default, |options| Breakpoints::read(request, options));
     let instructions = fields.instructions.as_ref().map(|text| &*text.0);
     let mut conversation = Conversation::read(instructions, &fields.input, &marks)?;
+    if !model.continues {
+        conversation.ask_on();
+    }
 
     let form = Form::read(&fields.text.format);
     conversation.system.extend(form.instruction.map(Block::text));

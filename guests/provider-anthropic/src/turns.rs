@@ -20,6 +20,8 @@ use crate::{refuse, replay};
 
 /// Stands for the user where a history begins with the assistant.
 const OPENING: &str = "(The conversation so far began with this answer.)";
+/// Asks on where a history ends with the assistant.
+const GO_ON: &str = "(Please go on.)";
 /// Stands for a result the client did not send.
 const NO_RESULT: &str = "No result of this call was recorded.";
 
@@ -84,6 +86,13 @@ impl<'a> Conversation<'a> {
         }
         let interrupted = last.content.iter().any(is_result);
         interrupted && start.is_some_and(|turn| !turn.content.first().is_some_and(Block::is_thinking))
+    }
+
+    /// Gives the user the last word: newer models do not continue an answer.
+    pub fn ask_on(&mut self) {
+        if self.turns.last().is_some_and(|turn| turn.role == Side::Assistant) {
+            self.turns.push(Turn { role: Side::User, content: vec![Block::text(GO_ON)] });
+        }
     }
 
     /// The provider accepts no thinking in an answer to be continued without thinking.

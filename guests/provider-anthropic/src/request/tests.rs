@@ -148,6 +148,33 @@ fn thinking_excludes_sampling_and_forced_tools() {
 }
 
 #[test]
+fn an_answer_is_continued_only_by_models_that_can() {
+    let mut asked = request(json!({"reasoning":{"effort":"low"}}));
+    asked["input"] = json!([user("Hi"), {"type":"message","role":"assistant","content":[
+        {"type":"output_text","text":"So far "}]}]);
+    let old = body(&asked, &target("claude-sonnet-4-5"));
+    assert_eq!(old["messages"][1]["content"], json!([{"type":"text","text":"So far"}]));
+    assert_eq!(old.get("thinking"), None);
+    let new = body(&asked, &target("claude-opus-4-7"));
+    assert_eq!(new["messages"][2]["role"], "user");
+    assert_eq!(new["thinking"]["type"], "adaptive");
+}
+
+#[test]
+fn calls_in_the_history_are_covered_by_tools() {
+    let mut asked = request(json!({}));
+    asked["input"] = json!([user("Hi"), {"type":"function_call","call_id":"c","name":"f","arguments":"{}"},
+        {"type":"function_call_output","call_id":"c","output":"r"}]);
+    let sent = body(&asked, &target("m"));
+    assert_eq!(sent["tools"], json!([{"name":"f","input_schema":{"type":"object","properties":{}}}]));
+    assert_eq!(sent["tool_choice"], json!({"type":"none"}));
+    asked["tools"] = json!([{"type":"function","name":"g","parameters":{"type":"object"}}]);
+    let sent = body(&asked, &target("m"));
+    assert_eq!(sent["tools"], json!([{"name":"g","input_schema":{"type":"object"}}]));
+    assert_eq!(sent.get("tool_choice"), None);
+}
+
+#[test]
 fn tools_and_their_choice() {
     let tools = json!([
         {"type":"function","name":"a","description":"Does a","strict":true,
