@@ -1,2 +1,32 @@
-//! The cofferdam program.
-fn main() {}
+//! The program `cofferdam`: seal the process, read the command line, do it.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cofferdam::cli::{Cli, describe_failure, run};
+use cofferdam::{hygiene, telemetry};
+
+fn main() -> ExitCode {
+    let sealed = hygiene::seal_process();
+    let cli = Cli::parse();
+    let as_json = cli.options.json;
+    if let Some(mistake) = telemetry::start() {
+        tracing::warn!(mistake, "COFFERDAM_LOG is not a filter, logging at level info");
+    }
+    if let Err(error) = sealed {
+        tracing::warn!(%error, "the process cannot be sealed against debuggers and core files");
+    }
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain(&describe_failure(&failure, as_json));
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// Errors of the command line go to standard error, for people; the log is for what serves.
+#[expect(clippy::print_stderr, reason = "the one place where the program speaks to whoever typed a command")]
+fn complain(message: &str) {
+    eprintln!("{message}");
+}

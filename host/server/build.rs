@@ -1,0 +1,42 @@
+//! Lists the plugins of `plugins/` so that the program carries them: a copied
+//! binary runs alone. Nothing is built here; the components are in git.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+fn main() -> io::Result<()> {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let plugins = root.join("../../plugins");
+    println!("cargo::rerun-if-changed={}", plugins.display());
+    let mut list = String::from("&[\n");
+    for manifest in manifests(&plugins)? {
+        let component = manifest.with_extension("wasm");
+        let name = manifest.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        // A manifest whose component is not built yet is left out: the host says what is missing.
+        if !component.exists() {
+            println!("cargo::warning=plugins/{name}.toml has no component beside it");
+            continue;
+        }
+        let (manifest, component) = (manifest.canonicalize()?, component.canonicalize()?);
+        // Writing to a string cannot fail.
+        let _ = writeln!(list, "    ({name:?}, include_str!({manifest:?}), include_bytes!({component:?})),");
+    }
+    list.push_str("]\n");
+    let target = Path::new(&env::var_os("OUT_DIR").unwrap_or_default()).join("plugins.rs");
+    fs::write(target, list)
+}
+
+fn manifests(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut manifests = Vec::new();
+    if folder.exists() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                manifests.push(path);
+            }
+        }
+    }
+    manifests.sort();
+    Ok(manifests)
+}

@@ -1,0 +1,124 @@
+//! The admin listener: `/healthz`, `/readyz` and `/metrics`, open to whoever can
+//! connect. Nothing here tells of tenants, keys or content.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use serde_json::json;
+
+use crate::answer::Body;
+use crate::app::App;
+use crate::metrics::{Text, escape};
+
+/// Answers a request. `running` counts the requests of its connection.
+pub(crate) async fn handle(
+    app: Arc<App>,
+    running: Arc<AtomicUsize>,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    running.fetch_add(1, Ordering::Relaxed);
+    let response = answer(&app, request.method(), request.uri().path());
+    running.fetch_sub(1, Ordering::Relaxed);
+    response
+}
+
+fn answer(app: &App, method: &Method, path: &str) -> Response<Body> {
+    let page: fn(&App) -> Page = match path {
+        "/healthz" => |_| Page::new(StatusCode::OK, "application/json", "{\"status\":\"ok\"}".to_owned()),
+        "/readyz" => ready,
+        "/metrics" => metrics,
+        _ => |_| Page::new(StatusCode::NOT_FOUND, "text/plain; charset=utf-8", "Not found\n".to_owned()),
+    };
+    if method != Method::GET && method != Method::HEAD {
+        let mut response = Response::new(Body::default());
+        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    let Page { status, kind, text } = page(app);
+    let mut response = Response::new(Body::whole(text.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+struct Page {
+    status: StatusCode,
+    kind: &'static str,
+    text: String,
+}
+
+impl Page {
+    fn new(status: StatusCode, kind: &'static str, text: String) -> Self {
+        Self { status, kind, text }
+    }
+}
+
+/// Ready when a request would be answered: every part says so by itself.
+fn ready(app: &App) -> Page {
+    let readiness = app.readiness();
+    let status = if readiness.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let text = json!({
+        "ready": readiness.is_ready(),
+        "plugins_compiled": readiness.plugins_compiled,
+        "store_writable": readiness.store_writable,
+        "draining": readiness.draining,
+    });
+    Page::new(status, "application/json", text.to_string())
+}
+
+fn metrics(app: &App) -> Page {
+    let mut text = Text::default();
+    text.family("cofferdam_build_info", "gauge", "The version that runs");
+    text.sample("cofferdam_build_info", &format!("version=\"{}\"", env!("CARGO_PKG_VERSION")), 1);
+    text.family("cofferdam_ready", "gauge", "1 when requests are answered");
+    text.sample("cofferdam_ready", "", u8::from(app.readiness().is_ready()));
+    app.metrics.write(&mut text);
+    providers(app, &mut text);
+    plugins(app, &mut text);
+    Page::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.finish())
+}
+
+fn providers(app: &App, text: &mut Text) {
+    text.family("cofferdam_attempts_total", "counter", "Requests sent to providers, by how they ended");
+    for provider in &app.live().providers {
+        let name = escape(&provider.name);
+        let counts = [("answered", &provider.attempts.answered), ("failed", &provider.attempts.failed)];
+        for (outcome, counter) in counts {
+            let labels = format!("provider=\"{name}\",outcome=\"{outcome}\"");
+            text.sample("cofferdam_attempts_total", &labels, counter.load(Ordering::Relaxed));
+        }
+    }
+}
+
+fn plugins(app: &App, text: &mut Text) {
+    let live = app.live();
+    let plugins: Vec<_> =
+        live.plugins.iter().map(|plugin| (escape(plugin.name()), plugin.counters().values())).collect();
+    text.family("cofferdam_plugin_calls_total", "counter", "Calls into plugins");
+    for (name, values) in &plugins {
+        text.sample("cofferdam_plugin_calls_total", &format!("plugin=\"{name}\""), values.calls);
+    }
+    text.family("cofferdam_plugin_busy_seconds_total", "counter", "Time that plugins' code ran");
+    for (name, values) in &plugins {
+        let seconds = format!("{}.{:09}", values.busy_ns / 1_000_000_000, values.busy_ns % 1_000_000_000);
+        text.sample("cofferdam_plugin_busy_seconds_total", &format!("plugin=\"{name}\""), seconds);
+    }
+    text.family("cofferdam_plugin_errors_total", "counter", "Calls into plugins that failed, traps included");
+    for (name, values) in &plugins {
+        for (kind, count) in &values.errors {
+            let labels = format!("plugin=\"{name}\",kind=\"{kind}\"");
+            text.sample("cofferdam_plugin_errors_total", &labels, count);
+        }
+    }
+    text.family("cofferdam_plugin_log_lines_dropped_total", "counter", "Lines of plugins beyond their quota");
+    for (name, values) in &plugins {
+        let labels = format!("plugin=\"{name}\"");
+        text.sample("cofferdam_plugin_log_lines_dropped_total", &labels, values.log_lines_dropped);
+    }
+}

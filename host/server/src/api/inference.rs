@@ -1,0 +1,138 @@
+//! What responses and embeddings have in common: reading the body, the headers
+//! that choose options, and the head of the answer.
+
+use bytes::Bytes;
+use cofferdam_engine::{Answer, AnswerBody, Caller, Refusal, RespondOptions};
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use hyper::body::Incoming;
+
+use crate::answer::Body;
+use crate::body::{self, BODY_BYTES_MAX, Share};
+use crate::handle::Call;
+use crate::reply::{Fault, json_response};
+
+/// The headers that ask for routing metadata, and the member they ask it under.
+/// The service's own names come first: they win when both are given.
+const METADATA_HEADERS: [(&str, &str); 4] = [
+    ("x-service-metadata", SERVICE_FIELD),
+    ("x-service-experimental-metadata", SERVICE_FIELD),
+    ("x-openrouter-metadata", ALIAS_FIELD),
+    ("x-openrouter-experimental-metadata", ALIAS_FIELD),
+];
+const SERVICE_FIELD: &str = "service_metadata";
+const ALIAS_FIELD: &str = "openrouter_metadata";
+
+/// Reads the body of a request into memory that `share` accounts for.
+pub(crate) async fn read_body(
+    call: &Call<'_>,
+    body: Incoming,
+    share: &mut Share<'_>,
+) -> Result<Bytes, Fault> {
+    let encoding = call.head.headers.get(CONTENT_ENCODING);
+    if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(Fault::Malformed("The request body must not be compressed"));
+    }
+    let timeouts = call.app.live().config.timeouts;
+    let limits =
+        body::Limits { bytes_max: BODY_BYTES_MAX, idle: timeouts.body_idle, total: timeouts.body_total };
+    body::read(body, limits, share).await
+}
+
+/// Whose request the engine answers.
+pub(crate) fn caller(call: &Call<'_>) -> Result<Caller, Fault> {
+    // Access has refused keys without a workspace; a key that lost it since is no key.
+    let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
+    Ok(Caller { workspace, key: call.principal.key_id() })
+}
+
+/// What the headers ask for.
+pub(crate) fn options(headers: &HeaderMap) -> RespondOptions {
+    RespondOptions { metadata_field: metadata_field(headers), session_header: session(headers) }
+}
+
+/// The fault that a refusal of the engine is.
+pub(crate) fn refused(refusal: Refusal, field: Option<&'static str>) -> Fault {
+    Fault::Refused { refusal: Box::new(refusal), field }
+}
+
+/// The answer of the engine as a response.
+pub(crate) fn respond(call: &mut Call<'_>, answer: Answer) -> Response<Body> {
+    let mut response = match answer.body {
+        AnswerBody::Whole(bytes) => json_response(StatusCode::OK, bytes),
+        AnswerBody::Stream(stream) => {
+            let mut response = Response::new(Body::stream(stream));
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+            headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            // Proxies of the nginx family would hold events back otherwise.
+            headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+            response
+        }
+    };
+    if let Ok(id) = HeaderValue::try_from(&answer.id) {
+        response.headers_mut().insert(HeaderName::from_static("x-generation-id"), id);
+    }
+    call.record.generation = Some(answer.id);
+    response
+}
+
+fn metadata_field(headers: &HeaderMap) -> Option<&'static str> {
+    let asks = |name: &str| {
+        headers
+            .get_all(name)
+            .iter()
+            .any(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"enabled"))
+    };
+    METADATA_HEADERS.iter().find(|(name, _)| asks(name)).map(|(_, field)| *field)
+}
+
+fn session(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get("x-session-id")?.to_str().ok()?;
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::{ALIAS_FIELD, SERVICE_FIELD, options};
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (HeaderName::from_static(name), HeaderValue::from_static(value))
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn metadata_is_asked_for_by_any_of_the_headers() {
+        let cases: [(&'static str, &'static str, Option<&str>); 8] = [
+            ("x-service-metadata", "enabled", Some(SERVICE_FIELD)),
+            ("x-service-metadata", "ENABLED", Some(SERVICE_FIELD)),
+            ("x-service-experimental-metadata", "Enabled", Some(SERVICE_FIELD)),
+            ("x-openrouter-metadata", "enabled", Some(ALIAS_FIELD)),
+            ("x-service-metadata", "disabled", None),
+            ("x-service-metadata", "", None),
+            ("x-service-metadata", "true", None),
+            ("x-other-metadata", "enabled", None),
+        ];
+        for (name, value, field) in cases {
+            assert_eq!(options(&headers(&[(name, value)])).metadata_field, field, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn own_header_wins_over_the_alias() {
+        let both = headers(&[("x-openrouter-metadata", "enabled"), ("x-service-metadata", "enabled")]);
+        assert_eq!(options(&both).metadata_field, Some(SERVICE_FIELD));
+        let alias = headers(&[("x-openrouter-metadata", "enabled"), ("x-service-metadata", "disabled")]);
+        assert_eq!(options(&alias).metadata_field, Some(ALIAS_FIELD));
+    }
+
+    #[test]
+    fn empty_session_header_is_no_session() {
+        assert_eq!(options(&headers(&[("x-session-id", "")])).session_header, None);
+        assert_eq!(options(&headers(&[("x-session-id", "s")])).session_header, Some("s".to_owned()));
+    }
+}

@@ -1,0 +1,25 @@
+//! `GET /v1/models` and `GET /v1/models/{id}`: the catalog.
+
+use cofferdam_engine::Refusal;
+use http::{Response, StatusCode};
+
+use crate::answer::Body;
+use crate::handle::Call;
+use crate::reply::{Fault, json_response};
+
+pub(crate) fn list(call: &Call<'_>) -> Result<Response<Body>, Fault> {
+    let body = call.app.live().engine.catalog().list_json();
+    Ok(json_response(StatusCode::OK, body.to_string().into()))
+}
+
+pub(crate) fn read(call: &Call<'_>, id: &str) -> Result<Response<Body>, Fault> {
+    let live = call.app.live();
+    let catalog = live.engine.catalog();
+    let model = catalog.get(id).ok_or_else(|| unknown(id))?;
+    Ok(json_response(StatusCode::OK, catalog.model_json(model).to_string().into()))
+}
+
+fn unknown(id: &str) -> Fault {
+    let refusal = Refusal::not_found(format!("Model {id} does not exist"));
+    Fault::Refused { refusal: Box::new(refusal), field: None }
+}

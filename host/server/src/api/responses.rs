@@ -1,0 +1,23 @@
+//! `POST /v1/responses`.
+
+use std::sync::Arc;
+
+use http::Response;
+use hyper::body::Incoming;
+
+use super::inference;
+use crate::answer::Body;
+use crate::handle::Call;
+use crate::reply::Fault;
+
+pub(crate) async fn create(call: &mut Call<'_>, body: Incoming) -> Result<Response<Body>, Fault> {
+    let app = Arc::clone(call.app);
+    let mut share = app.bodies.share();
+    let body = inference::read_body(call, body, &mut share).await?;
+    let caller = inference::caller(call)?;
+    let options = inference::options(&call.head.headers);
+    let field = options.metadata_field;
+    let engine = Arc::clone(&app.live().engine);
+    let answer = engine.respond(caller, &body, options).await;
+    Ok(inference::respond(call, answer.map_err(|refusal| inference::refused(refusal, field))?))
+}

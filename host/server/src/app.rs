@@ -1,0 +1,118 @@
+//! The running host: what stays for the life of the process, and what a reload
+//! replaces whole. Requests under way keep the parts they began with.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use arc_swap::{ArcSwap, Guard};
+use cofferdam_store::Store;
+
+use crate::body::Budget;
+use crate::command::{Facts, Serving};
+use crate::facts;
+use crate::metrics::Metrics;
+use crate::wiring::Live;
+
+/// What every part of a serving process shares.
+pub(crate) struct App {
+    /// Keys, workspaces, usage.
+    pub store: Store,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Request bodies in memory.
+    pub bodies: Budget,
+    live: ArcSwap<Live>,
+    listen: SocketAddr,
+    admin: SocketAddr,
+    started: Instant,
+    draining: AtomicBool,
+    compiled: AtomicBool,
+}
+
+/// Whether a request would be answered, part by part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Readiness {
+    /// The router and the configured providers are compiled.
+    pub plugins_compiled: bool,
+    /// The store takes writes.
+    pub store_writable: bool,
+    /// The process is about to end.
+    pub draining: bool,
+}
+
+impl Readiness {
+    /// All parts together.
+    #[must_use]
+    pub(crate) fn is_ready(self) -> bool {
+        self.plugins_compiled && self.store_writable && !self.draining
+    }
+}
+
+impl App {
+    /// A host that serves at these addresses, not ready yet.
+    #[must_use]
+    pub(crate) fn new(
+        store: Store,
+        live: Live,
+        metrics: Arc<Metrics>,
+        listen: SocketAddr,
+        admin: SocketAddr,
+    ) -> Self {
+        Self {
+            store,
+            metrics,
+            bodies: Budget::default(),
+            live: ArcSwap::from_pointee(live),
+            listen,
+            admin,
+            started: Instant::now(),
+            draining: AtomicBool::new(false),
+            compiled: AtomicBool::new(false),
+        }
+    }
+
+    /// The configuration and what was made of it.
+    pub(crate) fn live(&self) -> Guard<Arc<Live>> {
+        self.live.load()
+    }
+
+    /// Puts a new configuration in the place of the old one.
+    pub(crate) fn replace(&self, live: Live) {
+        self.live.store(Arc::new(live));
+    }
+
+    /// From now on requests find compiled plugins.
+    pub(crate) fn note_compiled(&self) {
+        self.compiled.store(true, Ordering::Release);
+    }
+
+    /// From now on the process is about to end.
+    pub(crate) fn note_draining(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// Whether a request would be answered.
+    pub(crate) fn readiness(&self) -> Readiness {
+        Readiness {
+            plugins_compiled: self.compiled.load(Ordering::Acquire),
+            store_writable: self.store.is_writable(),
+            draining: self.draining.load(Ordering::Acquire),
+        }
+    }
+
+    /// What operators are told of this process.
+    pub(crate) fn facts(&self) -> Facts {
+        let live = self.live();
+        let serving = Serving {
+            pid: std::process::id(),
+            listen: self.listen.to_string(),
+            admin: self.admin.to_string(),
+            ready: self.readiness().is_ready(),
+            uptime_s: self.started.elapsed().as_secs(),
+            requests_running: self.metrics.requests_running.load(Ordering::Relaxed),
+        };
+        Facts { serving: Some(serving), ..facts::of(live.engine.catalog(), &live.plugins) }
+    }
+}

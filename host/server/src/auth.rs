@@ -1,0 +1,87 @@
+//! From the `Authorization` header to the token in it. Who the token belongs to
+//! is the store's answer; what its owner may do stands in `access`.
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+/// No token is longer.
+const TOKEN_BYTES_MAX: usize = 512;
+
+/// Why there is no token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoToken {
+    /// The request has no `Authorization` header.
+    Missing,
+    /// It has more than one, or one that is not `Bearer TOKEN`.
+    Malformed,
+}
+
+/// The token of a request: exactly one header, the scheme in any letter case,
+/// one space, visible ASCII.
+///
+/// # Errors
+///
+/// There is no such token.
+pub(crate) fn token(headers: &HeaderMap) -> Result<&str, NoToken> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().ok_or(NoToken::Missing)?;
+    if values.next().is_some() {
+        return Err(NoToken::Malformed);
+    }
+    let (scheme, token) =
+        value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or(NoToken::Malformed)?;
+    let is_token = !token.is_empty()
+        && token.len() <= TOKEN_BYTES_MAX
+        && token.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
+    if scheme.eq_ignore_ascii_case("bearer") && is_token { Ok(token) } else { Err(NoToken::Malformed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderMap;
+    use http::header::{AUTHORIZATION, HeaderValue};
+
+    use super::{NoToken, token};
+
+    fn headers(values: &[&[u8]]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, HeaderValue::from_bytes(value).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn scheme_may_have_any_letter_case() {
+        for value in ["Bearer abc", "bearer abc", "BEARER abc"] {
+            assert_eq!(token(&headers(&[value.as_bytes()])), Ok("abc"), "{value}");
+        }
+    }
+
+    #[test]
+    fn absent_header_is_missing() {
+        assert_eq!(token(&HeaderMap::new()), Err(NoToken::Missing));
+    }
+
+    #[test]
+    fn anything_else_is_malformed() {
+        let long = format!("Bearer {}", "a".repeat(513));
+        let cases: [&[&[u8]]; 12] = [
+            &[b""],
+            &[b"Bearer"],
+            &[b"Bearer "],
+            &[b"Bearer  abc"],
+            &[b"Bearer abc def"],
+            &[b"Bearer abc,"],
+            &[b"Basic abc"],
+            &[b"abc"],
+            &[b"Bearer\tabc"],
+            &[b"Bearer \xff"],
+            &[b"Bearer abc", b"Bearer abc"],
+            &[long.as_bytes()],
+        ];
+        for values in cases {
+            assert_eq!(token(&headers(values)), Err(NoToken::Malformed), "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Reading a request body: bounded in length, in time, and in what all bodies
+//! that are being read take together. Nothing is read before it is known that
+//! the caller may send it, so `Expect: 100-continue` works as meant.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout_at};
+
+use crate::reply::Fault;
+
+/// The longest body of a response or embedding request, in bytes.
+pub(crate) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// What all bodies that are being read or worked on may take together, in bytes.
+const ALL_BODIES_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Bytes of bodies in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
+    taken: AtomicUsize,
+}
+
+/// A part of the budget, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share<'b> {
+    budget: &'b Budget,
+    bytes: usize,
+}
+
+impl Budget {
+    /// A share of nothing, to grow.
+    pub(crate) fn share(&self) -> Share<'_> {
+        Share { budget: self, bytes: 0 }
+    }
+}
+
+impl Share<'_> {
+    fn grow(&mut self, bytes: usize) -> Result<(), Fault> {
+        let before = self.budget.taken.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+        if before + bytes > ALL_BODIES_BYTES_MAX { Err(Fault::Busy) } else { Ok(()) }
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.budget.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Waits for a whole body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// The longest body in bytes.
+    pub bytes_max: usize,
+    /// Between two reads.
+    pub idle: Duration,
+    /// For all of it.
+    pub total: Duration,
+}
+
+/// Reads a body to its end.
+///
+/// # Errors
+///
+/// It is too long, too slow, broken, or there is no room for it.
+pub(crate) async fn read<B>(body: B, limits: Limits, share: &mut Share<'_>) -> Result<Bytes, Fault>
+where
+    B: http_body::Body<Data = Bytes>,
+{
+    let declared = body.size_hint().lower();
+    let declared = usize::try_from(declared).unwrap_or(usize::MAX);
+    if declared > limits.bytes_max {
+        return Err(Fault::BodyTooLarge);
+    }
+    let end = Instant::now() + limits.total;
+    let mut body = pin!(body);
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    loop {
+        let until = end.min(Instant::now() + limits.idle);
+        let frame = timeout_at(until, body.frame()).await.map_err(|_| Fault::BodyTimedOut)?;
+        let Some(frame) = frame else { break };
+        // The connection broke or its framing did; whoever still reads gets a plain answer.
+        let frame = frame.map_err(|_| Fault::Malformed("The request body is broken"))?;
+        let Ok(chunk) = frame.into_data() else { continue };
+        share.grow(chunk.len())?;
+        let length = first.as_ref().map_or(0, Bytes::len) + rest.len() + chunk.len();
+        if length > limits.bytes_max {
+            return Err(Fault::BodyTooLarge);
+        }
+        match &first {
+            // Most bodies arrive in one piece and are never copied.
+            None => first = Some(chunk),
+            Some(head) => {
+                if rest.is_empty() {
+                    rest.reserve(declared.max(length));
+                    rest.extend_from_slice(head);
+                    first = Some(Bytes::new());
+                }
+                rest.extend_from_slice(&chunk);
+            }
+        }
+    }
+    Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+use std::convert::Infallible;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
+use http_body::Frame;
+use http_body_util::{Full, StreamBody};
+
+use super::{ALL_BODIES_BYTES_MAX, Budget, Limits, read};
+use crate::reply::Fault;
+
+const LIMITS: Limits = Limits { bytes_max: 8, idle: Duration::from_secs(1), total: Duration::from_secs(3) };
+
+fn chunks(parts: &[&'static str]) -> impl http_body::Body<Data = Bytes, Error = Infallible> + use<> {
+    let parts: Vec<_> =
+        parts.iter().map(|part| Ok(Frame::data(Bytes::from_static(part.as_bytes())))).collect();
+    StreamBody::new(stream::iter(parts))
+}
+
+#[tokio::test]
+async fn one_chunk_is_taken_as_it_is() {
+    let bytes = Bytes::from_static(b"12345678");
+    let read = read(Full::new(bytes.clone()), LIMITS, &mut Budget::default().share()).await.unwrap();
+    assert_eq!(read.as_ptr(), bytes.as_ptr());
+}
+
+#[tokio::test]
+async fn chunks_are_joined_in_order() {
+    let read = read(chunks(&["ab", "", "cd", "ef"]), LIMITS, &mut Budget::default().share()).await.unwrap();
+    assert_eq!(read, "abcdef");
+}
+
+#[tokio::test]
+async fn declared_length_is_refused_before_reading() {
+    let body = Full::new(Bytes::from_static(b"123456789"));
+    let refused = read(body, LIMITS, &mut Budget::default().share()).await;
+    assert!(matches!(refused, Err(Fault::BodyTooLarge)));
+}
+
+#[tokio::test]
+async fn undeclared_length_is_refused_when_it_is_passed() {
+    let refused = read(chunks(&["12345", "6789"]), LIMITS, &mut Budget::default().share()).await;
+    assert!(matches!(refused, Err(Fault::BodyTooLarge)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_that_stops_is_given_up() {
+    let body = StreamBody::new(
+        stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"a")))]).chain(stream::pending()),
+    );
+    let refused = read(body, LIMITS, &mut Budget::default().share()).await;
+    assert!(matches!(refused, Err(Fault::BodyTimedOut)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_that_dribbles_is_given_up() {
+    let dribble = stream::unfold((), |()| async {
+        tokio::time::sleep(Duration::from_millis(900)).await;
+        Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"a"))), ()))
+    });
+    let started = tokio::time::Instant::now();
+    let refused = read(StreamBody::new(Box::pin(dribble)), LIMITS, &mut Budget::default().share()).await;
+    assert!(matches!(refused, Err(Fault::BodyTimedOut)));
+    assert_eq!(started.elapsed(), Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn budget_of_all_bodies_is_shared_and_given_back() {
+    let budget = Budget::default();
+    let mut full = budget.share();
+    full.grow(ALL_BODIES_BYTES_MAX).unwrap();
+    assert!(matches!(read(chunks(&["a"]), LIMITS, &mut budget.share()).await, Err(Fault::Busy)));
+    drop(full);
+    assert!(read(chunks(&["a"]), LIMITS, &mut budget.share()).await.is_ok());
+}

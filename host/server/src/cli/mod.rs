@@ -1,0 +1,84 @@
+//! The command line as an operator types it. What a command does stands in
+//! `command`; where it runs, in this process or in the one that serves, in `run`.
+
+pub(crate) mod run;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::command::Command;
+
+pub use run::{Failure, describe_failure, run};
+
+/// Exit codes of the program.
+pub mod exit {
+    /// The command was carried out.
+    pub const DONE: u8 = 0;
+    /// The command failed, or nobody knows its outcome.
+    pub const FAILED: u8 = 1;
+    /// The command line is not acceptable.
+    pub const USAGE: u8 = 2;
+    /// The configuration is not acceptable.
+    pub const CONFIGURATION: u8 = 78;
+}
+
+/// A WebAssembly plugin host that serves a Responses API.
+#[derive(Debug, Parser)]
+#[command(name = "cofferdam", version, propagate_version = true, max_term_width = 100)]
+pub struct Cli {
+    /// Options of every command.
+    #[command(flatten)]
+    pub options: Options,
+    /// What to do; without one, `serve`.
+    #[command(subcommand)]
+    pub action: Option<Action>,
+}
+
+/// Options of every command; they may stand before or after it.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// The data directory
+    #[arg(long, global = true, value_name = "DIR", env = "COFFERDAM_DATA", default_value = "data")]
+    pub data: PathBuf,
+    /// The configuration file [default: cofferdam.toml in the data directory, if it exists]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print one JSON document on standard output
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Serve the API until told to stop; this is also what no command means
+    Serve(Serve),
+    /// What is done to a store, by this process or by the one that serves.
+    #[command(flatten)]
+    Command(Command),
+}
+
+/// Options of `serve`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Serve {
+    /// Where clients connect, in place of the configuration's `server.listen`
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Where health checks and metrics are, in place of `server.admin`
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<SocketAddr>,
+    /// Plugins that are added to the built-in ones or replace them by name
+    #[arg(long, value_name = "DIR")]
+    pub plugins: Option<PathBuf>,
+    /// Check configuration and plugins, then exit
+    #[arg(long)]
+    pub check: bool,
+    /// Open a store that is older than its anchor says, at this sequence number
+    #[arg(long, value_name = "SEQ")]
+    pub accept_rollback: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! `key create | list | revoke`.
+
+use clap::Subcommand;
+use cofferdam_store::{Actor, ApiKey, Clock, Directory, KeyOwner, NewKey, Store};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::table::{or_dash, table};
+use super::{CommandError, Outcome, name, workspace_name};
+use crate::timestamp::timestamp;
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// What can be done to API keys.
+#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyCommand {
+    /// Create a key; it is shown once and never again
+    #[command(arg_required_else_help = true)]
+    Create(Create),
+    /// List all keys, revoked ones too
+    List,
+    /// Revoke a key for good
+    Revoke {
+        /// Its id, as `key list` shows it
+        id: String,
+    },
+}
+
+/// Which key to create.
+#[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
+pub struct Create {
+    /// The workspace it acts in, by name or id
+    #[arg(long, required_unless_present = "no_scope")]
+    pub workspace: Option<String>,
+    /// The member it belongs to, by name or id [default: the workspace's owner]
+    #[arg(long, conflicts_with_all = ["intern", "provisioning"])]
+    pub member: Option<String>,
+    /// The intern it is confined to, by name or id
+    #[arg(long, conflicts_with = "provisioning")]
+    pub intern: Option<String>,
+    /// A key that manages keys of the workspace and does no inference
+    #[arg(long)]
+    pub provisioning: bool,
+    /// A key without a workspace: it can read the catalog
+    #[arg(long, conflicts_with_all = ["workspace", "member", "intern", "provisioning"])]
+    pub no_scope: bool,
+    /// A label to recognise it by
+    #[arg(long)]
+    pub name: Option<String>,
+    /// After how many days it stops working [default: never]
+    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub expires_days: Option<u32>,
+}
+
+pub(super) fn carry_out(command: &KeyCommand, store: &Store) -> Result<Outcome, CommandError> {
+    match command {
+        KeyCommand::Create(wanted) => create(wanted, store),
+        KeyCommand::List => Ok(list(store)),
+        KeyCommand::Revoke { id } => {
+            let id = store.directory().find_key(id)?.id;
+            let key = store.revoke_key(Actor::Operator, id)?;
+            let mut document = described(&key);
+            document.insert("revoked_at".to_owned(), key.revoked_at_ms.map(timestamp).into());
+            Ok(Outcome { document: document.into(), text: format!("Revoked key {id}.\n") })
+        }
+    }
+}
+
+fn create(wanted: &Create, store: &Store) -> Result<Outcome, CommandError> {
+    let label = wanted.name.as_deref().map(name).transpose()?;
+    let now_ms = Clock::system().now_ms();
+    let expires_at_ms = wanted.expires_days.map(|days| now_ms.saturating_add(u64::from(days) * DAY_MS));
+    let owner = owner(wanted, &store.directory())?;
+    let issued = store.issue_key(Actor::Operator, NewKey { owner, name: label, expires_at_ms })?;
+    let token = String::from_utf8_lossy(issued.token.expose()).into_owned();
+    let mut document = described(&issued.key);
+    document.insert("key".to_owned(), token.clone().into());
+    // The token stands second, where the contract has it.
+    let order = ["id", "key", "kind", "workspace_id", "member_id", "intern_id", "created_at", "expires_at"];
+    let ordered: serde_json::Map<String, Value> =
+        order.iter().filter_map(|field| document.remove_entry(*field)).collect();
+    let text =
+        format!("Created {} key {}. It is shown this once:\n\n  {token}\n\n", issued.key.kind, issued.key.id);
+    Ok(Outcome { document: ordered.into(), text })
+}
+
+fn owner(wanted: &Create, directory: &Directory) -> Result<KeyOwner, CommandError> {
+    let Some(workspace) = &wanted.workspace else { return Ok(KeyOwner::Unscoped) };
+    let workspace = directory.find_workspace(workspace)?.id;
+    Ok(match (&wanted.member, &wanted.intern) {
+        _ if wanted.provisioning => KeyOwner::Provisioning { workspace },
+        (_, Some(intern)) => {
+            KeyOwner::Intern { workspace, intern: directory.find_intern(Some(workspace), intern)?.id }
+        }
+        (Some(member), None) => {
+            let member = directory.find_member(Some(workspace), member)?.id;
+            KeyOwner::Member { workspace, member: Some(member) }
+        }
+        (None, None) => KeyOwner::Member { workspace, member: None },
+    })
+}
+
+fn list(store: &Store) -> Outcome {
+    let directory = store.directory();
+    let keys = directory.keys();
+    let now_ms = Clock::system().now_ms();
+    let rows: Vec<[String; 7]> = keys
+        .iter()
+        .map(|key| {
+            [
+                key.id.to_string(),
+                key.kind.to_string(),
+                or_dash(key.name.as_ref()),
+                workspace_name(&directory, key.workspace),
+                or_dash(belongs_to(key, &directory)),
+                timestamp(key.created_at_ms),
+                state(key, now_ms),
+            ]
+        })
+        .collect();
+    let documents: Vec<Value> = keys
+        .into_iter()
+        .map(|key| {
+            let mut document = described(key);
+            document.insert("name".to_owned(), key.name.as_ref().map(ToString::to_string).into());
+            document.insert("revoked_at".to_owned(), key.revoked_at_ms.map(timestamp).into());
+            document.into()
+        })
+        .collect();
+    let text = table(["ID", "KIND", "NAME", "WORKSPACE", "BELONGS TO", "CREATED", "STATE"], &rows);
+    Outcome { document: documents.into(), text }
+}
+
+fn belongs_to(key: &ApiKey, directory: &Directory) -> Option<String> {
+    let intern = key.intern.and_then(|id| directory.intern(id)).map(|intern| intern.name.to_string());
+    intern.or_else(|| key.member.and_then(|id| directory.member(id)).map(|member| member.name.to_string()))
+}
+
+fn state(key: &ApiKey, now_ms: u64) -> String {
+    match (key.revoked_at_ms, key.expires_at_ms) {
+        (Some(_), _) => "revoked".to_owned(),
+        _ if key.disabled => "disabled".to_owned(),
+        (None, Some(expires_at_ms)) if expires_at_ms <= now_ms => "expired".to_owned(),
+        (None, Some(expires_at_ms)) => format!("until {}", timestamp(expires_at_ms)),
+        (None, None) => "active".to_owned(),
+    }
+}
+
+fn described(key: &ApiKey) -> serde_json::Map<String, Value> {
+    let described = json!({
+        "id": key.id.to_string(),
+        "kind": key.kind.as_str(),
+        "workspace_id": key.workspace.map(|id| id.to_string()),
+        "member_id": key.member.map(|id| id.to_string()),
+        "intern_id": key.intern.map(|id| id.to_string()),
+        "created_at": timestamp(key.created_at_ms),
+        "expires_at": key.expires_at_ms.map(timestamp),
+    });
+    match described {
+        Value::Object(members) => members,
+        _ => serde_json::Map::new(),
+    }
+}

@@ -1,0 +1,87 @@
+//! `member create | list | set`.
+
+use clap::Subcommand;
+use cofferdam_store::{Actor, Member, NewMember, Role, Store};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::table::table;
+use super::{CommandError, Outcome, name, workspace_name};
+use crate::timestamp::timestamp;
+
+/// What can be done to members.
+#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemberCommand {
+    /// Create a member of a workspace
+    Create {
+        /// Its name, unique in the workspace
+        name: String,
+        /// The workspace, by name or id
+        #[arg(long)]
+        workspace: String,
+        /// `admin` sees all interns of the workspace, `member` those it created
+        #[arg(long, value_name = "admin|member", default_value = "member")]
+        role: Role,
+    },
+    /// List all members
+    List,
+    /// Change the role of a member
+    Set {
+        /// Its id, or its name if no other workspace has one of that name
+        #[arg(value_name = "MEMBER")]
+        member: String,
+        /// The new role
+        #[arg(long, value_name = "admin|member")]
+        role: Role,
+    },
+}
+
+pub(super) fn carry_out(command: &MemberCommand, store: &Store) -> Result<Outcome, CommandError> {
+    match command {
+        MemberCommand::Create { name: given, workspace, role } => {
+            let workspace = store.directory().find_workspace(workspace)?.id;
+            let wanted = NewMember { name: name(given)?, workspace, role: *role };
+            let member = store.create_member(Actor::Operator, wanted)?;
+            let text = format!("Created {} {} ({}).\n", member.role, member.name, member.id);
+            Ok(Outcome { document: document(&member), text })
+        }
+        MemberCommand::List => Ok(list(store)),
+        MemberCommand::Set { member, role } => {
+            let id = store.directory().find_member(None, member)?.id;
+            let member = store.set_member_role(Actor::Operator, id, *role)?;
+            let text = format!("{} is {} now.\n", member.name, member.role);
+            Ok(Outcome { document: document(&member), text })
+        }
+    }
+}
+
+fn list(store: &Store) -> Outcome {
+    let directory = store.directory();
+    let members = directory.members();
+    let rows: Vec<[String; 5]> = members
+        .iter()
+        .map(|member| {
+            [
+                member.name.to_string(),
+                member.id.to_string(),
+                workspace_name(&directory, Some(member.workspace)),
+                member.role.to_string(),
+                timestamp(member.created_at_ms),
+            ]
+        })
+        .collect();
+    let documents: Vec<Value> = members.into_iter().map(document).collect();
+    let text = table(["NAME", "ID", "WORKSPACE", "ROLE", "CREATED"], &rows);
+    Outcome { document: documents.into(), text }
+}
+
+fn document(member: &Member) -> Value {
+    json!({
+        "id": member.id.to_string(),
+        "name": member.name.to_string(),
+        "workspace_id": member.workspace.to_string(),
+        "role": member.role.as_str(),
+        "created_at": timestamp(member.created_at_ms),
+    })
+}

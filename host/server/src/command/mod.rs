@@ -1,0 +1,125 @@
+//! What an operator can do to a store and ask of a host. A command is data: it
+//! is typed on a command line, carried out here, and may travel over the admin
+//! socket to the process that holds the store in between.
+
+mod intern;
+mod key;
+mod member;
+mod status;
+mod table;
+mod workspace;
+
+use std::fmt;
+
+use clap::Subcommand;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use cofferdam_store::{Directory, LookupError, Name, Store, WorkspaceId};
+
+pub use intern::InternCommand;
+pub use key::KeyCommand;
+pub use member::MemberCommand;
+pub use status::{Facts, ModelFacts, PluginCommand, PluginFacts, Serving};
+pub use workspace::WorkspaceCommand;
+
+/// A command, as typed and as sent.
+#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Command {
+    /// Create, list and change workspaces
+    #[command(subcommand)]
+    Workspace(WorkspaceCommand),
+    /// Create, list and change members of workspaces
+    #[command(subcommand)]
+    Member(MemberCommand),
+    /// Create, list and delete interns of workspaces
+    #[command(subcommand)]
+    Intern(InternCommand),
+    /// Create, list and revoke API keys
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Show the state of the store and of the host
+    Status,
+    /// List the models this host serves
+    Models,
+    /// Look at plugins
+    #[command(subcommand)]
+    Plugin(PluginCommand),
+}
+
+impl Command {
+    /// True when the command reads or changes what is stored; the others only
+    /// describe configuration and plugins.
+    #[must_use]
+    pub fn needs_store(&self) -> bool {
+        !matches!(self, Self::Models | Self::Plugin(_))
+    }
+}
+
+/// What a command did.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Outcome {
+    /// For programs.
+    pub document: Value,
+    /// For people, with its final line end.
+    pub text: String,
+}
+
+/// Why a command did nothing. The message is for the operator.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CommandError {
+    /// A sentence without a final dot.
+    pub message: String,
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+impl From<LookupError> for CommandError {
+    fn from(error: LookupError) -> Self {
+        Self { message: error.to_string() }
+    }
+}
+
+impl From<cofferdam_store::Error> for CommandError {
+    fn from(error: cofferdam_store::Error) -> Self {
+        Self { message: error.to_string() }
+    }
+}
+
+/// Carries out a command. `facts` tell what is not in the store. Blocks until
+/// what changed is durable.
+///
+/// # Errors
+///
+/// A name that does not exist, a rule of the store, or a failed write.
+pub fn carry_out(command: &Command, store: Option<&Store>, facts: &Facts) -> Result<Outcome, CommandError> {
+    match (command, store) {
+        (Command::Models, _) => Ok(status::models(facts)),
+        (Command::Plugin(PluginCommand::List), _) => Ok(status::plugins(facts)),
+        (Command::Status, store) => Ok(status::status(store, facts)),
+        (Command::Workspace(command), Some(store)) => workspace::carry_out(command, store),
+        (Command::Member(command), Some(store)) => member::carry_out(command, store),
+        (Command::Intern(command), Some(store)) => intern::carry_out(command, store),
+        (Command::Key(command), Some(store)) => key::carry_out(command, store),
+        (_, None) => Err(CommandError { message: "this command needs a store".to_owned() }),
+    }
+}
+
+fn name(given: &str) -> Result<Name, CommandError> {
+    given.parse().map_err(|error: cofferdam_store::NameError| CommandError {
+        message: format!("`{given}` is not a name: {error}"),
+    })
+}
+
+/// What a workspace is called in tables.
+fn workspace_name(directory: &Directory, id: Option<WorkspaceId>) -> String {
+    let workspace = id.and_then(|id| directory.workspace(id));
+    table::or_dash(workspace.map(|workspace| &workspace.name))
+}

@@ -1,0 +1,166 @@
+//! `status`, `models` and `plugin list`: what the host is made of right now.
+
+use clap::Subcommand;
+use cofferdam_store::Store;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Outcome;
+use super::table::{or_dash, pairs, table};
+
+/// What can be asked about plugins.
+#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PluginCommand {
+    /// List the plugins that are installed, with what they were granted
+    List,
+}
+
+/// What a host knows beside its store.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Set when the answering process serves.
+    pub serving: Option<Serving>,
+    /// The catalog as the configuration has it.
+    pub models: Vec<ModelFacts>,
+    /// What is installed.
+    pub plugins: Vec<PluginFacts>,
+}
+
+/// About a process that serves.
+#[derive(Debug, Clone, Serialize)]
+pub struct Serving {
+    /// Its process id.
+    pub pid: u32,
+    /// Where clients connect.
+    pub listen: String,
+    /// Where health checks and metrics are.
+    pub admin: String,
+    /// False before plugins are compiled and while it stops.
+    pub ready: bool,
+    /// Seconds since it started.
+    pub uptime_s: u64,
+    /// Requests whose answer is not done.
+    pub requests_running: u64,
+}
+
+/// One model.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelFacts {
+    /// What clients ask for.
+    pub id: String,
+    /// `responses` or `embeddings`.
+    pub kind: &'static str,
+    /// Tokens of input and output together.
+    pub context_length: Option<u32>,
+    /// The providers that serve it, in order.
+    pub providers: Vec<String>,
+}
+
+/// One plugin.
+#[derive(Debug, Clone, Serialize)]
+pub struct PluginFacts {
+    /// Its name.
+    pub name: String,
+    /// Router, provider, hook or tool.
+    pub kind: String,
+    /// As its manifest says.
+    pub version: String,
+    /// Where its component came from.
+    pub origin: String,
+    /// SHA-256 of the component, in hexadecimal.
+    pub digest: String,
+    /// Whether it is compiled.
+    pub state: String,
+    /// Lines of configuration that would grant what it asks for and did not get.
+    pub denied: Vec<String>,
+}
+
+pub(super) fn status(store: Option<&Store>, facts: &Facts) -> Outcome {
+    let mut rows = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+    let mut document = json!({"version": env!("CARGO_PKG_VERSION"), "serving": facts.serving});
+    match &facts.serving {
+        Some(serving) => rows.extend([
+            ("serving", format!("yes, process {}", serving.pid)),
+            ("listen", format!("http://{}", serving.listen)),
+            ("admin", format!("http://{}", serving.admin)),
+            ("ready", if serving.ready { "yes" } else { "no" }.to_owned()),
+            ("uptime", format!("{} s", serving.uptime_s)),
+            ("requests running", serving.requests_running.to_string()),
+        ]),
+        None => rows.push(("serving", "no".to_owned())),
+    }
+    if let Some(store) = store {
+        let state = store.status();
+        let directory = store.directory();
+        let counts = [
+            ("workspaces", directory.workspaces().len()),
+            ("members", directory.members().len()),
+            ("interns", directory.interns().len()),
+            ("keys", directory.keys().len()),
+        ];
+        rows.extend([
+            ("store", state.store_id.to_string()),
+            ("sequence", state.seq.to_string()),
+            ("root key", state.root_key_id.to_string()),
+            ("recovery key", if state.has_recovery_key { "yes" } else { "no" }.to_owned()),
+            ("writable", if state.writable { "yes" } else { "no" }.to_owned()),
+        ]);
+        rows.extend(counts.iter().map(|(name, count)| (*name, count.to_string())));
+        let counted: serde_json::Map<String, Value> =
+            counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
+        document["store"] = json!({
+            "id": state.store_id.to_string(),
+            "seq": state.seq,
+            "root_key_id": state.root_key_id.to_string(),
+            "has_recovery_key": state.has_recovery_key,
+            "writable": state.writable,
+            "journal_cut": state.journal_cut,
+            "queued_mutations": state.queued_mutations,
+            "queued_usage_rows": state.queued_usage_rows,
+            "counts": counted,
+        });
+    }
+    Outcome { document, text: pairs(&rows) }
+}
+
+pub(super) fn models(facts: &Facts) -> Outcome {
+    let rows: Vec<[String; 4]> = facts
+        .models
+        .iter()
+        .map(|model| {
+            [
+                model.id.clone(),
+                model.kind.to_owned(),
+                or_dash(model.context_length),
+                model.providers.join(", "),
+            ]
+        })
+        .collect();
+    Outcome { document: json!(facts.models), text: table(["ID", "KIND", "CONTEXT", "PROVIDERS"], &rows) }
+}
+
+pub(super) fn plugins(facts: &Facts) -> Outcome {
+    let rows: Vec<[String; 6]> = facts
+        .plugins
+        .iter()
+        .map(|plugin| {
+            [
+                plugin.name.clone(),
+                plugin.kind.clone(),
+                plugin.version.clone(),
+                plugin.state.clone(),
+                plugin.digest.chars().take(12).collect(),
+                plugin.origin.clone(),
+            ]
+        })
+        .collect();
+    let mut text = table(["NAME", "KIND", "VERSION", "STATE", "DIGEST", "ORIGIN"], &rows);
+    for plugin in facts.plugins.iter().filter(|plugin| !plugin.denied.is_empty()) {
+        text.push_str(&format!("\n{} asks for more than it was granted; to grant it:\n", plugin.name));
+        for line in &plugin.denied {
+            text.push_str(&format!("  {line}\n"));
+        }
+    }
+    Outcome { document: json!(facts.plugins), text }
+}

@@ -1,0 +1,118 @@
+//! `workspace create | list | set`.
+
+use clap::{Subcommand, ValueEnum};
+use cofferdam_store::{Actor, NewWorkspace, Store, Workspace, WorkspaceChange};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::table::table;
+use super::{CommandError, Outcome, name};
+use crate::timestamp::timestamp;
+
+/// What can be done to workspaces.
+#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkspaceCommand {
+    /// Create a workspace, with a member `owner` who is its admin
+    Create {
+        /// Its name, unique in the store
+        name: String,
+        /// Keep it out of the Intern API programme: vault routes answer 404
+        #[arg(long)]
+        no_programme: bool,
+        /// Let its vault be read but not written
+        #[arg(long)]
+        no_vault_writes: bool,
+    },
+    /// List all workspaces
+    List,
+    /// Change a workspace
+    #[command(arg_required_else_help = true)]
+    Set {
+        /// Its name or id
+        #[arg(value_name = "WORKSPACE")]
+        workspace: String,
+        /// Whether it takes part in the Intern API programme
+        #[arg(
+            long,
+            value_name = "on|off",
+            required_unless_present = "vault_writes",
+            hide_possible_values = true
+        )]
+        programme: Option<Switch>,
+        /// Whether its vault can be written
+        #[arg(long, value_name = "on|off", hide_possible_values = true)]
+        vault_writes: Option<Switch>,
+    },
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
+pub(super) fn carry_out(command: &WorkspaceCommand, store: &Store) -> Result<Outcome, CommandError> {
+    match command {
+        WorkspaceCommand::Create { name: given, no_programme, no_vault_writes } => {
+            let wanted =
+                NewWorkspace { name: name(given)?, programme: !no_programme, vault_writes: !no_vault_writes };
+            let workspace = store.create_workspace(Actor::Operator, wanted)?;
+            let text = format!("Created workspace {} ({}).\n", workspace.name, workspace.id);
+            Ok(Outcome { document: document(&workspace), text })
+        }
+        WorkspaceCommand::List => Ok(list(store)),
+        WorkspaceCommand::Set { workspace, programme, vault_writes } => {
+            let id = store.directory().find_workspace(workspace)?.id;
+            let is_on = |switch: Switch| switch == Switch::On;
+            let change =
+                WorkspaceChange { programme: programme.map(is_on), vault_writes: vault_writes.map(is_on) };
+            let workspace = store.set_workspace(Actor::Operator, id, change)?;
+            let text = format!(
+                "Workspace {}: programme {}, vault writes {}.\n",
+                workspace.name,
+                on_off(workspace.programme),
+                on_off(workspace.vault_writes)
+            );
+            Ok(Outcome { document: document(&workspace), text })
+        }
+    }
+}
+
+fn list(store: &Store) -> Outcome {
+    let directory = store.directory();
+    let workspaces = directory.workspaces();
+    let rows: Vec<[String; 5]> = workspaces
+        .iter()
+        .map(|workspace| {
+            [
+                workspace.name.to_string(),
+                workspace.id.to_string(),
+                on_off(workspace.programme).to_owned(),
+                on_off(workspace.vault_writes).to_owned(),
+                timestamp(workspace.created_at_ms),
+            ]
+        })
+        .collect();
+    let documents: Vec<Value> = workspaces.into_iter().map(document).collect();
+    let text = table(["NAME", "ID", "PROGRAMME", "VAULT WRITES", "CREATED"], &rows);
+    Outcome { document: documents.into(), text }
+}
+
+fn document(workspace: &Workspace) -> Value {
+    json!({
+        "id": workspace.id.to_string(),
+        "name": workspace.name.to_string(),
+        "programme": workspace.programme,
+        "vault_writes": workspace.vault_writes,
+        "created_at": timestamp(workspace.created_at_ms),
+    })
+}
+
+fn on_off(flag: bool) -> &'static str {
+    if flag { "on" } else { "off" }
+}

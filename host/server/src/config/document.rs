@@ -1,0 +1,393 @@
+//! Reading TOML with positions. A [`Table`] hands out typed values; what is
+//! wrong or unknown is noted with its place, and reading goes on with the
+//! default, so that one run reports every mistake. Defaults come from `keys`:
+//! there is no second place that could disagree with the README.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use super::keys::{self, Default};
+
+/// Where something stands in a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: PathBuf,
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// The full key, such as `providers[0].base_url`.
+    pub key: String,
+}
+
+/// One mistake in a configuration file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where.
+    pub place: Place,
+    /// What, as a sentence without a final dot.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Place { file, line, column, key } = &self.place;
+        write!(out, "{}:{line}:{column}: ", file.display())?;
+        if key.is_empty() { write!(out, "{}", self.message) } else { write!(out, "{key}: {}", self.message) }
+    }
+}
+
+/// A parsed file and the mistakes found so far.
+pub(super) struct Document<'t> {
+    text: &'t str,
+    file: &'t Path,
+    root: Spanned<DeTable<'t>>,
+    problems: RefCell<Vec<Problem>>,
+}
+
+impl<'t> Document<'t> {
+    /// Parses the syntax only.
+    pub(super) fn parse(text: &'t str, file: &'t Path) -> Result<Self, Problem> {
+        let root = DeTable::parse(text).map_err(|error| {
+            let (line, column) = position(text, error.span().map_or(0, |span| span.start));
+            let place = Place { file: file.to_path_buf(), line, column, key: String::new() };
+            Problem { place, message: error.message().trim().replace('\n', ", ") }
+        })?;
+        Ok(Self { text, file, root, problems: RefCell::default() })
+    }
+
+    /// The top of the file, its keys checked.
+    pub(super) fn root(&self) -> Table<'_> {
+        let table = Table {
+            document: self,
+            pattern: String::new(),
+            path: String::new(),
+            span: 0..0,
+            entries: Some(self.root.get_ref()),
+        };
+        table.check_keys();
+        table
+    }
+
+    /// The directory that relative paths in the file start from.
+    pub(super) fn directory(&self) -> &'t Path {
+        self.file.parent().unwrap_or(Path::new(""))
+    }
+
+    /// Everything noted, in the order of the file.
+    pub(super) fn problems(self) -> Vec<Problem> {
+        let mut problems = self.problems.into_inner();
+        problems.sort_by_key(|problem| (problem.place.line, problem.place.column));
+        problems
+    }
+
+    fn place(&self, span: &Range<usize>, key: &str) -> Place {
+        let (line, column) = position(self.text, span.start);
+        Place { file: self.file.to_path_buf(), line, column, key: key.to_owned() }
+    }
+}
+
+/// One table of the file, or its absence: then every key has its default.
+pub(super) struct Table<'a> {
+    document: &'a Document<'a>,
+    /// How `keys` spells the table: `models[].endpoints[]`.
+    pattern: String,
+    /// How the file's reader would: `models[0].endpoints[1]`.
+    path: String,
+    span: Range<usize>,
+    entries: Option<&'a DeTable<'a>>,
+}
+
+/// A value that was read, with what is needed to complain about it.
+pub(super) struct Value<'a, T> {
+    pub(super) value: T,
+    document: &'a Document<'a>,
+    path: String,
+    span: Range<usize>,
+}
+
+impl<T> Value<'_, T> {
+    /// Notes a mistake at this value.
+    pub(super) fn reject(&self, message: impl Into<String>) {
+        let place = self.place();
+        self.document.problems.borrow_mut().push(Problem { place, message: message.into() });
+    }
+
+    /// Where this value stands.
+    pub(super) fn place(&self) -> Place {
+        self.document.place(&self.span, &self.path)
+    }
+}
+
+impl<'a> Table<'a> {
+    /// The table `key`, its keys checked.
+    pub(super) fn table(&self, key: &str) -> Table<'a> {
+        let found = self.find(key);
+        let (span, entries) = match found {
+            None => (self.span.clone(), None),
+            Some(value) => {
+                let entries = value.get_ref().as_table();
+                if entries.is_none() {
+                    self.wrong_type(key, value, "a table");
+                }
+                (value.span(), entries)
+            }
+        };
+        let table = Table {
+            document: self.document,
+            pattern: keys::join(&self.pattern, key),
+            path: keys::join(&self.path, key),
+            span,
+            entries,
+        };
+        table.check_keys();
+        table
+    }
+
+    /// The tables of the array `key`.
+    pub(super) fn tables(&self, key: &str) -> Vec<Table<'a>> {
+        let mut tables = Vec::new();
+        for (index, value) in self.array(key).into_iter().flatten().enumerate() {
+            let path = format!("{}[{index}]", keys::join(&self.path, key));
+            let Some(entries) = value.get_ref().as_table() else {
+                self.note(&value.span(), &path, format!("expected a table, found {}", kind(value.get_ref())));
+                continue;
+            };
+            let pattern = format!("{}[]", keys::join(&self.pattern, key));
+            let table =
+                Table { document: self.document, pattern, path, span: value.span(), entries: Some(entries) };
+            table.check_keys();
+            tables.push(table);
+        }
+        tables
+    }
+
+    /// The tables below this one whose names the operator chooses: `[plugins.NAME]`.
+    pub(super) fn named_tables(&self) -> Vec<(String, Table<'a>)> {
+        let mut tables = Vec::new();
+        for (name, value) in self.entries.into_iter().flatten() {
+            let path = keys::join(&self.path, name.get_ref());
+            let Some(entries) = value.get_ref().as_table() else {
+                self.note(&value.span(), &path, format!("expected a table, found {}", kind(value.get_ref())));
+                continue;
+            };
+            let pattern = keys::join(&self.pattern, keys::ANY_NAME);
+            let span = name.span();
+            let table = Table { document: self.document, pattern, path, span, entries: Some(entries) };
+            table.check_keys();
+            tables.push((name.get_ref().to_string(), table));
+        }
+        tables
+    }
+
+    /// A text, when given or by default.
+    pub(super) fn text(&self, key: &str) -> Option<Value<'a, String>> {
+        self.read(key, "a text", |value| value.as_str().map(str::to_owned))
+    }
+
+    /// A text that must be given.
+    pub(super) fn required_text(&self, key: &str) -> Value<'a, String> {
+        self.text(key).unwrap_or_else(|| {
+            if self.find(key).is_none() {
+                self.note(&self.span, &self.path, format!("`{key}` is missing"));
+            }
+            self.value(key, String::new())
+        })
+    }
+
+    /// True or false, false when nothing says otherwise.
+    pub(super) fn flag(&self, key: &str) -> bool {
+        self.read(key, "true or false", |value| value.as_bool()).is_some_and(|read| read.value)
+    }
+
+    /// A whole number inside `range`, when given or by default.
+    pub(super) fn integer(&self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        let read = self.read(key, "a whole number", |value| {
+            let integer = value.as_integer()?;
+            i128::from_str_radix(integer.as_str(), integer.radix()).ok()
+        })?;
+        let inside = u64::try_from(read.value).ok().filter(|number| range.contains(number));
+        if inside.is_none() {
+            read.reject(format!("{} is outside {} to {}", read.value, range.start(), range.end()));
+        }
+        inside
+    }
+
+    /// A number of at least 0, whole or not, when given or by default.
+    pub(super) fn amount(&self, key: &str) -> Option<Value<'a, f64>> {
+        let read = self.read(key, "a number", |value| {
+            let written = value.as_float().map(toml::de::DeFloat::as_str);
+            written.or_else(|| value.as_integer().map(toml::de::DeInteger::as_str))?.parse::<f64>().ok()
+        })?;
+        if read.value.is_finite() && read.value >= 0.0 {
+            return Some(read);
+        }
+        read.reject("must be 0 or more");
+        None
+    }
+
+    /// A list of texts, empty when nothing says otherwise.
+    pub(super) fn texts(&self, key: &str) -> Vec<Value<'a, String>> {
+        let mut texts = Vec::new();
+        for (index, value) in self.array(key).into_iter().flatten().enumerate() {
+            let path = format!("{}[{index}]", keys::join(&self.path, key));
+            let Some(text) = value.get_ref().as_str() else {
+                self.note(&value.span(), &path, format!("expected a text, found {}", kind(value.get_ref())));
+                continue;
+            };
+            texts.push(Value { value: text.to_owned(), document: self.document, path, span: value.span() });
+        }
+        texts
+    }
+
+    /// A list of port numbers, when given.
+    pub(super) fn ports(&self, key: &str) -> Option<Vec<u16>> {
+        let mut ports = Vec::new();
+        for (index, value) in self.array(key)?.iter().enumerate() {
+            let port = value.get_ref().as_integer().and_then(|integer| {
+                u16::from_str_radix(integer.as_str(), integer.radix()).ok().filter(|port| *port > 0)
+            });
+            let path = format!("{}[{index}]", keys::join(&self.path, key));
+            match port {
+                Some(port) => ports.push(port),
+                None => self.note(&value.span(), &path, "expected a port from 1 to 65535".to_owned()),
+            }
+        }
+        Some(ports)
+    }
+
+    /// The names directly in this table with their values read as lists of texts.
+    pub(super) fn lists_by_name(&self) -> Vec<(Value<'a, String>, Vec<Value<'a, String>>)> {
+        let mut lists = Vec::new();
+        for (name, _) in self.entries.into_iter().flatten() {
+            let path = keys::join(&self.path, name.get_ref());
+            let text = name.get_ref().to_string();
+            let values = self.texts(&text);
+            lists.push((Value { value: text, document: self.document, path, span: name.span() }, values));
+        }
+        lists
+    }
+
+    /// The value of `key` as JSON, an empty object when absent.
+    pub(super) fn json(&self, key: &str) -> serde_json::Value {
+        self.find(key)
+            .map_or_else(|| serde_json::Value::Object(serde_json::Map::new()), |v| json(v.get_ref()))
+    }
+
+    /// Where relative paths of the file start.
+    pub(super) fn directory(&self) -> &'a Path {
+        self.document.directory()
+    }
+
+    /// This table itself as a value to complain about.
+    pub(super) fn value<T>(&self, key: &str, value: T) -> Value<'a, T> {
+        let path = if key.is_empty() { self.path.clone() } else { keys::join(&self.path, key) };
+        let span = self.find(key).map_or_else(|| self.span.clone(), Spanned::span);
+        Value { value, document: self.document, path, span }
+    }
+
+    fn find(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.entries?.get(key)
+    }
+
+    fn array(&self, key: &str) -> Option<&'a DeArray<'a>> {
+        let value = self.find(key)?;
+        let array = value.get_ref().as_array();
+        if array.is_none() {
+            self.wrong_type(key, value, "a list");
+        }
+        array
+    }
+
+    /// The given value of a key, else its default from `keys`.
+    fn read<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        convert: impl Fn(&DeValue<'_>) -> Option<T>,
+    ) -> Option<Value<'a, T>> {
+        if let Some(given) = self.find(key) {
+            let converted = convert(given.get_ref());
+            if converted.is_none() {
+                self.wrong_type(key, given, expected);
+            }
+            return converted.map(|value| self.value(key, value));
+        }
+        let Default::Is(written) = keys::find(&keys::join(&self.pattern, key))?.default else { return None };
+        let default = DeValue::parse(written).ok()?;
+        convert(default.get_ref()).map(|value| self.value(key, value))
+    }
+
+    /// Notes keys that do not exist, or belong to something this build lacks.
+    fn check_keys(&self) {
+        for (name, value) in self.entries.into_iter().flatten() {
+            let pattern = keys::join(&self.pattern, name.get_ref());
+            let path = keys::join(&self.path, name.get_ref());
+            if let Some(key) = keys::find(&pattern) {
+                let Some(later) = key.later else { continue };
+                if !is_neutral(value, key.default) {
+                    self.note(&name.span(), &path, later.sentence(key.default));
+                }
+            } else if !keys::is_table(&pattern) {
+                self.note(&name.span(), &path, keys::unknown(&self.pattern, name.get_ref()));
+            }
+        }
+    }
+
+    fn wrong_type(&self, key: &str, found: &Spanned<DeValue<'_>>, expected: &str) {
+        let message = format!("expected {expected}, found {}", kind(found.get_ref()));
+        self.note(&found.span(), &keys::join(&self.path, key), message);
+    }
+
+    fn note(&self, span: &Range<usize>, path: &str, message: String) {
+        let place = self.document.place(span, path);
+        self.document.problems.borrow_mut().push(Problem { place, message });
+    }
+}
+
+fn is_neutral(value: &Spanned<DeValue<'_>>, default: Default) -> bool {
+    let Default::Is(written) = default else { return false };
+    DeValue::parse(written).is_ok_and(|default| json(default.get_ref()) == json(value.get_ref()))
+}
+
+/// Line and column, both from 1, of a byte offset.
+fn position(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+    (line, column)
+}
+
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+fn json(value: &DeValue<'_>) -> serde_json::Value {
+    match value {
+        DeValue::String(text) => text.as_ref().into(),
+        DeValue::Integer(number) => {
+            i64::from_str_radix(number.as_str(), number.radix()).map_or(serde_json::Value::Null, Into::into)
+        }
+        DeValue::Float(number) => number.as_str().parse::<f64>().map_or(serde_json::Value::Null, Into::into),
+        DeValue::Boolean(flag) => (*flag).into(),
+        DeValue::Datetime(date) => date.to_string().into(),
+        DeValue::Array(array) => array.iter().map(|item| json(item.get_ref())).collect(),
+        DeValue::Table(table) => {
+            table.iter().map(|(name, item)| (name.get_ref().to_string(), json(item.get_ref()))).collect()
+        }
+    }
+}

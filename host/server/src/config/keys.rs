@@ -1,0 +1,257 @@
+//! Every key of `cofferdam.toml` with its default and unit. The reader takes the
+//! defaults from here, a test compares the README with it, and a key that is not
+//! here does not exist.
+
+/// The part of a pattern that stands for a name the operator chooses.
+pub const ANY_NAME: &str = "NAME";
+
+/// What a key is when the file does not set it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Default {
+    /// This TOML value.
+    Is(&'static str),
+    /// Nothing: what the key asks for does not happen.
+    Absent,
+    /// The table is not acceptable without it.
+    Required,
+    /// Described here, because it depends on where the data directory is.
+    Described(&'static str),
+}
+
+/// A part of the product that this build does not have yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Later {
+    what: &'static str,
+    part: u8,
+}
+
+impl Later {
+    /// The complaint about a key of this part that is set to more than its default.
+    pub(super) fn sentence(self, default: Default) -> String {
+        let Self { what, part } = self;
+        let advice = match default {
+            Default::Is(written) => format!("only {written} is accepted"),
+            _ => "leave it out".to_owned(),
+        };
+        format!("belongs to {what} (part {part}), which this build does not have yet; {advice}")
+    }
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Its full name: `[]` stands for any element, `NAME` for any name.
+    pub path: &'static str,
+    /// Its default.
+    pub default: Default,
+    /// What its value counts or is.
+    pub unit: &'static str,
+    /// What it does, in one sentence without a final dot.
+    pub about: &'static str,
+    /// Set when only the default is acceptable in this build.
+    pub later: Option<Later>,
+}
+
+const fn key(path: &'static str, default: &'static str, unit: &'static str, about: &'static str) -> Key {
+    Key { path, default: Default::Is(default), unit, about, later: None }
+}
+
+const fn optional(path: &'static str, unit: &'static str, about: &'static str) -> Key {
+    Key { path, default: Default::Absent, unit, about, later: None }
+}
+
+const fn required(path: &'static str, unit: &'static str, about: &'static str) -> Key {
+    Key { path, default: Default::Required, unit, about, later: None }
+}
+
+const fn later(key: Key, what: &'static str, part: u8) -> Key {
+    Key { later: Some(Later { what, part }), ..key }
+}
+
+const LIMITS: &str = "rate limits and budgets";
+const VAULT: &str = "the vault";
+const PRICE: &str = "dollars per million tokens";
+
+/// All of them, in the order of the README.
+pub const KEYS: &[Key] = &[
+    key("server.listen", "\"127.0.0.1:8080\"", "address", "Where clients connect; port 0 takes a free one"),
+    key("server.admin", "\"127.0.0.1:8081\"", "address", "Where `/healthz`, `/readyz` and `/metrics` are"),
+    key("server.regional_hosts", "[]", "host names", "Vault requests with one of these `Host`s are refused"),
+    optional("server.region", "text", "Reported in `service_metadata`, else null"),
+    key("timeouts.connect_ms", "5000", "ms", "To open a connection to a provider"),
+    key("timeouts.first_event_ms", "60000", "ms", "From sending a request upstream to its first event"),
+    key("timeouts.idle_ms", "60000", "ms", "Between two reads from a provider"),
+    key("timeouts.total_ms", "600000", "ms", "For a whole response, all attempts together"),
+    key("timeouts.body_idle_ms", "10000", "ms", "Between two reads of a client's request body"),
+    key("timeouts.body_total_ms", "30000", "ms", "For a client's whole request body"),
+    key("timeouts.drain_ms", "30000", "ms", "For running requests to end when the host stops"),
+    key("limits.connections", "10000", "connections", "Open at once; further ones wait to be accepted"),
+    key("limits.streams", "1000", "responses", "Running at once; sizes the pool of sandboxes"),
+    later(key("limits.requests_per_minute", "0", "requests per minute", "Per key; 0 is no limit"), LIMITS, 4),
+    later(key("limits.tokens_per_minute", "0", "tokens per minute", "Per key; 0 is no limit"), LIMITS, 4),
+    key("vault.enabled", "true", "flag", "False: every vault route answers 503"),
+    Key {
+        path: "vault.root_key",
+        default: Default::Described("`file:` and `root.key` in the data directory"),
+        unit: "source",
+        about: "Where the root key comes from: `file:PATH`, `env:NAME`, `fd:N` or `passphrase:SOURCE`",
+        later: None,
+    },
+    later(
+        optional("vault.root_key_previous", "source", "The root key before, during a rotation"),
+        "key rotation",
+        2,
+    ),
+    later(key("vault.writes", "true", "flag", "False: no secret can be stored, copied or deleted"), VAULT, 2),
+    later(
+        key(
+            "vault.rate_limit",
+            "{ reads_per_minute = 600, writes_per_minute = 60 }",
+            "requests per minute",
+            "Per key",
+        ),
+        VAULT,
+        2,
+    ),
+    key("egress.ports", "[443]", "ports", "Which ports guests may reach"),
+    key("egress.roots", "[]", "PEM files", "Root certificates to accept beside the built-in ones"),
+    key("egress.allow_private", "[]", "address ranges", "Private ranges that are reachable all the same"),
+    key(
+        "egress.allow_plaintext_loopback",
+        "false",
+        "flag",
+        "True: credentials may go over `http://` to loopback",
+    ),
+    key("egress.resolve", "{}", "addresses by name", "Fixed answers; address rules still apply"),
+    key("egress.nameservers", "[]", "addresses", "Name servers to ask in place of the system's"),
+    required("providers[].name", "text", "What models and metadata call this provider"),
+    required("providers[].adapter", "text", "The dialect it speaks: the plugin `provider-ADAPTER`"),
+    optional("providers[].base_url", "URL", "Its origin and base path; only a local adapter goes without"),
+    optional("providers[].key", "source", "Its credential: `env:NAME`; `operator:NAME` comes with the vault"),
+    later(optional("providers[].byok", "secret name", "The workspace secret that wins over `key`"), VAULT, 2),
+    required("models[].id", "vendor/name", "What clients ask for"),
+    key("models[].kind", "\"responses\"", "`responses` or `embeddings`", "What the model is asked for"),
+    optional("models[].context_length", "tokens", "The longest input and output together"),
+    required("models[].endpoints", "list", "Where it is served, in order of preference"),
+    required("models[].endpoints[].provider", "provider name", "Who serves it"),
+    required("models[].endpoints[].model", "text", "What this provider calls it"),
+    key("models[].endpoints[].input", "0", PRICE, "Price of input"),
+    key("models[].endpoints[].output", "0", PRICE, "Price of output"),
+    optional("models[].endpoints[].cached_input", PRICE, "Price of input read from the cache, else `input`"),
+    optional("models[].endpoints[].cache_write", PRICE, "Price of input written to the cache, else `input`"),
+    optional("models[].endpoints[].reasoning", PRICE, "Price of reasoning, else `output`"),
+    optional("models[].endpoints[].image", "dollars per image", "Price of an image that is made"),
+    optional("models[].endpoints[].max_output", "tokens", "The longest output"),
+    key(
+        "models[].endpoints[].supports",
+        "[]",
+        "abilities",
+        "Such as `tools`, `images` or `temperature`, for clients that choose by it; empty: not stated",
+    ),
+    optional("models[].endpoints[].tier", "service tier", "The tier this endpoint is, else `default`"),
+    optional("models[].endpoints[].quantization", "text", "Such as `fp8`, for clients that choose by it"),
+    key("models[].endpoints[].zdr", "false", "flag", "True: the provider retains nothing"),
+    key(
+        "models[].endpoints[].data_collection",
+        "\"allow\"",
+        "`allow` or `deny`",
+        "`deny`: the provider does not collect what it is sent",
+    ),
+    key("plugins.NAME.hosts", "[]", "host names", "Where the plugin may send requests"),
+    later(key("plugins.NAME.secrets", "[]", "secret names", "Which secrets may go along"), VAULT, 2),
+    key(
+        "plugins.NAME.imports",
+        "[]",
+        "`model`, `tool-call`, `request`",
+        "Imports that cost money or show content, which it may use if its manifest asks",
+    ),
+    optional("plugins.NAME.memory_mib", "MiB", "The most memory, else what its manifest asks for"),
+    optional("plugins.NAME.deadline_ms", "ms", "The longest call, else what its manifest asks for"),
+    key("plugins.NAME.config", "{}", "table", "Settings that the plugin reads"),
+];
+
+/// The key of that pattern.
+#[must_use]
+pub fn find(path: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.path == path)
+}
+
+/// True for the name of a table that holds keys, such as `models[]` or `plugins.NAME`.
+pub(super) fn is_table(pattern: &str) -> bool {
+    KEYS.iter().any(|key| {
+        let rest = key.path.strip_prefix(pattern);
+        rest.is_some_and(|rest| rest.starts_with('.') || rest.starts_with("[].") || pattern.is_empty())
+    }) || pattern.strip_prefix("plugins.").is_some_and(|name| !name.is_empty() && !name.contains('.'))
+        || is_free(pattern)
+}
+
+/// Tables whose content is the operator's own.
+fn is_free(pattern: &str) -> bool {
+    pattern.starts_with("egress.resolve.")
+}
+
+/// `table.key`, or `key` at the top.
+pub(super) fn join(table: &str, key: &str) -> String {
+    if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
+}
+
+/// The complaint about a key that does not exist, with the nearest one that does.
+pub(super) fn unknown(table: &str, name: &str) -> String {
+    let mut nearest: Option<(usize, &str)> = None;
+    for known in names_in(table) {
+        let distance = distance(name, known);
+        if distance <= 3 && nearest.is_none_or(|(best, _)| distance < best) {
+            nearest = Some((distance, known));
+        }
+    }
+    match nearest {
+        Some((_, known)) => format!("unknown key, did you mean `{known}`?"),
+        None => {
+            let mut names = names_in(table);
+            names.dedup();
+            format!("unknown key, expected one of {}", names.join(", "))
+        }
+    }
+}
+
+fn names_in(table: &str) -> Vec<&'static str> {
+    let prefix = if table.is_empty() { String::new() } else { format!("{table}.") };
+    let rest = KEYS.iter().filter_map(|key| key.path.strip_prefix(prefix.as_str()));
+    rest.filter_map(|rest| rest.split(['.', '[']).next()).collect()
+}
+
+/// How many letters to insert, remove or replace to get from one to the other.
+fn distance(left: &str, right: &str) -> usize {
+    let mut row: Vec<usize> = (0..=right.chars().count()).collect();
+    for (index, a) in left.chars().enumerate() {
+        let mut diagonal = index;
+        let mut before = index + 1;
+        for (b, cell) in right.chars().zip(row.iter_mut().skip(1)) {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = *cell;
+            *cell = replaced.min(diagonal + 1).min(before + 1);
+            before = *cell;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = index + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+/// The table of the README.
+#[must_use]
+pub fn markdown() -> String {
+    let mut table = "| Key | Default | Unit | Meaning |\n|---|---|---|---|\n".to_owned();
+    for Key { path, default, unit, about, later } in KEYS {
+        let default = match default {
+            Default::Is(written) => format!("`{written}`"),
+            Default::Absent => "none".to_owned(),
+            Default::Required => "required".to_owned(),
+            Default::Described(words) => (*words).to_owned(),
+        };
+        let later = later.map_or_else(String::new, |Later { part, .. }| format!(" (part {part}: not yet)"));
+        table.push_str(&format!("| `{path}` | {default} | {unit} | {about}{later} |\n"));
+    }
+    table
+}

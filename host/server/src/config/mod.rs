@@ -1,0 +1,147 @@
+//! The operator's configuration: `cofferdam.toml` as written becomes a checked
+//! [`Config`], once, before anything starts. Every section has its file; the
+//! names, defaults and units of all keys stand in `keys`, which also makes the
+//! table of the README. A mistake is reported with file, line, column and key,
+//! and all mistakes of a file are reported together.
+
+mod document;
+mod egress;
+mod environment;
+pub mod keys;
+mod limits;
+mod models;
+mod plugins;
+mod providers;
+mod server;
+mod timeouts;
+mod vault;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use document::Document;
+
+pub use document::{Place, Problem};
+pub use environment::Environment;
+pub use limits::Limits;
+pub use models::{DataCollection, Endpoint, Model, ModelKind, demo};
+pub use plugins::Plugin;
+pub use providers::{KeySource, Provider};
+pub use server::Server;
+pub use timeouts::Timeouts;
+pub use vault::Vault;
+
+/// What `--config` defaults to inside the data directory.
+const FILE_NAME: &str = "cofferdam.toml";
+
+/// A checked configuration. Values of one section never depend on another file
+/// or on the environment; credentials are named here and read by [`Environment`].
+#[derive(Debug)]
+pub struct Config {
+    /// Where the listeners are and what region this host reports.
+    pub server: Server,
+    /// How long anything may take.
+    pub timeouts: Timeouts,
+    /// How much may happen at once.
+    pub limits: Limits,
+    /// The root key, and whether the vault answers.
+    pub vault: Vault,
+    /// What may leave the machine.
+    pub egress: cofferdam_egress::EgressConfig,
+    /// Upstream services, in the order of the file.
+    pub providers: Vec<Provider>,
+    /// The catalog, in the order of the file.
+    pub models: Vec<Model>,
+    /// What the operator grants to plugins, by plugin name.
+    pub plugins: BTreeMap<String, Plugin>,
+}
+
+/// Why there is no configuration.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// The file could not be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// The file says something it may not say.
+    Invalid(Vec<Problem>),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, cause } => write!(out, "{}: {cause}", path.display()),
+            Self::Invalid(problems) => {
+                for (index, problem) in problems.iter().enumerate() {
+                    if index > 0 {
+                        writeln!(out)?;
+                    }
+                    write!(out, "{problem}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Reads `file`, or `cofferdam.toml` of the data directory when it exists, or
+    /// takes the defaults.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read or is not acceptable.
+    pub fn load(file: Option<&Path>, data: &Path) -> Result<Self, ConfigError> {
+        let implied = data.join(FILE_NAME);
+        let path = match file {
+            Some(path) => path,
+            None if implied.exists() => &implied,
+            None => return Self::parse("", &implied, data),
+        };
+        let text = std::fs::read_to_string(path)
+            .map_err(|cause| ConfigError::Unreadable { path: path.to_path_buf(), cause })?;
+        Self::parse(&text, path, data)
+    }
+
+    /// Checks the text of a configuration file. Relative paths in it are relative
+    /// to the directory of `path`.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in the text, in the order of the sections.
+    pub fn parse(text: &str, path: &Path, data: &Path) -> Result<Self, ConfigError> {
+        let document = Document::parse(text, path).map_err(|problem| ConfigError::Invalid(vec![problem]))?;
+        let root = document.root();
+        let timeouts = timeouts::read(&root.table("timeouts"));
+        let egress = egress::read(&root.table("egress"), timeouts.connect);
+        let providers = providers::read(&root.tables("providers"), &egress);
+        let config = Self {
+            server: server::read(&root.table("server")),
+            limits: limits::read(&root.table("limits")),
+            vault: vault::read(&root.table("vault"), data),
+            models: models::read(&root.tables("models"), &providers),
+            plugins: plugins::read(&root.table("plugins")),
+            timeouts,
+            egress,
+            providers,
+        };
+        let problems = document.problems();
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError::Invalid(problems)) }
+    }
+
+    /// True when the file names neither a provider nor a model: then the catalog
+    /// holds the embedded demo.
+    #[must_use]
+    pub fn is_demo(&self) -> bool {
+        self.providers.is_empty() && self.models.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

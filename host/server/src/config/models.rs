@@ -1,0 +1,222 @@
+//! `[[models]]`: the catalog as the operator writes it. Prices become whole
+//! pico-dollars per token here, so that nothing behind computes with fractions.
+
+use std::path::PathBuf;
+
+use super::document::Table;
+use super::{Place, Provider};
+
+/// What a model is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelKind {
+    /// Responses.
+    Responses,
+    /// Embeddings.
+    Embeddings,
+}
+
+/// Whether a provider collects what it is sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DataCollection {
+    /// It may.
+    #[default]
+    Allow,
+    /// It does not.
+    Deny,
+}
+
+/// One model of the catalog.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// What clients ask for, `vendor/name`.
+    pub id: String,
+    /// What it is asked for.
+    pub kind: ModelKind,
+    /// Tokens of input and output together.
+    pub context_length: Option<u32>,
+    /// Where it is served, in order of preference.
+    pub endpoints: Vec<Endpoint>,
+    /// Where it stands in the file.
+    pub place: Place,
+}
+
+/// One place that serves a model. Prices are in pico-dollars per token.
+#[derive(Debug, Clone, Default)]
+pub struct Endpoint {
+    /// The name of a configured provider.
+    pub provider: String,
+    /// What the provider calls the model.
+    pub model: String,
+    /// Price of input.
+    pub input: u64,
+    /// Price of output.
+    pub output: u64,
+    /// Price of input read from the cache, when it has its own.
+    pub cached_input: Option<u64>,
+    /// Price of input written to the cache, when it has its own.
+    pub cache_write: Option<u64>,
+    /// Price of reasoning, when it has its own.
+    pub reasoning: Option<u64>,
+    /// Pico-dollars for one image that is made.
+    pub image: Option<u64>,
+    /// The longest output in tokens.
+    pub max_output: Option<u32>,
+    /// Request fields and abilities it has; empty when not stated.
+    pub supports: Vec<String>,
+    /// Its service tier, when not the default one.
+    pub tier: Option<String>,
+    /// Such as `fp8`.
+    pub quantization: Option<String>,
+    /// The provider retains nothing.
+    pub zdr: bool,
+    /// Whether the provider collects data.
+    pub data_collection: DataCollection,
+}
+
+/// Names that clients may send for a quantization.
+const QUANTIZATIONS: [&str; 12] =
+    ["int4", "int8", "fp4", "mxfp4", "nvfp4", "fp6", "fp8", "mxfp8", "fp16", "bf16", "fp32", "unknown"];
+
+pub(super) fn read(tables: &[Table<'_>], providers: &[Provider]) -> Vec<Model> {
+    let mut models: Vec<Model> = Vec::new();
+    for table in tables {
+        let id = table.required_text("id");
+        if models.iter().any(|model| model.id == id.value) {
+            id.reject(format!("a model `{}` exists already", id.value));
+        }
+        if !is_id(&id.value) {
+            id.reject("expected VENDOR/NAME without spaces");
+        }
+        let endpoints = table.tables("endpoints");
+        if endpoints.is_empty() {
+            table.value("endpoints", ()).reject("a model needs at least one endpoint");
+        }
+        models.push(Model {
+            id: id.value,
+            kind: kind(table),
+            context_length: tokens(table, "context_length"),
+            endpoints: endpoints.iter().map(|endpoint| self::endpoint(endpoint, providers)).collect(),
+            place: table.value("", ()).place(),
+        });
+    }
+    models
+}
+
+/// The embedded demo: what a host without a configuration serves.
+#[must_use]
+pub fn demo() -> (Vec<Provider>, Vec<Model>) {
+    let place = Place { file: PathBuf::new(), line: 0, column: 0, key: String::new() };
+    let provider = Provider {
+        name: "demo".to_owned(),
+        adapter: "demo".to_owned(),
+        origin: None,
+        key: None,
+        place: place.clone(),
+    };
+    let model = |id: &str, kind, upstream: &str| Model {
+        id: id.to_owned(),
+        kind,
+        context_length: None,
+        endpoints: vec![Endpoint {
+            provider: "demo".to_owned(),
+            model: upstream.to_owned(),
+            ..Endpoint::default()
+        }],
+        place: place.clone(),
+    };
+    let models = vec![
+        model("local/demo", ModelKind::Responses, "demo"),
+        model("local/embed", ModelKind::Embeddings, "embed"),
+    ];
+    (vec![provider], models)
+}
+
+fn kind(table: &Table<'_>) -> ModelKind {
+    let written = table.required_text("kind");
+    match written.value.as_str() {
+        "embeddings" => ModelKind::Embeddings,
+        "responses" => ModelKind::Responses,
+        _ => {
+            written.reject("expected `responses` or `embeddings`");
+            ModelKind::Responses
+        }
+    }
+}
+
+fn endpoint(table: &Table<'_>, providers: &[Provider]) -> Endpoint {
+    let provider = table.required_text("provider");
+    if !provider.value.is_empty() && !providers.iter().any(|known| known.name == provider.value) {
+        let known: Vec<&str> = providers.iter().map(|known| known.name.as_str()).collect();
+        let known = if known.is_empty() { "there is none".to_owned() } else { known.join(", ") };
+        provider.reject(format!("no provider is named `{}`; known: {known}", provider.value));
+    }
+    let quantization = table.text("quantization");
+    if let Some(written) = quantization.as_ref().filter(|text| !QUANTIZATIONS.contains(&text.value.as_str()))
+    {
+        written.reject(format!("expected one of {}", QUANTIZATIONS.join(", ")));
+    }
+    Endpoint {
+        provider: provider.value,
+        model: table.required_text("model").value,
+        input: per_token(table, "input").unwrap_or(0),
+        output: per_token(table, "output").unwrap_or(0),
+        cached_input: per_token(table, "cached_input"),
+        cache_write: per_token(table, "cache_write"),
+        reasoning: per_token(table, "reasoning"),
+        image: dollars(table, "image", 1e12),
+        max_output: tokens(table, "max_output"),
+        supports: table.texts("supports").into_iter().map(|ability| ability.value).collect(),
+        tier: tier(table),
+        quantization: quantization.map(|text| text.value),
+        zdr: table.flag("zdr"),
+        data_collection: data_collection(table),
+    }
+}
+
+fn tokens(table: &Table<'_>, key: &str) -> Option<u32> {
+    table.integer(key, 1..=u64::from(u32::MAX)).and_then(|tokens| u32::try_from(tokens).ok())
+}
+
+fn tier(table: &Table<'_>) -> Option<String> {
+    let written = table.text("tier")?;
+    if !["default", "flex", "priority", "scale", "ultrafast"].contains(&written.value.as_str()) {
+        written.reject("expected one of default, flex, priority, scale, ultrafast");
+    }
+    Some(written.value)
+}
+
+fn data_collection(table: &Table<'_>) -> DataCollection {
+    let written = table.required_text("data_collection");
+    match written.value.as_str() {
+        "deny" => DataCollection::Deny,
+        "allow" => DataCollection::Allow,
+        _ => {
+            written.reject("expected `allow` or `deny`");
+            DataCollection::Allow
+        }
+    }
+}
+
+/// Dollars per million tokens as pico-dollars per token.
+fn per_token(table: &Table<'_>, key: &str) -> Option<u64> {
+    dollars(table, key, 1e6)
+}
+
+/// An amount times `factor`, rounded. Amounts above a million dollars are
+/// mistakes of the unit.
+fn dollars(table: &Table<'_>, key: &str, factor: f64) -> Option<u64> {
+    let written = table.amount(key)?;
+    if written.value > 1e6 {
+        written.reject("more than a million dollars");
+        return None;
+    }
+    // Between 0 and 1e18: the cast is exact enough and cannot wrap.
+    Some((written.value * factor).round() as u64)
+}
+
+fn is_id(id: &str) -> bool {
+    let parts = id.split_once('/');
+    parts.is_some_and(|(vendor, name)| !vendor.is_empty() && !name.is_empty())
+        && id.len() <= 256
+        && id.bytes().all(|byte| byte.is_ascii_graphic())
+}

@@ -1,0 +1,87 @@
+//! `[[providers]]`: the upstream services. A `base_url` is the operator's grant of
+//! that one origin; the rules for it are egress's.
+
+use cofferdam_egress::{EgressConfig, Origin};
+
+use super::Place;
+use super::document::{Table, Value};
+
+/// Where a provider's credential comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// This environment variable.
+    Env(String),
+}
+
+/// One upstream service.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    /// Unique among the providers.
+    pub name: String,
+    /// The plugin `provider-ADAPTER` speaks its dialect.
+    pub adapter: String,
+    /// Where it is; only a provider that answers locally goes without.
+    pub origin: Option<Origin>,
+    /// Its credential, and the place in the file that names it.
+    pub key: Option<(KeySource, Place)>,
+    /// Where the provider stands in the file.
+    pub place: Place,
+}
+
+pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Provider> {
+    let mut providers: Vec<Provider> = Vec::new();
+    for table in tables {
+        let name = table.required_text("name");
+        if providers.iter().any(|provider| provider.name == name.value) {
+            name.reject(format!("a provider named `{}` exists already", name.value));
+        }
+        let adapter = table.required_text("adapter");
+        if !is_plain_name(&adapter.value) {
+            adapter.reject("expected lower-case letters, digits and hyphens");
+        }
+        let key = table.text("key").and_then(|written| Some((key_source(&written)?, written.place())));
+        providers.push(Provider {
+            origin: origin(table, key.is_some(), egress),
+            name: name.value,
+            adapter: adapter.value,
+            key,
+            place: table.value("", ()).place(),
+        });
+    }
+    providers
+}
+
+fn origin(table: &Table<'_>, with_credential: bool, egress: &EgressConfig) -> Option<Origin> {
+    let written = table.text("base_url")?;
+    // Credentials from the environment belong to the origin and are not bound to a host name.
+    match Origin::parse(&written.value, with_credential, false, egress) {
+        Ok(origin) => Some(origin),
+        Err(error) => {
+            written.reject(error.to_string());
+            None
+        }
+    }
+}
+
+fn key_source(written: &Value<'_, String>) -> Option<KeySource> {
+    match written.value.split_once(':') {
+        Some(("env", name)) if is_variable(name) => return Some(KeySource::Env(name.to_owned())),
+        Some(("env", _)) => written.reject("expected the name of an environment variable after `env:`"),
+        Some(("operator", _)) => written.reject(
+            "operator secrets belong to the vault (part 2), which this build does not have yet; use env:NAME",
+        ),
+        // The text itself is not repeated: it may be a credential in the wrong place.
+        _ => written.reject("expected env:NAME; a credential itself does not belong in this file"),
+    }
+    None
+}
+
+fn is_variable(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn is_plain_name(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}

@@ -1,0 +1,267 @@
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cofferdam_store::RootKeySource;
+
+use super::{Config, ConfigError, DataCollection, KeySource, ModelKind, Problem, keys};
+
+const FILE: &str = "/etc/cofferdam/cofferdam.toml";
+
+fn parse(text: &str) -> Result<Config, Vec<Problem>> {
+    Config::parse(text, Path::new(FILE), Path::new("/data")).map_err(|error| match error {
+        ConfigError::Invalid(problems) => problems,
+        ConfigError::Unreadable { .. } => Vec::new(),
+    })
+}
+
+/// Line, column, key and message of the only problem of a text.
+fn problem(text: &str) -> (usize, usize, String, String) {
+    let problems = parse(text).expect_err(text);
+    assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+    let Problem { place, message } = problems.into_iter().next().unwrap();
+    assert_eq!(place.file, Path::new(FILE));
+    (place.line, place.column, place.key, message)
+}
+
+const WHOLE: &str = r#"
+[server]
+listen = "127.0.0.1:1"
+admin = "[::1]:2"
+regional_hosts = ["EU.api.example.com"]
+region = "eu"
+
+[timeouts]
+connect_ms = 1
+first_event_ms = 2
+idle_ms = 3
+total_ms = 4
+body_idle_ms = 5
+body_total_ms = 6
+drain_ms = 7
+
+[limits]
+connections = 10
+streams = 5
+requests_per_minute = 0
+tokens_per_minute = 0
+
+[vault]
+enabled = true
+root_key = "file:keys/root.key"
+writes = true
+rate_limit = { reads_per_minute = 600, writes_per_minute = 60 }
+
+[egress]
+ports = [443, 8443]
+roots = []
+allow_private = ["10.0.0.0/8"]
+allow_plaintext_loopback = false
+resolve = { "api.test" = ["127.0.0.1"] }
+nameservers = ["127.0.0.1", "127.0.0.1:5353"]
+
+[[providers]]
+name = "ollama"
+adapter = "openai-chat"
+base_url = "http://127.0.0.1:11434/v1"
+
+[[providers]]
+name = "openai"
+adapter = "openai-responses"
+base_url = "https://api.openai.com/v1"
+key = "env:OPENAI_API_KEY"
+
+[[models]]
+id = "meta/llama-3.2"
+kind = "responses"
+context_length = 131072
+endpoints = [
+  { provider = "ollama", model = "llama3.2", input = 0.15, output = 0.60 },
+  { provider = "openai", model = "x", cached_input = 0.015, max_output = 4096, supports = ["tools"], tier = "flex", quantization = "fp8", zdr = true, data_collection = "deny", image = 0.04 },
+]
+
+[[models]]
+id = "openai/embed"
+kind = "embeddings"
+endpoints = [{ provider = "openai", model = "embed" }]
+
+[plugins.tool-http-request]
+hosts = ["api.github.com"]
+memory_mib = 16
+deadline_ms = 500
+config = { answer = 42, list = ["a"] }
+"#;
+
+#[test]
+fn every_section_is_read() {
+    let config = parse(WHOLE).unwrap();
+    assert_eq!(config.server.listen, "127.0.0.1:1".parse().unwrap());
+    assert_eq!(config.server.admin, "[::1]:2".parse().unwrap());
+    assert_eq!(config.server.regional_hosts, ["eu.api.example.com"]);
+    assert_eq!(config.server.region.as_deref(), Some("eu"));
+    assert_eq!(config.timeouts.connect, Duration::from_millis(1));
+    assert_eq!(config.timeouts.drain, Duration::from_millis(7));
+    assert_eq!((config.limits.connections, config.limits.streams), (10, 5));
+    assert_eq!(config.vault.root_key, RootKeySource::File(PathBuf::from("/etc/cofferdam/keys/root.key")));
+    assert_eq!(config.egress.ports, [443, 8443]);
+    assert_eq!(config.egress.nameservers.len(), 2);
+    assert_eq!(config.egress.resolve["api.test"].len(), 1);
+    assert_eq!(config.egress.connect_timeout, Duration::from_millis(1));
+    let [ollama, openai] = config.providers.as_slice() else { panic!() };
+    assert_eq!(ollama.origin.as_ref().unwrap().port(), 11434);
+    assert!(matches!(&openai.key, Some((KeySource::Env(name), _)) if name == "OPENAI_API_KEY"));
+    let [llama, embed] = config.models.as_slice() else { panic!() };
+    assert_eq!(embed.kind, ModelKind::Embeddings);
+    let [first, second] = llama.endpoints.as_slice() else { panic!() };
+    assert_eq!((first.input, first.output, first.cached_input), (150_000, 600_000, None));
+    assert_eq!(second.cached_input, Some(15_000));
+    assert_eq!(second.image, Some(40_000_000_000));
+    assert_eq!((second.zdr, second.data_collection), (true, DataCollection::Deny));
+    let plugin = &config.plugins["tool-http-request"];
+    assert_eq!(plugin.config, serde_json::json!({"answer": 42, "list": ["a"]}));
+    assert_eq!((plugin.memory_mib, plugin.deadline_ms), (Some(16), Some(500)));
+}
+
+#[test]
+fn empty_file_is_the_demo_with_all_defaults() {
+    let config = parse("").unwrap();
+    assert!(config.is_demo());
+    assert_eq!(config.server.listen, "127.0.0.1:8080".parse().unwrap());
+    assert_eq!(config.server.admin, "127.0.0.1:8081".parse().unwrap());
+    assert_eq!(config.timeouts.first_event, Duration::from_secs(60));
+    assert_eq!(config.timeouts.total, Duration::from_secs(600));
+    assert_eq!((config.limits.connections, config.limits.streams), (10_000, 1_000));
+    assert_eq!(config.vault.root_key, RootKeySource::File(PathBuf::from("/data/root.key")));
+    assert!(config.vault.enabled);
+    assert_eq!(config.egress.ports, [443]);
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let table = [
+        ("[server]\nlisten = 8080", (2, 10, "server.listen"), "expected a text, found a whole number"),
+        ("[server]\nlisten = \"localhost\"", (2, 10, "server.listen"), "expected an address with a port"),
+        ("[server]\nlistn = \"x\"", (2, 1, "server.listn"), "unknown key, did you mean `listen`?"),
+        ("[sever]\n", (1, 2, "sever"), "unknown key, did you mean `server`?"),
+        ("server = 1", (1, 10, "server"), "expected a table, found a whole number"),
+        ("[timeouts]\nidle_ms = 0", (2, 11, "timeouts.idle_ms"), "0 is outside 1 to 86400000"),
+        ("[timeouts]\nidle_ms = -5", (2, 11, "timeouts.idle_ms"), "-5 is outside"),
+        ("[timeouts]\nidle_ms = 1.5", (2, 11, "timeouts.idle_ms"), "expected a whole number, found a number"),
+        (
+            "[timeouts]\n  idle_ms = \"1s\"",
+            (2, 13, "timeouts.idle_ms"),
+            "expected a whole number, found a text",
+        ),
+        ("[limits]\nconnections = 0", (2, 15, "limits.connections"), "0 is outside"),
+        ("[limits]\nrequests_per_minute = 5", (2, 1, "limits.requests_per_minute"), "part 4"),
+        ("[vault]\nwrites = false", (2, 1, "vault.writes"), "part 2"),
+        ("[vault]\nroot_key_previous = \"fd:3\"", (2, 1, "vault.root_key_previous"), "leave it out"),
+        ("[vault]\nroot_key = \"secret\"", (2, 12, "vault.root_key"), "expected file:PATH"),
+        ("[egress]\nports = [0]", (2, 10, "egress.ports[0]"), "expected a port"),
+        ("[egress]\nallow_private = [\"10.0.0.0/33\"]", (2, 18, "egress.allow_private[0]"), "address range"),
+        ("[egress]\nresolve = { a = [\"x\"] }", (2, 18, "egress.resolve.a[0]"), "expected an IP address"),
+        ("[egress]\nroots = [\"missing.pem\"]", (2, 10, "egress.roots[0]"), "cannot read missing.pem"),
+        ("[plugins.x]\nsecrets = [\"a\"]", (2, 1, "plugins.x.secrets"), "part 2"),
+        ("[plugins.x]\nhost = [\"a\"]", (2, 1, "plugins.x.host"), "did you mean `hosts`?"),
+        ("[plugins.x]\nimports = [\"clock\"]", (2, 12, "plugins.x.imports[0]"), "expected `model`"),
+        ("[[providers]]\nname = \"a\"", (1, 1, "providers[0]"), "`adapter` is missing"),
+        ("a = ", (1, 5, ""), ""),
+    ];
+    for (text, (line, column, key), message) in table {
+        let (found_line, found_column, found_key, found) = problem(text);
+        assert_eq!((found_line, found_column, found_key.as_str()), (line, column, key), "{text}: {found}");
+        assert!(found.contains(message), "{text}: {found}");
+    }
+}
+
+#[test]
+fn providers_and_models_must_fit_together() {
+    let provider = "[[providers]]\nname = \"p\"\nadapter = \"a\"\n";
+    let model = "[[models]]\nid = \"v/m\"\nendpoints = [{ provider = \"p\", model = \"m\" }]\n";
+    parse(&format!("{provider}{model}")).unwrap();
+    let table = [
+        (format!("{provider}{provider}"), "providers[1].name", "a provider named `p` exists already"),
+        (format!("{provider}{model}{model}"), "models[1].id", "a model `v/m` exists already"),
+        (
+            model.to_owned(),
+            "models[0].endpoints[0].provider",
+            "no provider is named `p`; known: there is none",
+        ),
+        (format!("{provider}base_url = \"ftp://x/\""), "providers[0].base_url", "scheme must be http"),
+        (
+            format!("{provider}base_url = \"http://8.8.8.8/\""),
+            "providers[0].base_url",
+            "http:// is allowed to loopback",
+        ),
+        (
+            format!("{provider}base_url = \"http://127.0.0.1/\"\nkey = \"env:K\""),
+            "providers[0].base_url",
+            "allow_plaintext_loopback",
+        ),
+        (format!("{provider}key = \"operator:k\""), "providers[0].key", "part 2"),
+        (format!("{provider}key = \"sk-123\""), "providers[0].key", "does not belong in this file"),
+        (format!("{provider}byok = \"k\""), "providers[0].byok", "part 2"),
+        (format!("{provider}adapter2 = \"k\""), "providers[0].adapter2", "did you mean `adapter`?"),
+        (
+            "[[models]]\nid = \"v/m\"\nendpoints = []".to_owned(),
+            "models[0].endpoints",
+            "at least one endpoint",
+        ),
+        (format!("{provider}{}", model.replace("v/m", "m")), "models[0].id", "expected VENDOR/NAME"),
+        (
+            format!("{provider}{}", model.replace(" }]", ", input = -1 }]")),
+            "models[0].endpoints[0].input",
+            "must be 0 or more",
+        ),
+        (
+            format!("{provider}{}", model.replace(" }]", ", zdr = 1 }]")),
+            "models[0].endpoints[0].zdr",
+            "expected true or false",
+        ),
+    ];
+    for (text, key, message) in table {
+        let (_, _, found_key, found) = problem(&text);
+        assert_eq!(found_key, key, "{text}: {found}");
+        assert!(found.contains(message), "{text}: {found}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_reported_together_in_the_order_of_the_file() {
+    let problems = parse("[timeouts]\nidle_ms = 0\n[server]\nlisten = 1\nx = 2\n").unwrap_err();
+    let lines: Vec<usize> = problems.iter().map(|problem| problem.place.line).collect();
+    assert_eq!(lines, [2, 4, 5]);
+    assert_eq!(
+        problems[0].to_string(),
+        "/etc/cofferdam/cofferdam.toml:2:11: timeouts.idle_ms: 0 is outside 1 to 86400000"
+    );
+}
+
+#[test]
+fn a_credential_in_the_wrong_place_is_not_repeated() {
+    let text = "[[providers]]\nname = \"p\"\nadapter = \"a\"\nkey = \"sk-canary\"";
+    assert!(!problem(text).3.contains("canary"));
+}
+
+#[test]
+fn defaults_written_out_are_the_defaults() {
+    let mut text = String::new();
+    for key in keys::KEYS {
+        let (table, name) = key.path.rsplit_once('.').unwrap();
+        if let (keys::Default::Is(default), false) = (key.default, table.contains(['[', 'N'])) {
+            text.push_str(&format!("{table}.{name} = {default}\n"));
+        }
+    }
+    assert_eq!(format!("{:?}", parse(&text).unwrap()), format!("{:?}", parse("").unwrap()));
+}
+
+#[test]
+fn readme_lists_every_key_with_its_default() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap_or_default();
+    let table = readme
+        .split_once("<!-- configuration -->\n")
+        .and_then(|(_, rest)| rest.split_once("<!-- /configuration -->"))
+        .map(|(table, _)| table.trim());
+    let expected = keys::markdown();
+    assert_eq!(table, Some(expected.trim()), "README.md should have between its markers:\n\n{expected}");
+}

@@ -1,0 +1,40 @@
+//! `[timeouts]`: how long anything may take.
+
+use std::time::Duration;
+
+use super::document::Table;
+
+/// The longest any of them may be: a day.
+const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// All waits of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// To open a connection to a provider.
+    pub connect: Duration,
+    /// From sending a request upstream to its first event.
+    pub first_event: Duration,
+    /// Between two reads from a provider.
+    pub idle: Duration,
+    /// For a whole response.
+    pub total: Duration,
+    /// Between two reads of a client's body.
+    pub body_idle: Duration,
+    /// For a client's whole body.
+    pub body_total: Duration,
+    /// For running requests to end when the host stops.
+    pub drain: Duration,
+}
+
+pub(super) fn read(table: &Table<'_>) -> Timeouts {
+    let duration = |key| Duration::from_millis(table.integer(key, 1..=LONGEST_MS).unwrap_or(1));
+    Timeouts {
+        connect: duration("connect_ms"),
+        first_event: duration("first_event_ms"),
+        idle: duration("idle_ms"),
+        total: duration("total_ms"),
+        body_idle: duration("body_idle_ms"),
+        body_total: duration("body_total_ms"),
+        drain: duration("drain_ms"),
+    }
+}

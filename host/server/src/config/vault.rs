@@ -1,0 +1,41 @@
+//! `[vault]`: the root key, and whether vault routes answer at all.
+
+use std::path::Path;
+
+use cofferdam_store::{PassphraseSource, RootKeySource};
+
+use super::document::Table;
+
+/// The root key of the store.
+#[derive(Debug, Clone)]
+pub struct Vault {
+    /// False: every vault route answers 503.
+    pub enabled: bool,
+    /// Where the root key comes from.
+    pub root_key: RootKeySource,
+}
+
+pub(super) fn read(table: &Table<'_>, data: &Path) -> Vault {
+    let default = RootKeySource::File(data.join("root.key"));
+    let root_key = match table.text("root_key") {
+        None => default,
+        Some(written) => match written.value.parse() {
+            Ok(source) => relative_to(table.directory(), source),
+            Err(_) => {
+                written.reject("expected file:PATH, env:NAME, fd:N or passphrase:SOURCE");
+                default
+            }
+        },
+    };
+    Vault { enabled: table.flag("enabled"), root_key }
+}
+
+fn relative_to(directory: &Path, source: RootKeySource) -> RootKeySource {
+    match source {
+        RootKeySource::File(path) => RootKeySource::File(directory.join(path)),
+        RootKeySource::Passphrase { from: PassphraseSource::File(path) } => {
+            RootKeySource::Passphrase { from: PassphraseSource::File(directory.join(path)) }
+        }
+        source => source,
+    }
+}

@@ -1,0 +1,230 @@
+//! Connections: a permit before accepting, HTTP/1.1 and HTTP/2 on one port, and
+//! an end for those that do nothing. On shutdown every connection finishes what
+//! runs on it and takes nothing new; what has not ended when the patience of the
+//! operator has is cut off.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::answer::Body;
+use crate::handle::HEADERS_BYTES_MAX;
+use crate::metrics::Metrics;
+
+/// A head must arrive whole within this; it also ends idle HTTP/1 connections.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a connection is asked whether anything happens on it; one on which
+/// nothing has happened for two rounds is closed.
+const IDLE_ROUND: Duration = Duration::from_secs(30);
+/// What a connection reads ahead at most. Heads beyond this are refused by the
+/// protocol code, without an envelope.
+const READ_BYTES_MAX: usize = 2 * HEADERS_BYTES_MAX;
+/// Headers in one head.
+const HEADERS_MAX: usize = 128;
+/// Requests at once on one HTTP/2 connection.
+const STREAMS_PER_CONNECTION: u32 = 256;
+/// After a failed accept (no file descriptors, mostly) the next try waits.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What all connections share.
+#[derive(Clone)]
+pub(crate) struct Connections {
+    permits: Arc<Semaphore>,
+    metrics: Arc<Metrics>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    cut: CancellationToken,
+}
+
+impl Connections {
+    /// At most `connections_max` at a time.
+    #[must_use]
+    pub(crate) fn new(connections_max: usize, metrics: Arc<Metrics>) -> Self {
+        Self {
+            permits: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
+            metrics,
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            cut: CancellationToken::new(),
+        }
+    }
+
+    /// Accepts connections until stopped and answers their requests with `handler`,
+    /// which also gets the counter of requests running on the connection.
+    pub(crate) async fn accept<H, F>(&self, listener: TcpListener, handler: H)
+    where
+        H: Fn(Request<Incoming>, Arc<AtomicUsize>) -> F + Clone + Send + 'static,
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        loop {
+            let next = tokio::select! {
+                () = self.stop.cancelled() => return,
+                next = self.next(&listener) => next,
+            };
+            match next {
+                Ok((stream, permit)) => {
+                    let connection = self.clone().serve(stream, permit, handler.clone());
+                    self.tasks.spawn(connection);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Lets running requests end for as long as `patience` lasts, then cuts them off.
+    /// Returns how many connections were cut.
+    pub(crate) async fn drain(&self, patience: Duration) -> usize {
+        self.stop.cancel();
+        self.tasks.close();
+        if tokio::time::timeout(patience, self.tasks.wait()).await.is_ok() {
+            return 0;
+        }
+        let open = usize::try_from(self.metrics.connections.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        self.cut.cancel();
+        self.tasks.wait().await;
+        open
+    }
+
+    /// Room first: what is not accepted waits in the kernel and costs nothing here.
+    async fn next(&self, listener: &TcpListener) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        Ok((stream, permit))
+    }
+
+    async fn serve<H, F>(self, stream: TcpStream, permit: OwnedSemaphorePermit, handler: H)
+    where
+        H: Fn(Request<Incoming>, Arc<AtomicUsize>) -> F + Clone + Send + 'static,
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        self.metrics.connections.fetch_add(1, Ordering::Relaxed);
+        let running = Arc::new(AtomicUsize::new(0));
+        let served = Arc::new(AtomicUsize::new(0));
+        let service = {
+            let (running, served) = (Arc::clone(&running), Arc::clone(&served));
+            service_fn(move |request| {
+                served.fetch_add(1, Ordering::Relaxed);
+                let answer = handler(request, Arc::clone(&running));
+                async move { Ok::<_, Infallible>(answer.await) }
+            })
+        };
+        let builder = builder(Tracked(self.tasks.clone()));
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut rounds = tokio::time::interval(IDLE_ROUND);
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut idle = Idle::default();
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                biased;
+                // Errors here are the client's: a broken connection, a malformed head.
+                ended = &mut connection => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, "a connection ended");
+                    }
+                    break;
+                }
+                () = self.cut.cancelled() => break,
+                () = self.stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                _ = rounds.tick() => match idle.round(&running, &served) {
+                    0 | 1 => {}
+                    2 => connection.as_mut().graceful_shutdown(),
+                    _ => break,
+                }
+            }
+        }
+        self.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+        drop(permit);
+    }
+}
+
+/// For how many rounds nothing has happened on a connection.
+#[derive(Default)]
+struct Idle {
+    rounds: u32,
+    served: usize,
+}
+
+impl Idle {
+    fn round(&mut self, running: &AtomicUsize, served: &AtomicUsize) -> u32 {
+        let served = served.load(Ordering::Relaxed);
+        let quiet = running.load(Ordering::Relaxed) == 0 && served == self.served;
+        self.served = served;
+        self.rounds = if quiet { self.rounds + 1 } else { 0 };
+        self.rounds
+    }
+}
+
+fn builder(tasks: Tracked) -> Builder<Tracked> {
+    let mut builder = Builder::new(tasks);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(READ_BYTES_MAX)
+        .max_headers(HEADERS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .max_header_list_size(u32::try_from(READ_BYTES_MAX).unwrap_or(u32::MAX))
+        .keep_alive_interval(Some(Duration::from_secs(30)))
+        .keep_alive_timeout(Duration::from_secs(20));
+    builder
+}
+
+/// Runs the requests of HTTP/2 connections as tasks that the drain waits for.
+#[derive(Clone)]
+struct Tracked(TaskTracker);
+
+impl<F> hyper::rt::Executor<F> for Tracked
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::Idle;
+
+    #[test]
+    fn connection_is_idle_only_while_nothing_runs_or_was_served() {
+        let (running, served) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let mut idle = Idle::default();
+        assert_eq!(idle.round(&running, &served), 1);
+        served.store(1, Ordering::Relaxed);
+        assert_eq!(idle.round(&running, &served), 0);
+        running.store(1, Ordering::Relaxed);
+        assert_eq!(idle.round(&running, &served), 0);
+        running.store(0, Ordering::Relaxed);
+        assert_eq!(idle.round(&running, &served), 1);
+        assert_eq!(idle.round(&running, &served), 2);
+    }
+}

@@ -1,0 +1,155 @@
+//! The path of one request: head, route, key, access, method, then the endpoint.
+//! Each step either goes on or ends with a fault; nothing of the body is read
+//! before the caller is known to have a right to send it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use cofferdam_store::Principal;
+use futures_util::FutureExt;
+use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, Version};
+use hyper::body::Incoming;
+use tracing::Instrument;
+
+use crate::answer::Body;
+use crate::api;
+use crate::app::App;
+use crate::record::Record;
+use crate::reply::Fault;
+use crate::route::{Label, NoRoute, Route};
+use crate::{access, auth};
+
+/// The longest path and query, in bytes.
+const URI_BYTES_MAX: usize = 8 * 1024;
+/// What all headers may take together, in bytes. Connections refuse far longer
+/// ones by themselves; up to there the refusal has an envelope.
+pub(crate) const HEADERS_BYTES_MAX: usize = 32 * 1024;
+
+/// One request on its way.
+pub(crate) struct Call<'r> {
+    /// The host that answers.
+    pub(crate) app: &'r Arc<App>,
+    /// Who asks.
+    pub(crate) principal: Principal,
+    /// The head.
+    pub(crate) head: &'r Parts,
+    /// What the log will say.
+    pub(crate) record: &'r mut Record,
+}
+
+/// Answers a request. `running` counts the requests of its connection.
+pub(crate) async fn handle(
+    app: Arc<App>,
+    running: Arc<AtomicUsize>,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    let mut record = Record::begin(request.method().clone(), Arc::clone(&app.metrics), running);
+    let span = record.span().clone();
+    let is_head = request.method() == Method::HEAD;
+    // A panic is a mistake of ours in one request; the connection and all others go on.
+    let answer = AssertUnwindSafe(answer(&app, &mut record, request)).catch_unwind().instrument(span).await;
+    let mut response = match answer {
+        Ok(Ok(response)) => response,
+        Ok(Err(Refused { fault, user })) => fault.into_response(user),
+        Err(_) => Fault::Internal.into_response(None),
+    };
+    if is_head {
+        empty(&mut response);
+    }
+    if let Ok(id) = HeaderValue::try_from(record.id().to_string()) {
+        response.headers_mut().insert("x-request-id", id);
+    }
+    record.status = response.status().as_u16();
+    record.streamed = response.body().is_stream();
+    response.body_mut().attach(record);
+    response
+}
+
+/// A fault and whose request it ended.
+pub(crate) struct Refused {
+    fault: Fault,
+    user: Option<String>,
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Self {
+        Self { fault, user: None }
+    }
+}
+
+async fn answer(
+    app: &Arc<App>,
+    record: &mut Record,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Refused> {
+    let (head, body) = request.into_parts();
+    check_head(&head)?;
+    let route = Route::find(head.uri.path()).map_err(|miss| match miss {
+        NoRoute::Unknown => Fault::NotFound,
+        NoRoute::Malformed => Fault::Malformed("The path is not percent-encoded correctly"),
+    })?;
+    record.route = route.label();
+    let principal = authenticate(app, &head, record.route)?;
+    record.key = Some(principal.key_id().to_string());
+    let user = principal.member().map(|member| member.to_string());
+    let mut call = Call { app, principal, head: &head, record };
+    dispatch(&mut call, route, body).await.map_err(|fault| Refused {
+        // What is hidden must not differ from what is not there.
+        user: if matches!(fault, Fault::NotFound) { None } else { user },
+        fault,
+    })
+}
+
+async fn dispatch(call: &mut Call<'_>, route: Route, body: Incoming) -> Result<Response<Body>, Fault> {
+    if let Route::Vault(route) = &route {
+        return api::vault::answer(call, route);
+    }
+    access::check(route.label(), call.principal.kind())?;
+    if !route.methods().contains(&call.head.method) {
+        return Err(Fault::WrongMethod(route.methods()));
+    }
+    match route {
+        Route::Responses => api::responses::create(call, body).await,
+        Route::Embeddings => api::embeddings::create(call, body).await,
+        Route::Models => api::models::list(call),
+        Route::Model(id) => api::models::read(call, &id),
+        Route::Key => api::key::read(call),
+        Route::Keys | Route::OneKey(_) | Route::Credits | Route::Vault(_) => Err(Fault::NotFound),
+    }
+}
+
+fn check_head(head: &Parts) -> Result<(), Fault> {
+    let path_and_query = head.uri.path_and_query().map_or(0, |text| text.as_str().len());
+    if path_and_query > URI_BYTES_MAX {
+        return Err(Fault::UriTooLong);
+    }
+    let headers = head.headers.iter();
+    let bytes: usize = headers.map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    if bytes > HEADERS_BYTES_MAX {
+        return Err(Fault::HeadersTooLarge);
+    }
+    let hosts = head.headers.get_all(HOST).iter().count();
+    let is_clear = if head.version == Version::HTTP_11 { hosts == 1 } else { hosts <= 1 };
+    if is_clear { Ok(()) } else { Err(Fault::Malformed("The request must name exactly one Host")) }
+}
+
+fn authenticate(app: &App, head: &Parts, route: Label) -> Result<Principal, Fault> {
+    let in_vault = route == Label::Vault;
+    let token = auth::token(&head.headers).map_err(|miss| match miss {
+        _ if in_vault => Fault::InvalidVaultKey,
+        auth::NoToken::Missing => Fault::MissingKey,
+        auth::NoToken::Malformed => Fault::InvalidKey,
+    })?;
+    let known = app.store.authenticate(token);
+    known.map_err(|_| if in_vault { Fault::InvalidVaultKey } else { Fault::InvalidKey })
+}
+
+/// Leaves the head as `GET` would have it.
+fn empty(response: &mut Response<Body>) {
+    let length = response.body().bytes().map_or(0, bytes::Bytes::len);
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+    *response.body_mut() = Body::default();
+}

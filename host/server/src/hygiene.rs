@@ -1,0 +1,28 @@
+//! What the process tells the rest of the machine about itself: no core files,
+//! no debugger of the same user, and credentials do not stay in the environment.
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+
+/// Forbids core files and attaching to the process. To be called first.
+///
+/// # Errors
+///
+/// The system refuses one of the two; the host runs all the same and says so.
+pub fn seal_process() -> std::io::Result<()> {
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
+/// Reads a variable and removes it from the environment that child processes
+/// would inherit. The kernel's copy of the initial environment stays; since the
+/// process is not dumpable, only root can read that.
+pub(crate) fn take_variable(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok()?;
+    #[expect(unsafe_code, reason = "called before the process has a second thread, see `main`")]
+    // SAFETY: no other thread exists that could read or write the environment.
+    unsafe {
+        std::env::remove_var(name);
+    }
+    Some(value)
+}

@@ -1,0 +1,49 @@
+//! Which plugins there are: those in the program, then those of `--plugins`,
+//! which add to them or replace them by name.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cofferdam_runtime::{LoadError, OperatorGrant, PluginSource, Plugins, Runtime, read_plugin_dir};
+
+use crate::config::Config;
+
+/// Name, manifest and component of each plugin in the program.
+type Embedded = (&'static str, &'static str, &'static [u8]);
+
+const EMBEDDED: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/plugins.rs"));
+
+/// Loads all plugins with what the configuration grants them.
+///
+/// # Errors
+///
+/// A folder, manifest or component is not acceptable.
+pub(crate) fn load(runtime: &Runtime, folder: Option<&Path>, config: &Config) -> Result<Plugins, LoadError> {
+    let mut sources: Vec<PluginSource> = EMBEDDED.iter().map(embedded).collect();
+    if let Some(folder) = folder {
+        sources.extend(read_plugin_dir(folder)?);
+    }
+    runtime.load(sources, &grants(config))
+}
+
+fn embedded((name, manifest, component): &Embedded) -> PluginSource {
+    PluginSource {
+        name: (*name).to_owned(),
+        manifest: (*manifest).to_owned(),
+        component: Cow::Borrowed(component),
+        origin: "embedded".to_owned(),
+    }
+}
+
+fn grants(config: &Config) -> BTreeMap<String, OperatorGrant> {
+    let grant = |plugin: &crate::config::Plugin| OperatorGrant {
+        hosts: plugin.hosts.iter().cloned().collect(),
+        secrets: plugin.secrets.iter().cloned().collect(),
+        imports: plugin.imports.iter().cloned().collect(),
+        memory_mib: plugin.memory_mib,
+        deadline_ms: plugin.deadline_ms,
+        config: plugin.config.clone(),
+    };
+    config.plugins.iter().map(|(name, plugin)| (name.clone(), grant(plugin))).collect()
+}

@@ -1,0 +1,113 @@
+//! One request as the log and the metrics see it: route, status, time, bytes,
+//! which key. Never content, tokens of keys, paths with names in them or query
+//! strings. A record is written exactly once, when its answer is done or dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use http::Method;
+use tracing::Span;
+use uuid::Uuid;
+
+use crate::metrics::Metrics;
+use crate::route::Label;
+
+/// What is known of a request so far.
+pub(crate) struct Record {
+    pub(crate) route: Label,
+    pub(crate) status: u16,
+    /// The public part of the key.
+    pub(crate) key: Option<String>,
+    /// The id of the response or embedding, as sent in `X-Generation-Id`.
+    pub(crate) generation: Option<String>,
+    pub(crate) streamed: bool,
+    id: Uuid,
+    method: Method,
+    span: Span,
+    started: Instant,
+    bytes_sent: u64,
+    whole: bool,
+    metrics: Arc<Metrics>,
+    running: Arc<AtomicUsize>,
+}
+
+impl Record {
+    /// Begins the record of a request. `running` counts the requests of its connection.
+    pub(crate) fn begin(method: Method, metrics: Arc<Metrics>, running: Arc<AtomicUsize>) -> Box<Self> {
+        running.fetch_add(1, Ordering::Relaxed);
+        metrics.requests_running.fetch_add(1, Ordering::Relaxed);
+        let id = Uuid::new_v4();
+        // The span is of the highest level: whatever else is filtered, a line that
+        // is written carries the id of its request.
+        let span = tracing::error_span!("request", request_id = %id);
+        Box::new(Self {
+            route: Label::None,
+            // What stays when the client goes away before there is an answer.
+            status: 499,
+            key: None,
+            generation: None,
+            streamed: false,
+            id,
+            method,
+            span,
+            started: Instant::now(),
+            bytes_sent: 0,
+            whole: false,
+            metrics,
+            running,
+        })
+    }
+
+    /// Our id of the request.
+    pub(crate) fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// What log lines of this request stand in.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Notes the length of a chunk that was handed to the connection, or the end.
+    pub(crate) fn sent(&mut self, chunk: Option<usize>) {
+        match chunk {
+            Some(bytes) => {
+                if self.streamed && self.bytes_sent == 0 {
+                    self.metrics.first_bytes.observe(self.started.elapsed());
+                }
+                self.bytes_sent += bytes as u64;
+                self.whole |= !self.streamed;
+            }
+            None => self.whole = true,
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let elapsed = self.started.elapsed();
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        self.metrics.requests_running.fetch_sub(1, Ordering::Relaxed);
+        self.metrics.count_request(self.route, self.status, elapsed);
+        if self.streamed && !self.whole {
+            self.metrics.streams_abandoned.fetch_add(1, Ordering::Relaxed);
+        }
+        // The span is entered, so that the line carries the request id as all others do.
+        self.span.in_scope(|| {
+            tracing::info!(
+                target: "cofferdam::access",
+                route = self.route.as_str(),
+                method = self.method.as_str(),
+                status = self.status,
+                duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+                bytes_sent = self.bytes_sent,
+                streamed = self.streamed,
+                abandoned = self.streamed && !self.whole,
+                key = self.key.as_deref(),
+                generation = self.generation.as_deref(),
+                "request"
+            );
+        });
+    }
+}

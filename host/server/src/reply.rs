@@ -1,0 +1,200 @@
+//! What clients get to read: the one table from faults to status, type and
+//! message, and the envelope around them. Messages here are fixed texts; causes
+//! inside the host go to the log with the request id and nowhere else.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use cofferdam_engine::Refusal;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Method, Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+use crate::answer::Body;
+
+/// Everything the server itself refuses, and what the engine refuses.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// No `Authorization` header.
+    MissingKey,
+    /// A token that is no working key.
+    InvalidKey,
+    /// The same on a route of the vault.
+    InvalidVaultKey,
+    /// The key is not for inference.
+    NoInference,
+    /// The route is for provisioning keys.
+    ManagementOnly,
+    /// Nothing is there, for this key at least.
+    NotFound,
+    /// The route has other methods.
+    WrongMethod(&'static [Method]),
+    /// The path, a header or the body is malformed; the text says which.
+    Malformed(&'static str),
+    /// The request line is too long.
+    UriTooLong,
+    /// The headers are too many or too long.
+    HeadersTooLarge,
+    /// The body is too long.
+    BodyTooLarge,
+    /// The body stopped arriving.
+    BodyTimedOut,
+    /// Too many bodies are being read at once.
+    Busy,
+    /// The vault is asked on a host name that serves one region.
+    RegionalVault,
+    /// The key acts in no workspace.
+    NoVaultScope,
+    /// The vault is switched off or not built.
+    VaultUnavailable,
+    /// The host failed; the log knows why.
+    Internal,
+    /// What the engine refuses: it knows status, type and message.
+    Refused {
+        /// The refusal.
+        refusal: Box<Refusal>,
+        /// The member that routing metadata stands under, when the client asked for it.
+        field: Option<&'static str>,
+    },
+}
+
+/// Status, canonical type and message of one fault.
+struct Line(StatusCode, &'static str, &'static str);
+
+impl Fault {
+    /// The status that the client gets.
+    #[must_use]
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Refused { refusal, .. } => {
+                StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+            fault => fault.line().0,
+        }
+    }
+
+    /// The table. A refusal of the engine brings its own line.
+    fn line(&self) -> Line {
+        use StatusCode as S;
+        match self {
+            Self::MissingKey => Line(S::UNAUTHORIZED, "authentication", "Missing Authentication header"),
+            Self::InvalidKey | Self::InvalidVaultKey => {
+                Line(S::UNAUTHORIZED, "authentication", "Invalid or missing API key")
+            }
+            Self::NoInference => {
+                Line(S::FORBIDDEN, "permission_denied", "This kind of key cannot be used for inference")
+            }
+            Self::ManagementOnly => {
+                Line(S::FORBIDDEN, "permission_denied", "Only management keys can perform this operation")
+            }
+            Self::NotFound => Line(S::NOT_FOUND, "not_found", "Not found"),
+            Self::WrongMethod(_) => Line(S::METHOD_NOT_ALLOWED, "invalid_request", "Method not allowed"),
+            Self::Malformed(what) => Line(S::BAD_REQUEST, "invalid_request", what),
+            Self::UriTooLong => Line(S::URI_TOO_LONG, "invalid_request", "Request path and query too long"),
+            Self::HeadersTooLarge => {
+                Line(S::REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request", "Request headers too large")
+            }
+            Self::BodyTooLarge => {
+                Line(S::PAYLOAD_TOO_LARGE, "payload_too_large", "Request payload too large")
+            }
+            Self::BodyTimedOut => Line(S::REQUEST_TIMEOUT, "timeout", "Request body timed out"),
+            Self::Busy => {
+                Line(S::SERVICE_UNAVAILABLE, "provider_overloaded", "Service temporarily unavailable")
+            }
+            Self::RegionalVault => Line(
+                S::FORBIDDEN,
+                "permission_denied",
+                "The Intern API does not support regional data residency yet; use the global endpoint",
+            ),
+            Self::NoVaultScope => Line(S::FORBIDDEN, "permission_denied", "Vault scope is unavailable"),
+            Self::VaultUnavailable => {
+                Line(S::SERVICE_UNAVAILABLE, "provider_unavailable", "Vault service is unavailable")
+            }
+            Self::Internal | Self::Refused { .. } => {
+                Line(S::INTERNAL_SERVER_ERROR, "server", "Internal Server Error")
+            }
+        }
+    }
+
+    /// The answer in its envelope. `user` is the member id of the key, if it has one.
+    #[must_use]
+    pub(crate) fn into_response(self, user: Option<String>) -> Response<Body> {
+        let status = self.status();
+        let Parts { message, metadata, routing, retry_after_s, allow } = self.into_parts();
+        let mut envelope = Map::new();
+        let error = json!({"code": status.as_u16(), "message": message, "metadata": metadata});
+        envelope.insert("error".to_owned(), error);
+        if let Some((field, routing)) = routing {
+            envelope.insert(field.to_owned(), routing);
+        }
+        envelope.insert("user_id".to_owned(), user.into());
+        let mut response = json_response(status, Value::Object(envelope).to_string().into());
+        let headers = response.headers_mut();
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(seconds) = retry_after_s {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(allow) = allow.and_then(|methods| HeaderValue::try_from(methods).ok()) {
+            headers.insert(ALLOW, allow);
+        }
+        response
+    }
+
+    fn into_parts(self) -> Parts {
+        match self {
+            Self::Refused { refusal, field } => Parts {
+                metadata: metadata(refusal.kind.as_str(), refusal.metadata),
+                message: Cow::Owned(refusal.message),
+                routing: field.zip(refusal.service_metadata),
+                retry_after_s: refusal.retry_after_s,
+                allow: None,
+            },
+            fault => {
+                let Line(_, kind, message) = fault.line();
+                Parts {
+                    message: Cow::Borrowed(message),
+                    metadata: metadata(kind, Value::Null),
+                    routing: None,
+                    retry_after_s: matches!(fault, Self::Busy).then_some(1),
+                    allow: match fault {
+                        Self::WrongMethod(methods) => {
+                            Some(methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", "))
+                        }
+                        _ => None,
+                    },
+                }
+            }
+        }
+    }
+}
+
+/// What an error answer is made of.
+struct Parts {
+    message: Cow<'static, str>,
+    metadata: Value,
+    routing: Option<(&'static str, Value)>,
+    retry_after_s: Option<u64>,
+    allow: Option<String>,
+}
+
+/// `error.metadata`: the canonical type first, then what else is known.
+fn metadata(kind: &str, more: Value) -> Value {
+    let mut metadata = Map::new();
+    metadata.insert("error_type".to_owned(), kind.into());
+    if let Value::Object(more) = more {
+        metadata.extend(more);
+    }
+    Value::Object(metadata)
+}
+
+/// An answer with a JSON body.
+#[must_use]
+pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::whole(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+use cofferdam_engine::Refusal;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{Method, Response};
+use serde_json::{Value, json};
+
+use super::Fault;
+use crate::answer::Body;
+
+fn body(response: Response<Body>) -> Value {
+    serde_json::from_slice(response.body().bytes().unwrap()).unwrap()
+}
+
+#[test]
+fn every_fault_has_its_status_and_message() {
+    let table = [
+        (Fault::MissingKey, 401, "Missing Authentication header"),
+        (Fault::InvalidKey, 401, "Invalid or missing API key"),
+        (Fault::InvalidVaultKey, 401, "Invalid or missing API key"),
+        (Fault::ManagementOnly, 403, "Only management keys can perform this operation"),
+        (Fault::NotFound, 404, "Not found"),
+        (Fault::WrongMethod(&[Method::GET]), 405, "Method not allowed"),
+        (Fault::BodyTimedOut, 408, "Request body timed out"),
+        (Fault::BodyTooLarge, 413, "Request payload too large"),
+        (Fault::NoVaultScope, 403, "Vault scope is unavailable"),
+        (Fault::VaultUnavailable, 503, "Vault service is unavailable"),
+        (Fault::Internal, 500, "Internal Server Error"),
+    ];
+    for (fault, status, message) in table {
+        let response = fault.into_response(None);
+        assert_eq!(response.status().as_u16(), status);
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
+        assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
+        let body = body(response);
+        assert_eq!(body["error"]["code"], status);
+        assert_eq!(body["error"]["message"], message);
+        assert!(body["error"]["metadata"]["error_type"].is_string());
+        assert!(body["user_id"].is_null());
+    }
+}
+
+#[test]
+fn wrong_method_names_the_right_ones() {
+    let response = Fault::WrongMethod(&[Method::GET, Method::HEAD]).into_response(None);
+    assert_eq!(response.headers()[ALLOW], "GET, HEAD");
+}
+
+#[test]
+fn refusal_of_the_engine_keeps_its_words() {
+    let mut refusal = Refusal::invalid("input: expected a text");
+    refusal.metadata = json!({"provider_name": "p"});
+    refusal.retry_after_s = Some(7);
+    refusal.service_metadata = Some(json!({"attempt": 1}));
+    let fault = Fault::Refused { refusal: Box::new(refusal), field: Some("service_metadata") };
+    let response = fault.into_response(Some("m".to_owned()));
+    assert_eq!(response.headers()[RETRY_AFTER], "7");
+    assert_eq!(
+        body(response),
+        json!({
+            "error": {
+                "code": 400,
+                "message": "input: expected a text",
+                "metadata": {"error_type": "invalid_request", "provider_name": "p"},
+            },
+            "service_metadata": {"attempt": 1},
+            "user_id": "m",
+        })
+    );
+}

@@ -1,0 +1,287 @@
+//! The whole API on one screen: a path becomes a [`Route`], a route knows its
+//! methods. Paths are exact: no trailing slash, no empty or dot segment, no
+//! letter case but lower; an encoded character means what it encodes, except
+//! that nothing encoded can make another route.
+
+use http::Method;
+
+/// What a path stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// `/v1/responses`
+    Responses,
+    /// `/v1/embeddings`
+    Embeddings,
+    /// `/v1/models`
+    Models,
+    /// `/v1/models/{id}`, the id decoded; ids contain slashes.
+    Model(String),
+    /// `/v1/key`
+    Key,
+    /// `/v1/keys`
+    Keys,
+    /// `/v1/keys/{id}`
+    OneKey(String),
+    /// `/v1/credits`
+    Credits,
+    /// `/v1/vault/...`
+    Vault(VaultRoute),
+}
+
+/// The routes of the vault. Names and ids stand as written, not yet decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum VaultRoute {
+    /// `/v1/vault/secrets`
+    Secrets,
+    /// `/v1/vault/secrets/{name}`
+    Secret(String),
+    /// `/v1/vault/interns/{id}/secrets`
+    InternSecrets(String),
+    /// `/v1/vault/interns/{id}/secrets/{name}`
+    InternSecret(String, String),
+    /// `/v1/vault/interns/{id}/secrets/copy`
+    Copy(String),
+    /// `/v1/vault/interns/{id}/effective-secrets`
+    EffectiveSecrets(String),
+}
+
+/// Why a path is no route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoRoute {
+    /// Nothing is there.
+    Unknown,
+    /// It has a `%` that encodes nothing, or encodes no text.
+    Malformed,
+}
+
+impl Route {
+    /// The route of a path, query excluded.
+    ///
+    /// # Errors
+    ///
+    /// The path is no route.
+    pub(crate) fn find(path: &str) -> Result<Self, NoRoute> {
+        let rest = path.strip_prefix("/v1/").ok_or(NoRoute::Unknown)?;
+        let parts: Vec<&str> = rest.split('/').collect();
+        if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
+            return Err(NoRoute::Unknown);
+        }
+        Ok(match parts.as_slice() {
+            ["responses"] => Self::Responses,
+            ["embeddings"] => Self::Embeddings,
+            ["models"] => Self::Models,
+            ["models", id @ ..] => Self::Model(decode(&id.join("/"))?),
+            ["key"] => Self::Key,
+            ["keys"] => Self::Keys,
+            ["keys", id] => Self::OneKey(decode(id)?),
+            ["credits"] => Self::Credits,
+            ["vault", rest @ ..] => Self::Vault(VaultRoute::find(rest).ok_or(NoRoute::Unknown)?),
+            _ => return Err(NoRoute::Unknown),
+        })
+    }
+
+    /// The methods that the route answers.
+    #[must_use]
+    pub(crate) fn methods(&self) -> &'static [Method] {
+        match self {
+            Self::Responses | Self::Embeddings | Self::Vault(VaultRoute::Copy(_)) => &[Method::POST],
+            Self::Models | Self::Model(_) | Self::Key | Self::Credits => &[Method::GET, Method::HEAD],
+            Self::Keys => &[Method::GET, Method::HEAD, Method::POST],
+            Self::OneKey(_) => &[Method::GET, Method::HEAD, Method::PATCH, Method::DELETE],
+            Self::Vault(VaultRoute::Secret(_) | VaultRoute::InternSecret(..)) => {
+                &[Method::PUT, Method::DELETE]
+            }
+            Self::Vault(_) => &[Method::GET, Method::HEAD],
+        }
+    }
+
+    /// A fixed word for logs and metrics.
+    #[must_use]
+    pub(crate) fn label(&self) -> Label {
+        match self {
+            Self::Responses => Label::Responses,
+            Self::Embeddings => Label::Embeddings,
+            Self::Models | Self::Model(_) => Label::Models,
+            Self::Key => Label::Key,
+            Self::Keys | Self::OneKey(_) => Label::Keys,
+            Self::Credits => Label::Credits,
+            Self::Vault(_) => Label::Vault,
+        }
+    }
+}
+
+impl VaultRoute {
+    fn find(parts: &[&str]) -> Option<Self> {
+        Some(match *parts {
+            ["secrets"] => Self::Secrets,
+            ["secrets", name] => Self::Secret(name.to_owned()),
+            ["interns", id, "secrets"] => Self::InternSecrets(id.to_owned()),
+            ["interns", id, "secrets", "copy"] => Self::Copy(id.to_owned()),
+            ["interns", id, "secrets", name] => Self::InternSecret(id.to_owned(), name.to_owned()),
+            ["interns", id, "effective-secrets"] => Self::EffectiveSecrets(id.to_owned()),
+            _ => return None,
+        })
+    }
+}
+
+/// Routes as logs and metrics name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Label {
+    /// Responses.
+    Responses,
+    /// Embeddings.
+    Embeddings,
+    /// The catalog and its models.
+    Models,
+    /// The key itself.
+    Key,
+    /// Management of keys.
+    Keys,
+    /// The balance.
+    Credits,
+    /// All routes of the vault.
+    Vault,
+    /// No route.
+    None,
+}
+
+impl Label {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Responses,
+        Self::Embeddings,
+        Self::Models,
+        Self::Key,
+        Self::Keys,
+        Self::Credits,
+        Self::Vault,
+        Self::None,
+    ];
+
+    /// The word.
+    #[must_use]
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Responses => "responses",
+            Self::Embeddings => "embeddings",
+            Self::Models => "models",
+            Self::Key => "key",
+            Self::Keys => "keys",
+            Self::Credits => "credits",
+            Self::Vault => "vault",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Percent-decodes a path: every `%` must be followed by two hexadecimal digits,
+/// and the result must be UTF-8 without control characters.
+fn decode(text: &str) -> Result<String, NoRoute> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else { return Err(NoRoute::Malformed) };
+        bytes.push(u8::try_from(high * 16 + low).map_err(|_| NoRoute::Malformed)?);
+    }
+    let decoded = String::from_utf8(bytes).map_err(|_| NoRoute::Malformed)?;
+    if decoded.chars().any(char::is_control) { Err(NoRoute::Malformed) } else { Ok(decoded) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NoRoute, Route, VaultRoute};
+
+    fn intern(id: &str) -> String {
+        id.to_owned()
+    }
+
+    #[test]
+    fn every_path_of_the_interface_is_a_route() {
+        let cases = [
+            ("/v1/responses", Route::Responses),
+            ("/v1/embeddings", Route::Embeddings),
+            ("/v1/models", Route::Models),
+            ("/v1/models/local/demo", Route::Model("local/demo".to_owned())),
+            ("/v1/models/local%2Fdemo", Route::Model("local/demo".to_owned())),
+            ("/v1/models/a/b:free", Route::Model("a/b:free".to_owned())),
+            ("/v1/key", Route::Key),
+            ("/v1/keys", Route::Keys),
+            ("/v1/keys/k1", Route::OneKey("k1".to_owned())),
+            ("/v1/credits", Route::Credits),
+            ("/v1/vault/secrets", Route::Vault(VaultRoute::Secrets)),
+            ("/v1/vault/secrets/%61", Route::Vault(VaultRoute::Secret("%61".to_owned()))),
+            ("/v1/vault/interns/i/secrets", Route::Vault(VaultRoute::InternSecrets(intern("i")))),
+            (
+                "/v1/vault/interns/i/secrets/n",
+                Route::Vault(VaultRoute::InternSecret(intern("i"), intern("n"))),
+            ),
+            ("/v1/vault/interns/i/secrets/copy", Route::Vault(VaultRoute::Copy(intern("i")))),
+            (
+                "/v1/vault/interns/i/effective-secrets",
+                Route::Vault(VaultRoute::EffectiveSecrets(intern("i"))),
+            ),
+        ];
+        for (path, route) in cases {
+            assert_eq!(Route::find(path), Ok(route), "{path}");
+        }
+    }
+
+    #[test]
+    fn near_misses_are_unknown() {
+        for path in [
+            "/",
+            "",
+            "*",
+            "/v1",
+            "/v1/",
+            "/v2/responses",
+            "/responses",
+            "/v1/responses/",
+            "/v1//responses",
+            "/V1/responses",
+            "/v1/Responses",
+            "/v1/responses/x",
+            "/v1/models/",
+            "/v1/models//x",
+            "/v1/%6bey",
+            "/v1/./key",
+            "/v1/x/../key",
+            "/v1/vault",
+            "/v1/vault/",
+            "/v1/vault/secrets/",
+            "/v1/vault//secrets",
+            "/v1/vault/secrets/a/b",
+            "/v1/vault/interns/i",
+            "/v1/vault/interns/i/secrets/copy/x",
+            "/v1/models/..",
+        ] {
+            assert_eq!(Route::find(path), Err(NoRoute::Unknown), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_encodes_no_text_is_malformed() {
+        for path in [
+            "/v1/models/%",
+            "/v1/models/%4",
+            "/v1/models/%zz",
+            "/v1/models/%ff",
+            "/v1/models/a%00",
+            "/v1/keys/%0a",
+        ] {
+            assert_eq!(Route::find(path), Err(NoRoute::Malformed), "{path}");
+        }
+    }
+
+    #[test]
+    fn labels_stand_at_their_number() {
+        for (index, label) in super::Label::ALL.iter().enumerate() {
+            assert_eq!(*label as usize, index);
+        }
+    }
+}

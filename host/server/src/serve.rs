@@ -1,0 +1,277 @@
+//! `serve`: from a locked store to a listening host, and from a signal to its
+//! end. The order matters: nothing listens before the store is open, nothing is
+//! ready before plugins are compiled, and the admin listener stays until the
+//! last request is done.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cofferdam_store::{Actor, Clock, DirectoryLock, KeyOwner, LockError, NewKey, Store};
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin;
+use crate::app::App;
+use crate::cli::run::{Failure, PATIENCE, open, pause, runtime, write_out};
+use crate::cli::{Options, Serve};
+use crate::config::{Config, Environment};
+use crate::connection::Connections;
+use crate::handle::handle;
+use crate::metrics::Metrics;
+use crate::reload::Reload;
+use crate::wiring::{self, Ground};
+
+/// Connections of the admin listener.
+const ADMIN_CONNECTIONS: usize = 64;
+
+/// Serves until told to stop, or checks and returns.
+///
+/// # Errors
+///
+/// The host cannot start.
+pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
+    let environment = Arc::new(Environment::default());
+    let mut config = Config::load(options.config.as_deref(), &options.data)?;
+    environment.take(&config);
+    arguments.apply(&mut config);
+    if arguments.check {
+        return check(options, arguments, &config, &environment);
+    }
+    let lock = acquire(&options.data)?;
+    let store = open(&config, lock, arguments.accept_rollback)?;
+    let runtime = runtime(&config, &options.data)?;
+    let mut workers = tokio::runtime::Builder::new_multi_thread();
+    workers.enable_all().thread_name("cofferdam");
+    let workers = cofferdam_runtime::tune(&mut workers).build().map_err(Failure::system("worker threads"))?;
+    let ground = Ground { runtime, store: store.clone(), clock: Clock::system(), environment };
+    let ended = workers.block_on(Box::pin(serve(options, arguments, config, ground)));
+    workers.shutdown_background();
+    store.close();
+    ended
+}
+
+impl Serve {
+    /// What the command line says wins over the file.
+    pub(crate) fn apply(&self, config: &mut Config) {
+        config.server.listen = self.listen.unwrap_or(config.server.listen);
+        config.server.admin = self.admin.unwrap_or(config.server.admin);
+    }
+}
+
+/// Locks the store, waiting a while for a command or an ending host to let go.
+fn acquire(data: &Path) -> Result<DirectoryLock, Failure> {
+    let end = Instant::now() + PATIENCE;
+    let mut told = false;
+    loop {
+        match DirectoryLock::acquire(data) {
+            Err(LockError::Held { pid }) if Instant::now() < end => {
+                if !told {
+                    tracing::warn!(pid, "the data directory is in use, waiting for it");
+                    told = true;
+                }
+                pause();
+            }
+            result => return Ok(result?),
+        }
+    }
+}
+
+fn check(
+    options: &Options,
+    arguments: &Serve,
+    config: &Config,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    let runtime = runtime(config, &options.data)?;
+    let services = wiring::services(config, arguments.plugins.as_deref(), &runtime, environment, 0)?;
+    let (models, plugins) = (services.catalog.models().len(), services.plugins.iter().count());
+    if options.json {
+        return write_out(&format!("{}\n", json!({"ok": true, "models": models, "plugins": plugins})));
+    }
+    write_out(&format!("The configuration is good: {models} models, {plugins} plugins.\n"))
+}
+
+/// The listeners, bound before anything is promised.
+struct Listeners {
+    api: TcpListener,
+    admin: TcpListener,
+    socket: std::os::unix::net::UnixListener,
+    listen_at: SocketAddr,
+    admin_at: SocketAddr,
+}
+
+impl Listeners {
+    async fn bind(config: &Config, data: &Path) -> Result<Self, Failure> {
+        let (api, listen_at) = bind(config.server.listen).await?;
+        let (admin, admin_at) = bind(config.server.admin).await?;
+        let socket = admin::socket::bind(data).map_err(Failure::system("admin.sock"))?;
+        Ok(Self { api, admin, socket, listen_at, admin_at })
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let failed = || Failure::system(format!("cannot listen on {address}"));
+    let listener = TcpListener::bind(address).await.map_err(failed())?;
+    let bound = listener.local_addr().map_err(failed())?;
+    Ok((listener, bound))
+}
+
+async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Ground) -> Result<(), Failure> {
+    let listeners = Listeners::bind(&config, &options.data).await?;
+    let folder = arguments.plugins.clone();
+    let live = wiring::live(config, folder.as_deref(), &ground)?;
+    let (limits, drain) = (live.config.limits, live.config.timeouts.drain);
+    let metrics = Arc::new(Metrics::default());
+    let Listeners { api, admin, socket, listen_at, admin_at } = listeners;
+    let app = Arc::new(App::new(ground.store.clone(), live, Arc::clone(&metrics), listen_at, admin_at));
+    warn_if_open(admin_at);
+    let greeting = greeting(&app, &ground.store, listen_at, admin_at)?;
+    write_out(&greeting.text(options.json))?;
+
+    let clients = Connections::new(limits.connections, Arc::clone(&metrics));
+    let operators = Connections::new(ADMIN_CONNECTIONS, Arc::new(Metrics::default()));
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    tasks.spawn(accept_clients(clients.clone(), api, Arc::clone(&app)));
+    tasks.spawn(accept_operators(operators.clone(), admin, Arc::clone(&app)));
+    tasks.spawn(accept_commands(socket, Arc::clone(&app), stop.clone()));
+    tracing::info!(listen = %listen_at, admin = %admin_at, "listening");
+
+    let reload = Reload::new(options.clone(), arguments.clone(), ground);
+    let ended = run_until_signal(&app, &reload).await;
+    app.note_draining();
+    let cut = clients.drain(drain).await;
+    if cut > 0 {
+        tracing::warn!(connections = cut, "connections were cut when the time to drain was over");
+    }
+    stop.cancel();
+    operators.drain(std::time::Duration::from_secs(1)).await;
+    tasks.close();
+    tasks.wait().await;
+    if let Err(error) = admin::socket::remove(&options.data) {
+        tracing::debug!(%error, "admin.sock could not be removed");
+    }
+    tracing::info!("stopped");
+    ended
+}
+
+async fn accept_clients(connections: Connections, listener: TcpListener, app: Arc<App>) {
+    connections.accept(listener, move |request, running| handle(Arc::clone(&app), running, request)).await;
+}
+
+async fn accept_operators(connections: Connections, listener: TcpListener, app: Arc<App>) {
+    let handler = move |request, running| admin::http::handle(Arc::clone(&app), running, request);
+    connections.accept(listener, handler).await;
+}
+
+async fn accept_commands(listener: std::os::unix::net::UnixListener, app: Arc<App>, stop: CancellationToken) {
+    if let Err(error) = admin::socket::serve(listener, app, stop).await {
+        tracing::error!(%error, "commands cannot be taken from other processes");
+    }
+}
+
+/// Compiles what is configured, then waits for a signal to stop.
+async fn run_until_signal(app: &App, reload: &Reload) -> Result<(), Failure> {
+    let mut signals = reload.signals()?;
+    let compiled = tokio::select! {
+        compiled = compile(app) => compiled,
+        () = signals.stop() => return Ok(()),
+    };
+    compiled?;
+    app.note_compiled();
+    tracing::info!("ready");
+    reload.until_stopped(app, &mut signals).await;
+    Ok(())
+}
+
+/// Compiles the router and the configured providers, off the request threads.
+async fn compile(app: &App) -> Result<(), Failure> {
+    let required = app.live().engine.required_plugins();
+    for plugin in required {
+        if let Err(error) = plugin.compile().await {
+            tracing::error!(plugin = plugin.name(), %error, "a plugin that is needed does not compile");
+            return Err(Failure::Plugin(plugin.name().to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// What a stranger reads first.
+struct Greeting {
+    key: Option<String>,
+    curl: String,
+    listen: SocketAddr,
+    admin: SocketAddr,
+}
+
+/// Makes the first key of a store that has none for clients.
+fn greeting(app: &App, store: &Store, listen: SocketAddr, admin: SocketAddr) -> Result<Greeting, Failure> {
+    let directory = store.directory();
+    let default = directory.workspaces().into_iter().find(|workspace| workspace.name.as_str() == "default");
+    let key = match default {
+        Some(workspace) if !directory.has_client_key() => {
+            let wanted = NewKey {
+                owner: KeyOwner::Member { workspace: workspace.id, member: None },
+                name: None,
+                expires_at_ms: None,
+            };
+            let issued =
+                store.issue_key(Actor::Operator, wanted).map_err(crate::command::CommandError::from)?;
+            Some(String::from_utf8_lossy(issued.token.expose()).into_owned())
+        }
+        _ => None,
+    };
+    let live = app.live();
+    let models = live.engine.catalog().models();
+    let model = models.iter().find(|model| model.kind == cofferdam_engine::catalog::ModelKind::Responses);
+    let model = model.map_or("VENDOR/MODEL", |model| model.id.as_str());
+    let curl = format!(
+        "curl -N http://{}/v1/responses -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{}'",
+        reachable(listen),
+        key.as_deref().unwrap_or("YOUR_KEY"),
+        json!({"model": model, "input": "Hello!", "stream": true}),
+    );
+    Ok(Greeting { key, curl, listen, admin })
+}
+
+impl Greeting {
+    fn text(&self, as_json: bool) -> String {
+        let Self { key, curl, listen, admin } = self;
+        if as_json {
+            let mut line = serde_json::Map::new();
+            if let Some(key) = key {
+                line.insert("key".to_owned(), key.as_str().into());
+            }
+            line.insert("curl".to_owned(), curl.as_str().into());
+            line.insert("listen".to_owned(), listen.to_string().into());
+            line.insert("admin".to_owned(), admin.to_string().into());
+            return format!("{}\n", serde_json::Value::Object(line));
+        }
+        let mut text =
+            format!("Cofferdam listens on http://{listen}; health and metrics on http://{admin}.\n");
+        if let Some(key) = key {
+            text.push_str(&format!("\nA key for the workspace `default`, shown this once:\n\n  {key}\n"));
+        }
+        text.push_str(&format!("\nTry it:\n\n  {curl}\n\n"));
+        text
+    }
+}
+
+/// An address that a client on this machine can use.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let loopback = match listen {
+        SocketAddr::V4(_) => std::net::IpAddr::from([127, 0, 0, 1]),
+        SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+    };
+    if listen.ip().is_unspecified() { SocketAddr::new(loopback, listen.port()) } else { listen }
+}
+
+fn warn_if_open(admin: SocketAddr) {
+    if !admin.ip().is_loopback() {
+        tracing::warn!(%admin, "health and metrics are open to whoever reaches this address");
+    }
+}

@@ -1,0 +1,36 @@
+//! Logs: to standard error, for people when it is a terminal, as JSON lines
+//! otherwise. `COFFERDAM_LOG` filters. What is never logged: content, prompts,
+//! bodies, keys, secrets, query strings, what providers answered.
+
+use std::io::{IsTerminal, stderr};
+use std::panic::PanicHookInfo;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Names the variable with the filter, such as `info,cofferdam_engine=debug`.
+const FILTER_VARIABLE: &str = "COFFERDAM_LOG";
+
+/// Starts logging. Returns what was wrong with the filter, if anything was.
+pub fn start() -> Option<String> {
+    let written = std::env::var(FILTER_VARIABLE).unwrap_or_default();
+    let builder = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
+    let (filter, mistake) = match builder.parse(&written) {
+        Ok(filter) => (filter, None),
+        Err(error) => (EnvFilter::new("info"), Some(error.to_string())),
+    };
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+    if stderr().is_terminal() {
+        lines.with_target(false).init();
+    } else {
+        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).init();
+    }
+    std::panic::set_hook(Box::new(log_panic));
+    mistake
+}
+
+/// A panic is logged with its place only: its message may quote what it choked on.
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let place = info.location().map(ToString::to_string).unwrap_or_default();
+    tracing::error!(place, "a part of the host panicked");
+}

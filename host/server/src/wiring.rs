@@ -1,0 +1,243 @@
+//! From a checked configuration and loaded plugins to the parts that answer
+//! requests. Built whole, at the start and at each reload, and never changed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use cofferdam_egress::{Credential, Egress};
+use cofferdam_engine::catalog::{self, Catalog, Endpoint, ModelKind, Provider};
+use cofferdam_engine::cost::{Amount, Prices};
+use cofferdam_engine::{Engine, EngineParts, Timeouts};
+use cofferdam_runtime::wire::{Candidate, Percentiles, Price, Statistics, Target};
+use cofferdam_runtime::{Kind, Plugins, Runtime};
+use cofferdam_store::{Clock, Secret, Store};
+
+use crate::config::{self, Config, ConfigError, DataCollection, Environment, Place, Problem};
+use crate::plugins;
+
+/// What a reload replaces.
+pub(crate) struct Live {
+    /// The configuration.
+    pub config: Config,
+    /// What answers requests.
+    pub engine: Arc<Engine>,
+    /// What is loaded.
+    pub plugins: Plugins,
+    /// What requests are sent to.
+    pub providers: Vec<Arc<Provider>>,
+}
+
+/// Why a configuration cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum WiringError {
+    /// It names something that does not exist or does not fit.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A plugin cannot be loaded.
+    #[error(transparent)]
+    Plugins(#[from] cofferdam_runtime::LoadError),
+    /// The way out cannot be set up.
+    #[error("[egress]: {0}")]
+    Egress(#[from] cofferdam_egress::ConfigError),
+    /// No router plugin.
+    #[error(transparent)]
+    Router(#[from] cofferdam_engine::NoRouter),
+}
+
+/// What outlives every configuration.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    /// The sandbox.
+    pub runtime: Runtime,
+    /// Where keys and usage are.
+    pub store: Store,
+    /// The time.
+    pub clock: Clock,
+    /// Credentials from the environment.
+    pub environment: Arc<Environment>,
+}
+
+/// The providers and the catalog of a configuration, with the plugins they need.
+pub(crate) struct Services {
+    /// What is loaded.
+    pub plugins: Plugins,
+    /// What requests are sent to.
+    pub providers: Vec<Arc<Provider>>,
+    /// What is served.
+    pub catalog: Catalog,
+}
+
+/// Loads plugins and puts the catalog together, without anything that is stored.
+///
+/// # Errors
+///
+/// The configuration cannot be served.
+pub(crate) fn services(
+    config: &Config,
+    folder: Option<&Path>,
+    runtime: &Runtime,
+    environment: &Environment,
+    now_s: u64,
+) -> Result<Services, WiringError> {
+    let plugins = plugins::load(runtime, folder, config)?;
+    let mut credentials = environment.credentials(config)?;
+    let demo = config.is_demo().then(config::demo);
+    let (configured, models) = match &demo {
+        Some((providers, models)) => (providers, models),
+        None => (&config.providers, &config.models),
+    };
+    let mut problems = Vec::new();
+    let mut providers = BTreeMap::new();
+    for written in configured {
+        match provider(written, &plugins, credentials.remove(&written.name)) {
+            Ok(provider) => {
+                providers.insert(written.name.as_str(), Arc::new(provider));
+            }
+            Err(message) => problems.push(problem(&written.place, message)),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(ConfigError::Invalid(problems).into());
+    }
+    let models = models.iter().map(|written| model(written, &providers)).collect();
+    let catalog = Catalog::new(models, now_s);
+    let providers = configured.iter().filter_map(|written| providers.get(written.name.as_str()).cloned());
+    Ok(Services { plugins, providers: providers.collect(), catalog })
+}
+
+/// Builds everything a configuration asks for.
+///
+/// # Errors
+///
+/// The configuration cannot be served.
+pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
+    let Ground { runtime, store, clock, environment } = ground;
+    let Services { plugins, providers, catalog } =
+        services(&config, folder, runtime, environment, clock.now_ms() / 1000)?;
+    let egress = Egress::new(config.egress.clone())?;
+    let engine = Engine::new(EngineParts {
+        plugins: plugins.clone(),
+        egress,
+        store: store.clone(),
+        catalog,
+        timeouts: Timeouts {
+            first_event: config.timeouts.first_event,
+            idle: config.timeouts.idle,
+            total: config.timeouts.total,
+        },
+        region: config.server.region.clone(),
+        clock: clock.clone(),
+    })?;
+    Ok(Live { config, engine: Arc::new(engine), plugins, providers })
+}
+
+fn provider(
+    written: &config::Provider,
+    plugins: &Plugins,
+    secret: Option<Secret>,
+) -> Result<Provider, String> {
+    let wanted = format!("provider-{}", written.adapter);
+    let adapter = plugins.get(&wanted).filter(|plugin| plugin.kind() == Kind::Provider);
+    let Some(adapter) = adapter else {
+        let known = plugins.iter().filter(|plugin| plugin.kind() == Kind::Provider);
+        let known: Vec<&str> = known.filter_map(|plugin| plugin.name().strip_prefix("provider-")).collect();
+        return Err(format!(
+            "there is no plugin {wanted} for adapter `{}`; known adapters: {}",
+            written.adapter,
+            known.join(", ")
+        ));
+    };
+    let slot = adapter.manifest().provider.as_ref().and_then(|provider| provider.credential.as_ref());
+    if written.origin.is_none() && slot.is_some() {
+        return Err(format!("base_url is missing: adapter `{}` sends requests", written.adapter));
+    }
+    let credential = match (secret, slot) {
+        (None, _) => None,
+        (Some(secret), Some(slot)) => Some(
+            Credential::new(&slot.header, &slot.format, secret).map_err(|error| format!("key: {error}"))?,
+        ),
+        (Some(_), None) => return Err(format!("key: adapter `{}` sends no credential", written.adapter)),
+    };
+    Ok(Provider {
+        name: written.name.clone(),
+        adapter: Arc::clone(adapter),
+        origin: written.origin.clone(),
+        credential,
+        attempts: catalog::AttemptCounters::default(),
+    })
+}
+
+fn model(written: &config::Model, providers: &BTreeMap<&str, Arc<Provider>>) -> catalog::Model {
+    let endpoints = written.endpoints.iter().filter_map(|endpoint| {
+        // Unknown providers were refused with the file.
+        let provider = providers.get(endpoint.provider.as_str())?;
+        Some(Arc::new(self::endpoint(written, endpoint, provider)))
+    });
+    catalog::Model {
+        id: written.id.clone(),
+        kind: match written.kind {
+            config::ModelKind::Responses => ModelKind::Responses,
+            config::ModelKind::Embeddings => ModelKind::Embeddings,
+        },
+        context_length: written.context_length,
+        endpoints: endpoints.collect(),
+    }
+}
+
+fn endpoint(model: &config::Model, written: &config::Endpoint, provider: &Arc<Provider>) -> Endpoint {
+    let prices = Prices {
+        input: Amount(written.input),
+        output: Amount(written.output),
+        cached_input: Amount(written.cached_input.unwrap_or(written.input)),
+        cache_write: Amount(written.cache_write.unwrap_or(written.input)),
+        reasoning: Amount(written.reasoning.unwrap_or(written.output)),
+        image: Amount(written.image.unwrap_or(0)),
+    };
+    let tier = written.tier.clone().unwrap_or_else(|| "default".to_owned());
+    let max_output = written.max_output.unwrap_or(0);
+    let candidate = Candidate {
+        model: model.id.clone(),
+        model_rank: 0,
+        provider: provider.name.clone(),
+        tier: tier.clone(),
+        price: Price {
+            input: per_million(prices.input),
+            output: per_million(prices.output),
+            cached_input: per_million(prices.cached_input),
+            cache_write: per_million(prices.cache_write),
+            reasoning: per_million(prices.reasoning),
+            image: prices.image.0 as f64 / 1e12,
+        },
+        context_length: model.context_length.unwrap_or(0),
+        max_output,
+        supports: written.supports.clone(),
+        quantization: written.quantization.clone().unwrap_or_else(|| "unknown".to_owned()),
+        zdr: written.zdr,
+        data_collection: written.data_collection == DataCollection::Allow,
+        byok: false,
+        statistics: no_statistics(),
+    };
+    let target = Target {
+        model: written.model.clone(),
+        max_output,
+        supports: written.supports.clone(),
+        tier,
+        options: b"{}".to_vec(),
+    };
+    Endpoint { provider: Arc::clone(provider), prices, candidate, target }
+}
+
+/// Pico-dollars per token as dollars per million tokens.
+fn per_million(price: Amount) -> f64 {
+    price.0 as f64 / 1e6
+}
+
+fn no_statistics() -> Statistics {
+    let none = Percentiles { p50: 0.0, p75: 0.0, p90: 0.0, p99: 0.0 };
+    Statistics { latency_ms: none, throughput: none, requests: 0, failures: 0, outage: false, ejected: false }
+}
+
+fn problem(place: &Place, message: String) -> Problem {
+    Problem { place: place.clone(), message }
+}
