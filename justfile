@@ -53,7 +53,7 @@ guests:
 
 # Rebuild the components elsewhere and compare every byte with plugins/.
 guests-check:
-    guests/check.sh
+    guests/build.sh --check
 
 # Licences, banned and duplicate crates, sources. `just deny advisories` also
 # asks the advisory database, which needs the network.

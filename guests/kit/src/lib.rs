@@ -1,1 +1,23 @@
-//! What several guests share.
+//! What several guests share: typed, borrowing readers of the JSON that the host
+//! hands to provider guests. Nothing here knows a world or a provider.
+//!
+//! Readers are lenient where the interface is open (unknown item, part and tool
+//! types become `Other`) and never panic: a guest's instance dies of a panic.
+
+mod data_url;
+mod embedding;
+mod item;
+mod lenient;
+mod part;
+mod request;
+mod retry_after;
+mod tool;
+
+pub use data_url::DataUrl;
+pub use embedding::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
+pub use item::{Item, Message, Reasoning, Role};
+pub use lenient::Text;
+pub use part::{Content, Part};
+pub use request::{ReasoningSettings, Request, TextFormat, TextSettings};
+pub use retry_after::retry_after_ms;
+pub use tool::{AllowedTool, Tool, ToolChoice};

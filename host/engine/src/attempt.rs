@@ -2,10 +2,10 @@
 //! has been promised to the client and the next endpoint may be tried.
 
 use crate::catalog::Endpoint;
-use crate::framing::Framing;
 use crate::pace::{Late, Pace, Timeouts};
-use crate::reading::{ReadError, Reading, Verdict, verdict};
-use cofferdam_egress::{Egress, Error as EgressError, Outgoing, Reply};
+use crate::reading::{ANSWER_BYTES_MAX, ReadError, Reading, Verdict, verdict};
+use cofferdam_egress::{Egress, Error as EgressError, Limits, Outgoing, Reply};
+use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::{ErrorKind, Event, Failure, Prepared, ResponseHead, UpstreamRequest};
 use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -242,6 +242,11 @@ pub(crate) async fn send(
         body: upstream.body.clone().into(),
         streamed: upstream.streamed,
         credential: provider.credential.as_ref(),
+        limits: Limits {
+            head: timeouts.first_event,
+            idle: timeouts.total,
+            body_bytes_max: ANSWER_BYTES_MAX as u64,
+        },
     };
     let sent = pace.during(egress.send(outgoing), timeouts.first_event).await;
     sent.map_err(|late| AttemptFailure::late(late, false))?.map_err(|error| AttemptFailure::egress(&error))
@@ -267,10 +272,7 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 fn framing_of(manifest: &Manifest) -> Framing {
-    match manifest.provider.as_ref().map(|provider| provider.framing) {
-        Some(cofferdam_runtime::Framing::Ndjson) => Framing::Ndjson,
-        _ => Framing::Sse,
-    }
+    manifest.provider.as_ref().map(|provider| provider.framing).unwrap_or_default()
 }
 
 /// The head as the guest may see it: only headers its manifest names.

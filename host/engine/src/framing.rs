@@ -3,28 +3,20 @@
 //! half an event or half a character. Frames are bounded: a provider that never
 //! ends a line is an error, not memory.
 
+use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::Frame;
 
 /// The longest frame taken from a provider, in bytes: room for a large picture in base64.
-pub const FRAME_BYTES_MAX: usize = 32 << 20;
-
-/// How a provider separates the events of its stream. Stated by its manifest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
-    /// Server-sent events (WHATWG HTML, section 9.2).
-    Sse,
-    /// One JSON text per line.
-    Ndjson,
-}
+pub(crate) const FRAME_BYTES_MAX: usize = 32 << 20;
 
 /// A frame grew beyond [`FRAME_BYTES_MAX`].
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("an event of the provider's stream is longer than {FRAME_BYTES_MAX} bytes")]
-pub struct FrameTooLong;
+pub(crate) struct FrameTooLong;
 
 /// The state between two reads.
 #[derive(Debug)]
-pub struct Framer {
+pub(crate) struct Framer {
     framing: Framing,
     /// The unfinished line.
     line: Vec<u8>,
@@ -38,7 +30,7 @@ pub struct Framer {
 
 impl Framer {
     /// A framer at the beginning of a stream.
-    pub fn new(framing: Framing) -> Self {
+    pub(crate) fn new(framing: Framing) -> Self {
         Self {
             framing,
             line: Vec::new(),
@@ -54,7 +46,7 @@ impl Framer {
     ///
     /// # Errors
     /// [`FrameTooLong`]; the framer must not be used after it.
-    pub fn push(&mut self, mut bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
+    pub(crate) fn push(&mut self, mut bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
         if self.after_carriage_return {
             self.after_carriage_return = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
@@ -91,7 +83,7 @@ impl Framer {
     ///
     /// # Errors
     /// [`FrameTooLong`].
-    pub fn end(&mut self, frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
+    pub(crate) fn end(&mut self, frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
             self.end_line(&line, frames)?;

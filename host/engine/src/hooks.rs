@@ -7,7 +7,8 @@ use crate::request::{RequestPlugin, ResponsesRequest};
 use crate::routing::printable;
 use crate::Engine;
 use cofferdam_runtime::wire::{Action, Failure};
-use cofferdam_runtime::{CallContext, CallError, HookPhase, Plugin};
+use cofferdam_runtime::manifest::Phase;
+use cofferdam_runtime::{CallContext, CallError, Plugin, Services};
 use std::sync::Arc;
 
 /// Ids whose entry is settings for a model router, not a hook.
@@ -51,8 +52,8 @@ pub(crate) async fn on_request(
     context: &CallContext,
     request: &mut ResponsesRequest,
 ) -> Result<(), Refusal> {
-    for hook in hooks.iter().filter(|hook| hook.has(HookPhase::OnRequest)) {
-        let verdict = hook.plugin.on_request(context, &request.guest_json, &hook.settings).await;
+    for hook in hooks.iter().filter(|hook| hook.has(Phase::OnRequest)) {
+        let verdict = hook.plugin.on_request(context, Services::default(), &request.guest_json, &hook.settings).await;
         let Some(replaced) = hook.judge(verdict)? else { continue };
         let new = ResponsesRequest::parse(&replaced, &[]).map_err(|error| {
             tracing::error!(plugin = %hook.plugin.name(), path = %error.path, "a hook made an invalid request");
@@ -76,8 +77,8 @@ pub(crate) async fn on_response(
     request: &[u8],
     mut response: Vec<u8>,
 ) -> Result<Vec<u8>, Refusal> {
-    for hook in hooks.iter().filter(|hook| hook.has(HookPhase::OnResponse)) {
-        let verdict = hook.plugin.on_response(context, request, &response, &hook.settings).await;
+    for hook in hooks.iter().filter(|hook| hook.has(Phase::OnResponse)) {
+        let verdict = hook.plugin.on_response(context, Services::default(), request, &response, &hook.settings).await;
         let Some(replaced) = hook.judge(verdict)? else { continue };
         if serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&replaced).is_err() {
             tracing::error!(plugin = %hook.plugin.name(), "a hook made a response that is not an object");
@@ -89,7 +90,7 @@ pub(crate) async fn on_response(
 }
 
 impl Hook {
-    fn has(&self, phase: HookPhase) -> bool {
+    fn has(&self, phase: Phase) -> bool {
         self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.phases.contains(&phase))
     }
 

@@ -1,10 +1,11 @@
 //! Reading one provider's answer: bytes from the network become frames, frames
 //! become events in the provider's guest.
 
-use crate::framing::{Framer, Framing};
+use crate::framing::Framer;
 use crate::pace::{Late, Pace};
 use bytes::Bytes;
 use cofferdam_egress::{Error as EgressError, ReplyBody};
+use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::{ErrorKind, Event, Failure, FinishReason, Frame};
 use cofferdam_runtime::{CallError, ProviderInstance};
 use std::time::Duration;

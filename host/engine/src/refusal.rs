@@ -70,7 +70,7 @@ impl Refusal {
 }
 
 /// The HTTP status a canonical error type stands for.
-pub fn status_of(kind: ErrorKind) -> u16 {
+pub(crate) fn status_of(kind: ErrorKind) -> u16 {
     match kind {
         ErrorKind::ContextLengthExceeded
         | ErrorKind::MaxTokensExceeded
@@ -102,7 +102,7 @@ pub fn status_of(kind: ErrorKind) -> u16 {
 
 /// The string for `response.error.code` and the in-band `error` event, which
 /// know a smaller set than the canonical types.
-pub fn stream_code(kind: ErrorKind) -> &'static str {
+pub(crate) fn stream_code(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::RateLimitExceeded => "rate_limit_exceeded",
         ErrorKind::ContextLengthExceeded | ErrorKind::InvalidRequest | ErrorKind::InvalidPrompt => "invalid_prompt",
@@ -113,7 +113,7 @@ pub fn stream_code(kind: ErrorKind) -> &'static str {
 
 /// Whether a failure in the middle of an answer means that the answer is
 /// complete but for its length.
-pub fn is_length(kind: ErrorKind) -> bool {
+pub(crate) fn is_length(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::ContextLengthExceeded
@@ -125,7 +125,7 @@ pub fn is_length(kind: ErrorKind) -> bool {
 
 /// What the client is told of a failure: the provider's words where the client
 /// can act on them, a fixed sentence for failures on the far side.
-pub fn client_message(failure: &Failure) -> String {
+pub(crate) fn client_message(failure: &Failure) -> String {
     match failure.kind {
         ErrorKind::Server | ErrorKind::Unmapped | ErrorKind::ProviderUnavailable => "Provider returned error".to_owned(),
         ErrorKind::Timeout => "The operation was aborted due to timeout".to_owned(),

@@ -20,9 +20,13 @@ mod shapes;
 mod tools;
 
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};
+pub use guest::GuestTurn;
 pub use invalid::{InvalidKind, InvalidRequest};
 pub use plugins::RequestPlugin;
 pub use provider::ProviderPreferences;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat};
 pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix};
+
+#[cfg(test)]
+mod tests;

@@ -67,7 +67,7 @@ pub(crate) fn printable(word: &str) -> String {
 
 /// One request's routing.
 pub(crate) struct Route<'a> {
-    pub(crate) router: &'a Plugin,
+    pub(crate) router: &'a Arc<Plugin>,
     pub(crate) context: &'a CallContext,
     pub(crate) summary: RequestSummary,
     /// Whether more than the first endpoint may be tried.
@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn unknown_models_are_named_without_control_characters() {
-        let refusal = find_models(&Catalog::default(), &["x\u{1b}[0m".to_owned()], ModelKind::Responses).unwrap_err();
+        let refusal = find_models(&Catalog::default(), &["x\u{1b}[0m".to_owned()], ModelKind::Responses);
+        let refusal = refusal.err().unwrap();
         assert_eq!((refusal.status, refusal.message.as_str()), (404, "Model x\\u{1b}[0m does not exist"));
     }
 }

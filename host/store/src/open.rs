@@ -1,22 +1,25 @@
-//! Opening a store: the first start, and the rule that decides whether an existing one may be served.
+//! Opening a store: first start if there is none, then keys, rows, and the verdict on what was found.
 
-use std::fs::{DirBuilder, File};
+mod first_start;
+mod rule;
+
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use first_start::first_start;
+use rule::{Evidence, NO_ANCHOR, judge};
+
 use crate::anchor::{Anchor, Found, Slot};
 use crate::audit::{Actor, AuditAction, AuditRecord};
-use crate::changes::{Draft, NewWorkspace};
+use crate::changes::Draft;
 use crate::clock::Clock;
-use crate::database::{Commit, Database, KEYS, KEYSPACES, Tip};
+use crate::database::{Database, KEYS, Tip};
 use crate::directory::Directory;
-use crate::error::{Error, OpenError, OutOfStep};
-use crate::ids::StoreId;
+use crate::error::{OpenError, OutOfStep};
 use crate::journal;
-use crate::name::Name;
-use crate::root_key::{RootKey, RootKeyId, RootKeySource};
+use crate::root_key::{RootKeyId, RootKeySource};
 use crate::rows::{self, Header, RowKind, SCHEMA, SetHash};
 use crate::seal::{KeyRecord, StoreKeys};
 
@@ -109,70 +112,6 @@ fn sync_folder(path: &Path) -> Result<(), OpenError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(OpenError::io(path))
 }
 
-/// Builds a store in `store.new` and renames it last, so that a store is either whole or not there.
-fn first_start(paths: &Paths, source: &RootKeySource, clock: &Clock) -> Result<(), OpenError> {
-    if exists(&paths.store_new)? {
-        // An earlier first start did not come to its end. Its anchor goes first: left alone, it would look as
-        // if a store had been taken away.
-        match std::fs::remove_file(&paths.anchor) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(OpenError::Io { path: paths.anchor.clone(), source: error });
-            }
-            _ => sync_folder(&paths.dir)?,
-        }
-        std::fs::remove_dir_all(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
-    } else if exists(&paths.anchor)? {
-        return Err(OpenError::StoreMissing { anchor: paths.anchor.clone(), store: paths.store.clone() });
-    }
-    let (root, stretching) = source.load_or_make().map_err(OpenError::NewRootKey)?;
-    DirBuilder::new().mode(0o700).create(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
-    sync_folder(&paths.dir)?;
-    let store = StoreId::random()?;
-    let keys = Arc::new(StoreKeys::random(store)?);
-    let header = Header::new(store, root.record(stretching), clock.now_ms());
-    let commit = first_commit(&keys, &root, &header)?;
-    let database = Database::create(&paths.store_new)?;
-    let nothing = Tip { seq: 0, head: [0; 32], set: SetHash::default() };
-    let tip = database.apply(&keys, &nothing, 1, commit)?;
-    drop(database);
-    sync_tree(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
-    Anchor::create(&paths.anchor)
-        .and_then(|anchor| anchor.write(&keys, Slot { seq: tip.seq, head: tip.head }))
-        .map_err(OpenError::io(&paths.anchor))?;
-    sync_folder(&paths.dir)?;
-    std::fs::rename(&paths.store_new, &paths.store).map_err(OpenError::io(&paths.store))?;
-    sync_folder(&paths.dir)?;
-    tracing::info!(store.id = %store, root_key.id = %header.root.id, "made a new store");
-    Ok(())
-}
-
-fn first_commit(keys: &Arc<StoreKeys>, root: &RootKey, header: &Header) -> Result<Commit, OpenError> {
-    let mut draft = Draft::new(Arc::clone(keys), Directory::default(), header.created_at_ms);
-    draft.put_row(rows::HEADER.to_vec(), header);
-    draft.put_row(rows::STORE_KEYS.to_vec(), &keys.seal(root)?);
-    draft.audit(Actor::System, AuditAction::StoreCreated { store: header.store, root_key: header.root.id });
-    #[expect(clippy::expect_used, reason = "a fixed word that follows the rules for names")]
-    let name = Name::parse("default").expect("`default` is a name");
-    let workspace = NewWorkspace { name, programme: true, vault_writes: true };
-    draft.create_workspace(Actor::System, workspace).map_err(|error| match error {
-        Error::Random(error) => OpenError::Random(error),
-        other => OpenError::damaged(other.to_string()),
-    })?;
-    Ok(draft.finish().0)
-}
-
-/// The engine syncs what it must; the folders above its files are ours to be sure of.
-fn sync_tree(path: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(path)? {
-        let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => sync_tree(&entry.path())?,
-            false => File::open(entry.path())?.sync_all()?,
-        }
-    }
-    File::open(path)?.sync_all()
-}
-
 /// Reads the header, takes the root key and opens the store's keys with it.
 fn unlock(database: &Database, source: &RootKeySource) -> Result<(Header, StoreKeys), OpenError> {
     let header_row =
@@ -247,33 +186,6 @@ fn open_anchor(paths: &Paths) -> Result<Option<Anchor>, OpenError> {
     }
 }
 
-/// All that the rule looks at.
-#[derive(Clone)]
-struct Evidence {
-    anchor: Found,
-    markers: [Option<u64>; 4],
-    /// The newest audit record and its stored bytes.
-    record: Option<(AuditRecord, Vec<u8>)>,
-    set: SetHash,
-    /// Whether the rows of `keys` are the set its marker speaks of, each with a good MAC.
-    rows_hold: bool,
-}
-
-impl Evidence {
-    fn anchor_seq(&self) -> Option<u64> {
-        match self.anchor {
-            Found::Slot(slot) => Some(slot.seq),
-            Found::OtherStore | Found::Nothing => None,
-        }
-    }
-
-    fn named_markers(&self) -> [(&'static str, Option<u64>); 4] {
-        let [keys, meta, values, log] = KEYSPACES;
-        let [m0, m1, m2, m3] = self.markers;
-        [(keys, m0), (meta, m1), (values, m2), (log, m3)]
-    }
-}
-
 fn gather(
     database: &Database,
     keys: &StoreKeys,
@@ -294,51 +206,6 @@ fn gather(
     let rows_hold = loaded.damaged.is_empty() && keys_marker.is_some_and(|marker| marker.set == loaded.set);
     let markers = markers.map(|marker| marker.map(|marker| marker.seq));
     Ok(Evidence { anchor, markers, record, set: loaded.set, rows_hold })
-}
-
-const NO_ANCHOR: &str = "there is no valid anchor";
-
-#[derive(Debug, Eq, PartialEq)]
-struct Verdict {
-    tip: Tip,
-    anchor_is_behind: bool,
-}
-
-/// The rule: everything as anchored, or exactly one commit further whose record follows the anchored one (the
-/// power went between batch and anchor). Nothing else is served.
-fn judge(keys: &StoreKeys, evidence: &Evidence) -> Result<Verdict, &'static str> {
-    let slot = match evidence.anchor {
-        Found::Slot(slot) => slot,
-        Found::OtherStore => return Err("the anchor belongs to another store"),
-        Found::Nothing => return Err(NO_ANCHOR),
-    };
-    let [Some(seq), Some(meta), Some(values), Some(log)] = evidence.markers else {
-        return Err("a keyspace has no valid marker");
-    };
-    if [meta, values, log] != [seq; 3] {
-        return Err("the keyspaces are not in step");
-    }
-    if seq < slot.seq {
-        return Err("the store is older than its anchor");
-    }
-    if seq > slot.seq.saturating_add(1) {
-        return Err("the store is newer than its anchor");
-    }
-    let Some((record, bytes)) = evidence.record.as_ref().filter(|(record, _)| record.seq == seq) else {
-        return Err("the last audit record is missing");
-    };
-    let head = keys.audit_head(&record.previous, bytes);
-    let anchor_is_behind = seq != slot.seq;
-    if anchor_is_behind && record.previous != slot.head {
-        return Err("the last audit record does not follow the anchored one");
-    }
-    if !anchor_is_behind && head != slot.head {
-        return Err("the last audit record is not the anchored one");
-    }
-    if !evidence.rows_hold {
-        return Err("rows of the keyspace `keys` were changed from outside");
-    }
-    Ok(Verdict { tip: Tip { seq, head, set: evidence.set }, anchor_is_behind })
 }
 
 /// The deliberate way past a refusal: an audited commit on top of what is there.

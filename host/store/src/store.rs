@@ -303,7 +303,7 @@ impl Store {
             has_recovery_key: self.0.has_recovery_key,
             writable: self.is_writable(),
             failed: self.0.shared.has_failed(),
-            stalled: self.0.shared.is_stalled(),
+            stalled: self.is_stalled(),
             journal_cut: self.0.journal_cut,
             queued_mutations,
             queued_usage_rows,
@@ -313,6 +313,11 @@ impl Store {
     /// False after a failed write and after closing.
     pub fn is_writable(&self) -> bool {
         self.0.shared.is_running()
+    }
+
+    /// The watchdog: true while one commit has been on its way for 10 s or more.
+    pub fn is_stalled(&self) -> bool {
+        self.0.shared.is_stalled()
     }
 
     /// Writes what is queued, ends the writer, closes the database and gives the directory free. Later calls do

@@ -39,6 +39,70 @@ pub(super) struct GuestJson {
     pub(super) json: Bytes,
     /// One range per tool.
     pub(super) tools: Vec<Range<usize>>,
+    /// The first system or developer message, then the first other one.
+    pub(super) opening: [Option<Range<usize>>; 2],
+    pub(super) spans: Spans,
+}
+
+/// Where the parts stand that a later turn replaces or extends.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Spans {
+    model: Range<usize>,
+    /// The bracket that closes `input`.
+    input_end: usize,
+    /// `,"tools":[...]`, empty where there are none.
+    tools: Range<usize>,
+    /// `,"tool_choice":...`, empty where there is none.
+    tool_choice: Range<usize>,
+}
+
+/// What differs between the client's request and one turn made for it.
+#[derive(Debug, Clone, Default)]
+pub struct GuestTurn<'a> {
+    /// The catalog id to ask instead of the first candidate.
+    pub model: Option<&'a str>,
+    /// Items to append to `input`, each a JSON object in normal form.
+    pub items: &'a [Bytes],
+    /// The JSON array that replaces `tools`; an empty slice leaves tools out.
+    pub tools: Option<&'a [u8]>,
+    /// The JSON value that replaces `tool_choice`; an empty slice leaves it out.
+    pub tool_choice: Option<&'a [u8]>,
+}
+
+/// Writes the document again with a turn's changes, copying everything between them.
+pub(super) fn write_turn(json: &[u8], spans: &Spans, turn: &GuestTurn<'_>) -> Bytes {
+    let added: usize = turn.items.iter().map(|item| item.len() + 1).sum();
+    let replaced = turn.tools.map_or(0, <[u8]>::len) + turn.tool_choice.map_or(0, <[u8]>::len);
+    let mut out = Vec::with_capacity(json.len() + added + replaced + 64);
+    let copy =
+        |range: Range<usize>, out: &mut Vec<u8>| out.extend_from_slice(json.get(range).unwrap_or_default());
+    copy(0..spans.model.start, &mut out);
+    match turn.model {
+        // A string always serializes.
+        Some(model) => out.extend_from_slice(serde_json::Value::from(model).to_string().as_bytes()),
+        None => copy(spans.model.clone(), &mut out),
+    }
+    copy(spans.model.end..spans.input_end, &mut out);
+    for item in turn.items {
+        separate(&mut out);
+        out.extend_from_slice(item);
+    }
+    copy(spans.input_end..spans.tools.start, &mut out);
+    replace("tools", turn.tools, spans.tools.clone(), json, &mut out);
+    replace("tool_choice", turn.tool_choice, spans.tool_choice.clone(), json, &mut out);
+    copy(spans.tool_choice.end..json.len(), &mut out);
+    Bytes::from(out)
+}
+
+fn replace(name: &str, with: Option<&[u8]>, range: Range<usize>, json: &[u8], out: &mut Vec<u8>) {
+    match with {
+        Some([]) => {}
+        Some(value) => {
+            write_name(name, out);
+            out.extend_from_slice(value);
+        }
+        None => out.extend_from_slice(json.get(range).unwrap_or_default()),
+    }
 }
 
 /// Writes the document. `size` is the length of the body, a good guess of its own.
@@ -46,9 +110,11 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>], size: usize) -> 
     let mut out = Vec::with_capacity(size + 192);
     out.extend_from_slice(br#"{"model":"#);
     let model = fields.get("model").or_else(|| fields.get("models").and_then(|models| models.items().next()));
+    let start = out.len();
     if let Some(model) = model {
         model.write(&mut out);
     }
+    let model = start..out.len();
     let stream = fields.get("stream").is_some_and(Value::is_true);
     out.extend_from_slice(if stream { br#","stream":true"# } else { br#","stream":false"# });
     for name in COPIED {
@@ -63,16 +129,23 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>], size: usize) -> 
     }
     write_without_nulls("text", fields.get("text"), &mut out);
     write_without_nulls("reasoning", fields.get("reasoning"), &mut out);
+    let mut opening = [None, None];
     if let Some(value) = fields.get("input") {
         write_name("input", &mut out);
-        input::write(value, &mut out);
+        opening = input::write(value, &mut out);
     }
-    let ranges = write_tools(fields.get("tools"), tools, &mut out);
+    let input_end = out.len().saturating_sub(1);
+    let start = out.len();
+    let tool_ranges = write_tools(fields.get("tools"), tools, &mut out);
+    let tools = start..out.len();
     write_member("tool_choice", fields.get("tool_choice"), &mut out);
+    let tool_choice = tools.end..out.len();
     out.push(b'}');
-    GuestJson { json: Bytes::from(out), tools: ranges }
+    let spans = Spans { model, input_end, tools, tool_choice };
+    GuestJson { json: Bytes::from(out), tools: tool_ranges, opening, spans }
 }
 
+/// Appends a member that the client set.
 pub(super) fn write_member(name: &str, value: Option<Value<'_>>, out: &mut Vec<u8>) {
     if let Some(value) = value {
         write_name(name, out);

@@ -10,6 +10,7 @@ use super::rule::Shape;
 use super::settings::{Ability, Needs};
 use super::shapes::items::{ITEMS, MESSAGE, SERVER_ITEM, SERVER_ITEMS};
 use super::tools::split_prefix;
+use std::ops::Range;
 
 /// What was counted over an input.
 #[derive(Debug, Default)]
@@ -138,23 +139,12 @@ impl<'d> Tally<'d> {
 
     /// The text members of an item that is no message.
     fn texts(&mut self, item: Value<'_>) {
-        const TEXTS: [&str; 10] = [
-            "arguments",
-            "input",
-            "output",
-            "content",
-            "summary",
-            "code",
-            "query",
-            "prompt",
-            "advice",
-            "outcome",
-        ];
         for (key, value) in item.members() {
-            if TEXTS.iter().any(|name| key.is(name)) {
-                self.content(value);
-            } else if key.is("tools") {
-                self.tool_bytes += value.raw().len();
+            match key.text().as_ref() {
+                "arguments" | "input" | "output" | "content" | "summary" | "code" | "query" | "prompt"
+                | "advice" | "outcome" => self.content(value),
+                "tools" => self.tool_bytes += value.raw().len(),
+                _ => {}
             }
         }
     }
@@ -168,10 +158,10 @@ impl<'d> Tally<'d> {
 
     fn part(&mut self, part: Value<'_>) {
         for (key, value) in part.members() {
-            if key.is("text") || key.is("refusal") || key.is("stdout") || key.is("stderr") {
-                self.counts.add(value.counts());
-            } else if key.is("type") {
-                self.needs.add_part(value);
+            match key.text().as_ref() {
+                "text" | "refusal" | "stdout" | "stderr" => self.counts.add(value.counts()),
+                "type" => self.needs.add_part(value),
+                _ => {}
             }
         }
     }
@@ -207,20 +197,35 @@ fn stateless(at: Value<'_>) -> InvalidRequest {
     )
 }
 
-/// Appends `input` in normal form.
-pub(super) fn write(input: Value<'_>, out: &mut Vec<u8>) {
-    if input.kind() == Kind::String {
-        out.extend_from_slice(br#"[{"type":"message","role":"user","content":"#);
-        write_content(input, false, out);
-        out.extend_from_slice(b"}]");
-        return;
-    }
+/// Appends `input` in normal form. Returns where the first system or developer message and the first
+/// other message stand: together they tell one conversation from another.
+pub(super) fn write(input: Value<'_>, out: &mut Vec<u8>) -> [Option<Range<usize>>; 2] {
+    let mut opening = [None, None];
     out.push(b'[');
+    if input.kind() == Kind::String {
+        let start = out.len();
+        out.extend_from_slice(br#"{"type":"message","role":"user","content":"#);
+        write_content(input, false, out);
+        out.push(b'}');
+        opening = [None, Some(start..out.len())];
+    }
     for item in input.items() {
         separate(out);
+        let start = out.len();
         write_item(item, out);
+        if opening.iter().any(Option::is_none) {
+            note_opening(item, start..out.len(), &mut opening);
+        }
     }
     out.push(b']');
+    opening
+}
+
+fn note_opening(item: Value<'_>, range: Range<usize>, opening: &mut [Option<Range<usize>>; 2]) {
+    let Some(role) = item.get("role") else { return };
+    let [system, other] = opening;
+    let place = if role.is("system") || role.is("developer") { system } else { other };
+    place.get_or_insert(range);
 }
 
 fn write_item(item: Value<'_>, out: &mut Vec<u8>) {

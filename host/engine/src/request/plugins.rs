@@ -33,7 +33,9 @@ impl RequestPlugin {
         for (index, entry) in plugins.items().enumerate() {
             let tag = PLUGINS.tag_of(entry)?;
             let id = tag.text();
-            if extra.iter().any(|known| *known == id) {
+            // A known id keeps its rules also where a hook of that name is installed.
+            let known = PLUGINS.variants.iter().any(|(name, _)| *name == id);
+            if !known && extra.iter().any(|name| *name == id) {
                 EXTRA_PLUGIN.check(entry)?;
             } else {
                 PLUGINS.check(entry)?;

@@ -1,6 +1,7 @@
 //! The body of POST /v1/responses.
 
 use super::fields::Fields;
+use super::guest::{GuestTurn, Spans};
 use super::input::{Tally, saturated};
 use super::json::{Document, Value};
 use super::rule::Rule;
@@ -66,9 +67,13 @@ pub struct ResponsesRequest {
     pub trace: Option<Bytes>,
     /// What provider guests receive, written once. Its `model` is the first of `models`.
     pub guest_json: Bytes,
+    /// The first system or developer message and the first other message, as they stand in `guest_json`:
+    /// what a sticky key is made of when the client names no session.
+    pub opening: Vec<Bytes>,
     /// The constant members of the response object, `"background":false,...`: a JSON fragment without
     /// braces and without a comma at either end.
     pub echo: String,
+    spans: Spans,
 }
 
 /// Counts over the text of an input, for model routers. Never text itself.
@@ -157,9 +162,19 @@ impl ResponsesRequest {
                     .is_some_and(|debug| debug.get("echo_upstream_body").is_some_and(Value::is_true)),
             metadata: fields.metadata(),
             trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
+            opening: guest.opening.into_iter().flatten().map(|range| guest.json.slice(range)).collect(),
             guest_json: guest.json,
             echo,
+            spans: guest.spans,
         })
+    }
+}
+
+impl ResponsesRequest {
+    /// `guest_json` with the changes of one turn: another model, more items, other tools.
+    #[must_use]
+    pub fn guest_json_for(&self, turn: &GuestTurn<'_>) -> Bytes {
+        guest::write_turn(&self.guest_json, &self.spans, turn)
     }
 }
 

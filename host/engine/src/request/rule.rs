@@ -174,7 +174,8 @@ impl Shape {
         }
         let mut missing = self.fields.iter().filter(|field| field.required).count();
         for (key, value) in object.members() {
-            let Some(field) = self.fields.iter().find(|field| key.is(field.name)) else { continue };
+            let name = key.text();
+            let Some(field) = self.fields.iter().find(|field| field.name == &*name) else { continue };
             if value.is_null() {
                 continue;
             }
@@ -197,7 +198,8 @@ impl Tagged {
     /// The first violation, by path; an unknown tag is named.
     pub(super) fn check(&self, object: Value<'_>) -> Result<&'static str, InvalidRequest> {
         let tag = self.tag_of(object)?;
-        let Some((name, shape)) = self.variants.iter().find(|(name, _)| tag.is(name)) else {
+        let word = tag.text();
+        let Some((name, shape)) = self.variants.iter().find(|(name, _)| *name == &*word) else {
             return Err(self.unknown(tag));
         };
         shape.check(object)?;

@@ -295,7 +295,7 @@ impl ToolChoice {
             "allowed_tools" => Self::allowed(value),
             other => {
                 let known = TOOLS.variants.iter().any(|(name, _)| *name == other);
-                if known || split_prefix(other).is_some() {
+                if known || other == "tool_search" || split_prefix(other).is_some() {
                     return Ok(Self::Type(other.to_owned()));
                 }
                 Err(tag.invalid(format!("names an unknown tool choice: \"{}\"", quoted(other))))

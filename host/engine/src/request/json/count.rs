@@ -3,7 +3,7 @@
 //! Prompts are most of a body, so every count here is a plain pass that the compiler can vectorise
 //! or a search of `memchr`.
 
-use memchr::{memchr_iter, memmem};
+use memchr::memchr_iter;
 
 /// Counts over one text. Characters are exact; the others are good enough for an estimate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,14 +27,14 @@ impl Counts {
         let chars = chars(text, escaped);
         // Only longer texts than they have characters hold signs beyond ASCII.
         let (signs, wide) = if chars < bytes.len() {
-            (math_signs(bytes), memmem::find_iter(bytes, "？").count())
+            (math_signs(bytes), occurrences(bytes, "？".as_bytes()))
         } else {
             (0, 0)
         };
         Self {
             chars: chars as u64,
             math: (ascii + signs) as u64,
-            fences: memmem::find_iter(bytes, b"```").count() as u64,
+            fences: occurrences(bytes, b"```") as u64,
             questions: (plain + wide) as u64,
         }
     }
@@ -46,6 +46,20 @@ impl Counts {
         self.fences += other.fences;
         self.questions += other.questions;
     }
+}
+
+/// Occurrences that do not overlap of a short needle whose first byte is rare.
+fn occurrences(bytes: &[u8], needle: &[u8]) -> usize {
+    let Some(&first) = needle.first() else { return 0 };
+    let mut from = 0;
+    let found = memchr_iter(first, bytes).filter(|&at| {
+        let hit = at >= from && bytes.get(at..).is_some_and(|rest| rest.starts_with(needle));
+        if hit {
+            from = at + needle.len();
+        }
+        hit
+    });
+    found.count()
 }
 
 /// Hyphens, asterisks and slashes are left out: in prose they are punctuation, list marks and paths.

@@ -10,11 +10,11 @@ pub(in crate::request) static BODY: Shape = Shape::of(&[
     required("model", MODEL),
     optional("dimensions", COUNT),
     optional("encoding_format", Rule::OneOf(&["float", "base64"])),
-    optional("input_type", Rule::Text { min: 1, max: 256 }),
+    optional("input_type", TEXT),
     optional("provider", PROVIDER),
     optional("session_id", SESSION_ID),
     optional("trace", TRACE),
-    optional("user", Rule::Text { min: 0, max: 256 }),
+    optional("user", TEXT),
 ]);
 
 /// Parts of a `{content: [...]}` input.

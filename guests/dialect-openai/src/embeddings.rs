@@ -1,0 +1,240 @@
+//! `POST /embeddings` as OpenAI has it: texts and token lists, vectors as
+//! numbers or as base64.
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use cofferdam_guest_kit::{EmbeddingInput, EmbeddingPart, EmbeddingRequest};
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+use serde::{Deserialize as DeriveDeserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::error::map_reported;
+use crate::failure::Failure;
+use crate::lenient::{Count, MaybeText};
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Why a request cannot be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum EmbeddingFailure {
+    /// The input with this index is not text.
+    UnsupportedInput(u32),
+    Failed(Failure),
+}
+
+/// A request in OpenAI's form.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PreparedEmbeddings {
+    pub body: Vec<u8>,
+    /// How many vectors the answer must have.
+    pub count: usize,
+}
+
+/// An answer, translated.
+#[derive(Debug, PartialEq)]
+pub struct Embeddings {
+    /// In the order of the input, each as little-endian binary32 numbers.
+    pub vectors: Vec<Vec<u8>>,
+    pub prompt_tokens: u64,
+    pub total_tokens: u64,
+    pub cost_dollars: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    input: Vec<Input<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dimensions: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding_format: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Input<'a> {
+    Text(Cow<'a, str>),
+    Tokens(&'a [u64]),
+}
+
+/// Translates a request. `input_type` is no field of OpenAI's: it goes only to
+/// endpoints whose `supports` names it.
+///
+/// # Errors
+///
+/// When an input is not text, or the request is not what the contract says.
+pub fn prepare_embeddings(
+    request: &[u8],
+    model: &str,
+    supports: &[String],
+) -> Result<PreparedEmbeddings, EmbeddingFailure> {
+    let unreadable = || EmbeddingFailure::Failed(Failure::unreadable_request());
+    let request = EmbeddingRequest::parse(request).map_err(|_| unreadable())?;
+    let input: Vec<_> = request
+        .input
+        .iter()
+        .zip(0..)
+        .map(|(input, index)| translate(input, index))
+        .collect::<Result<_, _>>()?;
+    let typed = supports.iter().any(|ability| ability == "input_type");
+    let body = Body {
+        model,
+        input,
+        dimensions: request.dimensions,
+        encoding_format: request.encoding_format.as_deref(),
+        input_type: request.input_type.as_deref().filter(|_| typed),
+        user: request.user.as_deref(),
+    };
+    let count = body.input.len();
+    let body = serde_json::to_vec(&body).map_err(|_| unreadable())?;
+    Ok(PreparedEmbeddings { body, count })
+}
+
+fn translate<'a>(input: &'a EmbeddingInput<'_>, index: u32) -> Result<Input<'a>, EmbeddingFailure> {
+    match input {
+        EmbeddingInput::Text(text) => Ok(Input::Text(Cow::Borrowed(text))),
+        EmbeddingInput::Tokens(tokens) => Ok(Input::Tokens(tokens)),
+        EmbeddingInput::Content(parts) => {
+            joined(parts).map(Input::Text).ok_or(EmbeddingFailure::UnsupportedInput(index))
+        }
+    }
+}
+
+/// The text of parts that are all text: one vector for all of them together.
+fn joined<'a>(parts: &'a [EmbeddingPart<'_>]) -> Option<Cow<'a, str>> {
+    let texts: Vec<&str> = parts
+        .iter()
+        .map(|part| match part {
+            EmbeddingPart::Text(text) => Some(&**text),
+            _ => None,
+        })
+        .collect::<Option<_>>()?;
+    match texts.as_slice() {
+        [] => None,
+        [only] => Some(Cow::Borrowed(only)),
+        many => Some(Cow::Owned(many.join("\n"))),
+    }
+}
+
+#[derive(DeriveDeserialize)]
+struct Reply<'a> {
+    #[serde(default, borrow)]
+    object: MaybeText<'a>,
+    #[serde(default)]
+    data: Option<Vec<Row>>,
+    #[serde(default)]
+    usage: Option<Usage>,
+    #[serde(default, borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(DeriveDeserialize)]
+struct Row {
+    #[serde(default)]
+    index: Option<usize>,
+    embedding: Vector,
+}
+
+#[derive(Default, DeriveDeserialize)]
+#[serde(default)]
+struct Usage {
+    prompt_tokens: Count,
+    total_tokens: Count,
+    cost: Option<f64>,
+}
+
+/// Translates an answer to a request for `count` vectors.
+///
+/// # Errors
+///
+/// When the answer reports an error, is not understood, or is not exactly one
+/// vector of one length for each input.
+pub fn decode_embeddings(body: &[u8], count: usize) -> Result<Embeddings, Failure> {
+    let reply: Reply<'_> = serde_json::from_slice(body).map_err(|_| Failure::malformed())?;
+    if let Some(error) = reply.error {
+        return Err(map_reported(error.get()));
+    }
+    if reply.object.as_str() == "error" {
+        return Err(map_reported(std::str::from_utf8(body).unwrap_or_default()));
+    }
+    let rows = reply.data.ok_or_else(Failure::malformed)?;
+    let vectors = in_order(rows, count).ok_or_else(Failure::malformed)?;
+    let usage = reply.usage.unwrap_or_default();
+    let prompt_tokens = usage.prompt_tokens.0.or(usage.total_tokens.0).unwrap_or_default();
+    Ok(Embeddings {
+        vectors,
+        prompt_tokens,
+        total_tokens: usage.total_tokens.0.unwrap_or(prompt_tokens),
+        cost_dollars: usage.cost,
+    })
+}
+
+/// Each vector at the place its index names: exactly one for each input, all of
+/// one length. A row without an index stands where it stands.
+fn in_order(rows: Vec<Row>, count: usize) -> Option<Vec<Vec<u8>>> {
+    if rows.len() != count {
+        return None;
+    }
+    let length = rows.first()?.embedding.0.len();
+    let mut places: Vec<Option<Vec<u8>>> = vec![None; count];
+    for (position, row) in rows.into_iter().enumerate() {
+        let place = places.get_mut(row.index.unwrap_or(position))?;
+        if place.is_some() || row.embedding.0.len() != length || length == 0 {
+            return None;
+        }
+        *place = Some(row.embedding.0);
+    }
+    places.into_iter().collect()
+}
+
+/// A vector as little-endian binary32 numbers, read without a stop between.
+struct Vector(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Vector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(VectorVisitor)
+    }
+}
+
+struct VectorVisitor;
+
+impl<'de> Visitor<'de> for VectorVisitor {
+    type Value = Vector;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("numbers or base64")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vector, A::Error> {
+        let mut bytes = Vec::new();
+        while let Some(number) = sequence.next_element::<f32>()? {
+            if !number.is_finite() {
+                return Err(A::Error::custom("a number beyond binary32"));
+            }
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        Ok(Vector(bytes))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vector, E> {
+        let bytes = BASE64.decode(text).map_err(|_| E::custom("not base64"))?;
+        let (numbers, rest) = bytes.as_chunks::<4>();
+        if !rest.is_empty() || !numbers.iter().all(|number| f32::from_le_bytes(*number).is_finite()) {
+            return Err(E::custom("not binary32 numbers"));
+        }
+        Ok(Vector(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+use proptest::prelude::{any, proptest};
+
+use super::{EmbeddingFailure, decode_embeddings, prepare_embeddings};
+use crate::failure::Kind;
+
+fn sent(request: &str, supports: &[&str]) -> String {
+    let supports: Vec<_> = supports.iter().map(|ability| (*ability).to_owned()).collect();
+    String::from_utf8(prepare_embeddings(request.as_bytes(), "up", &supports).unwrap().body).unwrap()
+}
+
+#[test]
+fn requests_are_translated() {
+    let cases = [
+        (r#"{"model":"m","input":["a"]}"#, r#"{"model":"up","input":["a"]}"#),
+        (
+            r#"{"model":"m","input":["a","b\n"],"dimensions":8,"encoding_format":"base64","input_type":"query","user":"u"}"#,
+            r#"{"model":"up","input":["a","b\n"],"dimensions":8,"encoding_format":"base64","user":"u"}"#,
+        ),
+        (r#"{"model":"m","input":[[1,2],[3]]}"#, r#"{"model":"up","input":[[1,2],[3]]}"#),
+        (
+            r#"{"model":"m","input":[{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]}"#,
+            r#"{"model":"up","input":["a\nb"]}"#,
+        ),
+    ];
+    for (request, expected) in cases {
+        assert_eq!(sent(request, &[]), expected);
+    }
+    let typed = sent(r#"{"model":"m","input":["a"],"input_type":"query"}"#, &["input_type"]);
+    assert_eq!(typed, r#"{"model":"up","input":["a"],"input_type":"query"}"#);
+}
+
+#[test]
+fn an_input_that_is_not_text_is_named() {
+    let request = br#"{"model":"m","input":["a",{"content":[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"u"}}]}]}"#;
+    assert_eq!(prepare_embeddings(request, "up", &[]), Err(EmbeddingFailure::UnsupportedInput(1)));
+    assert!(matches!(prepare_embeddings(b"[", "up", &[]), Err(EmbeddingFailure::Failed(_))));
+}
+
+#[test]
+fn numbers_and_base64_give_the_same_bytes_in_the_order_of_the_input() {
+    let numbers = br#"{"object":"list","data":[{"index":1,"embedding":[0.5,-2]},{"index":0,"embedding":[1,1e-3]}],"model":"m","usage":{"prompt_tokens":3,"total_tokens":3}}"#;
+    let base64 = br#"{"data":[{"index":1,"embedding":"AAAAPwAAAMA="},{"index":0,"embedding":"AACAP28Sgzo"}],"usage":{"prompt_tokens":3,"total_tokens":4,"cost":0.5}}"#;
+    let from_numbers = decode_embeddings(numbers, 2).unwrap();
+    let from_base64 = decode_embeddings(base64, 2).unwrap();
+    assert_eq!(from_numbers.vectors, from_base64.vectors);
+    assert_eq!(from_numbers.vectors[1], [0.5f32.to_le_bytes(), (-2f32).to_le_bytes()].concat());
+    assert_eq!((from_numbers.prompt_tokens, from_numbers.total_tokens), (3, 3));
+    assert_eq!((from_base64.total_tokens, from_base64.cost_dollars), (4, Some(0.5)));
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_refused() {
+    let cases: &[(&str, usize)] = &[
+        ("", 1),
+        ("{}", 1),
+        (r#"{"data":[]}"#, 1),
+        (r#"{"data":[{"embedding":[1]}]}"#, 2),
+        (r#"{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[1]}]}"#, 2),
+        (r#"{"data":[{"index":2,"embedding":[1]}]}"#, 1),
+        (r#"{"data":[{"embedding":[1]},{"embedding":[1,2]}]}"#, 2),
+        (r#"{"data":[{"embedding":[]}]}"#, 1),
+        (r#"{"data":[{"embedding":[null]}]}"#, 1),
+        (r#"{"data":[{"embedding":[1e300]}]}"#, 1),
+        (r#"{"data":[{"embedding":"AAAA"}]}"#, 1),
+        (r#"{"data":[{"embedding":"!"}]}"#, 1),
+        (r#"{"data":[{"embedding":"AACAfw=="}]}"#, 1),
+    ];
+    for (body, count) in cases {
+        let failure = decode_embeddings(body.as_bytes(), *count).unwrap_err();
+        assert_eq!(failure.kind, Kind::ProviderUnavailable, "{body}");
+    }
+}
+
+#[test]
+fn an_error_inside_the_answer_is_translated() {
+    let body = br#"{"error":{"message":"No such model","code":"model_not_found"}}"#;
+    assert_eq!(decode_embeddings(body, 1).unwrap_err().kind, Kind::NotFound);
+    let flat = br#"{"object":"error","message":"bad","code":400}"#;
+    assert_eq!(decode_embeddings(flat, 1).unwrap_err().kind, Kind::InvalidRequest);
+}
+
+proptest! {
+    #[test]
+    fn any_body_is_survived(body in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-e0-9]{0,60}") {
+        let _ = decode_embeddings(&body, 1);
+        let _ = decode_embeddings(format!("{{\"data\":[{{\"embedding\":{json}}}]}}").as_bytes(), 1);
+        let _ = prepare_embeddings(&body, "m", &[]);
+        let _ = prepare_embeddings(json.as_bytes(), "m", &[]);
+    }
+}

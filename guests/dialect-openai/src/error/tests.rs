@@ -1,0 +1,170 @@
+use proptest::prelude::{any, proptest};
+
+use super::{map_error, map_reported};
+use crate::failure::Kind;
+
+/// Status, body; what kind and what message they give.
+const CASES: &[(u16, &str, Kind, &str)] = &[
+    (
+        400,
+        r#"{"error":{"message":"Too long.","type":"invalid_request_error","param":"input","code":"context_length_exceeded"}}"#,
+        Kind::ContextLengthExceeded,
+        "Too long.",
+    ),
+    (
+        400,
+        r#"{"error":{"message":"Invalid 'input'.","type":"invalid_request_error","code":"string_above_max_length"}}"#,
+        Kind::StringTooLong,
+        "Invalid 'input'.",
+    ),
+    (
+        401,
+        r#"{"error":{"message":"Incorrect API key provided: sk-abcdefgh","type":"invalid_request_error","code":"invalid_api_key"}}"#,
+        Kind::Authentication,
+        "The provider did not accept the credential.",
+    ),
+    (
+        429,
+        r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#,
+        Kind::PaymentRequired,
+        "The provider's account has no credit left.",
+    ),
+    (
+        429,
+        r#"{"error":{"message":"Rate limit reached in organization org-x","type":"tokens","code":"rate_limit_exceeded"}}"#,
+        Kind::RateLimitExceeded,
+        "The provider's rate limit was reached.",
+    ),
+    (
+        400,
+        r#"{"error":{"message":"Blocked","code":"content_policy_violation"}}"#,
+        Kind::ContentPolicyViolation,
+        "Blocked",
+    ),
+    (
+        400,
+        r#"{"error":{"message":"Bad image","code":"invalid_image_format"}}"#,
+        Kind::UnsupportedImageFormat,
+        "Bad image",
+    ),
+    (
+        404,
+        r#"{"error":{"message":"The model `x` does not exist","type":"invalid_request_error","code":"model_not_found"}}"#,
+        Kind::NotFound,
+        "The model `x` does not exist",
+    ),
+    (
+        404,
+        r#"{"error":{"message":"model 'x' not found","type":"api_error","param":null,"code":null}}"#,
+        Kind::NotFound,
+        "model 'x' not found",
+    ),
+    (
+        400,
+        r#"{"object":"error","message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","param":null,"code":400}"#,
+        Kind::ContextLengthExceeded,
+        "This model's maximum context length is 4096 tokens.",
+    ),
+    (
+        400,
+        r#"{"error":{"code":400,"message":"request (9000 tokens) exceeds the available context size","type":"exceed_context_size_error","n_ctx":4096}}"#,
+        Kind::ContextLengthExceeded,
+        "request (9000 tokens) exceeds the available context size",
+    ),
+    (
+        503,
+        r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#,
+        Kind::ProviderUnavailable,
+        "The provider is not available.",
+    ),
+    (
+        503,
+        r#"{"error":{"message":"Overloaded","type":"server_error"}}"#,
+        Kind::ProviderOverloaded,
+        "The provider is overloaded.",
+    ),
+    (529, "", Kind::ProviderOverloaded, "The provider is overloaded."),
+    (500, r#"{"error":{"message":"secret stack trace"}}"#, Kind::Server, "The provider failed."),
+    (
+        502,
+        "<html><body>Bad Gateway</body></html>",
+        Kind::ProviderUnavailable,
+        "The provider is not available.",
+    ),
+    (400, "<html>nginx</html>", Kind::InvalidRequest, "The provider refused the request as invalid."),
+    (400, r#"{"error":"plain words"}"#, Kind::InvalidRequest, "plain words"),
+    (
+        422,
+        r#"{"detail":[{"loc":["body","model"],"msg":"field required","type":"value_error.missing"}]}"#,
+        Kind::Unprocessable,
+        "field required",
+    ),
+    (404, r#"{"detail":"Not Found"}"#, Kind::NotFound, "Not Found"),
+    (400, r#"{"message":"flat"}"#, Kind::InvalidRequest, "flat"),
+    (
+        400,
+        r#"[{"error":{"code":400,"message":"API key AIzaSy123456 bad","status":"INVALID_ARGUMENT"}}]"#,
+        Kind::InvalidRequest,
+        "API key [redacted] bad",
+    ),
+    (
+        402,
+        r#"{"error":{"message":"Insufficient Balance","type":"unknown_error","code":"invalid_request_error"}}"#,
+        Kind::PaymentRequired,
+        "The provider's account has no credit left.",
+    ),
+    (418, "[]", Kind::InvalidRequest, "The provider refused the request as invalid."),
+    (302, "", Kind::Unmapped, "The provider answered with an error."),
+];
+
+#[test]
+fn codes_types_prose_and_statuses_are_told_apart() {
+    for (status, body, kind, message) in CASES {
+        let failure = map_error(*status, &[], body.as_bytes());
+        assert_eq!((failure.kind, &*failure.message), (*kind, *message), "{status} {body}");
+    }
+}
+
+#[test]
+fn the_code_is_kept_when_it_is_one() {
+    let code = |body: &str| map_error(400, &[], body.as_bytes()).code;
+    assert_eq!(code(r#"{"error":{"code":"a_b","type":"t"}}"#).as_deref(), Some("a_b"));
+    assert_eq!(code(r#"{"error":{"code":400,"type":"t"}}"#).as_deref(), Some("t"));
+    assert_eq!(code(r#"{"error":{"code":"some prose here"}}"#), None);
+}
+
+#[test]
+fn errors_inside_an_answer_need_no_status() {
+    let cases = [
+        (r#"{"code":"rate_limit_exceeded","message":"slow"}"#, Kind::RateLimitExceeded),
+        (r#"{"code":"server_error","message":"boom"}"#, Kind::Server),
+        (r#"{"error":{"code":502,"message":"down"}}"#, Kind::ProviderUnavailable),
+        (r#"{"object":"error","code":"400","message":"bad"}"#, Kind::InvalidRequest),
+        (r#""words""#, Kind::Server),
+        ("null", Kind::Server),
+    ];
+    for (json, kind) in cases {
+        assert_eq!(map_reported(json).kind, kind, "{json}");
+    }
+}
+
+#[test]
+fn the_finer_wait_wins_and_dates_are_ignored() {
+    let wait = |headers: &[(&str, &str)]| {
+        let headers: Vec<_> =
+            headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        map_error(429, &headers, b"").retry_after_ms
+    };
+    assert_eq!(wait(&[("retry-after", "2"), ("retry-after-ms", "1500")]), Some(1500));
+    assert_eq!(wait(&[("retry-after", "2")]), Some(2000));
+    assert_eq!(wait(&[("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT")]), None);
+    assert_eq!(wait(&[("retry-after-ms", "-5"), ("retry-after", "x")]), None);
+}
+
+proptest! {
+    #[test]
+    fn any_body_gives_a_failure(status: u16, body in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-e0-9]{0,60}") {
+        assert!(!map_error(status, &[], &body).message.is_empty());
+        assert!(!map_reported(&json).message.is_empty());
+    }
+}

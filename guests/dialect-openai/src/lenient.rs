@@ -1,0 +1,252 @@
+//! Readers for fields of foreign JSON: each takes the value it understands and
+//! turns any other into nothing, because servers that imitate an interface
+//! differ in exactly these places, and one odd field must not cost an answer.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+
+/// Text if the value is a string; borrowed when it holds no escapes.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct MaybeText<'a>(pub Option<Cow<'a, str>>);
+
+impl MaybeText<'_> {
+    /// The text, empty when there is none.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+/// A count if the value is a number that can be one.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Count(pub Option<u64>);
+
+/// Text that holds JSON, also where a server sends the JSON itself.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct JsonText<'a>(pub Option<Cow<'a, str>>);
+
+/// Text, or a list of parts instead; its elements are read strictly.
+#[derive(Debug, Clone)]
+pub struct TextOrList<'a, T> {
+    pub text: Option<Cow<'a, str>>,
+    pub list: Vec<T>,
+}
+
+impl<T> Default for TextOrList<'_, T> {
+    fn default() -> Self {
+        Self { text: None, list: Vec::new() }
+    }
+}
+
+/// A list if the value is one; its elements are read strictly.
+#[derive(Debug, Clone)]
+pub struct List<T>(pub Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// Skips whatever it is given except what a reader overrides.
+trait Reader<'de>: Sized {
+    type Output: Default;
+
+    fn text(self, _: Cow<'de, str>) -> Self::Output {
+        Self::Output::default()
+    }
+
+    fn number(self, _: f64) -> Self::Output {
+        Self::Output::default()
+    }
+
+    fn integer(self, _: u64) -> Self::Output {
+        Self::Output::default()
+    }
+
+    fn object<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Output, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Self::Output::default())
+    }
+
+    fn list<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Output, A::Error> {
+        while sequence.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Self::Output::default())
+    }
+}
+
+struct Lenient<R>(R);
+
+impl<'de, R: Reader<'de>> Visitor<'de> for Lenient<R> {
+    type Value = R::Output;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any value")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(self.0.text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(self.0.text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(R::Output::default())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+        Ok(u64::try_from(number).map_or_else(|_| R::Output::default(), |number| self.0.integer(number)))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(self.0.integer(number))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
+        Ok(self.0.number(number))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(R::Output::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, sequence: A) -> Result<Self::Value, A::Error> {
+        self.0.list(sequence)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        self.0.object(map)
+    }
+}
+
+struct TextReader;
+
+impl<'de> Reader<'de> for TextReader {
+    type Output = Option<Cow<'de, str>>;
+
+    fn text(self, text: Cow<'de, str>) -> Self::Output {
+        Some(text)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Lenient(TextReader)).map(MaybeText)
+    }
+}
+
+struct JsonTextReader;
+
+impl<'de> Reader<'de> for JsonTextReader {
+    type Output = Option<Cow<'de, str>>;
+
+    fn text(self, text: Cow<'de, str>) -> Self::Output {
+        Some(text)
+    }
+
+    fn object<A: MapAccess<'de>>(self, map: A) -> Result<Self::Output, A::Error> {
+        let value = Value::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Some(Cow::Owned(value.to_string())))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for JsonText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Lenient(JsonTextReader)).map(JsonText)
+    }
+}
+
+struct TextOrListReader<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Reader<'de> for TextOrListReader<T> {
+    type Output = TextOrList<'de, T>;
+
+    fn text(self, text: Cow<'de, str>) -> Self::Output {
+        TextOrList { text: Some(text), list: Vec::new() }
+    }
+
+    fn list<A: SeqAccess<'de>>(self, sequence: A) -> Result<Self::Output, A::Error> {
+        let list = ListReader(PhantomData).list(sequence)?;
+        Ok(TextOrList { text: None, list })
+    }
+}
+
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for TextOrList<'a, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Lenient(TextOrListReader(PhantomData)))
+    }
+}
+
+struct CountReader;
+
+impl Reader<'_> for CountReader {
+    type Output = Option<u64>;
+
+    fn number(self, number: f64) -> Self::Output {
+        // The cast saturates, which is as good as any other reading of a count
+        // beyond all counts.
+        (number.is_finite() && number >= 0.0).then_some(number as u64)
+    }
+
+    fn integer(self, number: u64) -> Self::Output {
+        Some(number)
+    }
+}
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Lenient(CountReader)).map(Count)
+    }
+}
+
+struct ListReader<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Reader<'de> for ListReader<T> {
+    type Output = Vec<T>;
+
+    fn list<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Output, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = sequence.next_element()? {
+            elements.push(element);
+        }
+        Ok(elements)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Lenient(ListReader(PhantomData))).map(List)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Count, JsonText, List, MaybeText, TextOrList};
+
+    #[test]
+    fn takes_what_fits_and_nothing_else() {
+        for other in ["null", "true", "-1", "{\"a\":[1]}", "\"x\""] {
+            assert_eq!(serde_json::from_str::<Count>(other).unwrap().0, None, "{other}");
+        }
+        for other in ["null", "false", "7", "-7", "0.5", "[\"x\"]", "{\"a\":\"x\"}"] {
+            assert_eq!(serde_json::from_str::<MaybeText<'_>>(other).unwrap().0, None, "{other}");
+        }
+        assert_eq!(serde_json::from_str::<Count>("12.0").unwrap().0, Some(12));
+        assert_eq!(serde_json::from_str::<MaybeText<'_>>("\"a\\n\"").unwrap().as_str(), "a\n");
+        assert_eq!(
+            serde_json::from_str::<JsonText<'_>>("{\"a\": [1]}").unwrap().0.as_deref(),
+            Some("{\"a\":[1]}")
+        );
+        let either: TextOrList<'_, u8> = serde_json::from_str("[3]").unwrap();
+        assert_eq!((either.text, either.list), (None, vec![3]));
+        assert_eq!(serde_json::from_str::<List<u8>>("[1,2]").unwrap().0, [1, 2]);
+        assert!(serde_json::from_str::<List<u8>>("{\"0\":1}").unwrap().0.is_empty());
+    }
+}

@@ -1,0 +1,113 @@
+//! The embeddings request that a provider guest translates.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use serde_json::value::RawValue;
+
+use crate::lenient::{Text, maybe_text, text};
+
+/// An embeddings request as the host hands it over.
+#[derive(Debug, Deserialize)]
+pub struct EmbeddingRequest<'a> {
+    /// The catalog's id; the name to send upstream is the target's.
+    #[serde(default, borrow, deserialize_with = "text")]
+    pub model: Text<'a>,
+    #[serde(default, borrow)]
+    pub input: Vec<EmbeddingInput<'a>>,
+    pub dimensions: Option<u32>,
+    /// `float` or `base64`, as the client asked; the guest's answer is the same.
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub encoding_format: Option<Text<'a>>,
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub input_type: Option<Text<'a>>,
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub user: Option<Text<'a>>,
+}
+
+impl<'a> EmbeddingRequest<'a> {
+    /// Reads a request.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are not the JSON described above: a fault of the host.
+    pub fn parse(json: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(json)
+    }
+}
+
+/// One input; each gives one vector.
+#[derive(Debug)]
+pub enum EmbeddingInput<'a> {
+    Text(Text<'a>),
+    Tokens(Vec<u64>),
+    /// Parts that give one joint vector.
+    Content(Vec<EmbeddingPart<'a>>),
+}
+
+/// One part of an input; `raw` is the part as the client wrote it.
+#[derive(Debug)]
+pub enum EmbeddingPart<'a> {
+    Text(Text<'a>),
+    /// `image_url`: a URL, often a data URL.
+    Image {
+        url: Text<'a>,
+    },
+    /// Audio, video, files and whatever else.
+    Other {
+        kind: Text<'a>,
+        raw: &'a RawValue,
+    },
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for EmbeddingInput<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Joint<'a> {
+            #[serde(borrow)]
+            content: Vec<EmbeddingPart<'a>>,
+        }
+        #[derive(Deserialize)]
+        struct Whole<'a>(#[serde(borrow, deserialize_with = "text")] Text<'a>);
+
+        let raw = <&'a RawValue>::deserialize(deserializer)?.get();
+        let input = match raw.as_bytes().first() {
+            Some(b'"') => serde_json::from_str(raw).map(|Whole(text)| EmbeddingInput::Text(text)),
+            Some(b'[') => serde_json::from_str(raw).map(EmbeddingInput::Tokens),
+            _ => serde_json::from_str(raw).map(|joint: Joint<'a>| EmbeddingInput::Content(joint.content)),
+        };
+        input.map_err(D::Error::custom)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for EmbeddingPart<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields<'a> {
+            #[serde(rename = "type", borrow, deserialize_with = "text")]
+            kind: Text<'a>,
+            #[serde(default, borrow, deserialize_with = "maybe_text")]
+            text: Option<Text<'a>>,
+            #[serde(default, borrow)]
+            image_url: Option<Url<'a>>,
+        }
+        #[derive(Deserialize)]
+        struct Url<'a> {
+            #[serde(borrow, deserialize_with = "text")]
+            url: Text<'a>,
+        }
+
+        let raw = <&'a RawValue>::deserialize(deserializer)?;
+        let fields: Fields<'a> = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
+        Ok(match (&*fields.kind, fields.text, fields.image_url) {
+            ("text", Some(text), _) => EmbeddingPart::Text(text),
+            ("image_url", _, Some(image)) => EmbeddingPart::Image { url: image.url },
+            _ => EmbeddingPart::Other { kind: fields.kind, raw },
+        })
+    }
+}
+
+/// A vector as the host takes it: consecutive little-endian binary32 numbers.
+#[must_use]
+pub fn vector_bytes(vector: &[f32]) -> Vec<u8> {
+    vector.iter().flat_map(|number| number.to_le_bytes()).collect()
+}

@@ -1,0 +1,270 @@
+//! The parts of a message or of a function's result.
+
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::lenient::{MaybeText, Text, skip_map, skip_seq};
+
+/// One part of `content` or of a function's `output`.
+///
+/// `cache_control` is the client's mark as it stands on the part.
+#[derive(Debug)]
+pub enum Part<'a> {
+    /// `input_text`, `output_text`, and the text kinds of reasoning.
+    Text { text: Text<'a>, cache_control: Option<&'a RawValue> },
+    /// `refusal`.
+    Refusal { text: Text<'a> },
+    /// `input_image`: a URL (often a data URL) or the id of a file.
+    Image {
+        url: Option<Text<'a>>,
+        file_id: Option<Text<'a>>,
+        detail: Option<Text<'a>>,
+        cache_control: Option<&'a RawValue>,
+    },
+    /// `input_file`: a data URL or plain base64 in `data`, or a URL, or an id.
+    File {
+        filename: Option<Text<'a>>,
+        data: Option<Text<'a>>,
+        url: Option<Text<'a>>,
+        file_id: Option<Text<'a>>,
+        cache_control: Option<&'a RawValue>,
+    },
+    /// `input_audio`: base64 in `data`, `mp3` or `wav` in `format`.
+    Audio { data: Text<'a>, format: Option<Text<'a>> },
+    /// `input_video`.
+    Video { url: Text<'a> },
+    /// Anything else; `kind` is its `type`, empty when it has none.
+    Other { kind: Text<'a> },
+}
+
+impl Part<'_> {
+    /// The text of a text part or refusal.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Part::Text { text, .. } | Part::Refusal { text } => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// The union of the parts' fields: reading it needs no second pass, wherever
+/// the `type` stands.
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct Fields<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: MaybeText<'a>,
+    #[serde(borrow)]
+    text: MaybeText<'a>,
+    #[serde(borrow)]
+    refusal: MaybeText<'a>,
+    #[serde(borrow)]
+    image_url: MaybeText<'a>,
+    #[serde(borrow)]
+    file_id: MaybeText<'a>,
+    #[serde(borrow)]
+    detail: MaybeText<'a>,
+    #[serde(borrow)]
+    filename: MaybeText<'a>,
+    #[serde(borrow)]
+    file_data: MaybeText<'a>,
+    #[serde(borrow)]
+    file_url: MaybeText<'a>,
+    #[serde(borrow)]
+    input_audio: Option<Audio<'a>>,
+    #[serde(borrow)]
+    video_url: MaybeText<'a>,
+    #[serde(borrow)]
+    cache_control: Option<&'a RawValue>,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct Audio<'a> {
+    #[serde(borrow)]
+    data: MaybeText<'a>,
+    #[serde(borrow)]
+    format: MaybeText<'a>,
+}
+
+impl<'a> From<Fields<'a>> for Part<'a> {
+    fn from(fields: Fields<'a>) -> Self {
+        let kind = fields.kind.0.unwrap_or_default();
+        let cache_control = fields.cache_control;
+        match &*kind {
+            "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
+                Part::Text { text: fields.text.0.unwrap_or_default(), cache_control }
+            }
+            "refusal" => Part::Refusal { text: fields.refusal.0.unwrap_or_default() },
+            "input_image" => Part::Image {
+                url: fields.image_url.0,
+                file_id: fields.file_id.0,
+                detail: fields.detail.0,
+                cache_control,
+            },
+            "input_file" => Part::File {
+                filename: fields.filename.0,
+                data: fields.file_data.0,
+                url: fields.file_url.0,
+                file_id: fields.file_id.0,
+                cache_control,
+            },
+            "input_audio" => {
+                let audio = fields.input_audio.unwrap_or_default();
+                Part::Audio { data: audio.data.0.unwrap_or_default(), format: audio.format.0 }
+            }
+            "input_video" => Part::Video { url: fields.video_url.0.unwrap_or_default() },
+            _ => Part::Other { kind },
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Part<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PartVisitor)
+    }
+}
+
+struct PartVisitor;
+
+impl<'de> Visitor<'de> for PartVisitor {
+    type Value = Part<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a content part")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Part::Text { text: Text::Borrowed(text), cache_control: None })
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Part::Text { text: Text::Owned(text.to_owned()), cache_control: None })
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Part::Other { kind: Text::Borrowed("") })
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
+        self.visit_bool(false)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> {
+        self.visit_bool(false)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
+        self.visit_bool(false)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        self.visit_bool(false)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, sequence: A) -> Result<Self::Value, A::Error> {
+        skip_seq(sequence)?;
+        self.visit_bool(false)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        Deserialize::deserialize(MapAccessDeserializer::new(map)).map(|fields: Fields<'de>| fields.into())
+    }
+}
+
+/// What a message or a function's result holds.
+#[derive(Debug, Default)]
+pub enum Content<'a> {
+    /// Nothing, or a value that is neither text nor parts.
+    #[default]
+    Empty,
+    /// Plain text.
+    Text(Text<'a>),
+    /// Parts in order.
+    Parts(Vec<Part<'a>>),
+}
+
+impl<'a> Content<'a> {
+    /// The content as parts; plain text becomes one.
+    #[must_use]
+    pub fn into_parts(self) -> Vec<Part<'a>> {
+        match self {
+            Content::Empty => Vec::new(),
+            Content::Text(text) => vec![Part::Text { text, cache_control: None }],
+            Content::Parts(parts) => parts,
+        }
+    }
+
+    /// All text in it, parts joined without separator, other parts left out.
+    #[must_use]
+    pub fn to_text(&self) -> Text<'_> {
+        match self {
+            Content::Empty => Text::Borrowed(""),
+            Content::Text(text) => Text::Borrowed(text),
+            Content::Parts(parts) => match parts.as_slice() {
+                [only] => Text::Borrowed(only.text().unwrap_or_default()),
+                many => Text::Owned(many.iter().filter_map(Part::text).collect()),
+            },
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("text or content parts")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Content::Text(Text::Borrowed(text)))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Content::Text(Text::Owned(text.to_owned())))
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Content::Empty)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(Content::Empty)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(Content::Empty)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(Content::Empty)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+        Ok(Content::Empty)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
+        let mut parts = Vec::new();
+        while let Some(part) = sequence.next_element()? {
+            parts.push(part);
+        }
+        Ok(Content::Parts(parts))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        skip_map(map).map(|()| Content::Empty)
+    }
+}

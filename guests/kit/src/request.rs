@@ -1,0 +1,167 @@
+//! The request that a provider guest translates.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use serde_json::value::RawValue;
+use serde_json::{Map, Number, Value};
+
+use crate::item::Item;
+use crate::lenient::{MaybeText, Text, maybe_text, text};
+use crate::tool::{Tool, ToolChoice};
+
+/// A Responses request as the host hands it over: checked, only fields of the
+/// interface, `input` always items and message content always parts.
+///
+/// `I` is how the input is read: items by default, `Vec<&RawValue>` for a
+/// dialect that hands items on.
+#[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "I: Deserialize<'de> + Default"))]
+pub struct Request<'a, I = Vec<Item<'a>>> {
+    /// The catalog's id; the name to send upstream is the target's.
+    #[serde(default, borrow, deserialize_with = "text")]
+    pub model: Text<'a>,
+    #[serde(default)]
+    pub stream: bool,
+    #[serde(default)]
+    pub input: I,
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub instructions: Option<Text<'a>>,
+    pub max_output_tokens: Option<u64>,
+    pub temperature: Option<Number>,
+    pub top_p: Option<Number>,
+    pub top_k: Option<Number>,
+    pub frequency_penalty: Option<Number>,
+    pub presence_penalty: Option<Number>,
+    pub top_logprobs: Option<u64>,
+    pub parallel_tool_calls: Option<bool>,
+    #[serde(default = "Vec::new", borrow)]
+    pub tools: Vec<Tool<'a>>,
+    #[serde(default, borrow)]
+    pub tool_choice: Option<ToolChoice<'a>>,
+    #[serde(default, borrow)]
+    pub text: TextSettings<'a>,
+    #[serde(default, borrow)]
+    pub reasoning: Option<ReasoningSettings<'a>>,
+    #[serde(default)]
+    pub include: Vec<String>,
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub service_tier: Option<Text<'a>>,
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub prompt_cache_key: Option<Text<'a>>,
+    #[serde(default, borrow)]
+    pub prompt_cache_options: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    pub cache_control: Option<&'a RawValue>,
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub safety_identifier: Option<Text<'a>>,
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub user: Option<Text<'a>>,
+    #[serde(default, borrow)]
+    pub metadata: Option<&'a RawValue>,
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub truncation: Option<Text<'a>>,
+    #[serde(default)]
+    pub modalities: Vec<String>,
+    #[serde(default)]
+    pub image_config: Option<Map<String, Value>>,
+}
+
+impl<'a> Request<'a> {
+    /// Reads a request.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are not the JSON described above: a fault of the host, for
+    /// it checks requests before guests see them.
+    pub fn parse(json: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(json)
+    }
+}
+
+impl<'a> Request<'a, Vec<&'a RawValue>> {
+    /// Reads a request and leaves the input items as they stand.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Request::parse`].
+    pub fn parse_with_raw_items(json: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(json)
+    }
+}
+
+/// `text`: what the answer should look like.
+#[derive(Debug, Default, Deserialize)]
+pub struct TextSettings<'a> {
+    #[serde(default, borrow)]
+    pub format: TextFormat<'a>,
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub verbosity: Option<Text<'a>>,
+}
+
+/// `text.format`.
+#[derive(Debug, Default)]
+pub enum TextFormat<'a> {
+    #[default]
+    Text,
+    JsonObject,
+    JsonSchema {
+        name: Text<'a>,
+        description: Option<Text<'a>>,
+        schema: &'a RawValue,
+        strict: Option<bool>,
+    },
+    /// A format that this interface does not name.
+    Other {
+        kind: Text<'a>,
+        raw: &'a RawValue,
+    },
+}
+
+#[derive(Deserialize)]
+struct FormatFields<'a> {
+    #[serde(rename = "type", default, borrow)]
+    kind: MaybeText<'a>,
+    #[serde(default, borrow)]
+    name: MaybeText<'a>,
+    #[serde(default, borrow)]
+    description: MaybeText<'a>,
+    #[serde(default, borrow)]
+    schema: Option<&'a RawValue>,
+    strict: Option<bool>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for TextFormat<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = <&'a RawValue>::deserialize(deserializer)?;
+        if raw.get() == "null" {
+            return Ok(TextFormat::Text);
+        }
+        let fields: FormatFields<'a> = serde_json::from_str(raw.get()).map_err(D::Error::custom)?;
+        let kind = fields.kind.0.unwrap_or_default();
+        Ok(match (&*kind, fields.schema) {
+            ("text", _) => TextFormat::Text,
+            ("json_object", _) => TextFormat::JsonObject,
+            ("json_schema", Some(schema)) => TextFormat::JsonSchema {
+                name: fields.name.0.unwrap_or_default(),
+                description: fields.description.0,
+                schema,
+                strict: fields.strict,
+            },
+            _ => TextFormat::Other { kind, raw },
+        })
+    }
+}
+
+/// `reasoning`.
+#[derive(Debug, Default, Deserialize)]
+pub struct ReasoningSettings<'a> {
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub effort: Option<Text<'a>>,
+    #[serde(default, borrow, deserialize_with = "maybe_text")]
+    pub summary: Option<Text<'a>>,
+    pub max_tokens: Option<u64>,
+    pub enabled: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests;

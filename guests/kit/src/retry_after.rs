@@ -1,0 +1,35 @@
+//! The wait a provider asks for.
+
+/// Milliseconds that a `retry-after` value asks to wait, capped at an hour.
+/// Only the form in seconds: for a date one would need a clock.
+#[must_use]
+pub fn retry_after_ms(value: &str) -> Option<u64> {
+    let seconds: f64 = value.trim().parse().ok()?;
+    if !seconds.is_finite() || seconds < 0.0 {
+        return None;
+    }
+    Some((seconds.min(3600.0) * 1000.0).ceil() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::retry_after_ms;
+
+    #[test]
+    fn takes_seconds_and_refuses_the_rest() {
+        let cases = [
+            ("2", Some(2000)),
+            (" 0.25 ", Some(250)),
+            ("0", Some(0)),
+            ("99999999999", Some(3_600_000)),
+            ("-1", None),
+            ("inf", None),
+            ("NaN", None),
+            ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+            ("", None),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(retry_after_ms(value), expected, "{value}");
+        }
+    }
+}

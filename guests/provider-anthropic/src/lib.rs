@@ -1,0 +1,81 @@
+//! The dialect of Anthropic's Messages API: a Responses request becomes one
+//! call of `messages`, and the answer, streamed or whole, becomes events.
+//!
+//! What the two interfaces do not share is decided where it comes up: turns in
+//! `turns`, thinking in `thinking`, the output format in `schema`.
+
+mod blocks;
+mod cache;
+mod error;
+mod files;
+mod models;
+mod names;
+mod options;
+mod replay;
+mod reply;
+mod request;
+mod schema;
+mod thinking;
+mod tools;
+mod turns;
+mod usage;
+mod wire;
+
+use std::cell::{Cell, RefCell};
+
+use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure};
+use bindings::exports::cofferdam::plugin::dialect::{self, ResponseHead, Target};
+use bindings::exports::cofferdam::plugin::generation::{self, Event, Frame, Prepared};
+
+#[allow(unsafe_code, clippy::all, clippy::pedantic, unused_qualifications, reason = "generated")]
+mod bindings {
+    wit_bindgen::generate!({ path: "../../wit", world: "generation-provider" });
+    use super::Anthropic;
+    export!(Anthropic);
+}
+
+thread_local! {
+    /// The client asked for summaries of reasoning. The decoder is made after
+    /// `prepare` in the same instance, and an instance serves one attempt.
+    static SUMMARIES: Cell<bool> = const { Cell::new(false) };
+}
+
+struct Anthropic;
+
+impl dialect::Guest for Anthropic {
+    fn map_error(head: ResponseHead, body: Vec<u8>) -> Failure {
+        error::from_answer(&head, &body)
+    }
+}
+
+impl generation::Guest for Anthropic {
+    type Decoder = Decoder;
+
+    fn prepare(request: Vec<u8>, target: Target, _context: CallContext) -> Result<Prepared, Failure> {
+        let translated = request::translate(&request, &target)?;
+        SUMMARIES.set(translated.summaries);
+        Ok(Prepared::Upstream(translated.upstream))
+    }
+}
+
+/// The resource around the reply's state.
+struct Decoder(RefCell<reply::Reply>);
+
+impl generation::GuestDecoder for Decoder {
+    fn new(head: ResponseHead) -> Self {
+        Decoder(RefCell::new(reply::Reply::new(head.streamed, SUMMARIES.get())))
+    }
+
+    fn feed(&self, frames: Vec<Frame>) -> Result<Vec<Event>, Failure> {
+        self.0.borrow_mut().feed(&frames)
+    }
+
+    fn finish(&self) -> Result<Vec<Event>, Failure> {
+        self.0.borrow_mut().finish()
+    }
+}
+
+/// This dialect cannot carry the request; another endpoint may.
+fn refuse(message: &str) -> Failure {
+    Failure { kind: ErrorKind::InvalidRequest, message: message.to_owned(), code: None, retry_after_ms: None }
+}

@@ -1,0 +1,52 @@
+//! Ids of calls. Anthropic wants each to be unique in the conversation and of
+//! letters, digits, `_` and `-` only; histories made by other providers keep to
+//! neither.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// The ids given out so far.
+#[derive(Debug, Default)]
+pub struct Ids {
+    used: BTreeSet<String>,
+}
+
+impl Ids {
+    /// An id for the next call, `wanted` itself where possible. The same history
+    /// gives the same ids each time, so that prompt caches hold.
+    pub fn assign(&mut self, wanted: &str) -> String {
+        let base = if wanted.is_empty() { Cow::Borrowed("call") } else { plain(wanted) };
+        let mut id = base.clone().into_owned();
+        let mut count = 1_u32;
+        while !self.used.insert(id.clone()) {
+            count = count.saturating_add(1);
+            id = format!("{base}_{count}");
+        }
+        id
+    }
+}
+
+/// `name` with every character outside letters, digits, `_` and `-` replaced.
+pub fn plain(name: &str) -> Cow<'_, str> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.chars().all(allowed) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(name.chars().map(|c| if allowed(c) { c } else { '_' }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ids;
+
+    #[test]
+    fn ids_are_plain_and_unique() {
+        let mut ids = Ids::default();
+        assert_eq!(ids.assign("toolu_01"), "toolu_01");
+        assert_eq!(ids.assign("functions.f:0"), "functions_f_0");
+        assert_eq!(ids.assign("functions.f:0"), "functions_f_0_2");
+        assert_eq!(ids.assign("functions_f_0"), "functions_f_0_3");
+        assert_eq!(ids.assign(""), "call");
+        assert_eq!(ids.assign("é"), "_");
+    }
+}

@@ -1,0 +1,87 @@
+//! `provider.options` of the request: the provider's own fields, which the
+//! interface has no words for.
+//!
+//! They are added to the body and win over what was translated, except for the
+//! fields that say what is asked and how the answer comes. `betas` (or
+//! `anthropic_beta`) becomes the header.
+
+use serde_json::{Map, Value};
+
+use crate::bindings::cofferdam::plugin::types::Failure;
+use crate::bindings::exports::cofferdam::plugin::dialect::UpstreamRequest;
+use crate::refuse;
+
+const VERSION: &str = "2023-06-01";
+
+/// Fields that stay as translated.
+const FIXED: [&str; 7] = ["model", "messages", "system", "tools", "tool_choice", "stream", "max_tokens"];
+
+/// Completes the upstream request.
+pub fn apply(
+    body: Vec<u8>,
+    options: &[u8],
+    beta: Option<&str>,
+    streamed: bool,
+) -> Result<UpstreamRequest, Failure> {
+    let mut betas: Vec<String> = beta.map(str::to_owned).into_iter().collect();
+    let mut options: Map<String, Value> = serde_json::from_slice(options).unwrap_or_default();
+    for name in ["betas", "anthropic_beta"] {
+        betas.extend(options.remove(name).iter().flat_map(beta_names));
+    }
+    options.retain(|name, _| !FIXED.contains(&name.as_str()));
+    let body = if options.is_empty() { body } else { merged(&body, options)? };
+    let mut headers = vec![("anthropic-version".to_owned(), VERSION.to_owned())];
+    if !betas.is_empty() {
+        headers.push(("anthropic-beta".to_owned(), betas.join(",")));
+    }
+    Ok(UpstreamRequest { path: "messages".to_owned(), headers, body, streamed })
+}
+
+fn merged(body: &[u8], options: Map<String, Value>) -> Result<Vec<u8>, Failure> {
+    let whole: Option<Map<String, Value>> = serde_json::from_slice(body).ok();
+    let merged = whole.and_then(|mut whole| {
+        whole.extend(options);
+        serde_json::to_vec(&whole).ok()
+    });
+    merged.ok_or_else(|| refuse("provider.options does not fit the request"))
+}
+
+fn beta_names(value: &Value) -> Vec<String> {
+    let names = match value {
+        Value::String(names) => names.split(',').collect(),
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let is_name = |name: &&str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    };
+    names.into_iter().map(str::trim).filter(is_name).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::apply;
+
+    fn applied(options: &str) -> (String, Vec<(String, String)>) {
+        let request = apply(br#"{"model":"m","top_k":1}"#.to_vec(), options.as_bytes(), Some("b0"), true);
+        let request = request.expect("options that fit");
+        (String::from_utf8(request.body).expect("UTF-8"), request.headers)
+    }
+
+    #[test]
+    fn options_are_added_but_cannot_redirect_the_request() {
+        let (body, headers) = applied(
+            r#"{"betas":["b1","b 2","x\r\ny"],"anthropic_beta":"b3, b4","top_k":5,"model":"other","stream":false,"inference_geo":"us"}"#,
+        );
+        assert_eq!(body, r#"{"model":"m","top_k":5,"inference_geo":"us"}"#);
+        let beta = headers.iter().find(|(name, _)| name == "anthropic-beta").map(|(_, value)| value.as_str());
+        assert_eq!(beta, Some("b0,b1,b3,b4"));
+    }
+
+    #[test]
+    fn no_options_leave_the_body_alone() {
+        for options in ["{}", "", "null", "[1]"] {
+            assert_eq!(applied(options).0, r#"{"model":"m","top_k":1}"#, "{options}");
+        }
+    }
+}

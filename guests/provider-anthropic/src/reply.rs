@@ -1,0 +1,384 @@
+//! The answer as events. A whole body goes through the same steps as a stream:
+//! each block is started and stopped, only without changes in between.
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
+use crate::bindings::exports::cofferdam::plugin::generation::{
+    CallDelta, CallStart, Event, Finish, FinishReason, Frame, SummaryDelta, TextDelta,
+};
+use crate::usage::Counts;
+use crate::wire::{Block, Citation, Delta, Message, StopDetails, StreamEvent, Text, Usage};
+use crate::{error, replay};
+
+/// Said when the provider refuses without a word.
+const REFUSAL: &str = "The model declined to answer this request.";
+
+/// What was received so far.
+#[derive(Debug, Default)]
+pub struct Reply {
+    streamed: bool,
+    /// Reasoning goes out as a summary instead of as text.
+    summaries: bool,
+    counts: Counts,
+    open: Vec<(u32, Open)>,
+    /// Characters of the message being written, for the places of citations.
+    message_chars: usize,
+    /// Queries of the provider's own searches, by the id of the call.
+    searches: Vec<(String, String)>,
+    has_text: bool,
+    has_calls: bool,
+    stop_reason: Option<String>,
+    explanation: Option<String>,
+    ended: bool,
+}
+
+/// A block between its start and its stop.
+#[derive(Debug)]
+enum Open {
+    /// Where the block begins in the message, and whom it quotes.
+    Text {
+        start: usize,
+        citations: Vec<Quote>,
+    },
+    Thinking {
+        text: String,
+        signature: String,
+    },
+    /// The input that came with the start; used when no changes follow.
+    Call {
+        input: Option<String>,
+    },
+    Search {
+        id: String,
+        input: String,
+    },
+    Ignored,
+}
+
+#[derive(Debug)]
+struct Quote {
+    url: String,
+    title: String,
+    cited_text: Option<String>,
+}
+
+impl Reply {
+    pub fn new(streamed: bool, summaries: bool) -> Self {
+        Reply { streamed, summaries, ..Reply::default() }
+    }
+
+    /// Takes the frames of one read.
+    pub fn feed(&mut self, frames: &[Frame]) -> Result<Vec<Event>, Failure> {
+        let mut events = Vec::with_capacity(frames.len());
+        for frame in frames {
+            if self.ended {
+                break;
+            }
+            let read =
+                if self.streamed { self.frame(frame, &mut events) } else { self.body(frame, &mut events) };
+            if read.is_err() {
+                // An event keeps what the same read brought before it.
+                self.fail(malformed(), &mut events);
+            }
+        }
+        Ok(events)
+    }
+
+    /// The answer is over. Whatever ends it properly came in a frame.
+    pub fn finish(&mut self) -> Result<Vec<Event>, Failure> {
+        self.ended = true;
+        Ok(Vec::new())
+    }
+
+    fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>) -> Result<(), serde_json::Error> {
+        if frame.data.is_empty() || frame.data == b"[DONE]" {
+            return Ok(());
+        }
+        let event: StreamEvent<'_> = serde_json::from_slice(&frame.data)?;
+        let kind = if event.kind.is_empty() { frame.name.as_str() } else { &event.kind };
+        match kind {
+            "content_block_delta" => {
+                if let Some(delta) = event.delta {
+                    self.change(event.index, delta, events);
+                }
+            }
+            "content_block_start" => {
+                if let Some(block) = event.content_block {
+                    self.start(event.index, block, events);
+                }
+            }
+            "content_block_stop" => self.stop(event.index, events),
+            "message_start" => {
+                if let Some(usage) = event.message.and_then(|message| message.usage) {
+                    // An answer that is cut off later has still cost its input.
+                    self.counts.update(&usage);
+                    events.push(Event::Usage(self.counts.total()));
+                }
+            }
+            "message_delta" => {
+                let delta = event.delta.map(|delta| (delta.stop_reason, delta.stop_details));
+                let (reason, details) = delta.unwrap_or_default();
+                self.outcome(reason, details, event.usage.as_ref());
+            }
+            "message_stop" => self.end(events),
+            "error" => {
+                let failure = error::from_event(&event.error.unwrap_or_default());
+                self.fail(failure, events);
+            }
+            // `ping`, and what later versions add.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, frame: &Frame, events: &mut Vec<Event>) -> Result<(), serde_json::Error> {
+        let message: Message<'_> = serde_json::from_slice(&frame.data)?;
+        if message.kind.as_ref().is_some_and(|kind| kind.0 == "error") {
+            self.fail(error::from_event(&message.error.unwrap_or_default()), events);
+            return Ok(());
+        }
+        let Some(blocks) = message.content else {
+            self.fail(malformed(), events);
+            return Ok(());
+        };
+        for (index, block) in (0_u32..).zip(blocks) {
+            self.start(index, block, events);
+            self.stop(index, events);
+        }
+        self.outcome(message.stop_reason, message.stop_details, message.usage.as_ref());
+        self.end(events);
+        Ok(())
+    }
+
+    fn start(&mut self, index: u32, block: Block<'_>, events: &mut Vec<Event>) {
+        let open = match &*block.kind {
+            "text" => {
+                let start = self.message_chars;
+                self.write(block.text, events);
+                let citations = block.citations.unwrap_or_default().into_iter().filter_map(quote).collect();
+                Open::Text { start, citations }
+            }
+            "thinking" => {
+                let text = block.thinking.map(Text::into_string).unwrap_or_default();
+                self.think(&text, events);
+                Open::Thinking { text, signature: block.signature.map(Text::into_string).unwrap_or_default() }
+            }
+            "redacted_thinking" => {
+                self.message_chars = 0;
+                let data = block.data.map(Text::into_string).unwrap_or_default();
+                events.push(Event::ReasoningSeal(replay::seal_redacted(&data)));
+                Open::Ignored
+            }
+            "tool_use" => self.start_call(index, block, events),
+            "server_tool_use" if block.name.as_ref().is_some_and(|name| name.0 == "web_search") => {
+                let input = block.input.map(|input| input.get().to_owned()).unwrap_or_default();
+                Open::Search { id: block.id.map(Text::into_string).unwrap_or_default(), input }
+            }
+            "web_search_tool_result" => {
+                self.searched(&block, events);
+                Open::Ignored
+            }
+            // Other tools of the provider leave nothing that a client could use.
+            _ => Open::Ignored,
+        };
+        self.open.push((index, open));
+    }
+
+    fn start_call(&mut self, key: u32, block: Block<'_>, events: &mut Vec<Event>) -> Open {
+        self.message_chars = 0;
+        self.has_calls = true;
+        let call_id = block.id.map(Text::into_string).filter(|id| !id.is_empty());
+        events.push(Event::FunctionCallStart(CallStart {
+            key,
+            call_id: call_id.unwrap_or_else(|| format!("toolu_{key}")),
+            name: block.name.map(Text::into_string).unwrap_or_default(),
+            namespace: None,
+        }));
+        let input = block.input.map_or("{}", RawValue::get);
+        Open::Call { input: Some(if input == "null" { "{}" } else { input }.to_owned()) }
+    }
+
+    fn change(&mut self, index: u32, delta: Delta<'_>, events: &mut Vec<Event>) {
+        let open = self.open.iter_mut().find(|(at, _)| *at == index).map(|(_, open)| open);
+        let kind = delta.kind.unwrap_or_default();
+        match (&*kind.0, open) {
+            ("text_delta", _) => self.write(delta.text, events),
+            ("thinking_delta", Some(Open::Thinking { text, .. })) => {
+                let Some(Text(thought)) = delta.thinking else { return };
+                text.push_str(&thought);
+                self.think(&thought, events);
+            }
+            ("signature_delta", Some(Open::Thinking { signature, .. })) => {
+                signature.push_str(delta.signature.as_ref().map_or("", |part| &part.0));
+            }
+            ("input_json_delta", Some(Open::Call { input })) => {
+                let text = delta.partial_json.map(Text::into_string).unwrap_or_default();
+                if !text.is_empty() {
+                    *input = None;
+                    events.push(Event::FunctionArgumentsDelta(CallDelta { key: index, text }));
+                }
+            }
+            ("input_json_delta", Some(Open::Search { input, .. })) => {
+                if input == "{}" {
+                    input.clear();
+                }
+                input.push_str(delta.partial_json.as_ref().map_or("", |part| &part.0));
+            }
+            ("citations_delta", Some(Open::Text { citations, .. })) => {
+                citations.extend(delta.citation.and_then(quote));
+            }
+            _ => {}
+        }
+    }
+
+    fn stop(&mut self, index: u32, events: &mut Vec<Event>) {
+        let Some(position) = self.open.iter().position(|(at, _)| *at == index) else { return };
+        match self.open.swap_remove(position).1 {
+            Open::Text { start, citations } => {
+                let end = self.message_chars;
+                events.extend(citations.into_iter().map(|quote| annotation(quote, start, end)));
+            }
+            Open::Thinking { text, signature } => {
+                events.extend(replay::seal_thinking(&text, &signature).map(Event::ReasoningSeal));
+            }
+            Open::Call { input } => {
+                // An empty input comes without changes.
+                let delta = |text| Event::FunctionArgumentsDelta(CallDelta { key: index, text });
+                events.extend(input.map(delta));
+                events.push(Event::CallEnd(index));
+            }
+            Open::Search { id, input } => {
+                let query = serde_json::from_str(&input).map(|search: Search| search.query);
+                self.searches.push((id, query.unwrap_or_default()));
+            }
+            Open::Ignored => {}
+        }
+    }
+
+    fn write(&mut self, text: Option<Text<'_>>, events: &mut Vec<Event>) {
+        let Some(text) = text.filter(|text| !text.0.is_empty()) else { return };
+        self.has_text = true;
+        self.message_chars = self.message_chars.saturating_add(text.0.chars().count());
+        events.push(Event::TextDelta(TextDelta { text: text.into_string(), logprobs: Vec::new() }));
+    }
+
+    fn think(&mut self, thought: &str, events: &mut Vec<Event>) {
+        if thought.is_empty() {
+            return;
+        }
+        self.message_chars = 0;
+        let text = thought.to_owned();
+        events.push(if self.summaries {
+            Event::ReasoningSummaryDelta(SummaryDelta { part: 0, text })
+        } else {
+            Event::ReasoningTextDelta(text)
+        });
+    }
+
+    /// A search of the provider's own: an item the interface knows.
+    fn searched(&mut self, block: &Block<'_>, events: &mut Vec<Event>) {
+        self.message_chars = 0;
+        let id = block.tool_use_id.as_ref().map_or("", |id| &id.0);
+        let query = self.searches.iter().find(|(of, _)| of == id).map_or("", |(_, query)| query);
+        let found: Option<Vec<Found>> =
+            block.content.and_then(|content| serde_json::from_str(content.get()).ok());
+        let status = if found.is_some() { "completed" } else { "failed" };
+        let sources = found.unwrap_or_default().into_iter().filter_map(|found| found.url);
+        let sources: Vec<_> = sources.map(|url| json!({ "type": "url", "url": url })).collect();
+        let action = json!({ "type": "search", "query": query, "sources": sources });
+        let item = json!({ "type": "web_search_call", "status": status, "action": action });
+        events.push(Event::OpaqueItem(item.to_string().into_bytes()));
+    }
+
+    fn outcome(
+        &mut self,
+        reason: Option<Text<'_>>,
+        details: Option<StopDetails<'_>>,
+        usage: Option<&Usage<'_>>,
+    ) {
+        if let Some(reason) = reason {
+            self.stop_reason = Some(reason.into_string());
+        }
+        if let Some(explanation) = details.and_then(|details| details.explanation) {
+            self.explanation = Some(explanation.into_string());
+        }
+        if let Some(usage) = usage {
+            self.counts.update(usage);
+        }
+    }
+
+    fn end(&mut self, events: &mut Vec<Event>) {
+        self.ended = true;
+        let reason = self.finish_reason();
+        if matches!(reason, FinishReason::ContentFilter) && !self.has_text {
+            let explanation = self.explanation.take().filter(|text| !text.is_empty());
+            events.push(Event::RefusalDelta(explanation.unwrap_or_else(|| REFUSAL.to_owned())));
+        }
+        events.push(Event::Usage(self.counts.total()));
+        events.push(Event::Finish(Finish { reason, service_tier: self.counts.service_tier() }));
+    }
+
+    fn finish_reason(&mut self) -> FinishReason {
+        match self.stop_reason.take().as_deref() {
+            Some("max_tokens" | "model_context_window_exceeded") => FinishReason::Length,
+            Some("refusal") => FinishReason::ContentFilter,
+            Some("tool_use") => FinishReason::ToolCalls,
+            None | Some("end_turn" | "stop_sequence") if self.has_calls => FinishReason::ToolCalls,
+            None | Some("end_turn" | "stop_sequence") => FinishReason::Stop,
+            Some(other) => FinishReason::Other(other.to_owned()),
+        }
+    }
+
+    fn fail(&mut self, failure: Failure, events: &mut Vec<Event>) {
+        self.ended = true;
+        events.push(Event::Error(failure));
+    }
+}
+
+/// The input of a search.
+#[derive(Deserialize)]
+struct Search {
+    query: String,
+}
+
+/// One result of a search.
+#[derive(Deserialize)]
+struct Found {
+    url: Option<String>,
+}
+
+/// A citation of something on the web. Others point into documents of the
+/// request by numbers that the interface has no words for.
+fn quote(citation: Citation<'_>) -> Option<Quote> {
+    let url = citation.url.or(citation.source).filter(|url| url.0.starts_with("http"))?;
+    Some(Quote {
+        url: url.into_string(),
+        title: citation.title.map(Text::into_string).unwrap_or_default(),
+        cited_text: citation.cited_text.map(Text::into_string),
+    })
+}
+
+fn annotation(quote: Quote, start: usize, end: usize) -> Event {
+    let mut annotation = json!({
+        "type": "url_citation", "url": quote.url, "title": quote.title, "start_index": start, "end_index": end,
+    });
+    if let (Some(text), Some(fields)) = (quote.cited_text, annotation.as_object_mut()) {
+        fields.insert("content".to_owned(), text.into());
+    }
+    Event::Annotation(annotation.to_string().into_bytes())
+}
+
+fn malformed() -> Failure {
+    Failure {
+        kind: ErrorKind::ProviderUnavailable,
+        message: "The provider's answer could not be read.".to_owned(),
+        code: None,
+        retry_after_ms: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

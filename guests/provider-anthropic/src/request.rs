@@ -1,0 +1,277 @@
+//! A Responses request as one call of `messages`.
+
+use std::borrow::Cow;
+
+use cofferdam_guest_kit::{Item, ReasoningSettings, TextSettings, Tool, ToolChoice};
+use serde::{Deserialize, Serialize};
+use serde_json::Number;
+use serde_json::value::RawValue;
+
+use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
+use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamRequest};
+use crate::blocks::{Block, Turn};
+use crate::cache::{self, Breakpoints, CacheControl, CacheOptions};
+use crate::models::Model;
+use crate::options;
+use crate::refuse;
+use crate::schema::{Form, OutputFormat};
+use crate::thinking::{Limits, Plan, Thinking};
+use crate::tools::{Choice, Offer, ToolDefinition};
+use crate::turns::Conversation;
+
+/// The beta that endpoints of the tier `ultrafast` stand for.
+const FAST_MODE: &str = "fast-mode-2026-02-01";
+
+/// What became of a request.
+pub struct Translated {
+    pub upstream: UpstreamRequest,
+    /// The client wants reasoning as a summary.
+    pub summaries: bool,
+}
+
+/// The fields of a request that this dialect has words for; the rest is skipped
+/// while reading.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(default)]
+    stream: bool,
+    #[serde(borrow)]
+    input: Vec<Item<'a>>,
+    #[serde(default, borrow)]
+    instructions: Option<Text<'a>>,
+    max_output_tokens: Option<u64>,
+    temperature: Option<Number>,
+    top_p: Option<Number>,
+    top_k: Option<Number>,
+    #[serde(default, borrow)]
+    stop: Option<Stop<'a>>,
+    parallel_tool_calls: Option<bool>,
+    #[serde(default = "Vec::new", borrow)]
+    tools: Vec<Tool<'a>>,
+    #[serde(default, borrow)]
+    tool_choice: Option<ToolChoice<'a>>,
+    #[serde(default, borrow)]
+    text: TextSettings<'a>,
+    #[serde(default, borrow)]
+    reasoning: Option<ReasoningSettings<'a>>,
+    #[serde(default, borrow)]
+    service_tier: Option<Text<'a>>,
+    #[serde(default, borrow)]
+    prompt_cache_options: Option<CacheOptions<'a>>,
+    #[serde(default, borrow)]
+    cache_control: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    safety_identifier: Option<Text<'a>>,
+    #[serde(default, borrow)]
+    user: Option<Text<'a>>,
+}
+
+type Text<'a> = crate::wire::Text<'a>;
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Stop<'a> {
+    One(#[serde(borrow)] Cow<'a, str>),
+    Many(Vec<String>),
+}
+
+/// The body, in the order in which the provider caches it.
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<ToolDefinition<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Choice<'a>>,
+    #[serde(skip_serializing_if = "System::is_empty")]
+    system: System<'a>,
+    messages: Vec<Turn<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Thinking>,
+    #[serde(skip_serializing_if = "OutputConfig::is_empty")]
+    output_config: OutputConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_k: Option<Number>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stop_sequences: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Metadata<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speed: Option<&'static str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stream: bool,
+}
+
+/// One block is written as plain text: compatible servers know that form best.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum System<'a> {
+    Text(Cow<'a, str>),
+    Blocks(Vec<Block<'a>>),
+}
+
+#[derive(Default, Serialize)]
+struct OutputConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<OutputFormat>,
+}
+
+#[derive(Serialize)]
+struct Metadata<'a> {
+    user_id: &'a str,
+}
+
+/// The sampling fields that remain.
+#[derive(Default)]
+struct Sampling {
+    temperature: Option<Number>,
+    top_p: Option<Number>,
+    top_k: Option<Number>,
+}
+
+/// Translates a request for this target.
+pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure> {
+    let fields: Fields<'_> = serde_json::from_slice(request).map_err(|_| unreadable())?;
+    let model = Model::of(&target.model, &target.supports);
+    let explicit = fields.prompt_cache_options.as_ref().filter(|options| options.is_explicit());
+    let marks = explicit.map_or_else(Breakpoints::default, |options| Breakpoints::read(request, options));
+    let instructions = fields.instructions.as_ref().map(|text| &*text.0);
+    let mut conversation = Conversation::read(instructions, &fields.input, &marks)?;
+    if !model.continues {
+        conversation.ask_on();
+    }
+
+    let form = Form::read(&fields.text.format);
+    conversation.system.extend(form.instruction.map(Block::text));
+    let mut offer = Offer::read(&fields.tools, fields.tool_choice.as_ref(), fields.parallel_tool_calls)?;
+    offer.cover_history(&conversation.turns);
+
+    let limits = Limits { asked: fields.max_output_tokens, endpoint: u64::from(target.max_output) };
+    let mut plan = Plan::new(fields.reasoning.as_ref(), model, limits);
+    if plan.has_budget() && conversation.forbids_budget() {
+        plan = Plan::without_thinking(limits);
+    }
+    if plan.thinks() {
+        offer.choice.iter_mut().filter(|choice| choice.is_forced()).for_each(Choice::relax);
+    } else {
+        conversation.drop_final_thinking();
+    }
+    let sampling = fields.sampling(model, plan.thinks());
+    let automatic = fields.cache_control.filter(|_| explicit.is_none()).and_then(CacheControl::read);
+    cache::limit(&mut offer.tools, &mut conversation.system, &mut conversation.turns, automatic.is_some());
+
+    let fast = target.tier == "ultrafast";
+    let body = Body {
+        model: &target.model,
+        max_tokens: plan.max_tokens,
+        tools: offer.tools,
+        tool_choice: offer.choice,
+        system: System::from(conversation.system),
+        messages: conversation.turns,
+        cache_control: automatic,
+        thinking: plan.thinking,
+        output_config: OutputConfig { effort: plan.effort, format: form.format },
+        temperature: sampling.temperature,
+        top_p: sampling.top_p,
+        top_k: sampling.top_k,
+        stop_sequences: fields.stop_sequences(),
+        metadata: fields.user_id().map(|user_id| Metadata { user_id }),
+        service_tier: fields.service_tier(&target.tier),
+        speed: fast.then_some("fast"),
+        stream: fields.stream,
+    };
+    let body = serde_json::to_vec(&body).map_err(|_| unreadable())?;
+    let upstream = options::apply(body, &target.options, fast.then_some(FAST_MODE), fields.stream)?;
+    let summaries = fields.reasoning.as_ref().is_some_and(|reasoning| reasoning.summary.is_some());
+    Ok(Translated { upstream, summaries })
+}
+
+impl Fields<'_> {
+    /// Anthropic's temperature ends at 1; some models take less than all three,
+    /// and while thinking the provider samples as it likes.
+    fn sampling(&self, model: Model, thinks: bool) -> Sampling {
+        if thinks || model.fixed_sampling {
+            return Sampling::default();
+        }
+        let clamped = |number: &Number| match number.as_f64() {
+            Some(value) if value > 1.0 => Number::from(1),
+            Some(value) if value < 0.0 => Number::from(0),
+            _ => number.clone(),
+        };
+        let temperature = self.temperature.as_ref().map(clamped);
+        let top_p = self.top_p.clone().filter(|_| temperature.is_none() || !model.one_sampler);
+        Sampling { temperature, top_p, top_k: self.top_k.clone() }
+    }
+
+    /// The provider refuses sequences of white space only.
+    fn stop_sequences(&self) -> Vec<&str> {
+        let sequences: Vec<&str> = match &self.stop {
+            None => Vec::new(),
+            Some(Stop::One(one)) => vec![one],
+            Some(Stop::Many(many)) => many.iter().map(String::as_str).collect(),
+        };
+        sequences.into_iter().filter(|sequence| !sequence.trim().is_empty()).collect()
+    }
+
+    /// The provider refuses ids that look like a mail address, and long ones.
+    fn user_id(&self) -> Option<&str> {
+        let id = self.safety_identifier.as_ref().or(self.user.as_ref())?;
+        (!id.0.is_empty() && !id.0.contains('@') && id.0.chars().count() <= 256).then_some(&*id.0)
+    }
+
+    /// `auto` may use capacity the operator reserved; without a word the
+    /// provider assumes it.
+    fn service_tier(&self, endpoint: &str) -> Option<&'static str> {
+        if endpoint == "priority" {
+            return Some("auto");
+        }
+        match self.service_tier.as_ref().map(|tier| &*tier.0) {
+            Some("default") => Some("standard_only"),
+            Some("auto" | "priority" | "fast") => Some("auto"),
+            _ => None,
+        }
+    }
+}
+
+impl System<'_> {
+    fn is_empty(&self) -> bool {
+        matches!(self, System::Blocks(blocks) if blocks.is_empty())
+    }
+}
+
+impl<'a> From<Vec<Block<'a>>> for System<'a> {
+    fn from(mut blocks: Vec<Block<'a>>) -> Self {
+        match (blocks.pop(), blocks.is_empty()) {
+            (Some(Block::Text { text, cache_control: None }), true) => System::Text(text),
+            (Some(last), _) => {
+                blocks.push(last);
+                System::Blocks(blocks)
+            }
+            (None, _) => System::Blocks(blocks),
+        }
+    }
+}
+
+impl OutputConfig {
+    fn is_empty(&self) -> bool {
+        self.effort.is_none() && self.format.is_none()
+    }
+}
+
+fn unreadable() -> Failure {
+    Failure { kind: ErrorKind::Server, ..refuse("the request could not be translated") }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Answers in a given form: `text.format`.
+//!
+//! A JSON Schema goes to the provider's structured outputs
+//! (`output_config.format`), which every current model has and which works
+//! beside tools and thinking; a forced tool would work with neither. The
+//! provider enforces a subset of JSON Schema, so the schema is adapted: objects
+//! are closed, and limits it does not know move into the description, where the
+//! model still reads them. What would change the meaning (open maps, recursion)
+//! goes into the system prompt instead, as does plain `json_object`.
+
+use std::collections::BTreeSet;
+
+use cofferdam_guest_kit::TextFormat;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+const JSON_ONLY: &str = "Answer with one JSON object and nothing else: no code fence, no text around it.";
+
+/// Keywords the provider does not know.
+const UNSUPPORTED: [&str; 21] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "maxItems",
+    "uniqueItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "prefixItems",
+    "minProperties",
+    "maxProperties",
+    "propertyNames",
+    "dependentRequired",
+    "not",
+    "if",
+    "then",
+    "else",
+];
+
+/// Values of `format` that the provider knows.
+const FORMATS: [&str; 10] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
+
+/// Keywords whose value is a schema per name.
+const NAMED: [&str; 3] = ["properties", "$defs", "definitions"];
+/// Keywords whose value is a list of schemas.
+const LISTED: [&str; 2] = ["anyOf", "allOf"];
+
+/// How deep schemas may nest before they count as inexpressible.
+const DEPTH_MAX: usize = 48;
+
+/// `output_config.format`.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum OutputFormat {
+    JsonSchema { schema: Value },
+}
+
+/// What a requested form comes to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    pub format: Option<OutputFormat>,
+    /// To be told to the model.
+    pub instruction: Option<String>,
+}
+
+impl Form {
+    /// Translates `text.format`.
+    pub fn read(format: &TextFormat<'_>) -> Self {
+        match format {
+            TextFormat::JsonObject => Form { format: None, instruction: Some(JSON_ONLY.to_owned()) },
+            TextFormat::JsonSchema { schema, .. } => {
+                let parsed: Value = serde_json::from_str(schema.get()).unwrap_or_default();
+                let adapted = parsed.is_object().then(|| adapt(&parsed, 0)).flatten();
+                match adapted.filter(|_| !is_recursive(&parsed)) {
+                    Some(schema) => {
+                        Form { format: Some(OutputFormat::JsonSchema { schema }), instruction: None }
+                    }
+                    None => Form { format: None, instruction: Some(told(schema.get())) },
+                }
+            }
+            TextFormat::Text | TextFormat::Other { .. } => Form::default(),
+        }
+    }
+}
+
+fn told(schema: &str) -> String {
+    format!(
+        "Answer with one JSON value that matches this JSON Schema and nothing else: no code fence, no text \
+         around it.\n{schema}"
+    )
+}
+
+/// The schema in the provider's subset; `None` where that would change what it accepts.
+fn adapt(schema: &Value, depth: usize) -> Option<Value> {
+    let Value::Object(schema) = schema else { return None };
+    if depth > DEPTH_MAX || schema.contains_key("patternProperties") {
+        return None;
+    }
+    if schema.get("additionalProperties").is_some_and(|open| *open != Value::Bool(false)) {
+        return None;
+    }
+    let mut adapted = Map::new();
+    let mut notes = Vec::new();
+    for (key, value) in schema {
+        let value = match key.as_str() {
+            key if NAMED.contains(&key) => adapt_named(value, depth)?,
+            key if LISTED.contains(&key) => adapt_list(value, depth)?,
+            "oneOf" => {
+                adapted.insert("anyOf".to_owned(), adapt_list(value, depth)?);
+                continue;
+            }
+            "items" => adapt(value, depth.saturating_add(1))?,
+            key if !is_known(key, value) => {
+                notes.push(format!("{key}: {value}"));
+                continue;
+            }
+            _ => value.clone(),
+        };
+        adapted.insert(key.clone(), value);
+    }
+    let is_object = schema.contains_key("properties") || schema.get("type").is_some_and(|t| t == "object");
+    if is_object {
+        adapted.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
+    if !notes.is_empty() {
+        describe(&mut adapted, &notes.join(", "));
+    }
+    Some(Value::Object(adapted))
+}
+
+fn adapt_named(value: &Value, depth: usize) -> Option<Value> {
+    let schemas = value.as_object()?.iter();
+    let adapted: Option<Map<String, Value>> =
+        schemas.map(|(name, schema)| Some((name.clone(), adapt(schema, depth.saturating_add(1))?))).collect();
+    adapted.map(Value::Object)
+}
+
+fn adapt_list(value: &Value, depth: usize) -> Option<Value> {
+    let schemas = value.as_array()?.iter();
+    let adapted: Option<Vec<Value>> = schemas.map(|schema| adapt(schema, depth.saturating_add(1))).collect();
+    adapted.map(Value::Array)
+}
+
+fn is_known(key: &str, value: &Value) -> bool {
+    match key {
+        "format" => value.as_str().is_some_and(|format| FORMATS.contains(&format)),
+        "minItems" => value.as_u64().is_some_and(|count| count <= 1),
+        _ => !UNSUPPORTED.contains(&key),
+    }
+}
+
+fn describe(schema: &mut Map<String, Value>, note: &str) {
+    let description = match schema.get("description").and_then(Value::as_str) {
+        Some(text) if !text.is_empty() => format!("{text} ({note})"),
+        _ => note.to_owned(),
+    };
+    schema.insert("description".to_owned(), Value::String(description));
+}
+
+/// Whether a definition leads back to itself.
+fn is_recursive(root: &Value) -> bool {
+    let mut path = BTreeSet::new();
+    leads_back(root, root, &mut path, 0)
+}
+
+fn leads_back<'v>(value: &'v Value, root: &'v Value, path: &mut BTreeSet<&'v str>, depth: usize) -> bool {
+    if depth > DEPTH_MAX.saturating_mul(2) {
+        return true;
+    }
+    let depth = depth.saturating_add(1);
+    match value {
+        Value::Array(items) => items.iter().any(|item| leads_back(item, root, path, depth)),
+        Value::Object(fields) => fields.iter().any(|(key, value)| match (key.as_str(), value.as_str()) {
+            ("$ref", Some(reference)) => follows(reference, root, path, depth),
+            // Definitions count where they are used.
+            ("$defs" | "definitions", _) => false,
+            _ => leads_back(value, root, path, depth),
+        }),
+        _ => false,
+    }
+}
+
+fn follows<'v>(reference: &'v str, root: &'v Value, path: &mut BTreeSet<&'v str>, depth: usize) -> bool {
+    let Some(pointer) = reference.strip_prefix('#') else { return true };
+    if pointer.is_empty() || !path.insert(reference) {
+        return true;
+    }
+    let found = root.pointer(pointer).is_some_and(|target| leads_back(target, root, path, depth));
+    path.remove(reference);
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! How much the model thinks: `reasoning` as Anthropic's `thinking`.
+//!
+//! Models that take a budget get a share of the output limit by effort; models
+//! that think by themselves get the effort.
+
+use cofferdam_guest_kit::ReasoningSettings;
+use serde::Serialize;
+
+use crate::models::{Model, ThinkingStyle};
+
+/// The smallest budget the provider takes.
+const BUDGET_MIN: u64 = 1024;
+/// The output limit where nobody states one: every model gives this much.
+const OUTPUT_DEFAULT: u64 = 4096;
+/// The same where the model thinks as long as it likes within the limit.
+const OUTPUT_DEFAULT_THINKING: u64 = 16_384;
+
+/// The `thinking` object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Thinking {
+    Enabled {
+        budget_tokens: u64,
+    },
+    /// Newer models leave the text out unless asked for it.
+    Adaptive {
+        display: &'static str,
+    },
+    Disabled,
+}
+
+/// What `reasoning` comes to, with the output limit that fits it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    pub thinking: Option<Thinking>,
+    /// `output_config.effort`.
+    pub effort: Option<&'static str>,
+    pub max_tokens: u64,
+}
+
+/// What the client wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    Unstated,
+    Off,
+    Effort(Effort),
+    Budget(u64),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    Minimal,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+    Max,
+}
+
+/// The limits a plan has to keep.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// `max_output_tokens` of the request.
+    pub asked: Option<u64>,
+    /// The endpoint's limit; zero when unknown.
+    pub endpoint: u64,
+}
+
+impl Plan {
+    /// Without thinking, whatever was asked: for requests that rule it out.
+    pub fn without_thinking(limits: Limits) -> Self {
+        Plan { thinking: None, effort: None, max_tokens: limits.output(OUTPUT_DEFAULT) }
+    }
+
+    /// Decides for this model.
+    pub fn new(settings: Option<&ReasoningSettings<'_>>, model: Model, limits: Limits) -> Self {
+        let off = Plan::without_thinking(limits);
+        match (wish(settings), model.thinking) {
+            (Wish::Unstated, _) => off,
+            (Wish::Off, ThinkingStyle::Adaptive) if !model.always_thinks => {
+                Plan { thinking: Some(Thinking::Disabled), ..off }
+            }
+            (Wish::Off, _) => off,
+            (Wish::Effort(effort), ThinkingStyle::Either | ThinkingStyle::Adaptive) => {
+                Plan::adaptive(Some(effort.name(model)), limits)
+            }
+            (Wish::Budget(_), ThinkingStyle::Adaptive) => Plan::adaptive(None, limits),
+            (Wish::Effort(effort), ThinkingStyle::Budget) => {
+                let output = limits.output(OUTPUT_DEFAULT);
+                Plan::budget(effort.share_of(output), limits).unwrap_or(off)
+            }
+            (Wish::Budget(budget), _) => Plan::budget(budget, limits).unwrap_or(off),
+        }
+    }
+
+    /// Whether the request asks the model to think.
+    pub fn thinks(&self) -> bool {
+        matches!(self.thinking, Some(Thinking::Enabled { .. } | Thinking::Adaptive { .. }))
+    }
+
+    /// Whether the provider insists that a turn in progress starts with thinking.
+    pub fn has_budget(&self) -> bool {
+        matches!(self.thinking, Some(Thinking::Enabled { .. }))
+    }
+
+    fn adaptive(effort: Option<&'static str>, limits: Limits) -> Self {
+        let thinking = Some(Thinking::Adaptive { display: "summarized" });
+        Plan { thinking, effort, max_tokens: limits.output(OUTPUT_DEFAULT_THINKING) }
+    }
+
+    /// The budget counts towards the output limit and must be below it: the limit
+    /// is raised so that the answer keeps the room the client gave it.
+    fn budget(wanted: u64, limits: Limits) -> Option<Self> {
+        let budget = wanted.max(BUDGET_MIN);
+        let answer = limits.output(OUTPUT_DEFAULT);
+        let max_tokens = if budget < answer { answer } else { budget.saturating_add(answer) };
+        let max_tokens = limits.cap(max_tokens);
+        let room = max_tokens.saturating_sub(answer.min(max_tokens / 4).max(1));
+        let budget_tokens = if budget < max_tokens { budget } else { room };
+        (budget_tokens >= BUDGET_MIN).then_some(Plan {
+            thinking: Some(Thinking::Enabled { budget_tokens }),
+            effort: None,
+            max_tokens,
+        })
+    }
+}
+
+impl Limits {
+    fn output(self, default: u64) -> u64 {
+        match (self.asked, self.endpoint) {
+            (Some(asked), _) => self.cap(asked.max(1)),
+            (None, 0) => default,
+            (None, endpoint) => endpoint,
+        }
+    }
+
+    fn cap(self, tokens: u64) -> u64 {
+        if self.endpoint == 0 { tokens } else { tokens.min(self.endpoint) }
+    }
+}
+
+fn wish(settings: Option<&ReasoningSettings<'_>>) -> Wish {
+    let Some(settings) = settings else { return Wish::Unstated };
+    let effort = settings.effort.as_deref();
+    if settings.enabled == Some(false) || effort == Some("none") || settings.max_tokens == Some(0) {
+        return Wish::Off;
+    }
+    if let Some(budget) = settings.max_tokens {
+        return Wish::Budget(budget);
+    }
+    match effort {
+        Some("minimal") => Wish::Effort(Effort::Minimal),
+        Some("low") => Wish::Effort(Effort::Low),
+        Some("high") => Wish::Effort(Effort::High),
+        Some("xhigh") => Wish::Effort(Effort::Xhigh),
+        Some("max") => Wish::Effort(Effort::Max),
+        Some(_) => Wish::Effort(Effort::Medium),
+        None if settings.enabled == Some(true) => Wish::Effort(Effort::Medium),
+        None => Wish::Unstated,
+    }
+}
+
+impl Effort {
+    /// The provider's word. Where the model has no `xhigh` it gets less, not more.
+    fn name(self, model: Model) -> &'static str {
+        match self {
+            Effort::Minimal | Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::Xhigh if model.xhigh => "xhigh",
+            Effort::High | Effort::Xhigh => "high",
+            Effort::Max => "max",
+        }
+    }
+
+    fn share_of(self, output: u64) -> u64 {
+        let percent = match self {
+            Effort::Minimal => 10,
+            Effort::Low => 20,
+            Effort::Medium => 50,
+            Effort::High => 80,
+            Effort::Xhigh | Effort::Max => 95,
+        };
+        output.saturating_mul(percent) / 100
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! The functions offered to the model, and which of them it must call.
+
+use std::collections::BTreeSet;
+
+use cofferdam_guest_kit::{Tool, ToolChoice};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::bindings::cofferdam::plugin::types::Failure;
+use crate::blocks::{Block, Text, Turn};
+use crate::cache::CacheControl;
+use crate::refuse;
+
+/// A function as the provider takes it. `strict` is not passed on: the schemas
+/// that Anthropic can enforce are fewer than those clients mark as strict.
+#[derive(Debug, Serialize)]
+pub struct ToolDefinition<'a> {
+    name: Text<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<Text<'a>>,
+    input_schema: InputSchema<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_control: Option<CacheControl>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum InputSchema<'a> {
+    Raw(&'a RawValue),
+    Made(Value),
+}
+
+/// `tool_choice`.
+#[derive(Debug, Serialize)]
+pub struct Choice<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<Text<'a>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    disable_parallel_tool_use: bool,
+}
+
+impl Choice<'_> {
+    fn new(kind: &'static str) -> Self {
+        Choice { kind, name: None, disable_parallel_tool_use: false }
+    }
+
+    /// Whether the model has no choice but to call something.
+    pub fn is_forced(&self) -> bool {
+        matches!(self.kind, "any" | "tool")
+    }
+
+    /// Lets the model decide: thinking allows nothing stronger.
+    pub fn relax(&mut self) {
+        self.kind = "auto";
+        self.name = None;
+    }
+}
+
+/// What the request says about tools.
+#[derive(Debug, Default)]
+pub struct Offer<'a> {
+    pub tools: Vec<ToolDefinition<'a>>,
+    pub choice: Option<Choice<'a>>,
+}
+
+impl<'a> Offer<'a> {
+    /// Translates `tools`, `tool_choice` and `parallel_tool_calls`.
+    pub fn read(
+        tools: &'a [Tool<'a>],
+        choice: Option<&'a ToolChoice<'a>>,
+        parallel: Option<bool>,
+    ) -> Result<Self, Failure> {
+        let mut tools: Vec<_> = tools.iter().filter_map(definition).collect();
+        let choice = match choice {
+            None | Some(ToolChoice::Auto | ToolChoice::Other { .. }) => None,
+            Some(ToolChoice::None) => Some(Choice::new("none")),
+            Some(ToolChoice::Required) => Some(Choice::new("any")),
+            Some(ToolChoice::Function { name }) => {
+                if !tools.iter().any(|tool| tool.name == *name) {
+                    return Err(refuse("tool_choice names a function that is not among the tools"));
+                }
+                Some(Choice { name: Some(Text::Borrowed(name)), ..Choice::new("tool") })
+            }
+            Some(ToolChoice::Custom { .. }) => {
+                return Err(refuse("tool_choice names a custom tool, which this provider does not have"));
+            }
+            Some(ToolChoice::Allowed { required, tools: allowed }) => {
+                let named = |tool: &ToolDefinition<'_>| {
+                    allowed.iter().any(|a| a.kind == "function" && a.name.as_deref() == Some(&*tool.name))
+                };
+                tools.retain(named);
+                required.then(|| Choice::new("any"))
+            }
+        };
+        if tools.is_empty() {
+            return Ok(Offer::default());
+        }
+        let mut offer = Offer { tools, choice };
+        if parallel == Some(false) {
+            let choice = offer.choice.get_or_insert_with(|| Choice::new("auto"));
+            choice.disable_parallel_tool_use = choice.kind != "none";
+        }
+        Ok(offer)
+    }
+
+    /// The provider refuses calls in the history when no tool is defined. Defines
+    /// those that were called, and forbids to call them again.
+    pub fn cover_history(&mut self, turns: &[Turn<'a>]) {
+        if !self.tools.is_empty() {
+            return;
+        }
+        let mut seen = BTreeSet::new();
+        for block in turns.iter().flat_map(|turn| &turn.content) {
+            let Block::ToolUse { name, .. } = block else { continue };
+            if seen.insert(name.clone()) {
+                self.tools.push(ToolDefinition {
+                    name: name.clone(),
+                    description: None,
+                    input_schema: InputSchema::Made(empty_schema()),
+                    cache_control: None,
+                });
+            }
+        }
+        if !self.tools.is_empty() {
+            self.choice = Some(Choice::new("none"));
+        }
+    }
+}
+
+fn definition<'a>(tool: &'a Tool<'a>) -> Option<ToolDefinition<'a>> {
+    let Tool::Function { name, description, parameters, cache_control, .. } = tool else { return None };
+    Some(ToolDefinition {
+        name: Text::Borrowed(name),
+        description: description.as_deref().filter(|text| !text.is_empty()).map(Text::Borrowed),
+        input_schema: input_schema(*parameters),
+        cache_control: cache_control.and_then(CacheControl::read),
+    })
+}
+
+/// The schema must say that the input is an object; clients leave that out.
+fn input_schema(parameters: Option<&RawValue>) -> InputSchema<'_> {
+    let Some(raw) = parameters else { return InputSchema::Made(empty_schema()) };
+    match serde_json::from_str(raw.get()) {
+        Ok(Value::Object(schema)) if schema.get("type").is_some_and(|kind| kind == "object") => {
+            InputSchema::Raw(raw)
+        }
+        Ok(Value::Object(mut schema)) => {
+            let mut typed = Map::new();
+            typed.insert("type".to_owned(), Value::from("object"));
+            schema.shift_remove("type");
+            if schema.is_empty() {
+                return InputSchema::Made(empty_schema());
+            }
+            typed.append(&mut schema);
+            InputSchema::Made(Value::Object(typed))
+        }
+        _ => InputSchema::Made(empty_schema()),
+    }
+}
+
+fn empty_schema() -> Value {
+    serde_json::json!({ "type": "object", "properties": {} })
+}

@@ -1,0 +1,358 @@
+//! Items as turns. Anthropic wants user and assistant to alternate, every call
+//! answered at the start of the very next turn, and reasoning only where it can
+//! verify it; a Responses history promises none of that.
+//!
+//! System and developer messages at the start become the system prompt. Later
+//! ones stay where they are, as user text between `<system>` tags: moving them
+//! to the front would change their order and spoil the prompt cache.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use cofferdam_guest_kit::{Content, Item, Message, Part, Role};
+use serde_json::value::RawValue;
+
+use crate::bindings::cofferdam::plugin::types::Failure;
+use crate::blocks::{Block, Side, Text, Turn};
+use crate::cache::{Breakpoints, CacheControl};
+use crate::files::{self, File};
+use crate::names::{self, Ids};
+use crate::{refuse, replay};
+
+/// Stands for the user where a history begins with the assistant.
+const OPENING: &str = "(The conversation so far began with this answer.)";
+/// Asks on where a history ends with the assistant.
+const GO_ON: &str = "(Please go on.)";
+/// Stands for a result the client did not send.
+const NO_RESULT: &str = "No result of this call was recorded.";
+
+/// The conversation in the provider's shape.
+#[derive(Debug, Default)]
+pub struct Conversation<'a> {
+    pub system: Vec<Block<'a>>,
+    pub turns: Vec<Turn<'a>>,
+}
+
+impl<'a> Conversation<'a> {
+    /// Reads `instructions` and `input`.
+    pub fn read(
+        instructions: Option<&'a str>,
+        items: &'a [Item<'a>],
+        marks: &Breakpoints,
+    ) -> Result<Self, Failure> {
+        let leading = items.iter().take_while(|item| is_system(item)).count();
+        let (first, rest) = items.split_at_checked(leading).unwrap_or((items, &[]));
+        let mut system: Vec<_> =
+            instructions.filter(|text| has_text(text)).map(Block::text).into_iter().collect();
+        let mut leading_system = Vec::new();
+        for (index, item) in first.iter().enumerate() {
+            if let Item::Message(message) = item {
+                push_texts(&mut leading_system, &message.content, |part| marks.of(index, part));
+            }
+        }
+        let mut builder = Builder::new(items);
+        for (index, item) in rest.iter().enumerate() {
+            builder.item(leading.saturating_add(index), item, marks)?;
+        }
+        let mut turns = builder.finish(marks)?;
+        if turns.is_empty() {
+            // Nothing but instructions: the last to speak has to be the user.
+            turns.extend(
+                (!leading_system.is_empty())
+                    .then(|| Turn { role: Side::User, content: std::mem::take(&mut leading_system) }),
+            );
+        }
+        system.append(&mut leading_system);
+        if turns.is_empty() {
+            return Err(refuse("input has no content that this provider can be sent"));
+        }
+        Ok(Conversation { system, turns })
+    }
+
+    /// Whether thinking with a budget is ruled out: the provider insists that an
+    /// answer interrupted by calls starts with thinking, and continues no answer
+    /// by thinking.
+    pub fn forbids_budget(&self) -> bool {
+        let Some(last) = self.turns.last() else { return false };
+        if last.role == Side::Assistant {
+            return true;
+        }
+        let mut start = None;
+        for turn in self.turns.iter().rev() {
+            match turn.role {
+                Side::Assistant => start = Some(turn),
+                Side::User if turn.content.iter().any(is_result) => {}
+                Side::User => break,
+            }
+        }
+        let interrupted = last.content.iter().any(is_result);
+        interrupted && start.is_some_and(|turn| !turn.content.first().is_some_and(Block::is_thinking))
+    }
+
+    /// Gives the user the last word: newer models do not continue an answer.
+    pub fn ask_on(&mut self) {
+        if self.turns.last().is_some_and(|turn| turn.role == Side::Assistant) {
+            self.turns.push(Turn { role: Side::User, content: vec![Block::text(GO_ON)] });
+        }
+    }
+
+    /// The provider accepts no thinking in an answer to be continued without thinking.
+    pub fn drop_final_thinking(&mut self) {
+        if let Some(turn) = self.turns.last_mut().filter(|turn| turn.role == Side::Assistant) {
+            turn.content.retain(|block| !block.is_thinking());
+        }
+    }
+}
+
+struct Builder<'a> {
+    turns: Vec<Turn<'a>>,
+    ids: Ids,
+    /// Calls of the turn being built: the provider's id and the client's.
+    open: Vec<(String, &'a str)>,
+    /// Results not used yet, by the client's id, with the item's index.
+    results: BTreeMap<&'a str, VecDeque<(usize, &'a Content<'a>)>>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(items: &'a [Item<'a>]) -> Self {
+        let mut results: BTreeMap<&str, VecDeque<_>> = BTreeMap::new();
+        for (index, item) in items.iter().enumerate() {
+            if let Item::FunctionCallOutput { call_id, output }
+            | Item::CustomToolCallOutput { call_id, output } = item
+            {
+                results.entry(call_id).or_default().push_back((index, output));
+            }
+        }
+        Builder { turns: Vec::new(), ids: Ids::default(), open: Vec::new(), results }
+    }
+
+    fn item(&mut self, index: usize, item: &'a Item<'a>, marks: &Breakpoints) -> Result<(), Failure> {
+        match item {
+            Item::Message(message) => self.message(index, message, marks)?,
+            Item::FunctionCall { call_id, name, arguments, .. } => {
+                self.call(call_id, name, object_or_empty(arguments));
+            }
+            Item::CustomToolCall { call_id, name, input, .. } => {
+                let input = serde_json::json!({ "input": input }).to_string();
+                self.call(call_id, name, object_or_empty(&input));
+            }
+            Item::FunctionCallOutput { call_id, .. } | Item::CustomToolCallOutput { call_id, .. } => {
+                if self.open.iter().any(|(_, open)| *open == &**call_id) {
+                    self.answer_calls(marks)?;
+                } else {
+                    self.stray_result(index, call_id, marks)?;
+                }
+            }
+            Item::Reasoning(reasoning) => {
+                if let Some(block) = replay::block(reasoning) {
+                    self.push(Side::Assistant, block);
+                }
+            }
+            // Traces of other providers' tools: nothing the model has to see again.
+            Item::Other { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn message(
+        &mut self,
+        index: usize,
+        message: &'a Message<'a>,
+        marks: &Breakpoints,
+    ) -> Result<(), Failure> {
+        let mark = |part| marks.of(index, part);
+        let mut blocks = Vec::new();
+        let side = match message.role {
+            Role::Assistant => {
+                push_texts(&mut blocks, &message.content, mark);
+                Side::Assistant
+            }
+            Role::User => {
+                push_parts(&mut blocks, &message.content, mark)?;
+                Side::User
+            }
+            Role::System | Role::Developer => {
+                let text: String = message.content.iter().filter_map(Part::text).collect();
+                if has_text(&text) {
+                    blocks.push(Block::text(format!("<system>\n{text}\n</system>")));
+                }
+                Side::User
+            }
+        };
+        if side == Side::User && !blocks.is_empty() {
+            self.answer_calls(marks)?;
+        }
+        for block in blocks {
+            self.push(side, block);
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, call_id: &'a str, name: &'a str, input: Box<RawValue>) {
+        let id = self.ids.assign(call_id);
+        self.push(Side::Assistant, Block::ToolUse { id: id.clone(), name: names::plain(name), input });
+        self.open.push((id, call_id));
+    }
+
+    /// Answers all calls of the turn, in their order, wherever the results stand.
+    fn answer_calls(&mut self, marks: &Breakpoints) -> Result<(), Failure> {
+        for (id, call_id) in std::mem::take(&mut self.open) {
+            let result = self.results.get_mut(call_id).and_then(VecDeque::pop_front);
+            let is_error = result.is_none();
+            let content = match result {
+                Some((index, output)) => result_blocks(output, |part| marks.of(index, part))?,
+                None => vec![Block::text(NO_RESULT)],
+            };
+            self.push(Side::User, Block::ToolResult { tool_use_id: id, content, is_error });
+        }
+        Ok(())
+    }
+
+    /// A result whose call is not in the history any more: still worth reading,
+    /// but no longer as a result.
+    fn stray_result(&mut self, index: usize, call_id: &'a str, marks: &Breakpoints) -> Result<(), Failure> {
+        let Some(results) = self.results.get_mut(call_id) else { return Ok(()) };
+        let Some(position) = results.iter().position(|(at, _)| *at == index) else { return Ok(()) };
+        let Some((_, output)) = results.remove(position) else { return Ok(()) };
+        let blocks = result_blocks(output, |part| marks.of(index, part))?;
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        self.answer_calls(marks)?;
+        self.push(Side::User, Block::text("Result of an earlier tool call:"));
+        for block in blocks {
+            self.push(Side::User, block);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, side: Side, block: Block<'a>) {
+        match self.turns.last_mut() {
+            Some(turn) if turn.role == side => turn.content.push(block),
+            _ => self.turns.push(Turn { role: side, content: vec![block] }),
+        }
+    }
+
+    fn finish(mut self, marks: &Breakpoints) -> Result<Vec<Turn<'a>>, Failure> {
+        // A conversation never ends in an unanswered call.
+        self.answer_calls(marks)?;
+        let mut merged: Vec<Turn<'a>> = Vec::with_capacity(self.turns.len());
+        for mut turn in self.turns {
+            // Thinking that led to nothing (a cut answer) may not end a turn.
+            while turn.role == Side::Assistant && turn.content.last().is_some_and(Block::is_thinking) {
+                turn.content.pop();
+            }
+            match merged.last_mut() {
+                _ if turn.content.is_empty() => {}
+                Some(last) if last.role == turn.role => last.content.append(&mut turn.content),
+                _ => merged.push(turn),
+            }
+        }
+        trim_end(&mut merged);
+        if merged.first().is_some_and(|turn| turn.role == Side::Assistant) {
+            merged.insert(0, Turn { role: Side::User, content: vec![Block::text(OPENING)] });
+        }
+        Ok(merged)
+    }
+}
+
+/// The provider refuses an answer to be continued that ends in white space.
+fn trim_end(turns: &mut [Turn<'_>]) {
+    let Some(turn) = turns.last_mut().filter(|turn| turn.role == Side::Assistant) else { return };
+    if let Some(Block::Text { text, .. }) = turn.content.last_mut() {
+        let length = text.trim_end().len();
+        text.to_mut().truncate(length);
+    }
+}
+
+fn is_system(item: &Item<'_>) -> bool {
+    matches!(item, Item::Message(Message { role: Role::System | Role::Developer, .. }))
+}
+
+fn is_result(block: &Block<'_>) -> bool {
+    matches!(block, Block::ToolResult { .. })
+}
+
+/// The provider refuses empty text and text of white space only.
+fn has_text(text: &str) -> bool {
+    !text.trim().is_empty()
+}
+
+/// Arguments as the object the provider wants. A model cut short leaves broken
+/// JSON behind; the call stays in the history without them.
+fn object_or_empty(arguments: &str) -> Box<RawValue> {
+    let raw: Result<Box<RawValue>, _> = serde_json::from_str(arguments.trim());
+    match raw {
+        Ok(raw) if raw.get().starts_with('{') => raw,
+        _ => RawValue::from_string("{}".to_owned()).unwrap_or_default(),
+    }
+}
+
+fn cache_mark(part: Option<CacheControl>, raw: Option<&RawValue>) -> Option<CacheControl> {
+    part.or_else(|| raw.and_then(CacheControl::read))
+}
+
+/// Text and refusals; assistant and system messages hold nothing else.
+fn push_texts<'a>(
+    blocks: &mut Vec<Block<'a>>,
+    parts: &'a [Part<'a>],
+    mark: impl Fn(usize) -> Option<CacheControl>,
+) {
+    for (index, part) in parts.iter().enumerate() {
+        let (text, raw) = match part {
+            Part::Text { text, cache_control } => (text, *cache_control),
+            Part::Refusal { text } => (text, None),
+            _ => continue,
+        };
+        if has_text(text) {
+            blocks.push(Block::Text {
+                text: Text::Borrowed(text),
+                cache_control: cache_mark(mark(index), raw),
+            });
+        }
+    }
+}
+
+fn push_parts<'a>(
+    blocks: &mut Vec<Block<'a>>,
+    parts: &'a [Part<'a>],
+    mark: impl Fn(usize) -> Option<CacheControl>,
+) -> Result<(), Failure> {
+    for (index, part) in parts.iter().enumerate() {
+        let mark = |raw: &Option<&RawValue>| cache_mark(mark(index), *raw);
+        let block = match part {
+            Part::Text { text, cache_control } if has_text(text) => {
+                Block::Text { text: Text::Borrowed(text), cache_control: mark(cache_control) }
+            }
+            Part::Refusal { text } if has_text(text) => Block::text(&**text),
+            Part::Text { .. } | Part::Refusal { .. } => continue,
+            Part::Image { url, cache_control, .. } => files::image(url.as_deref(), mark(cache_control))?,
+            Part::File { filename, data, url, cache_control, .. } => {
+                let file = File { filename: filename.as_deref(), data: data.as_deref(), url: url.as_deref() };
+                files::file(&file, mark(cache_control))?
+            }
+            Part::Audio { .. } => return Err(refuse("input_audio: this provider does not take audio")),
+            Part::Video { .. } => return Err(refuse("input_video: this provider does not take video")),
+            Part::Other { .. } => {
+                return Err(refuse("input has a part of a kind this provider does not take"));
+            }
+        };
+        blocks.push(block);
+    }
+    Ok(())
+}
+
+fn result_blocks<'a>(
+    output: &'a Content<'a>,
+    mark: impl Fn(usize) -> Option<CacheControl>,
+) -> Result<Vec<Block<'a>>, Failure> {
+    let mut blocks = Vec::new();
+    match output {
+        Content::Text(text) if has_text(text) => blocks.push(Block::text(&**text)),
+        Content::Parts(parts) => push_parts(&mut blocks, parts, mark)?,
+        Content::Text(_) | Content::Empty => {}
+    }
+    Ok(blocks)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Counts of an answer. Anthropic counts cached input apart from `input_tokens`;
+//! the host's figure is the sum.
+
+use crate::bindings::cofferdam::plugin::types;
+use crate::wire;
+
+/// The latest report of each count.
+#[derive(Debug, Default)]
+pub struct Counts {
+    input: u64,
+    cache_read: u64,
+    cache_write: u64,
+    output: u64,
+    reasoning: u64,
+    searches: u32,
+    service_tier: Option<&'static str>,
+}
+
+impl Counts {
+    /// Takes over what `report` states; what it leaves out stays.
+    pub fn update(&mut self, report: &wire::Usage<'_>) {
+        let set = |count: &mut u64, value: Option<u64>| *count = value.unwrap_or(*count);
+        set(&mut self.input, report.input_tokens);
+        set(&mut self.cache_read, report.cache_read_input_tokens);
+        set(&mut self.cache_write, report.cache_creation_input_tokens);
+        set(&mut self.output, report.output_tokens);
+        if let Some(details) = &report.output_tokens_details {
+            set(&mut self.reasoning, details.thinking_tokens.or(details.reasoning_tokens));
+        }
+        if let Some(requests) = &report.server_tool_use {
+            let searches = requests.web_search_requests.unwrap_or(0);
+            self.searches = searches.saturating_add(requests.web_fetch_requests.unwrap_or(0));
+        }
+        if let Some(tier) = report.service_tier.as_ref().and_then(|tier| service_tier(&tier.0)) {
+            self.service_tier = Some(tier);
+        }
+        if report.speed.as_ref().is_some_and(|speed| speed.0 == "fast") {
+            self.service_tier = Some("ultrafast");
+        }
+    }
+
+    /// The counts in the host's terms.
+    pub fn total(&self) -> types::Usage {
+        types::Usage {
+            input_tokens: self.input.saturating_add(self.cache_read).saturating_add(self.cache_write),
+            cached_tokens: self.cache_read,
+            cache_write_tokens: self.cache_write,
+            output_tokens: self.output,
+            reasoning_tokens: self.reasoning.min(self.output),
+            images: 0,
+            provider_tool_requests: self.searches,
+            cost_dollars: None,
+        }
+    }
+
+    /// The tier that served, in the service's words.
+    pub fn service_tier(&self) -> Option<String> {
+        self.service_tier.map(str::to_owned)
+    }
+}
+
+fn service_tier(tier: &str) -> Option<&'static str> {
+    match tier {
+        "standard" => Some("default"),
+        "priority" => Some("priority"),
+        "batch" => Some("flex"),
+        _ => None,
+    }
+}

@@ -1,0 +1,190 @@
+//! The calls of one answer, put together from pieces. A call is announced when
+//! its first argument arrives or the answer ends: until then its id and name may
+//! still be incomplete. Calls are ended with the answer only, because servers
+//! may interleave them.
+
+use crate::bindings::exports::cofferdam::plugin::generation::{CallDelta, CallStart, Event};
+use crate::reply::{CallPart, Named};
+
+/// More calls than this in one answer are a fault of the server.
+const CALLS_MAX: usize = 256;
+
+#[derive(Default)]
+pub(crate) struct Calls {
+    calls: Vec<Call>,
+    /// Makes ids unique beyond this answer.
+    tag: String,
+}
+
+#[derive(Default)]
+struct Call {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    custom: bool,
+    announced: bool,
+    /// It has arguments.
+    begun: bool,
+    /// Arguments that came before the name.
+    held: String,
+}
+
+/// A call without a name, or too many calls.
+pub(crate) struct BadCalls;
+
+impl Calls {
+    pub(crate) fn new(request_id: &str) -> Self {
+        let tag = request_id.rsplit('_').next().unwrap_or_default();
+        let tag = tag.chars().filter(char::is_ascii_alphanumeric).take(40).collect();
+        Self { calls: Vec::new(), tag }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Takes a piece of a stream.
+    pub(crate) fn take_piece(
+        &mut self,
+        part: &CallPart<'_>,
+        events: &mut Vec<Event>,
+    ) -> Result<(), BadCalls> {
+        let at = match self.find(part) {
+            Some(at) => at,
+            None => self.add(part.index.0)?,
+        };
+        self.extend(at, part, events);
+        Ok(())
+    }
+
+    /// Takes a call that is complete.
+    pub(crate) fn take_whole(
+        &mut self,
+        part: &CallPart<'_>,
+        events: &mut Vec<Event>,
+    ) -> Result<(), BadCalls> {
+        let at = self.add(None)?;
+        self.extend(at, part, events);
+        Ok(())
+    }
+
+    /// Takes a piece of the form that has only one call.
+    pub(crate) fn take_only(&mut self, named: &Named<'_>, events: &mut Vec<Event>) -> Result<(), BadCalls> {
+        if self.calls.is_empty() {
+            self.add(None)?;
+        }
+        self.extend_named(0, named, events);
+        Ok(())
+    }
+
+    /// Announces what is left and ends all calls.
+    pub(crate) fn finish(&mut self, events: &mut Vec<Event>) -> Result<(), BadCalls> {
+        self.announce_up_to(self.calls.len(), events);
+        for (at, call) in self.calls.iter().enumerate().filter(|(_, call)| call.announced) {
+            // A function without parameters: clients parse what they get.
+            if !call.begun && !call.custom {
+                events.push(arguments(at, "{}".to_owned(), false));
+            }
+            events.push(Event::CallEnd(key(at)));
+        }
+        if self.calls.iter().all(|call| call.announced) { Ok(()) } else { Err(BadCalls) }
+    }
+
+    /// The call that a piece continues. Some servers give every call the index 0
+    /// and tell them apart by id, others give no index at all.
+    fn find(&self, part: &CallPart<'_>) -> Option<usize> {
+        let id = part.id.as_str();
+        let named = part.function.as_ref().or(part.custom.as_ref());
+        let name = named.map_or("", |named| named.name.as_str());
+        if part.index.0.is_none() && !id.is_empty() {
+            return self.calls.iter().rposition(|call| call.id == id);
+        }
+        let at = match part.index.0 {
+            Some(_) => self.calls.iter().rposition(|call| call.index == part.index.0)?,
+            None => self.calls.len().checked_sub(1)?,
+        };
+        let call = self.calls.get(at)?;
+        let another_id = !id.is_empty() && call.id != id;
+        let nameless_index = part.index.0.is_none() && id.is_empty();
+        let is_new = call.announced && !name.is_empty() && (another_id || nameless_index);
+        (!is_new).then_some(at)
+    }
+
+    fn add(&mut self, index: Option<u64>) -> Result<usize, BadCalls> {
+        if self.calls.len() >= CALLS_MAX {
+            return Err(BadCalls);
+        }
+        self.calls.push(Call { index, ..Call::default() });
+        Ok(self.calls.len() - 1)
+    }
+
+    fn extend(&mut self, at: usize, part: &CallPart<'_>, events: &mut Vec<Event>) {
+        let Some(call) = self.calls.get_mut(at) else { return };
+        append(&mut call.id, part.id.as_str(), call.announced);
+        call.custom |= part.custom.is_some();
+        if let Some(named) = part.function.as_ref().or(part.custom.as_ref()) {
+            self.extend_named(at, named, events);
+        }
+    }
+
+    fn extend_named(&mut self, at: usize, named: &Named<'_>, events: &mut Vec<Event>) {
+        let Some(call) = self.calls.get_mut(at) else { return };
+        append(&mut call.name, named.name.as_str(), call.announced);
+        let text = named.arguments.0.as_deref().or(named.input.0.as_deref()).unwrap_or_default();
+        if text.is_empty() {
+            return;
+        }
+        call.begun = true;
+        if call.name.is_empty() {
+            call.held.push_str(text);
+            return;
+        }
+        let custom = call.custom;
+        self.announce_up_to(at + 1, events);
+        events.push(arguments(at, text.to_owned(), custom));
+    }
+
+    /// Announces calls in their order, so that items come in it too. One still
+    /// without a name waits.
+    fn announce_up_to(&mut self, end: usize, events: &mut Vec<Event>) {
+        for (at, call) in self.calls.iter_mut().enumerate().take(end) {
+            if call.announced || call.name.is_empty() {
+                continue;
+            }
+            call.announced = true;
+            if call.id.is_empty() {
+                call.id = format!("call_{}_{at}", self.tag);
+            }
+            let start = CallStart {
+                key: key(at),
+                call_id: call.id.clone(),
+                name: call.name.clone(),
+                namespace: None,
+            };
+            events.push(if call.custom {
+                Event::CustomCallStart(start)
+            } else {
+                Event::FunctionCallStart(start)
+            });
+            if !call.held.is_empty() {
+                events.push(arguments(at, std::mem::take(&mut call.held), call.custom));
+            }
+        }
+    }
+}
+
+fn key(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// Adds a piece of an id or a name. Some servers repeat the whole in each chunk.
+fn append(text: &mut String, piece: &str, announced: bool) {
+    if !announced && *text != piece {
+        text.push_str(piece);
+    }
+}
+
+fn arguments(at: usize, text: String, custom: bool) -> Event {
+    let delta = CallDelta { key: key(at), text };
+    if custom { Event::CustomInputDelta(delta) } else { Event::FunctionArgumentsDelta(delta) }
+}

@@ -1,0 +1,90 @@
+//! Chat Completions as a provider: the dialect that nearly every server of
+//! models speaks, each a little differently. Requests are rebuilt and carry only
+//! what the client set, so that strict and old servers take them; answers are
+//! read with patience for what such servers get wrong.
+
+mod calls;
+mod convert;
+mod messages;
+mod reply;
+mod request;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+#[allow(unsafe_code, clippy::all, reason = "generated")]
+mod bindings {
+    wit_bindgen::generate!({ path: "../../wit", world: "provider", additional_derives: [PartialEq] });
+    use super::Provider;
+    export!(Provider);
+}
+
+use std::cell::{Cell, RefCell};
+
+use bindings::cofferdam::plugin::types::{CallContext, Failure, Json};
+use bindings::exports::cofferdam::plugin::dialect::{self, ResponseHead, Target};
+use bindings::exports::cofferdam::plugin::embedding::{
+    self, EmbeddingFailure, Embeddings, PreparedEmbeddings,
+};
+use bindings::exports::cofferdam::plugin::generation::{self, Event, Frame, Prepared};
+
+use crate::stream::Decoder;
+
+thread_local! {
+    /// How many vectors the answer to the request just prepared must have: the
+    /// contract makes `decode` in the instance of `prepare`.
+    static EXPECTED_VECTORS: Cell<usize> = const { Cell::new(0) };
+    /// The id of the request just prepared, for calls that come without one.
+    static REQUEST_ID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+struct Provider;
+
+impl dialect::Guest for Provider {
+    fn map_error(head: ResponseHead, body: Vec<u8>) -> Failure {
+        cofferdam_dialect_openai::map_error(head.status, &head.headers, &body).into()
+    }
+}
+
+impl generation::Guest for Provider {
+    type Decoder = DecoderResource;
+
+    fn prepare(request: Json, target: Target, context: CallContext) -> Result<Prepared, Failure> {
+        REQUEST_ID.set(context.request_id);
+        Ok(Prepared::Upstream(request::prepare(&request, &target)?))
+    }
+}
+
+struct DecoderResource(RefCell<Decoder>);
+
+impl generation::GuestDecoder for DecoderResource {
+    fn new(head: ResponseHead) -> Self {
+        Self(RefCell::new(Decoder::new(head.streamed, &REQUEST_ID.with_borrow(String::clone))))
+    }
+
+    fn feed(&self, frames: Vec<Frame>) -> Result<Vec<Event>, Failure> {
+        Ok(self.0.borrow_mut().feed(&frames))
+    }
+
+    fn finish(&self) -> Result<Vec<Event>, Failure> {
+        Ok(self.0.borrow_mut().finish())
+    }
+}
+
+impl embedding::Guest for Provider {
+    fn prepare(
+        request: Json,
+        target: Target,
+        _context: CallContext,
+    ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
+        let prepared =
+            cofferdam_dialect_openai::prepare_embeddings(&request, &target.model, &target.supports)?;
+        EXPECTED_VECTORS.set(prepared.count);
+        Ok(PreparedEmbeddings::Upstream(convert::post("embeddings", prepared.body, false)))
+    }
+
+    fn decode(_head: ResponseHead, body: Vec<u8>) -> Result<Embeddings, Failure> {
+        Ok(cofferdam_dialect_openai::decode_embeddings(&body, EXPECTED_VECTORS.get())?.into())
+    }
+}

@@ -1,0 +1,267 @@
+//! Items to messages. Strict servers and chat templates want one system message
+//! at the start, all that the model did in one turn in one message, and the
+//! results of its calls right behind it.
+
+use std::borrow::Cow;
+
+use cofferdam_dialect_openai::{Failure, Fields};
+use cofferdam_guest_kit::{Content as Given, Item, Part as GivenPart, Role, Text};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+#[derive(Serialize)]
+pub(crate) struct Message<'a> {
+    role: &'static str,
+    content: Content<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Call<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<Text<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    /// Null: an assistant's message of calls alone.
+    Nothing,
+    Text(Text<'a>),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: Text<'a> },
+    ImageUrl { image_url: Url<'a> },
+    File { file: File<'a> },
+    InputAudio { input_audio: Audio<'a> },
+    VideoUrl { video_url: Url<'a> },
+}
+
+#[derive(Serialize)]
+struct Url<'a> {
+    url: Text<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<Text<'a>>,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filename: Option<Text<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_data: Option<Text<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_id: Option<Text<'a>>,
+}
+
+#[derive(Serialize)]
+struct Audio<'a> {
+    data: Text<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Text<'a>>,
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    id: Text<'a>,
+    #[serde(flatten)]
+    what: Called<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Called<'a> {
+    Function { function: Function<'a> },
+    Custom { custom: Custom<'a> },
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: Text<'a>,
+    arguments: Text<'a>,
+}
+
+#[derive(Serialize)]
+struct Custom<'a> {
+    name: Text<'a>,
+    input: Text<'a>,
+}
+
+/// Translates instructions and input. `custom` says that the endpoint takes
+/// custom tools; their calls become functions elsewhere.
+pub(crate) fn messages<'a>(
+    instructions: Option<Text<'a>>,
+    input: &[&'a RawValue],
+    custom: bool,
+) -> Result<Vec<Message<'a>>, Failure> {
+    let mut conversation = Conversation { messages: Vec::new(), custom };
+    if let Some(text) = instructions {
+        conversation.system(text);
+    }
+    for (index, raw) in input.iter().enumerate() {
+        let item = serde_json::from_str(raw.get()).map_err(|_| Failure::unreadable_request())?;
+        conversation.take(item, raw, index)?;
+    }
+    Ok(conversation.messages)
+}
+
+struct Conversation<'a> {
+    messages: Vec<Message<'a>>,
+    custom: bool,
+}
+
+impl<'a> Conversation<'a> {
+    fn take(&mut self, item: Item<'a>, raw: &'a RawValue, index: usize) -> Result<(), Failure> {
+        match item {
+            Item::Message(message) => match message.role {
+                Role::User => {
+                    let content = user_content(message.content, index)?;
+                    self.push("user", content);
+                }
+                Role::Assistant => self.assistant_text(&message.content),
+                Role::System | Role::Developer => {
+                    self.system(Given::Parts(message.content).to_text().into_owned().into());
+                }
+            },
+            Item::FunctionCall { call_id, name, arguments, .. } => {
+                self.function(call_id, name, arguments);
+            }
+            Item::CustomToolCall { call_id, name, input, .. } if self.custom => {
+                self.call(Call { id: call_id, what: Called::Custom { custom: Custom { name, input } } });
+            }
+            Item::CustomToolCall { call_id, name, input, .. } => {
+                let arguments = serde_json::json!({ "input": input }).to_string();
+                self.function(call_id, name, arguments.into());
+            }
+            Item::FunctionCallOutput { call_id, output } | Item::CustomToolCallOutput { call_id, output } => {
+                self.result(call_id, result_text(output));
+            }
+            // Reasoning is of use only to the server that wrote it, and this
+            // dialect has no way to tell.
+            Item::Reasoning(_) => {}
+            Item::Other { kind } => self.other(&kind, raw),
+        }
+        Ok(())
+    }
+
+    /// Joins what stands at the start: templates take one system message.
+    fn system(&mut self, text: Text<'a>) {
+        match self.messages.as_mut_slice() {
+            [Message { role: "system", content: Content::Text(first), .. }] => {
+                first.to_mut().push_str("\n\n");
+                first.to_mut().push_str(&text);
+            }
+            _ => self.push("system", Content::Text(text)),
+        }
+    }
+
+    fn push(&mut self, role: &'static str, content: Content<'a>) {
+        self.messages.push(Message { role, content, tool_calls: Vec::new(), tool_call_id: None });
+    }
+
+    /// The message of the model's turn that is under way.
+    fn turn(&mut self) -> Option<&mut Message<'a>> {
+        if self.messages.last().is_none_or(|last| last.role != "assistant") {
+            self.push("assistant", Content::Nothing);
+        }
+        self.messages.last_mut()
+    }
+
+    fn assistant_text(&mut self, parts: &[GivenPart<'a>]) {
+        let text: String = parts.iter().filter_map(GivenPart::text).collect();
+        let Some(turn) = self.turn() else { return };
+        match &mut turn.content {
+            Content::Text(before) => {
+                before.to_mut().push_str("\n\n");
+                before.to_mut().push_str(&text);
+            }
+            content => *content = Content::Text(Cow::Owned(text)),
+        }
+    }
+
+    fn call(&mut self, call: Call<'a>) {
+        if let Some(turn) = self.turn() {
+            turn.tool_calls.push(call);
+        }
+    }
+
+    fn function(&mut self, id: Text<'a>, name: Text<'a>, arguments: Text<'a>) {
+        // Servers that parse arguments take no empty text for none.
+        let arguments = if arguments.trim().is_empty() { Cow::Borrowed("{}") } else { arguments };
+        self.call(Call { id, what: Called::Function { function: Function { name, arguments } } });
+    }
+
+    fn result(&mut self, id: Text<'a>, text: Text<'a>) {
+        self.messages.push(Message {
+            role: "tool",
+            content: Content::Text(text),
+            tool_calls: Vec::new(),
+            tool_call_id: Some(id),
+        });
+    }
+
+    /// The client's own kinds of tools, used in a turn that another dialect
+    /// served, read as functions. All else is of use only where it came from.
+    fn other(&mut self, kind: &str, raw: &'a RawValue) {
+        let Ok(fields) = Fields::read(raw.get()) else { return };
+        let Some(id) = fields.text("call_id").or_else(|| fields.text("id")) else { return };
+        let json = |name: &str| fields.get(name).map_or("{}", RawValue::get);
+        match kind {
+            "shell_call" | "local_shell_call" | "computer_call" | "apply_patch_call" => {
+                let arguments = if kind == "apply_patch_call" { json("operation") } else { json("action") };
+                let name = kind.trim_end_matches("_call").to_owned();
+                self.function(id, name.into(), arguments.into());
+            }
+            "computer_call_output" => self.result(id, Cow::Borrowed(LEFT_OUT)),
+            "shell_call_output" | "local_shell_call_output" | "apply_patch_call_output" => {
+                let text = fields.text("output").unwrap_or_else(|| json("output").into());
+                self.result(id, text);
+            }
+            _ => {}
+        }
+    }
+}
+
+const LEFT_OUT: &str = "[A result that is not text was left out: this model takes only text from tools.]";
+
+fn result_text(output: Given<'_>) -> Text<'_> {
+    match output {
+        Given::Empty => Cow::Borrowed(""),
+        Given::Text(text) => text,
+        Given::Parts(parts) => {
+            let texts: Vec<&str> = parts.iter().map(|part| part.text().unwrap_or(LEFT_OUT)).collect();
+            Cow::Owned(texts.join("\n"))
+        }
+    }
+}
+
+/// Plain text where there is nothing else, for servers that know no parts.
+fn user_content(mut parts: Vec<GivenPart<'_>>, item: usize) -> Result<Content<'_>, Failure> {
+    if let [GivenPart::Text { text, .. }] = parts.as_mut_slice() {
+        return Ok(Content::Text(std::mem::take(text)));
+    }
+    let parts = parts.into_iter().enumerate().map(|(index, part)| {
+        translate(part).map_err(|what| Failure::unsupported(&format!("input[{item}].content[{index}]"), what))
+    });
+    Ok(Content::Parts(parts.collect::<Result<_, _>>()?))
+}
+
+/// Translates a part, or says what it is that cannot be.
+fn translate(part: GivenPart<'_>) -> Result<Part<'_>, &'static str> {
+    match part {
+        GivenPart::Text { text, .. } | GivenPart::Refusal { text } => Ok(Part::Text { text }),
+        GivenPart::Image { url: Some(url), detail, .. } => {
+            let detail = detail.filter(|detail| matches!(&**detail, "auto" | "low" | "high"));
+            Ok(Part::ImageUrl { image_url: Url { url, detail } })
+        }
+        GivenPart::Image { .. } => Err("an image without a URL"),
+        GivenPart::File { data: None, file_id: None, .. } => Err("a file without its data"),
+        GivenPart::File { filename, data, file_id, .. } => {
+            Ok(Part::File { file: File { filename, file_data: data, file_id } })
+        }
+        GivenPart::Audio { data, format } => Ok(Part::InputAudio { input_audio: Audio { data, format } }),
+        GivenPart::Video { url } => Ok(Part::VideoUrl { video_url: Url { url, detail: None } }),
+        GivenPart::Other { .. } => Err("a part of this type"),
+    }
+}

@@ -1,0 +1,199 @@
+//! What servers say. One shape reads both a chunk of a stream and a whole
+//! answer; every field may be missing, null or of an odd type.
+
+use cofferdam_dialect_openai::{Count, JsonText, List, MaybeText, TextOrList, dollars};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::bindings::cofferdam::plugin::types::Usage;
+
+/// A chunk, or the whole answer.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Chunk<'a> {
+    #[serde(borrow)]
+    pub(crate) object: MaybeText<'a>,
+    #[serde(borrow)]
+    pub(crate) choices: List<Choice<'a>>,
+    #[serde(borrow)]
+    pub(crate) usage: Option<UsageBody<'a>>,
+    #[serde(borrow)]
+    pub(crate) service_tier: MaybeText<'a>,
+    #[serde(borrow)]
+    pub(crate) error: Option<&'a RawValue>,
+    /// Groq puts the usage of a stream here.
+    #[serde(borrow)]
+    pub(crate) x_groq: Option<Groq<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Groq<'a> {
+    #[serde(borrow)]
+    pub(crate) usage: Option<UsageBody<'a>>,
+    #[serde(borrow)]
+    pub(crate) error: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Choice<'a> {
+    #[serde(borrow)]
+    pub(crate) delta: Option<Delta<'a>>,
+    #[serde(borrow)]
+    pub(crate) message: Option<Delta<'a>>,
+    #[serde(borrow)]
+    pub(crate) finish_reason: MaybeText<'a>,
+    #[serde(borrow)]
+    pub(crate) logprobs: Option<&'a RawValue>,
+    /// Moonshot puts the usage of a stream here.
+    #[serde(borrow)]
+    pub(crate) usage: Option<UsageBody<'a>>,
+}
+
+/// A piece of the message, or all of it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Delta<'a> {
+    #[serde(borrow)]
+    pub(crate) content: TextOrList<'a, ContentPart<'a>>,
+    #[serde(borrow)]
+    pub(crate) refusal: MaybeText<'a>,
+    /// DeepSeek, vLLM, llama.cpp.
+    #[serde(borrow)]
+    pub(crate) reasoning_content: MaybeText<'a>,
+    /// OpenRouter, Ollama, Groq; some servers send both.
+    #[serde(borrow)]
+    pub(crate) reasoning: MaybeText<'a>,
+    #[serde(borrow)]
+    pub(crate) tool_calls: List<CallPart<'a>>,
+    /// The form before `tool_calls`.
+    #[serde(borrow)]
+    pub(crate) function_call: Option<Named<'a>>,
+    #[serde(borrow)]
+    pub(crate) annotations: List<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) images: List<ContentPart<'a>>,
+}
+
+/// Mistral's content, and pictures.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ContentPart<'a> {
+    #[serde(borrow)]
+    pub(crate) text: MaybeText<'a>,
+    #[serde(borrow)]
+    pub(crate) thinking: TextOrList<'a, ThinkingPart<'a>>,
+    #[serde(borrow)]
+    pub(crate) image_url: Option<ImageUrl<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ThinkingPart<'a> {
+    #[serde(borrow)]
+    pub(crate) text: MaybeText<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ImageUrl<'a> {
+    #[serde(borrow)]
+    pub(crate) url: MaybeText<'a>,
+}
+
+/// A piece of a call, or all of it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CallPart<'a> {
+    pub(crate) index: Count,
+    #[serde(borrow)]
+    pub(crate) id: MaybeText<'a>,
+    #[serde(borrow)]
+    pub(crate) function: Option<Named<'a>>,
+    #[serde(borrow)]
+    pub(crate) custom: Option<Named<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Named<'a> {
+    #[serde(borrow)]
+    pub(crate) name: MaybeText<'a>,
+    #[serde(borrow)]
+    pub(crate) arguments: JsonText<'a>,
+    #[serde(borrow)]
+    pub(crate) input: MaybeText<'a>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Logprobs<'a> {
+    #[serde(borrow)]
+    pub(crate) content: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct UsageBody<'a> {
+    prompt_tokens: Count,
+    completion_tokens: Count,
+    total_tokens: Count,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<CompletionDetails>,
+    /// DeepSeek's name for cached tokens.
+    prompt_cache_hit_tokens: Count,
+    /// Perplexity's searches.
+    num_search_queries: Count,
+    /// OpenRouter's searches.
+    server_tool_use: Option<ServerTools>,
+    #[serde(borrow)]
+    cost: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PromptDetails {
+    cached_tokens: Count,
+    cache_write_tokens: Count,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CompletionDetails {
+    reasoning_tokens: Count,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ServerTools {
+    web_search_requests: Count,
+}
+
+impl UsageBody<'_> {
+    /// The totals, without pictures.
+    pub(crate) fn total(&self) -> Usage {
+        let prompt = self.prompt_tokens_details.as_ref();
+        let input = self.prompt_tokens.0.unwrap_or_default();
+        let completion = self.completion_tokens.0.unwrap_or_default();
+        let reasoning =
+            self.completion_tokens_details.as_ref().and_then(|details| details.reasoning_tokens.0);
+        let reasoning = reasoning.unwrap_or_default();
+        // xAI counts reasoning beside the completion; only the total tells.
+        let with_reasoning = completion.saturating_add(reasoning);
+        let beside = self.total_tokens.0 == Some(input.saturating_add(with_reasoning));
+        let cached = prompt.and_then(|details| details.cached_tokens.0).or(self.prompt_cache_hit_tokens.0);
+        let searches = self.server_tool_use.as_ref().and_then(|tools| tools.web_search_requests.0);
+        let searches = searches.or(self.num_search_queries.0).unwrap_or_default();
+        Usage {
+            input_tokens: input,
+            cached_tokens: cached.unwrap_or_default(),
+            cache_write_tokens: prompt.and_then(|details| details.cache_write_tokens.0).unwrap_or_default(),
+            output_tokens: if beside { with_reasoning } else { completion },
+            reasoning_tokens: reasoning,
+            images: 0,
+            provider_tool_requests: u32::try_from(searches).unwrap_or(u32::MAX),
+            cost_dollars: dollars(self.cost),
+        }
+    }
+}

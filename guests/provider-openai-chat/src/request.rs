@@ -1,0 +1,156 @@
+//! The request. Only what the client set goes upstream, and of that only what
+//! old and strict servers take; what few take goes to endpoints whose
+//! `supports` names it. A server that refuses an unknown field is met more
+//! often than one that needs it.
+
+use cofferdam_dialect_openai::{Failure, requested_tier};
+use cofferdam_guest_kit::{ReasoningSettings, Request, TextFormat};
+use serde::Serialize;
+use serde_json::Number;
+use serde_json::value::RawValue;
+
+use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamRequest};
+use crate::convert::post;
+use crate::messages::{Message, messages};
+use crate::tools::{Choice, Tool, Tools, tools};
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Message<'a>>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+    /// The name that every server knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u64>,
+    /// The only name that OpenAI's reasoning models take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<&'a Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<&'a Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_k: Option<&'a Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frequency_penalty: Option<&'a Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    presence_penalty: Option<&'a Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_logprobs: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Choice<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallel_tool_calls: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<ResponseFormat<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verbosity: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_tier: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    safety_identifier: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    modalities: &'a [String],
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ResponseFormat<'a> {
+    JsonObject,
+    JsonSchema { json_schema: Schema<'a> },
+}
+
+#[derive(Serialize)]
+struct Schema<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    schema: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strict: Option<bool>,
+}
+
+/// Translates a request.
+pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest, Failure> {
+    let mut request = Request::parse_with_raw_items(request).map_err(|_| Failure::unreadable_request())?;
+    let supports = |ability: &str| target.supports.iter().any(|stated| stated == ability);
+    let custom = supports("custom_tools");
+    let instructions = request.instructions.take();
+    let input = std::mem::take(&mut request.input);
+    let offered = std::mem::take(&mut request.tools);
+    let Tools { tools, choice } = tools(offered, request.tool_choice.take(), custom)?;
+    let limit = request.max_output_tokens.map(|limit| match target.max_output {
+        0 => limit,
+        most => limit.min(u64::from(most)),
+    });
+    let (max_completion_tokens, max_tokens) =
+        if supports("max_completion_tokens") { (limit, None) } else { (None, limit) };
+    let with_logprobs = request.top_logprobs.is_some_and(|count| count > 0)
+        || request.include.iter().any(|wish| wish == "message.output_text.logprobs");
+    let body = Body {
+        model: &target.model,
+        messages: messages(instructions, &input, custom)?,
+        stream: request.stream,
+        stream_options: request.stream.then_some(StreamOptions { include_usage: true }),
+        max_tokens,
+        max_completion_tokens,
+        temperature: request.temperature.as_ref(),
+        top_p: request.top_p.as_ref(),
+        top_k: request.top_k.as_ref().filter(|_| supports("top_k")),
+        frequency_penalty: request.frequency_penalty.as_ref(),
+        presence_penalty: request.presence_penalty.as_ref(),
+        logprobs: with_logprobs.then_some(true),
+        top_logprobs: request.top_logprobs.filter(|count| *count > 0),
+        parallel_tool_calls: request.parallel_tool_calls.filter(|_| !tools.is_empty()),
+        tools,
+        tool_choice: choice,
+        response_format: response_format(&request.text.format)?,
+        reasoning_effort: request.reasoning.as_ref().and_then(effort),
+        verbosity: request.text.verbosity.as_deref(),
+        service_tier: requested_tier(&target.tier, request.service_tier.as_deref()),
+        user: request.user.as_deref(),
+        prompt_cache_key: request.prompt_cache_key.as_deref().filter(|_| supports("prompt_cache_key")),
+        safety_identifier: request.safety_identifier.as_deref().filter(|_| supports("safety_identifier")),
+        modalities: if supports("image_output") { &request.modalities } else { &[] },
+    };
+    let streamed = body.stream;
+    let body = serde_json::to_vec(&body).map_err(|_| Failure::unreadable_request())?;
+    Ok(post("chat/completions", body, streamed))
+}
+
+fn effort<'a>(reasoning: &'a ReasoningSettings<'_>) -> Option<&'a str> {
+    reasoning.effort.as_deref().or_else(|| (reasoning.enabled == Some(false)).then_some("none"))
+}
+
+fn response_format<'a>(format: &'a TextFormat<'_>) -> Result<Option<ResponseFormat<'a>>, Failure> {
+    Ok(match format {
+        TextFormat::Text => None,
+        TextFormat::JsonObject => Some(ResponseFormat::JsonObject),
+        TextFormat::JsonSchema { name, description, schema, strict } => Some(ResponseFormat::JsonSchema {
+            json_schema: Schema { name, description: description.as_deref(), schema, strict: *strict },
+        }),
+        TextFormat::Other { .. } => {
+            return Err(Failure::unsupported("text.format.type", "this format"));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

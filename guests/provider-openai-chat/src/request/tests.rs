@@ -1,0 +1,243 @@
+use proptest::prelude::{any, proptest};
+
+use super::prepare;
+use crate::bindings::exports::cofferdam::plugin::dialect::Target;
+
+fn target(supports: &[&str]) -> Target {
+    Target {
+        model: "up-1".into(),
+        max_output: 0,
+        supports: supports.iter().map(|ability| (*ability).to_owned()).collect(),
+        tier: "default".into(),
+        options: b"{}".to_vec(),
+    }
+}
+
+fn sent_to(target: &Target, request: &str) -> String {
+    let upstream = prepare(request.as_bytes(), target).unwrap();
+    assert_eq!((&*upstream.path, upstream.headers.len()), ("chat/completions", 0));
+    String::from_utf8(upstream.body).unwrap()
+}
+
+fn messages_with(supports: &[&str], items: &str) -> String {
+    let body = sent_to(&target(supports), &format!(r#"{{"model":"m","stream":false,"input":[{items}]}}"#));
+    let messages = body.strip_prefix(r#"{"model":"up-1","messages":["#).unwrap();
+    messages.strip_suffix(r#"],"stream":false}"#).unwrap().to_owned()
+}
+
+fn messages(items: &str) -> String {
+    messages_with(&[], items)
+}
+
+fn text(role: &str, text: &str) -> String {
+    format!(r#"{{"type":"message","role":"{role}","content":[{{"type":"input_text","text":"{text}"}}]}}"#)
+}
+
+#[test]
+fn the_smallest_request_gains_only_the_wish_for_usage() {
+    let request = format!(r#"{{"model":"m","stream":true,"input":[{}]}}"#, text("user", "hi"));
+    let expected = r#"{"model":"up-1","messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}"#;
+    assert_eq!(sent_to(&target(&[]), &request), expected);
+}
+
+const EVERYTHING: &str = r#"{"model":"m","stream":false,"input":[],"instructions":"be\nkind","max_output_tokens":100,
+    "temperature":0.5,"top_p":1,"top_k":4,"frequency_penalty":1,"presence_penalty":2,"top_logprobs":3,"parallel_tool_calls":false,
+    "include":["reasoning.encrypted_content"],"service_tier":"priority","prompt_cache_key":"k","prompt_cache_options":{"mode":"explicit"},
+    "cache_control":{"type":"ephemeral"},"safety_identifier":"s","user":"u","metadata":{"a":"b"},"truncation":"auto",
+    "modalities":["text","image"],"image_config":{},"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"},"strict":true},"verbosity":"low"},
+    "reasoning":{"effort":"high","summary":"auto"},"tool_choice":"required",
+    "tools":[{"type":"function","name":"f","description":"d","parameters":{"type":"object"},"strict":false},{"type":"function","name":"g"}]}"#;
+
+#[test]
+fn a_plain_server_gets_what_all_servers_know() {
+    let expected = r#"{"model":"up-1","messages":[{"role":"system","content":"be\nkind"}],"stream":false,"max_tokens":100,"temperature":0.5,"top_p":1,"frequency_penalty":1,"presence_penalty":2,"logprobs":true,"top_logprobs":3,"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"},"strict":false}},{"type":"function","function":{"name":"g","parameters":{"type":"object","properties":{}}}}],"tool_choice":"required","parallel_tool_calls":false,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object"},"strict":true}},"reasoning_effort":"high","verbosity":"low","service_tier":"default","user":"u"}"#;
+    assert_eq!(sent_to(&target(&[]), EVERYTHING), expected);
+}
+
+#[test]
+fn an_endpoint_gets_what_it_says_it_supports() {
+    let able = Target {
+        max_output: 50,
+        tier: "priority".into(),
+        ..target(&["max_completion_tokens", "top_k", "prompt_cache_key", "safety_identifier", "image_output"])
+    };
+    let body = sent_to(&able, EVERYTHING);
+    for part in [
+        r#""max_completion_tokens":50,"#,
+        r#""top_k":4,"#,
+        r#""service_tier":"priority","#,
+        r#""prompt_cache_key":"k","safety_identifier":"s","modalities":["text","image"]}"#,
+    ] {
+        assert!(body.contains(part), "{part} in {body}");
+    }
+    assert!(!body.contains("max_tokens"));
+}
+
+#[test]
+fn settings_that_need_others_stay_behind_without_them() {
+    let body = |fields: &str| sent_to(&target(&[]), &format!(r#"{{"stream":false,"input":[],{fields}}}"#));
+    let nothing = r#"{"model":"up-1","messages":[],"stream":false}"#;
+    assert_eq!(body(r#""tool_choice":"auto","parallel_tool_calls":true,"tools":[]"#), nothing);
+    assert_eq!(
+        body(r#""text":{"format":{"type":"text"}},"top_logprobs":0,"reasoning":{"enabled":true}"#),
+        nothing
+    );
+    assert!(body(r#""reasoning":{"enabled":false}"#).ends_with(r#","reasoning_effort":"none"}"#));
+    assert!(
+        body(r#""text":{"format":{"type":"json_object"}}"#)
+            .ends_with(r#","response_format":{"type":"json_object"}}"#)
+    );
+    assert!(body(r#""include":["message.output_text.logprobs"]"#).ends_with(r#","logprobs":true}"#));
+}
+
+#[test]
+fn choices_are_translated() {
+    let tools = r#""tools":[{"type":"function","name":"f"},{"type":"function","name":"g"}]"#;
+    let function = |name: &str| {
+        format!(
+            r#"{{"type":"function","function":{{"name":"{name}","parameters":{{"type":"object","properties":{{}}}}}}}}"#
+        )
+    };
+    let both = format!("{},{}", function("f"), function("g"));
+    let cases = [
+        (r#""none""#, &*both, r#""none""#),
+        (r#"{"type":"function","name":"g"}"#, &both, r#"{"type":"function","function":{"name":"g"}}"#),
+        (
+            r#"{"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"g"}]}"#,
+            &function("g"),
+            r#""required""#,
+        ),
+        (
+            r#"{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"},{"type":"shell"}]}"#,
+            &function("f"),
+            r#""auto""#,
+        ),
+    ];
+    for (choice, tools_expected, choice_expected) in cases {
+        let request = format!(r#"{{"stream":false,"input":[],{tools},"tool_choice":{choice}}}"#);
+        let expected = format!(r#""tools":[{tools_expected}],"tool_choice":{choice_expected}}}"#);
+        assert!(sent_to(&target(&[]), &request).ends_with(&expected), "{choice}");
+    }
+}
+
+#[test]
+fn custom_tools_go_where_they_are_supported() {
+    let request = r#"{"stream":false,"input":[],"tools":[{"type":"custom","name":"c","format":{"type":"grammar","syntax":"lark","definition":"x"}}],"tool_choice":{"type":"custom","name":"c"}}"#;
+    let expected = r#""tools":[{"type":"custom","custom":{"name":"c","format":{"type":"grammar","grammar":{"syntax":"lark","definition":"x"}}}}],"tool_choice":{"type":"custom","custom":{"name":"c"}}}"#;
+    assert!(sent_to(&target(&["custom_tools"]), request).ends_with(expected));
+    assert!(prepare(request.as_bytes(), &target(&[])).is_err());
+    let call = r#"{"type":"custom_tool_call","call_id":"c1","name":"c","input":"a\"b"}"#;
+    assert_eq!(
+        messages_with(&["custom_tools"], call),
+        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"custom","custom":{"name":"c","input":"a\"b"}}]}"#
+    );
+    assert_eq!(
+        messages(call),
+        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"c","arguments":"{\"input\":\"a\\\"b\"}"}}]}"#
+    );
+}
+
+#[test]
+fn one_turn_of_the_model_is_one_message() {
+    let items = [
+        &*text("user", "q"),
+        r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"}"#,
+        r#"{"type":"message","role":"assistant","id":"msg_1","content":[{"type":"output_text","text":"Let me "},{"type":"output_text","text":"look."}]}"#,
+        r#"{"type":"function_call","id":"fc_1","call_id":"a","name":"f","arguments":"{\"x\":1}"}"#,
+        r#"{"type":"reasoning","id":"rs_2","summary":[]}"#,
+        r#"{"type":"function_call","call_id":"b","name":"g","arguments":""}"#,
+        r#"{"type":"function_call_output","call_id":"a","output":"1"}"#,
+        r#"{"type":"function_call_output","call_id":"b","output":[{"type":"input_text","text":"2"},{"type":"input_image","image_url":"u"}]}"#,
+        r#"{"type":"message","role":"assistant","content":[{"type":"refusal","refusal":"No."}]}"#,
+    ];
+    let expected = [
+        r#"{"role":"user","content":"q"}"#,
+        r#"{"role":"assistant","content":"Let me look.","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}},{"id":"b","type":"function","function":{"name":"g","arguments":"{}"}}]}"#,
+        r#"{"role":"tool","content":"1","tool_call_id":"a"}"#,
+        r#"{"role":"tool","content":"2\n[A result that is not text was left out: this model takes only text from tools.]","tool_call_id":"b"}"#,
+        r#"{"role":"assistant","content":"No."}"#,
+    ];
+    assert_eq!(messages(&items.join(",")), expected.join(","));
+}
+
+#[test]
+fn system_messages_at_the_start_are_one() {
+    let request = format!(
+        r#"{{"stream":false,"instructions":"a","input":[{},{},{},{}]}}"#,
+        text("developer", "b"),
+        text("system", "c"),
+        text("user", "d"),
+        text("developer", "e")
+    );
+    let expected = r#"{"model":"up-1","messages":[{"role":"system","content":"a\n\nb\n\nc"},{"role":"user","content":"d"},{"role":"system","content":"e"}],"stream":false}"#;
+    assert_eq!(sent_to(&target(&[]), &request), expected);
+}
+
+#[test]
+fn parts_are_translated() {
+    let message = |parts: &str| format!(r#"{{"type":"message","role":"user","content":[{parts}]}}"#);
+    let parts = r#"{"type":"input_text","text":"t","cache_control":{}},{"type":"input_image","image_url":"data:image/png;base64,AA==","detail":"original"},{"type":"input_image","image_url":"https://u","detail":"low"},{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,AA=="},{"type":"input_file","file_id":"file_1"},{"type":"input_audio","input_audio":{"data":"AA","format":"wav"}},{"type":"input_video","video_url":"https://v"}"#;
+    let expected = r#"{"role":"user","content":[{"type":"text","text":"t"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}},{"type":"image_url","image_url":{"url":"https://u","detail":"low"}},{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,AA=="}},{"type":"file","file":{"file_id":"file_1"}},{"type":"input_audio","input_audio":{"data":"AA","format":"wav"}},{"type":"video_url","video_url":{"url":"https://v"}}]}"#;
+    assert_eq!(messages(&message(parts)), expected);
+    for part in [
+        r#"{"type":"input_image","file_id":"file_1"}"#,
+        r#"{"type":"input_file","file_url":"https://f"}"#,
+        r#"{"type":"hologram"}"#,
+    ] {
+        let request =
+            format!(r#"{{"input":[{}]}}"#, message(&format!(r#"{{"type":"input_text","text":"t"}},{part}"#)));
+        let failure = prepare(request.as_bytes(), &target(&[])).unwrap_err();
+        assert!(failure.message.starts_with("input[0].content[1]: "), "{}", failure.message);
+    }
+}
+
+#[test]
+fn tools_of_other_dialects_become_functions_in_the_history() {
+    let items = [
+        r#"{"type":"shell_call","id":"sh_1","call_id":"a","action":{"commands":["ls"]}}"#,
+        r#"{"type":"shell_call_output","call_id":"a","output":[{"stdout":"x"}]}"#,
+        r#"{"type":"apply_patch_call","call_id":"b","operation":{"type":"delete_file"}}"#,
+        r#"{"type":"apply_patch_call_output","call_id":"b","status":"completed","output":"done"}"#,
+        r#"{"type":"web_search_call","id":"ws_1","action":{}}"#,
+        r#"{"type":"service:datetime","id":"x","datetime":"now"}"#,
+    ];
+    let expected = [
+        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"shell","arguments":"{\"commands\":[\"ls\"]}"}}]}"#,
+        r#"{"role":"tool","content":"[{\"stdout\":\"x\"}]","tool_call_id":"a"}"#,
+        r#"{"role":"assistant","content":null,"tool_calls":[{"id":"b","type":"function","function":{"name":"apply_patch","arguments":"{\"type\":\"delete_file\"}"}}]}"#,
+        r#"{"role":"tool","content":"done","tool_call_id":"b"}"#,
+    ];
+    assert_eq!(messages(&items.join(",")), expected.join(","));
+}
+
+#[test]
+fn tools_the_dialect_lacks_are_named() {
+    for (tools, path) in [
+        (r#"{"type":"function","name":"f"},{"type":"web_search"}"#, "tools[1].type: "),
+        (r#"{"type":"namespace","name":"n","tools":[]}"#, "tools[0].type: "),
+    ] {
+        let request = format!(r#"{{"input":[],"tools":[{tools}]}}"#);
+        let failure = prepare(request.as_bytes(), &target(&[])).unwrap_err();
+        assert!(failure.message.starts_with(path), "{}", failure.message);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_request_is_survived(bytes in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-c0-9]{0,40}", kind in 0..5usize) {
+        let _ = prepare(&bytes, &target(&[]));
+        let field = ["input", "tools", "text", "reasoning", "tool_choice"][kind];
+        let _ = prepare(format!("{{\"{field}\":{json}}}").as_bytes(), &target(&[]));
+        let item = format!("{{\"input\":[{{\"type\":\"message\",\"role\":\"user\",\"content\":{json}}}]}}");
+        let _ = prepare(item.as_bytes(), &target(&[]));
+    }
+
+    #[test]
+    fn what_goes_upstream_is_json(text in any::<String>()) {
+        let request = serde_json::json!({"instructions": text, "input": [
+            {"type": "function_call", "call_id": text, "name": text, "arguments": text},
+            {"type": "function_call_output", "call_id": text, "output": text}]});
+        let body = sent_to(&target(&[]), &request.to_string());
+        assert!(serde_json::from_str::<serde_json::Value>(&body).is_ok());
+    }
+}

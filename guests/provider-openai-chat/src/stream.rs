@@ -1,0 +1,273 @@
+//! The decoder. The end is held back: usage comes after the reason to finish,
+//! in a chunk of its own, and some servers send neither it nor `[DONE]`.
+
+use std::borrow::Cow;
+
+use cofferdam_dialect_openai::{
+    self as shared, Fields, Kind, MaybeText, ObjectWriter, log_probabilities, map_reported, on_one_line,
+    served_tier,
+};
+use cofferdam_guest_kit::DataUrl;
+use serde_json::value::RawValue;
+
+use crate::bindings::cofferdam::plugin::types::Usage;
+use crate::bindings::exports::cofferdam::plugin::generation::{
+    Event, Finish, FinishReason, Frame, Image, TextDelta,
+};
+use crate::calls::{BadCalls, Calls};
+use crate::reply::{Choice, Chunk, ContentPart, Delta, Logprobs};
+
+/// Translates one answer.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    streamed: bool,
+    events: Vec<Event>,
+    calls: Calls,
+    reason: Option<String>,
+    usage: Option<Usage>,
+    service_tier: Option<String>,
+    images: u32,
+    /// Something of the answer was passed on.
+    begun: bool,
+    /// Terminal: whatever follows is ignored.
+    ended: bool,
+}
+
+/// What the server sent cannot be translated.
+struct Malformed;
+
+impl From<serde_json::Error> for Malformed {
+    fn from(_: serde_json::Error) -> Self {
+        Malformed
+    }
+}
+
+impl From<BadCalls> for Malformed {
+    fn from(_: BadCalls) -> Self {
+        Malformed
+    }
+}
+
+type Outcome = Result<(), Malformed>;
+
+impl Decoder {
+    pub(crate) fn new(streamed: bool, request_id: &str) -> Self {
+        Self { streamed, calls: Calls::new(request_id), ..Self::default() }
+    }
+
+    /// Takes the frames of one read.
+    pub(crate) fn feed(&mut self, frames: &[Frame]) -> Vec<Event> {
+        for frame in frames {
+            if self.ended {
+                break;
+            }
+            if self.on_frame(&frame.data).is_err() {
+                self.fail(shared::Failure::malformed());
+            }
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    /// The connection ended. Without a reason to finish the answer was cut off.
+    pub(crate) fn finish(&mut self) -> Vec<Event> {
+        if !self.ended && self.reason.is_some() && self.complete().is_err() {
+            self.fail(shared::Failure::malformed());
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    fn on_frame(&mut self, data: &[u8]) -> Outcome {
+        let data = data.trim_ascii();
+        if data.is_empty() && self.streamed {
+            return Ok(());
+        }
+        if data == b"[DONE]" {
+            // Some servers never give a reason; an answer of nothing is none.
+            return if self.reason.is_some() || self.begun { self.complete() } else { Ok(()) };
+        }
+        let chunk: Chunk<'_> = serde_json::from_slice(data)?;
+        let error = chunk.error.or(chunk.x_groq.as_ref().and_then(|groq| groq.error));
+        if let Some(error) = error.filter(|error| !matches!(error.get(), "\"\"" | "false")) {
+            self.fail(map_reported(error.get()));
+            return Ok(());
+        }
+        if chunk.object.as_str() == "error" {
+            self.fail(map_reported(std::str::from_utf8(data).unwrap_or_default()));
+            return Ok(());
+        }
+        self.service_tier = served_tier(chunk.service_tier.as_str()).or(self.service_tier.take());
+        let choice = chunk.choices.0.first();
+        if let Some(choice) = choice {
+            self.on_choice(choice)?;
+        }
+        let usage = chunk.usage.as_ref().or(chunk.x_groq.as_ref().and_then(|groq| groq.usage.as_ref()));
+        let usage = usage.or(choice.and_then(|choice| choice.usage.as_ref())).map(|usage| usage.total());
+        let counted = usage.is_some();
+        self.usage = usage.or(self.usage.take());
+        if !self.streamed {
+            return if choice.is_some() { self.complete() } else { Err(Malformed) };
+        }
+        if counted && self.reason.is_some() { self.complete() } else { Ok(()) }
+    }
+
+    fn on_choice(&mut self, choice: &Choice<'_>) -> Outcome {
+        if let Some(delta) = &choice.delta {
+            self.on_content(delta, choice.logprobs);
+            for part in &delta.tool_calls.0 {
+                self.begun = true;
+                self.calls.take_piece(part, &mut self.events)?;
+            }
+            if let Some(named) = &delta.function_call {
+                self.calls.take_only(named, &mut self.events)?;
+            }
+        }
+        // Some servers end a stream with the whole message.
+        if let Some(message) = choice.message.as_ref().filter(|_| !self.begun) {
+            self.on_content(message, choice.logprobs);
+            for part in &message.tool_calls.0 {
+                self.begun = true;
+                self.calls.take_whole(part, &mut self.events)?;
+            }
+            if let Some(named) = message.function_call.as_ref().filter(|_| self.calls.is_empty()) {
+                self.calls.take_only(named, &mut self.events)?;
+            }
+        }
+        self.begun |= !self.calls.is_empty();
+        if let Some(reason) = choice.finish_reason.0.as_deref().filter(|reason| !reason.is_empty()) {
+            self.reason = Some(reason.chars().filter(|c| !c.is_control()).take(64).collect());
+        }
+        Ok(())
+    }
+
+    fn on_content(&mut self, delta: &Delta<'_>, logprobs: Option<&RawValue>) {
+        let reasoning = [&delta.reasoning_content, &delta.reasoning];
+        if let Some(text) = reasoning.into_iter().find_map(text_of) {
+            self.push(Event::ReasoningTextDelta(text));
+        }
+        if let Some(text) = &delta.content.text {
+            self.text(text, logprobs);
+        }
+        for part in &delta.content.list {
+            self.on_part(part);
+        }
+        if let Some(text) = text_of(&delta.refusal) {
+            self.push(Event::RefusalDelta(text));
+        }
+        for annotation in delta.annotations.0.iter().filter(|annotation| annotation.get().starts_with('{')) {
+            self.push(Event::Annotation(flat_annotation(annotation)));
+        }
+        for image in &delta.images.0 {
+            self.image(image);
+        }
+    }
+
+    fn text(&mut self, text: &str, logprobs: Option<&RawValue>) {
+        if text.is_empty() {
+            return;
+        }
+        let logprobs = logprobs.and_then(|json| serde_json::from_str::<Logprobs<'_>>(json.get()).ok());
+        let logprobs = log_probabilities(logprobs.and_then(|logprobs| logprobs.content));
+        self.push(Event::TextDelta(TextDelta { text: text.to_owned(), logprobs }));
+    }
+
+    fn on_part(&mut self, part: &ContentPart<'_>) {
+        let thinking = part.thinking.list.iter().map(|part| part.text.as_str());
+        let thinking: String = part.thinking.text.as_deref().into_iter().chain(thinking).collect();
+        if !thinking.is_empty() {
+            self.push(Event::ReasoningTextDelta(thinking));
+        }
+        self.text(part.text.as_str(), None);
+        self.image(part);
+    }
+
+    fn image(&mut self, part: &ContentPart<'_>) {
+        let Some(url) = part.image_url.as_ref().map(|image| image.url.as_str()) else { return };
+        match DataUrl::parse(url) {
+            Some(data) if data.base64 && !data.data.is_empty() => {
+                let key = self.images;
+                self.images = self.images.saturating_add(1);
+                self.push(Event::ImageDone(Image {
+                    key,
+                    partial_index: 0,
+                    base64: data.data.to_owned(),
+                    media_type: data.media_type.to_ascii_lowercase(),
+                }));
+            }
+            // A picture elsewhere cannot be fetched from here; its address can be told.
+            None if url.starts_with("https://") => self.text(&format!("![image]({url})"), None),
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, event: Event) {
+        self.begun = true;
+        self.events.push(event);
+    }
+
+    /// Says what was held back: ends of calls, usage, finish.
+    fn complete(&mut self) -> Outcome {
+        let reason = self.reason.take();
+        let reason = match reason.as_deref().unwrap_or("stop") {
+            "stop" | "eos" | "end_turn" | "stop_sequence" if self.calls.is_empty() => FinishReason::Stop,
+            // Several servers say `stop` although the model called.
+            "stop" | "eos" | "end_turn" | "stop_sequence" | "tool_calls" | "function_call" => {
+                FinishReason::ToolCalls
+            }
+            "length" | "max_tokens" | "model_length" => FinishReason::Length,
+            "content_filter" => FinishReason::ContentFilter,
+            "insufficient_system_resource" => return self.interrupt(Kind::ProviderOverloaded),
+            "error" | "abort" => return self.interrupt(Kind::ProviderUnavailable),
+            other => FinishReason::Other(other.to_owned()),
+        };
+        let calls = self.calls.finish(&mut self.events);
+        // A call may be cut off before its name where the answer was.
+        if matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) {
+            calls?;
+        }
+        self.report_usage();
+        self.events.push(Event::Finish(Finish { reason, service_tier: self.service_tier.take() }));
+        self.ended = true;
+        Ok(())
+    }
+
+    /// The server gave up in the middle of the answer.
+    fn interrupt(&mut self, kind: Kind) -> Outcome {
+        self.report_usage();
+        self.fail(shared::Failure::new(kind, "The provider broke off its answer."));
+        Ok(())
+    }
+
+    fn report_usage(&mut self) {
+        if let Some(usage) = self.usage.take() {
+            self.events.push(Event::Usage(Usage { images: self.images, ..usage }));
+        }
+    }
+
+    fn fail(&mut self, failure: shared::Failure) {
+        self.events.push(Event::Error(failure.into()));
+        self.ended = true;
+    }
+}
+
+fn text_of(text: &MaybeText<'_>) -> Option<String> {
+    text.0.as_ref().filter(|text| !text.is_empty()).map(|text| Cow::clone(text).into_owned())
+}
+
+/// Chat puts the fields of an annotation into an object named like its type;
+/// the interface has them beside the type.
+fn flat_annotation(annotation: &RawValue) -> Vec<u8> {
+    let flat = || {
+        let outer = Fields::read(annotation.get()).ok()?;
+        let kind = outer.text("type")?;
+        let inner = Fields::read(outer.get(&kind)?.get()).ok()?;
+        let mut out = Vec::new();
+        let mut object = ObjectWriter::new(&mut out);
+        object.value("type", &kind);
+        for (name, value) in inner.iter().filter(|(name, _)| *name != "type") {
+            object.name(name).extend_from_slice(&on_one_line(value));
+        }
+        object.end();
+        Some(out)
+    };
+    flat().unwrap_or_else(|| on_one_line(annotation))
+}

@@ -1,0 +1,146 @@
+//! Tools and the choice among them.
+
+use cofferdam_dialect_openai::{Failure, Fields};
+use cofferdam_guest_kit::{AllowedTool, Text, Tool as Offered, ToolChoice};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+/// What goes upstream. A choice without tools is an error there and is left out.
+pub(crate) struct Tools<'a> {
+    pub(crate) tools: Vec<Tool<'a>>,
+    pub(crate) choice: Option<Choice<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Tool<'a> {
+    Function { function: Function<'a> },
+    Custom { custom: Custom<'a> },
+}
+
+#[derive(Serialize)]
+pub(crate) struct Function<'a> {
+    name: Text<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<Text<'a>>,
+    parameters: Parameters<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    strict: Option<bool>,
+}
+
+/// Some servers insist on a schema.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Parameters<'a> {
+    Given(&'a RawValue),
+    Nothing { r#type: &'static str, properties: NoProperties },
+}
+
+#[derive(Serialize)]
+struct NoProperties {}
+
+#[derive(Serialize)]
+pub(crate) struct Custom<'a> {
+    name: Text<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<Text<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format<'a>>,
+}
+
+/// A grammar is nested here, unlike in the interface.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Format<'a> {
+    Text,
+    Grammar { grammar: Grammar<'a> },
+}
+
+#[derive(Serialize)]
+struct Grammar<'a> {
+    syntax: &'a RawValue,
+    definition: &'a RawValue,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(crate) enum Choice<'a> {
+    Word(&'static str),
+    Named(NamedChoice<'a>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum NamedChoice<'a> {
+    Function { function: Name<'a> },
+    Custom { custom: Name<'a> },
+}
+
+#[derive(Serialize)]
+pub(crate) struct Name<'a> {
+    name: Text<'a>,
+}
+
+/// Translates tools and choice. `custom` says that the endpoint takes custom tools.
+pub(crate) fn tools<'a>(
+    offered: Vec<Offered<'a>>,
+    choice: Option<ToolChoice<'a>>,
+    custom: bool,
+) -> Result<Tools<'a>, Failure> {
+    let tools = offered.into_iter().enumerate().map(|(index, tool)| translate(tool, index, custom));
+    let mut tools: Vec<Tool<'a>> = tools.collect::<Result<_, _>>()?;
+    let choice = match choice {
+        None => None,
+        Some(ToolChoice::Auto) => Some(Choice::Word("auto")),
+        Some(ToolChoice::None) => Some(Choice::Word("none")),
+        Some(ToolChoice::Required) => Some(Choice::Word("required")),
+        Some(ToolChoice::Function { name }) => {
+            Some(Choice::Named(NamedChoice::Function { function: Name { name } }))
+        }
+        Some(ToolChoice::Custom { name }) => {
+            Some(Choice::Named(NamedChoice::Custom { custom: Name { name } }))
+        }
+        Some(ToolChoice::Allowed { required, tools: allowed }) => {
+            // Few servers know the word, but all know a shorter list.
+            tools.retain(|tool| allowed.iter().any(|allowed| tool.is(allowed)));
+            Some(Choice::Word(if required { "required" } else { "auto" }))
+        }
+        Some(ToolChoice::Other { .. }) => {
+            return Err(Failure::unsupported("tool_choice.type", "this choice"));
+        }
+    };
+    let choice = choice.filter(|_| !tools.is_empty());
+    Ok(Tools { tools, choice })
+}
+
+impl Tool<'_> {
+    fn is(&self, allowed: &AllowedTool<'_>) -> bool {
+        let (kind, name) = match self {
+            Tool::Function { function } => ("function", &function.name),
+            Tool::Custom { custom } => ("custom", &custom.name),
+        };
+        allowed.kind == kind && allowed.name.as_ref() == Some(name)
+    }
+}
+
+fn translate(tool: Offered<'_>, index: usize, custom: bool) -> Result<Tool<'_>, Failure> {
+    match tool {
+        Offered::Function { name, description, parameters, strict, .. } => {
+            let nothing = Parameters::Nothing { r#type: "object", properties: NoProperties {} };
+            let parameters = parameters.map_or(nothing, Parameters::Given);
+            Ok(Tool::Function { function: Function { name, description, parameters, strict } })
+        }
+        Offered::Custom { name, description, format } if custom => {
+            Ok(Tool::Custom { custom: Custom { name, description, format: format.and_then(grammar) } })
+        }
+        _ => Err(Failure::unsupported(&format!("tools[{index}].type"), "a tool of this type")),
+    }
+}
+
+fn grammar(format: &RawValue) -> Option<Format<'_>> {
+    let fields = Fields::read(format.get()).ok()?;
+    Some(match (fields.get("syntax"), fields.get("definition")) {
+        (Some(syntax), Some(definition)) => Format::Grammar { grammar: Grammar { syntax, definition } },
+        _ => Format::Text,
+    })
+}

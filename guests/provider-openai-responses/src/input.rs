@@ -1,0 +1,225 @@
+//! The items of `input`, reduced to what upstream accepts. Ids that this
+//! service gave out are unknown upstream and stay behind; reasoning goes only
+//! if upstream sealed it itself; items that no upstream knows are left out, for
+//! a history must never make a request fail.
+
+use cofferdam_dialect_openai::{Failure, Fields, ObjectWriter, picked};
+use serde_json::value::RawValue;
+
+use crate::seal::{Sealed, is_id, unseal};
+
+/// What becomes of an item's `id`.
+#[derive(Clone, Copy)]
+enum Id {
+    /// It stays behind.
+    Dropped,
+    /// It goes along if it is well formed.
+    Kept,
+    /// Upstream insists on one that starts like this; an item without is left out.
+    Required(&'static str),
+}
+
+/// Types of items, what becomes of their id, and their fields besides `type`,
+/// `id` and `status`.
+const ITEMS: &[(&str, Id, &[&str])] = &[
+    ("function_call", Id::Dropped, &["call_id", "name", "arguments", "namespace"]),
+    ("custom_tool_call", Id::Dropped, &["call_id", "name", "input", "namespace"]),
+    ("shell_call", Id::Dropped, &["call_id", "action", "environment"]),
+    ("shell_call_output", Id::Dropped, &["call_id", "output", "max_output_length"]),
+    ("apply_patch_call", Id::Dropped, &["call_id", "operation"]),
+    ("apply_patch_call_output", Id::Dropped, &["call_id", "output"]),
+    ("local_shell_call", Id::Kept, &["call_id", "action"]),
+    ("local_shell_call_output", Id::Kept, &["output"]),
+    ("computer_call", Id::Required("cu_"), &["call_id", "action", "actions", "pending_safety_checks"]),
+    ("computer_call_output", Id::Dropped, &["call_id", "output", "acknowledged_safety_checks"]),
+    ("web_search_call", Id::Required("ws_"), &["action"]),
+    ("file_search_call", Id::Required("fs_"), &["queries", "results"]),
+    ("code_interpreter_call", Id::Required("ci_"), &["code", "container_id", "outputs"]),
+    ("image_generation_call", Id::Required("ig_"), &["result"]),
+    (
+        "mcp_call",
+        Id::Required("mcp_"),
+        &["server_label", "name", "arguments", "output", "error", "approval_request_id"],
+    ),
+    ("mcp_list_tools", Id::Required("mcpl_"), &["server_label", "tools", "error"]),
+    ("mcp_approval_request", Id::Required("mcpr_"), &["server_label", "name", "arguments"]),
+    ("mcp_approval_response", Id::Dropped, &["approval_request_id", "approve", "reason"]),
+    ("tool_search_call", Id::Dropped, &["call_id", "execution", "arguments"]),
+    ("tool_search_output", Id::Dropped, &["call_id", "execution", "tools"]),
+    ("additional_tools", Id::Dropped, &["role", "tools"]),
+    ("compaction", Id::Kept, &["encrypted_content"]),
+];
+
+/// Types of parts and their fields besides `type`.
+const PARTS: &[(&str, &[&str])] = &[
+    ("input_text", &["text", "prompt_cache_breakpoint"]),
+    ("input_image", &["detail", "image_url", "file_id"]),
+    ("input_file", &["filename", "file_data", "file_url", "file_id"]),
+    ("input_audio", &["input_audio"]),
+    ("output_text", &["text"]),
+    ("refusal", &["refusal"]),
+];
+
+/// Writes the array that goes upstream.
+pub(crate) fn write_input(input: Option<&RawValue>, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let items: Vec<&RawValue> =
+        serde_json::from_str(input.map_or("[]", RawValue::get)).map_err(|_| Failure::unreadable_request())?;
+    let mut writer = ItemWriter { out, empty: true, reasoning: Vec::new() };
+    writer.out.push(b'[');
+    for (index, item) in items.into_iter().enumerate() {
+        let fields = Fields::read(item.get()).map_err(|_| Failure::unreadable_request())?;
+        writer.write(&fields, index)?;
+    }
+    writer.out.push(b']');
+    Ok(())
+}
+
+struct ItemWriter<'o> {
+    out: &'o mut Vec<u8>,
+    empty: bool,
+    /// Reasoning that waits for what it led to: upstream refuses reasoning that
+    /// stands alone, as it does when an answer was cut or its item left out.
+    reasoning: Vec<Vec<u8>>,
+}
+
+impl ItemWriter<'_> {
+    fn write(&mut self, fields: &Fields<'_>, index: usize) -> Result<(), Failure> {
+        let kind = fields.text("type").unwrap_or_default();
+        match &*kind {
+            "reasoning" => self.reasoning.extend(reasoning(fields)),
+            "message" => {
+                let by_model = fields.text("role").as_deref() == Some("assistant");
+                self.start(by_model);
+                write_message(fields, index, self.out)?;
+            }
+            "function_call_output" | "custom_tool_call_output" => {
+                self.start(false);
+                write_result(&kind, fields, index, self.out)?;
+            }
+            // Newer items of coding agents, whose fields no document lists.
+            "agent_message" | "configuration_update" => {
+                self.start(false);
+                let mut object = ObjectWriter::new(self.out);
+                for (name, value) in fields.iter().filter(|(name, _)| *name != "id") {
+                    object.raw(name, value);
+                }
+                object.end();
+            }
+            _ => self.write_by_table(&kind, fields),
+        }
+        Ok(())
+    }
+
+    fn write_by_table(&mut self, kind: &str, fields: &Fields<'_>) {
+        let Some((_, id_rule, names)) = ITEMS.iter().find(|(known, ..)| *known == kind) else { return };
+        let id = fields.text("id").filter(|id| is_id(id));
+        let id = match id_rule {
+            Id::Dropped => None,
+            Id::Kept => id,
+            Id::Required(prefix) => match id.filter(|id| id.starts_with(prefix)) {
+                Some(id) => Some(id),
+                None => return,
+            },
+        };
+        self.start(kind.ends_with("_call"));
+        let mut object = ObjectWriter::new(self.out);
+        object.value("type", &kind);
+        if let Some(id) = id {
+            object.value("id", &id);
+        }
+        object.pick(fields, names);
+        object.pick(fields, &["status"]);
+        object.end();
+    }
+
+    /// Makes room for an item. Reasoning goes before what the model made of it.
+    fn start(&mut self, by_model: bool) {
+        let reasoning = std::mem::take(&mut self.reasoning);
+        for item in reasoning.into_iter().filter(|_| by_model) {
+            self.separate();
+            self.out.extend(item);
+        }
+        self.separate();
+    }
+
+    fn separate(&mut self) {
+        if !std::mem::take(&mut self.empty) {
+            self.out.push(b',');
+        }
+    }
+}
+
+fn reasoning(fields: &Fields<'_>) -> Option<Vec<u8>> {
+    let encrypted = fields.text("encrypted_content")?;
+    let Sealed { id, payload } = unseal(&encrypted)?;
+    let mut out = Vec::with_capacity(payload.len() + 128);
+    let mut object = ObjectWriter::new(&mut out);
+    object.value("type", &"reasoning");
+    object.value("id", &id);
+    match fields.get("summary").filter(|summary| summary.get().starts_with('[')) {
+        Some(summary) => object.raw("summary", summary),
+        None => object.name("summary").extend_from_slice(b"[]"),
+    }
+    object.value("encrypted_content", &payload);
+    object.end();
+    Some(out)
+}
+
+fn write_message(fields: &Fields<'_>, index: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let mut object = ObjectWriter::new(out);
+    object.value("type", &"message");
+    object.pick(fields, &["role"]);
+    write_parts(fields.get("content"), &format!("input[{index}].content"), object.name("content"))?;
+    object.pick(fields, &["phase", "status"]);
+    object.end();
+    Ok(())
+}
+
+fn write_result(kind: &str, fields: &Fields<'_>, index: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let mut object = ObjectWriter::new(out);
+    object.value("type", &kind);
+    object.pick(fields, &["call_id"]);
+    write_parts(fields.get("output"), &format!("input[{index}].output"), object.name("output"))?;
+    object.pick(fields, &["status"]);
+    object.end();
+    Ok(())
+}
+
+/// Writes text as it stands and parts reduced.
+fn write_parts(content: Option<&RawValue>, path: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let Some(content) = content else {
+        out.extend_from_slice(b"\"\"");
+        return Ok(());
+    };
+    let Ok(parts) = serde_json::from_str::<Vec<Fields<'_>>>(content.get()) else {
+        out.extend_from_slice(content.get().as_bytes());
+        return Ok(());
+    };
+    out.push(b'[');
+    for (index, part) in parts.iter().enumerate() {
+        let kind = part.text("type").unwrap_or_default();
+        let Some((kind, names)) = PARTS.iter().find(|(known, _)| *known == kind) else {
+            return Err(Failure::unsupported(&format!("{path}[{index}].type"), "a part of this type"));
+        };
+        if index > 0 {
+            out.push(b',');
+        }
+        write_part(kind, part, names, out);
+    }
+    out.push(b']');
+    Ok(())
+}
+
+fn write_part(kind: &str, part: &Fields<'_>, names: &[&str], out: &mut Vec<u8>) {
+    if kind != "output_text" {
+        let names: Vec<&str> = std::iter::once("type").chain(names.iter().copied()).collect();
+        return picked(part, &names, out);
+    }
+    let mut object = ObjectWriter::new(out);
+    object.value("type", &kind);
+    object.pick(part, names);
+    // The field is required; what stood in it may be no annotation that
+    // upstream knows.
+    object.name("annotations").extend_from_slice(b"[]");
+    object.end();
+}

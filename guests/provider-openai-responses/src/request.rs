@@ -1,0 +1,193 @@
+//! The request: the client's own, reduced to what the Responses dialect has.
+
+use cofferdam_dialect_openai::{Failure, Fields, ObjectWriter, picked, requested_tier};
+use serde_json::value::RawValue;
+
+use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamRequest};
+use crate::convert::post;
+use crate::input::write_input;
+
+/// Fields that go upstream as the client wrote them.
+const KEPT: &[&str] = &[
+    "temperature",
+    "top_p",
+    "top_logprobs",
+    "parallel_tool_calls",
+    "include",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "safety_identifier",
+    "user",
+    "metadata",
+    "truncation",
+];
+/// Fields that only imitators of the interface take: OpenAI refuses them, so
+/// they go to endpoints whose `supports` names them.
+const KEPT_IF_SUPPORTED: &[&str] = &["frequency_penalty", "presence_penalty", "top_k"];
+
+const FORMAT: &[&str] = &["type", "name", "description", "schema", "strict"];
+const CHOICE: &[&str] = &["type", "name", "mode", "tools", "server_label"];
+const REASONING: &[&str] = &["summary", "context", "mode"];
+
+/// What each type of tool may have besides `type`.
+const TOOLS: &[(&str, &[&str])] = &[
+    ("function", &["name", "description", "parameters", "strict"]),
+    ("custom", &["name", "description", "format"]),
+    ("namespace", &["name", "description"]),
+    ("apply_patch", &[]),
+    ("local_shell", &[]),
+    ("shell", &["environment"]),
+    ("computer_use_preview", &["display_width", "display_height", "environment"]),
+    ("web_search", SEARCH),
+    ("web_search_2025_08_26", SEARCH),
+    ("web_search_preview", SEARCH),
+    ("web_search_preview_2025_03_11", SEARCH),
+    ("file_search", &["vector_store_ids", "filters", "max_num_results", "ranking_options"]),
+    ("code_interpreter", &["container"]),
+    (
+        "mcp",
+        &[
+            "server_label",
+            "server_url",
+            "connector_id",
+            "server_description",
+            "authorization",
+            "headers",
+            "allowed_tools",
+            "require_approval",
+        ],
+    ),
+    (
+        "image_generation",
+        &[
+            "action",
+            "background",
+            "input_fidelity",
+            "input_image_mask",
+            "model",
+            "moderation",
+            "output_compression",
+            "output_format",
+            "partial_images",
+            "quality",
+            "size",
+        ],
+    ),
+];
+const SEARCH: &[&str] = &["filters", "search_context_size", "user_location"];
+
+/// Translates a request.
+pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest, Failure> {
+    let text = std::str::from_utf8(request).map_err(|_| Failure::unreadable_request())?;
+    let fields = Fields::read(text).map_err(|_| Failure::unreadable_request())?;
+    let streamed = fields.get("stream").is_some_and(|value| value.get() == "true");
+    let mut body = Vec::with_capacity(request.len());
+    let mut object = ObjectWriter::new(&mut body);
+    object.value("model", &target.model);
+    write_input(fields.get("input"), object.name("input"))?;
+    object.pick(&fields, &["instructions"]);
+    object.value("stream", &streamed);
+    object.value("store", &false);
+    if let Some(limit) = fields.get("max_output_tokens") {
+        match within(limit, target.max_output) {
+            Some(limit) => object.value("max_output_tokens", &limit),
+            None => object.raw("max_output_tokens", limit),
+        }
+    }
+    object.pick(&fields, KEPT);
+    for name in KEPT_IF_SUPPORTED.iter().filter(|name| target.supports.iter().any(|s| s == *name)) {
+        object.pick(&fields, &[name]);
+    }
+    if let Some(tools) = fields.get("tools") {
+        write_tools(tools, "tools", object.name("tools"))?;
+    }
+    if let Some(choice) = fields.get("tool_choice") {
+        match Fields::read(choice.get()) {
+            Ok(choice) => picked(&choice, CHOICE, object.name("tool_choice")),
+            Err(_) => object.raw("tool_choice", choice),
+        }
+    }
+    write_text(&fields, &mut object)?;
+    write_reasoning(&fields, &mut object)?;
+    if let Some(tier) = requested_tier(&target.tier, fields.text("service_tier").as_deref()) {
+        object.value("service_tier", &tier);
+    }
+    object.end();
+    Ok(post("responses", body, streamed))
+}
+
+/// The limit to send when the client's is above the endpoint's.
+fn within(limit: &RawValue, endpoint: u32) -> Option<u32> {
+    let limit: u64 = limit.get().parse().ok()?;
+    (endpoint > 0 && limit > u64::from(endpoint)).then_some(endpoint)
+}
+
+fn write_tools(tools: &RawValue, path: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let tools: Vec<&RawValue> =
+        serde_json::from_str(tools.get()).map_err(|_| Failure::unreadable_request())?;
+    out.push(b'[');
+    for (index, tool) in tools.into_iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_tool(tool, &format!("{path}[{index}]"), out)?;
+    }
+    out.push(b']');
+    Ok(())
+}
+
+fn write_tool(tool: &RawValue, path: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let fields = Fields::read(tool.get()).map_err(|_| Failure::unreadable_request())?;
+    let kind = fields.text("type").unwrap_or_default();
+    let known = TOOLS.iter().find(|(known, _)| *known == kind);
+    // Namespaces do not nest, which also bounds the recursion here.
+    let misplaced = kind == "namespace" && path.contains('.');
+    let Some((_, names)) = known.filter(|_| !misplaced) else {
+        return Err(Failure::unsupported(&format!("{path}.type"), "a tool of this type"));
+    };
+    let mut object = ObjectWriter::new(out);
+    object.value("type", &kind);
+    object.pick(&fields, names);
+    if let Some(inner) = fields.get("tools").filter(|_| kind == "namespace") {
+        write_tools(inner, &format!("{path}.tools"), object.name("tools"))?;
+    }
+    object.end();
+    Ok(())
+}
+
+fn write_text(fields: &Fields<'_>, object: &mut ObjectWriter<'_>) -> Result<(), Failure> {
+    let Some(text) = fields.get("text") else { return Ok(()) };
+    let text = Fields::read(text.get()).map_err(|_| Failure::unreadable_request())?;
+    let mut settings = ObjectWriter::new(object.name("text"));
+    if let Some(format) = text.get("format") {
+        let format = Fields::read(format.get()).map_err(|_| Failure::unreadable_request())?;
+        picked(&format, FORMAT, settings.name("format"));
+    }
+    if let Some(verbosity) = text.text("verbosity") {
+        // OpenAI's scale stops at high; the service's goes on.
+        let verbosity = if matches!(&*verbosity, "xhigh" | "max") { "high" } else { &*verbosity };
+        settings.value("verbosity", &verbosity);
+    }
+    settings.end();
+    Ok(())
+}
+
+fn write_reasoning(fields: &Fields<'_>, object: &mut ObjectWriter<'_>) -> Result<(), Failure> {
+    let Some(reasoning) = fields.get("reasoning") else { return Ok(()) };
+    let reasoning = Fields::read(reasoning.get()).map_err(|_| Failure::unreadable_request())?;
+    let disabled = reasoning.get("enabled").is_some_and(|value| value.get() == "false");
+    let effort = reasoning.text("effort").or_else(|| disabled.then(|| "none".into()));
+    if effort.is_none() && REASONING.iter().all(|name| reasoning.get(name).is_none()) {
+        return Ok(());
+    }
+    let mut settings = ObjectWriter::new(object.name("reasoning"));
+    if let Some(effort) = effort {
+        settings.value("effort", &effort);
+    }
+    settings.pick(&reasoning, REASONING);
+    settings.end();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,434 @@
+//! The decoder. Upstream says everything up to four times (deltas, the part's
+//! end, the item's end, the response's end) and imitators leave out any three
+//! of them, so each item remembers what of it has been passed on.
+
+mod item;
+
+use cofferdam_dialect_openai::{
+    self as shared, MaybeText, log_probabilities, map_reported, on_one_line, served_tier,
+};
+use serde_json::value::RawValue;
+
+use crate::bindings::exports::cofferdam::plugin::generation::{
+    CallDelta, CallStart, Event, Finish, FinishReason, Frame, Image, ReasoningSeal, SummaryDelta, TextDelta,
+};
+use crate::reply::{ItemBody, ItemHead, PartBody, Response, StreamEvent};
+use crate::seal;
+use item::{Item, Items, Kind, Piece, Place};
+
+/// Translates one answer.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    streamed: bool,
+    items: Items,
+    events: Vec<Event>,
+    /// Terminal: whatever follows is ignored.
+    ended: bool,
+    /// Reasoning was passed on whose item is not ended yet.
+    reasoning_open: bool,
+    /// The client has to act before the model goes on.
+    waits: bool,
+    images: u32,
+    searches: u32,
+}
+
+/// What upstream sent cannot be translated.
+struct Malformed;
+
+impl From<serde_json::Error> for Malformed {
+    fn from(_: serde_json::Error) -> Self {
+        Malformed
+    }
+}
+
+type Outcome = Result<(), Malformed>;
+
+impl Decoder {
+    pub(crate) fn new(streamed: bool) -> Self {
+        Self { streamed, ..Self::default() }
+    }
+
+    /// Takes the frames of one read.
+    pub(crate) fn feed(&mut self, frames: &[Frame]) -> Vec<Event> {
+        for frame in frames {
+            if self.ended {
+                break;
+            }
+            let outcome = if self.streamed { self.on_frame(frame) } else { self.on_body(&frame.data) };
+            if outcome.is_err() {
+                self.fail(shared::Failure::malformed());
+            }
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    fn on_frame(&mut self, frame: &Frame) -> Outcome {
+        let data = frame.data.trim_ascii();
+        if data.is_empty() || data == b"[DONE]" {
+            return Ok(());
+        }
+        let event: StreamEvent<'_> = serde_json::from_slice(data)?;
+        let kind = event.kind.0.as_deref().unwrap_or(&frame.name);
+        match kind {
+            "response.output_text.delta" => {
+                self.delta(&event, Piece::Text(event.content_index.0.unwrap_or_default()));
+            }
+            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+                self.delta(&event, Piece::Input);
+            }
+            "response.reasoning_text.delta" | "response.reasoning.delta" => {
+                self.delta(&event, Piece::Reasoning(event.content_index.0.unwrap_or_default()));
+            }
+            "response.reasoning_summary_text.delta" => {
+                self.delta(&event, Piece::Summary(event.summary_index.0.unwrap_or_default()));
+            }
+            "response.refusal.delta" => {
+                self.delta(&event, Piece::Refusal(event.content_index.0.unwrap_or_default()))
+            }
+            "response.output_item.added" => self.added(&event)?,
+            "response.output_item.done" => self.done(event.item.ok_or(Malformed)?, Place::of(&event))?,
+            "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+                let response: Response<'_> = serde_json::from_str(event.response.ok_or(Malformed)?.get())?;
+                self.end(&response, kind.trim_start_matches("response."))?;
+            }
+            "error" => self.fail(map_reported(std::str::from_utf8(data).unwrap_or_default())),
+            "" => match event.error {
+                Some(error) => self.fail(map_reported(error.get())),
+                None => return Ok(()),
+            },
+            other => self.on_rare(other, &event)?,
+        }
+        Ok(())
+    }
+
+    /// The events that most answers have once or not at all.
+    fn on_rare(&mut self, kind: &str, event: &StreamEvent<'_>) -> Outcome {
+        match kind {
+            "response.output_text.done" => {
+                self.whole(event, Piece::Text(event.content_index.0.unwrap_or_default()), &event.text)
+            }
+            "response.refusal.done" => {
+                self.whole(event, Piece::Refusal(event.content_index.0.unwrap_or_default()), &event.refusal)
+            }
+            "response.reasoning_text.done" => {
+                self.whole(event, Piece::Reasoning(event.content_index.0.unwrap_or_default()), &event.text);
+            }
+            "response.reasoning_summary_text.done" => {
+                self.whole(event, Piece::Summary(event.summary_index.0.unwrap_or_default()), &event.text);
+            }
+            "response.function_call_arguments.done" => self.whole(event, Piece::Input, &event.arguments),
+            "response.custom_tool_call_input.done" => self.whole(event, Piece::Input, &event.input),
+            "response.content_part.done" => {
+                let part: PartBody<'_> = serde_json::from_str(event.part.ok_or(Malformed)?.get())?;
+                let index = event.content_index.0.unwrap_or_default();
+                // A part of reasoning says nothing that its own events do not.
+                if part.owner() == Kind::Message
+                    && let Some(at) = self.item_for(Place::of(event), Kind::Message)
+                {
+                    self.part(at, index, &part);
+                }
+            }
+            "response.output_text.annotation.added" => self.annotation(event),
+            "response.image_generation_call.partial_image" => self.partial_image(event),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, event: &StreamEvent<'_>, piece: Piece) {
+        let Some(text) = event.delta.0.as_deref().filter(|text| !text.is_empty()) else { return };
+        let Some(at) = self.item_for(Place::of(event), piece.kind()) else { return };
+        self.items.mark(at, piece);
+        self.pass_on(at, piece, text, event.logprobs);
+    }
+
+    /// The end of a piece: all of it, for servers that sent no deltas.
+    fn whole(&mut self, event: &StreamEvent<'_>, piece: Piece, text: &MaybeText<'_>) {
+        if let Some(at) = self.item_for(Place::of(event), piece.kind()) {
+            self.rest(at, piece, text, event.logprobs);
+        }
+    }
+
+    /// Passes on a piece of which nothing was passed on yet.
+    fn rest(&mut self, at: usize, piece: Piece, text: &MaybeText<'_>, logprobs: Option<&RawValue>) {
+        let Some(text) = text.0.as_deref().filter(|text| !text.is_empty()) else { return };
+        if self.items.mark(at, piece) {
+            self.pass_on(at, piece, text, logprobs);
+        }
+    }
+
+    fn pass_on(&mut self, at: usize, piece: Piece, text: &str, logprobs: Option<&RawValue>) {
+        let text = text.to_owned();
+        let key = self.items.key(at);
+        let event = match (piece, self.items.kind(at)) {
+            (Piece::Text(_), _) => {
+                Event::TextDelta(TextDelta { text, logprobs: log_probabilities(logprobs) })
+            }
+            (Piece::Refusal(_), _) => Event::RefusalDelta(text),
+            (Piece::Reasoning(_), _) => Event::ReasoningTextDelta(text),
+            (Piece::Summary(part), _) => Event::ReasoningSummaryDelta(SummaryDelta {
+                part: u32::try_from(part).unwrap_or_default(),
+                text,
+            }),
+            (Piece::Input, Kind::Custom) => Event::CustomInputDelta(CallDelta { key, text }),
+            (Piece::Input, _) => Event::FunctionArgumentsDelta(CallDelta { key, text }),
+        };
+        self.reasoning_open = matches!(piece, Piece::Reasoning(_) | Piece::Summary(_));
+        self.events.push(event);
+    }
+
+    /// The item an event belongs to. Messages and reasoning may begin with any
+    /// event; a call without its name cannot, and waits for the whole item.
+    fn item_for(&mut self, place: Place<'_>, kind: Kind) -> Option<usize> {
+        let call = matches!(kind, Kind::Function);
+        let fits = |item: &Item| item.kind == kind || (call && item.kind == Kind::Custom);
+        self.items.find(place, fits).or_else(|| (!call).then(|| self.open(place, kind, &ItemHead::default())))
+    }
+
+    fn open(&mut self, place: Place<'_>, kind: Kind, head: &ItemHead<'_>) -> usize {
+        let at = self.items.open(place, kind);
+        let key = self.items.key(at);
+        match kind {
+            Kind::Message => {
+                let phase =
+                    head.phase.0.as_deref().filter(|phase| matches!(*phase, "commentary" | "final_answer"));
+                self.events.push(Event::MessageStart(phase.map(str::to_owned)));
+            }
+            // Without a seal between them, two items would run into one.
+            Kind::Reasoning if self.reasoning_open => self.end_reasoning(None),
+            Kind::Function | Kind::Custom => {
+                let owned = |text: &MaybeText<'_>| text.as_str().to_owned();
+                let namespace = Some(owned(&head.namespace)).filter(|namespace| !namespace.is_empty());
+                let call_id = owned(if head.call_id.as_str().is_empty() { &head.id } else { &head.call_id });
+                let start = CallStart { key, call_id, name: owned(&head.name), namespace };
+                self.events.push(if kind == Kind::Custom {
+                    Event::CustomCallStart(start)
+                } else {
+                    Event::FunctionCallStart(start)
+                });
+                self.waits = true;
+            }
+            Kind::Reasoning | Kind::Image | Kind::Opaque => return at,
+        }
+        self.reasoning_open = false;
+        at
+    }
+
+    fn end_reasoning(&mut self, sealed: Option<String>) {
+        let format = sealed.is_some().then(|| seal::FORMAT.to_owned());
+        self.events.push(Event::ReasoningSeal(ReasoningSeal {
+            signature: None,
+            encrypted_content: sealed,
+            format,
+        }));
+        self.reasoning_open = false;
+    }
+
+    fn added(&mut self, event: &StreamEvent<'_>) -> Outcome {
+        let head: ItemHead<'_> = serde_json::from_str(event.item.ok_or(Malformed)?.get())?;
+        let kind = Kind::of(head.kind.as_str());
+        let place = Place::of(event).or_id(head.id.as_str());
+        let nameless = matches!(kind, Kind::Function | Kind::Custom)
+            && (head.name.as_str().is_empty() || head.call_id.as_str().is_empty());
+        if !nameless && self.items.find_same(place, kind).is_none() {
+            self.open(place, kind, &head);
+        }
+        Ok(())
+    }
+
+    /// An item as a whole: what was not passed on yet is now.
+    fn done(&mut self, raw: &RawValue, place: Place<'_>) -> Outcome {
+        let head: ItemHead<'_> = serde_json::from_str(raw.get())?;
+        let kind = Kind::of(head.kind.as_str());
+        let place = place.or_id(head.id.as_str());
+        let at = match self.items.find_whole(place, kind) {
+            Some(at) => at,
+            None => self.open(place, kind, &head),
+        };
+        if !self.items.finish(at) {
+            return Ok(());
+        }
+        if kind == Kind::Opaque {
+            self.opaque(head.kind.as_str(), raw);
+            return Ok(());
+        }
+        let body: ItemBody<'_> = serde_json::from_str(raw.get())?;
+        match kind {
+            Kind::Message => self.message(at, &body),
+            Kind::Reasoning => self.reasoning(at, &head, &body),
+            Kind::Function | Kind::Custom => {
+                let text = if kind == Kind::Custom { &body.input } else { &body.arguments };
+                self.rest(at, Piece::Input, text, None);
+                // A function without parameters: clients parse what they get.
+                if kind == Kind::Function && !self.items.has_like(at, Piece::Input) {
+                    self.pass_on(at, Piece::Input, "{}", None);
+                }
+                self.events.push(Event::CallEnd(self.items.key(at)));
+                self.reasoning_open = false;
+            }
+            Kind::Image | Kind::Opaque => self.image(at, raw, &body),
+        }
+        Ok(())
+    }
+
+    /// All parts of a message. A message's only part is the one that was passed
+    /// on, whatever number its deltas bore.
+    fn message(&mut self, at: usize, body: &ItemBody<'_>) {
+        for (part, index) in body.content.0.iter().zip(0..) {
+            if body.content.0.len() > 1 || !self.items.has_like(at, Piece::Text(index)) {
+                self.part(at, index, part);
+            } else {
+                self.annotations(at, index, part);
+            }
+        }
+    }
+
+    fn part(&mut self, at: usize, index: u64, part: &PartBody<'_>) {
+        if part.kind.as_str() == "refusal" {
+            return self.rest(at, Piece::Refusal(index), &part.refusal, None);
+        }
+        self.rest(at, Piece::Text(index), &part.text, part.logprobs);
+        self.annotations(at, index, part);
+    }
+
+    fn annotations(&mut self, at: usize, index: u64, part: &PartBody<'_>) {
+        let told = self.items.annotations(at, index);
+        for annotation in part.annotations.0.iter().skip(told) {
+            self.annotate(at, index, annotation);
+        }
+    }
+
+    fn annotation(&mut self, event: &StreamEvent<'_>) {
+        let Some(annotation) = event.annotation else { return };
+        if let Some(at) = self.item_for(Place::of(event), Kind::Message) {
+            self.annotate(at, event.content_index.0.unwrap_or_default(), annotation);
+        }
+    }
+
+    fn annotate(&mut self, at: usize, index: u64, annotation: &RawValue) {
+        if annotation.get().starts_with('{') {
+            self.items.annotate(at, index);
+            self.events.push(Event::Annotation(on_one_line(annotation)));
+        }
+    }
+
+    fn reasoning(&mut self, at: usize, head: &ItemHead<'_>, body: &ItemBody<'_>) {
+        for (part, index) in body.summary.0.iter().zip(0..) {
+            self.rest(at, Piece::Summary(index), &part.text, None);
+        }
+        for (part, index) in body.content.0.iter().zip(0..) {
+            self.rest(at, Piece::Reasoning(index), &part.text, None);
+        }
+        let payload = body.encrypted_content.as_str();
+        if !payload.is_empty() && seal::is_id(head.id.as_str()) {
+            self.end_reasoning(Some(seal::seal(head.id.as_str(), payload)));
+        }
+    }
+
+    fn partial_image(&mut self, event: &StreamEvent<'_>) {
+        let base64 = event.partial_image_b64.as_str().to_owned();
+        let index = event.partial_image_index.0.and_then(|index| u32::try_from(index).ok());
+        if let Some(at) = self.item_for(Place::of(event), Kind::Image).filter(|_| !base64.is_empty()) {
+            self.events.push(Event::ImagePartial(Image {
+                key: self.items.key(at),
+                partial_index: index.unwrap_or_default(),
+                base64,
+                media_type: media_type(event.output_format.as_str()),
+            }));
+            self.reasoning_open = false;
+        }
+    }
+
+    fn image(&mut self, at: usize, raw: &RawValue, body: &ItemBody<'_>) {
+        let base64 = body.result.as_str().to_owned();
+        if base64.is_empty() {
+            return self.opaque("image_generation_call", raw);
+        }
+        self.images = self.images.saturating_add(1);
+        let media_type = media_type(body.output_format.as_str());
+        self.events.push(Event::ImageDone(Image {
+            key: self.items.key(at),
+            partial_index: 0,
+            base64,
+            media_type,
+        }));
+        self.reasoning_open = false;
+    }
+
+    fn opaque(&mut self, kind: &str, raw: &RawValue) {
+        match kind {
+            "web_search_call" | "file_search_call" => self.searches = self.searches.saturating_add(1),
+            "local_shell_call"
+            | "shell_call"
+            | "apply_patch_call"
+            | "computer_call"
+            | "mcp_approval_request" => {
+                self.waits = true;
+            }
+            _ => {}
+        }
+        self.events.push(Event::OpaqueItem(on_one_line(raw)));
+        self.reasoning_open = false;
+    }
+
+    fn on_body(&mut self, body: &[u8]) -> Outcome {
+        let response: Response<'_> = serde_json::from_slice(body)?;
+        if response.object.as_str() == "error" {
+            self.fail(map_reported(std::str::from_utf8(body).unwrap_or_default()));
+            return Ok(());
+        }
+        let status = match (response.status.as_str(), response.error, &response.output) {
+            ("", Some(_), _) => "failed",
+            ("", None, Some(_)) => "completed",
+            (status, ..) => status,
+        };
+        self.end(&response, status)
+    }
+
+    /// The end of the answer; `status` is that of the event or of the body.
+    fn end(&mut self, response: &Response<'_>, status: &str) -> Outcome {
+        for (raw, index) in response.output.iter().flat_map(|output| &output.0).zip(0..) {
+            self.done(raw, Place::listed(index))?;
+        }
+        if let Some(usage) = &response.usage {
+            self.events.push(Event::Usage(usage.total(self.images, self.searches)));
+        }
+        let reason = match status {
+            "completed" if self.waits => FinishReason::ToolCalls,
+            "completed" => FinishReason::Stop,
+            "incomplete" => incomplete(response),
+            "failed" | "cancelled" => {
+                self.fail(map_reported(response.error.map_or("null", RawValue::get)));
+                return Ok(());
+            }
+            _ => return Err(Malformed),
+        };
+        let service_tier = served_tier(response.service_tier.as_str());
+        self.events.push(Event::Finish(Finish { reason, service_tier }));
+        self.ended = true;
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: shared::Failure) {
+        self.events.push(Event::Error(failure.into()));
+        self.ended = true;
+    }
+}
+
+fn incomplete(response: &Response<'_>) -> FinishReason {
+    let reason = response.incomplete_details.as_ref().map_or("", |details| details.reason.as_str());
+    match reason {
+        "max_output_tokens" | "max_tokens" | "" => FinishReason::Length,
+        "content_filter" => FinishReason::ContentFilter,
+        other => FinishReason::Other(other.chars().filter(|c| !c.is_control()).take(64).collect()),
+    }
+}
+
+fn media_type(format: &str) -> String {
+    let format = match format {
+        "jpeg" | "jpg" => "jpeg",
+        "webp" => "webp",
+        _ => "png",
+    };
+    format!("image/{format}")
+}

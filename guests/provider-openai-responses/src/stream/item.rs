@@ -1,0 +1,211 @@
+//! The output items of one answer: which there are, and what of each has been
+//! passed on. Events name their item by id and by place; some servers change
+//! the id between events, others give every item the same place, so an item is
+//! looked for by both.
+
+use crate::reply::{PartBody, StreamEvent};
+
+/// What an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Message,
+    Reasoning,
+    Function,
+    Custom,
+    Image,
+    /// Anything else; handed on as it stands once it is complete.
+    Opaque,
+}
+
+impl Kind {
+    pub(super) fn of(name: &str) -> Self {
+        match name {
+            "message" => Kind::Message,
+            "reasoning" => Kind::Reasoning,
+            "function_call" => Kind::Function,
+            "custom_tool_call" => Kind::Custom,
+            "image_generation_call" => Kind::Image,
+            _ => Kind::Opaque,
+        }
+    }
+}
+
+/// A text within an item; the numbers are upstream's indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece {
+    Text(u64),
+    Refusal(u64),
+    Reasoning(u64),
+    Summary(u64),
+    /// A call's arguments or input.
+    Input,
+}
+
+impl Piece {
+    /// The kind of item that has such pieces; [`Kind::Function`] stands for custom calls too.
+    pub(super) fn kind(self) -> Kind {
+        match self {
+            Piece::Text(_) | Piece::Refusal(_) => Kind::Message,
+            Piece::Reasoning(_) | Piece::Summary(_) => Kind::Reasoning,
+            Piece::Input => Kind::Function,
+        }
+    }
+}
+
+impl PartBody<'_> {
+    /// The kind of item that has such parts.
+    pub(super) fn owner(&self) -> Kind {
+        match self.kind.as_str() {
+            "reasoning_text" | "summary_text" => Kind::Reasoning,
+            _ => Kind::Message,
+        }
+    }
+}
+
+/// How an event names its item.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    id: &'a str,
+    index: Option<u64>,
+    /// Stands in the list of all items of the terminal event.
+    listed: bool,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn of(event: &'a StreamEvent<'_>) -> Self {
+        Self { id: event.item_id.as_str(), index: event.output_index.0, listed: false }
+    }
+
+    pub(super) fn listed(index: u64) -> Self {
+        Self { id: "", index: Some(index), listed: true }
+    }
+
+    pub(super) fn or_id(self, id: &'a str) -> Self {
+        if self.id.is_empty() { Self { id, ..self } } else { self }
+    }
+}
+
+/// One output item.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) kind: Kind,
+    id: String,
+    index: Option<u64>,
+    done: bool,
+    /// The terminal event's list has named it.
+    listed: bool,
+    passed_on: Vec<Piece>,
+    /// Annotations passed on, by part.
+    annotations: Vec<(u64, usize)>,
+}
+
+/// All items in the order of their first event.
+#[derive(Debug, Default)]
+pub(super) struct Items(Vec<Item>);
+
+impl Items {
+    pub(super) fn open(&mut self, place: Place<'_>, kind: Kind) -> usize {
+        self.0.push(Item {
+            kind,
+            id: place.id.to_owned(),
+            index: place.index,
+            done: false,
+            listed: place.listed,
+            passed_on: Vec::new(),
+            annotations: Vec::new(),
+        });
+        self.0.len() - 1
+    }
+
+    /// The item that a delta or the like belongs to. One that names neither id
+    /// nor place belongs to the last item.
+    pub(super) fn find(&self, place: Place<'_>, fits: impl Fn(&Item) -> bool) -> Option<usize> {
+        let fits = |item: &Item| !item.done && fits(item);
+        if let Some(at) = self.by_id(place).filter(|at| self.0.get(*at).is_some_and(&fits)) {
+            return Some(at);
+        }
+        match place.index {
+            Some(index) => self.0.iter().rposition(|item| item.index == Some(index) && fits(item)),
+            None if place.id.is_empty() => self.0.iter().rposition(fits),
+            None => None,
+        }
+    }
+
+    /// The item that an `added` event announces a second time.
+    pub(super) fn find_same(&self, place: Place<'_>, kind: Kind) -> Option<usize> {
+        if let Some(at) = self.by_id(place) {
+            return Some(at);
+        }
+        let anonymous = |item: &Item| item.id.is_empty() || place.id.is_empty();
+        let same = |item: &Item| !item.done && item.kind == kind && item.index == place.index;
+        self.0.iter().rposition(|item| same(item) && anonymous(item))
+    }
+
+    /// The item of which upstream now states the whole. The list of the terminal
+    /// event may number its items otherwise than the stream did: an item of the
+    /// same kind that the list has not named yet is then the one meant.
+    pub(super) fn find_whole(&mut self, place: Place<'_>, kind: Kind) -> Option<usize> {
+        let is_kind = |item: &Item| item.kind == kind;
+        let known = self.by_id(place).filter(|at| self.0.get(*at).is_some_and(is_kind));
+        if !place.listed {
+            return known.or_else(|| self.find(place, is_kind));
+        }
+        let unlisted = |item: &Item| is_kind(item) && !item.listed;
+        let at = known
+            .or_else(|| self.0.iter().position(|item| item.index == place.index && unlisted(item)))
+            .or_else(|| self.0.iter().position(unlisted))?;
+        self.0.get_mut(at)?.listed = true;
+        Some(at)
+    }
+
+    fn by_id(&self, place: Place<'_>) -> Option<usize> {
+        if place.id.is_empty() {
+            return None;
+        }
+        self.0.iter().rposition(|item| item.id == place.id)
+    }
+
+    /// A number for the item that no other has.
+    pub(super) fn key(&self, at: usize) -> u32 {
+        u32::try_from(at).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn kind(&self, at: usize) -> Kind {
+        self.0.get(at).map_or(Kind::Opaque, |item| item.kind)
+    }
+
+    /// Notes that a piece is passed on; false when some of it was before.
+    pub(super) fn mark(&mut self, at: usize, piece: Piece) -> bool {
+        let Some(item) = self.0.get_mut(at) else { return false };
+        let new = !item.passed_on.contains(&piece);
+        if new {
+            item.passed_on.push(piece);
+        }
+        new
+    }
+
+    /// Whether any piece like this one was passed on, wherever it stood.
+    pub(super) fn has_like(&self, at: usize, piece: Piece) -> bool {
+        let like = |other: &Piece| std::mem::discriminant(other) == std::mem::discriminant(&piece);
+        self.0.get(at).is_some_and(|item| item.passed_on.iter().any(like))
+    }
+
+    /// Notes that an item is complete; false when it was before.
+    pub(super) fn finish(&mut self, at: usize) -> bool {
+        self.0.get_mut(at).is_some_and(|item| !std::mem::replace(&mut item.done, true))
+    }
+
+    /// How many annotations of a part were passed on.
+    pub(super) fn annotations(&self, at: usize, part: u64) -> usize {
+        let counts = self.0.get(at).map(|item| item.annotations.as_slice()).unwrap_or_default();
+        counts.iter().find(|(index, _)| *index == part).map_or(0, |(_, count)| *count)
+    }
+
+    pub(super) fn annotate(&mut self, at: usize, part: u64) {
+        let Some(item) = self.0.get_mut(at) else { return };
+        match item.annotations.iter_mut().find(|(index, _)| *index == part) {
+            Some((_, count)) => *count += 1,
+            None => item.annotations.push((part, 1)),
+        }
+    }
+}

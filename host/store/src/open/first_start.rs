@@ -1,0 +1,85 @@
+//! The first start: a whole store, or none.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Paths, exists, sync_folder};
+use crate::anchor::{Anchor, Slot};
+use crate::audit::{Actor, AuditAction};
+use crate::changes::{Draft, NewWorkspace};
+use crate::clock::Clock;
+use crate::database::{Commit, Database, Tip};
+use crate::directory::Directory;
+use crate::error::{Error, OpenError};
+use crate::ids::StoreId;
+use crate::name::Name;
+use crate::root_key::{RootKey, RootKeySource};
+use crate::rows::{self, Header, SetHash};
+use crate::seal::StoreKeys;
+
+/// Builds a store in `store.new` and renames it last, so that a store is either whole or not there.
+pub(super) fn first_start(paths: &Paths, source: &RootKeySource, clock: &Clock) -> Result<(), OpenError> {
+    if exists(&paths.store_new)? {
+        // An earlier first start did not come to its end. Its anchor goes first: left alone, it would look as
+        // if a store had been taken away.
+        match std::fs::remove_file(&paths.anchor) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(OpenError::Io { path: paths.anchor.clone(), source: error });
+            }
+            _ => sync_folder(&paths.dir)?,
+        }
+        std::fs::remove_dir_all(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
+    } else if exists(&paths.anchor)? {
+        return Err(OpenError::StoreMissing { anchor: paths.anchor.clone(), store: paths.store.clone() });
+    }
+    let (root, stretching) = source.load_or_make().map_err(OpenError::NewRootKey)?;
+    DirBuilder::new().mode(0o700).create(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
+    sync_folder(&paths.dir)?;
+    let store = StoreId::random()?;
+    let keys = Arc::new(StoreKeys::random(store)?);
+    let header = Header::new(store, root.record(stretching), clock.now_ms());
+    let commit = first_commit(&keys, &root, &header)?;
+    let database = Database::create(&paths.store_new)?;
+    let nothing = Tip { seq: 0, head: [0; 32], set: SetHash::default() };
+    let tip = database.apply(&keys, &nothing, 1, commit)?;
+    drop(database);
+    sync_tree(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
+    Anchor::create(&paths.anchor)
+        .and_then(|anchor| anchor.write(&keys, Slot { seq: tip.seq, head: tip.head }))
+        .map_err(OpenError::io(&paths.anchor))?;
+    sync_folder(&paths.dir)?;
+    std::fs::rename(&paths.store_new, &paths.store).map_err(OpenError::io(&paths.store))?;
+    sync_folder(&paths.dir)?;
+    tracing::info!(store.id = %store, root_key.id = %header.root.id, "made a new store");
+    Ok(())
+}
+
+fn first_commit(keys: &Arc<StoreKeys>, root: &RootKey, header: &Header) -> Result<Commit, OpenError> {
+    let mut draft = Draft::new(Arc::clone(keys), Directory::default(), header.created_at_ms);
+    draft.put_row(rows::HEADER.to_vec(), header);
+    draft.put_row(rows::STORE_KEYS.to_vec(), &keys.seal(root)?);
+    draft.audit(Actor::System, AuditAction::StoreCreated { store: header.store, root_key: header.root.id });
+    #[expect(clippy::expect_used, reason = "a fixed word that follows the rules for names")]
+    let name = Name::parse("default").expect("`default` is a name");
+    let workspace = NewWorkspace { name, programme: true, vault_writes: true };
+    draft.create_workspace(Actor::System, workspace).map_err(|error| match error {
+        Error::Random(error) => OpenError::Random(error),
+        other => OpenError::damaged(other.to_string()),
+    })?;
+    Ok(draft.finish().0)
+}
+
+/// The engine syncs what it must; the folders above its files are ours to be sure of.
+fn sync_tree(path: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => sync_tree(&entry.path())?,
+            false => File::open(entry.path())?.sync_all()?,
+        }
+    }
+    File::open(path)?.sync_all()
+}

@@ -1,0 +1,79 @@
+//! The rule that decides whether a store may be served, as a pure function of what was found.
+
+use crate::anchor::Found;
+use crate::audit::AuditRecord;
+use crate::database::{KEYSPACES, Tip};
+use crate::rows::SetHash;
+use crate::seal::StoreKeys;
+
+/// All that the rule looks at.
+#[derive(Clone)]
+pub(super) struct Evidence {
+    pub(super) anchor: Found,
+    pub(super) markers: [Option<u64>; 4],
+    /// The newest audit record and its stored bytes.
+    pub(super) record: Option<(AuditRecord, Vec<u8>)>,
+    pub(super) set: SetHash,
+    /// Whether the rows of `keys` are the set its marker speaks of, each with a good MAC.
+    pub(super) rows_hold: bool,
+}
+
+impl Evidence {
+    pub(super) fn anchor_seq(&self) -> Option<u64> {
+        match self.anchor {
+            Found::Slot(slot) => Some(slot.seq),
+            Found::OtherStore | Found::Nothing => None,
+        }
+    }
+
+    pub(super) fn named_markers(&self) -> [(&'static str, Option<u64>); 4] {
+        let [keys, meta, values, log] = KEYSPACES;
+        let [m0, m1, m2, m3] = self.markers;
+        [(keys, m0), (meta, m1), (values, m2), (log, m3)]
+    }
+}
+
+pub(super) const NO_ANCHOR: &str = "there is no valid anchor";
+
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) tip: Tip,
+    pub(super) anchor_is_behind: bool,
+}
+
+/// The rule: everything as anchored, or exactly one commit further whose record follows the anchored one (the
+/// power went between batch and anchor). Nothing else is served.
+pub(super) fn judge(keys: &StoreKeys, evidence: &Evidence) -> Result<Verdict, &'static str> {
+    let slot = match evidence.anchor {
+        Found::Slot(slot) => slot,
+        Found::OtherStore => return Err("the anchor belongs to another store"),
+        Found::Nothing => return Err(NO_ANCHOR),
+    };
+    let [Some(seq), Some(meta), Some(values), Some(log)] = evidence.markers else {
+        return Err("a keyspace has no valid marker");
+    };
+    if [meta, values, log] != [seq; 3] {
+        return Err("the keyspaces are not in step");
+    }
+    if seq < slot.seq {
+        return Err("the store is older than its anchor");
+    }
+    if seq > slot.seq.saturating_add(1) {
+        return Err("the store is newer than its anchor");
+    }
+    let Some((record, bytes)) = evidence.record.as_ref().filter(|(record, _)| record.seq == seq) else {
+        return Err("the last audit record is missing");
+    };
+    let head = keys.audit_head(&record.previous, bytes);
+    let anchor_is_behind = seq != slot.seq;
+    if anchor_is_behind && record.previous != slot.head {
+        return Err("the last audit record does not follow the anchored one");
+    }
+    if !anchor_is_behind && head != slot.head {
+        return Err("the last audit record is not the anchored one");
+    }
+    if !evidence.rows_hold {
+        return Err("rows of the keyspace `keys` were changed from outside");
+    }
+    Ok(Verdict { tip: Tip { seq, head, set: evidence.set }, anchor_is_behind })
+}
