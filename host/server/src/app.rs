@@ -10,8 +10,7 @@ use arc_swap::{ArcSwap, Guard};
 use cofferdam_store::Store;
 
 use crate::body::Budget;
-use crate::command::{Facts, Serving};
-use crate::facts;
+use crate::facts::{self, Facts, Serving};
 use crate::metrics::Metrics;
 use crate::wiring::Live;
 

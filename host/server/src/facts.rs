@@ -1,9 +1,69 @@
-//! Catalog and plugins as `models` and `plugin list` show them.
+//! What a host can say of itself to operators: catalog, plugins, and whether it
+//! serves. Read from the parts that run, so that it cannot differ from them.
 
 use cofferdam_engine::catalog::Catalog;
 use cofferdam_runtime::{PluginState, Plugins};
+use serde::Serialize;
 
-use crate::command::{Facts, ModelFacts, PluginFacts};
+/// What a host knows beside its store.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Set when the answering process serves.
+    pub serving: Option<Serving>,
+    /// The catalog as the configuration has it.
+    pub models: Vec<ModelFacts>,
+    /// What is installed.
+    pub plugins: Vec<PluginFacts>,
+}
+
+/// About a process that serves.
+#[derive(Debug, Clone, Serialize)]
+pub struct Serving {
+    /// Its process id.
+    pub pid: u32,
+    /// Where clients connect.
+    pub listen: String,
+    /// Where health checks and metrics are.
+    pub admin: String,
+    /// False before plugins are compiled and while it stops.
+    pub ready: bool,
+    /// Seconds since it started.
+    pub uptime_s: u64,
+    /// Requests whose answer is not done.
+    pub requests_running: u64,
+}
+
+/// One model.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelFacts {
+    /// What clients ask for.
+    pub id: String,
+    /// `responses` or `embeddings`.
+    pub kind: &'static str,
+    /// Tokens of input and output together.
+    pub context_length: Option<u32>,
+    /// The providers that serve it, in order.
+    pub providers: Vec<String>,
+}
+
+/// One plugin.
+#[derive(Debug, Clone, Serialize)]
+pub struct PluginFacts {
+    /// Its name.
+    pub name: String,
+    /// Router, provider, hook or tool.
+    pub kind: String,
+    /// As its manifest says.
+    pub version: String,
+    /// Where its component came from.
+    pub origin: String,
+    /// SHA-256 of the component, in hexadecimal.
+    pub digest: String,
+    /// Whether it is compiled.
+    pub state: String,
+    /// Lines of configuration that would grant what it asks for and did not get.
+    pub denied: Vec<String>,
+}
 
 /// What can be said without a store and without serving.
 #[must_use]

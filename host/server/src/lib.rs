@@ -1,10 +1,13 @@
-//! The server: clients and operators come in here. Modules stand in the order a
-//! request meets them; what is above may use what is below, never the reverse.
+//! The server: clients and operators come in here. Groups of modules stand in the
+//! order in which a reader meets them; the contract they keep is in the README.
 
 // The program and what operators type.
 pub mod cli;
+pub mod failure;
+mod greeting;
 mod reload;
 mod serve;
+mod start;
 
 // Operators' requests.
 mod admin;

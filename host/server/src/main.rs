@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use cofferdam::cli::{Cli, describe_failure, run};
+use cofferdam::cli::{Cli, run};
 use cofferdam::{hygiene, telemetry};
 
 fn main() -> ExitCode {
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            complain(&describe_failure(&failure, as_json));
+            complain(&failure.describe(as_json));
             ExitCode::from(failure.exit_code())
         }
     }

@@ -5,9 +5,9 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::App;
-use crate::cli::run::Failure;
 use crate::cli::{Options, Serve};
 use crate::config::Config;
+use crate::failure::Failure;
 use crate::wiring::{self, Ground, Live};
 
 /// How to read everything again.

@@ -6,9 +6,8 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
-use cofferdam_store::{Actor, Clock, DirectoryLock, KeyOwner, LockError, NewKey, Store};
+use cofferdam_store::Clock;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -16,13 +15,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin;
 use crate::app::App;
-use crate::cli::run::{Failure, PATIENCE, open, pause, runtime, write_out};
 use crate::cli::{Options, Serve};
 use crate::config::{Config, Environment};
 use crate::connection::Connections;
+use crate::failure::Failure;
+use crate::greeting::Greeting;
 use crate::handle::handle;
 use crate::metrics::Metrics;
 use crate::reload::Reload;
+use crate::start::{acquire, open, runtime, write_out};
 use crate::wiring::{self, Ground};
 
 /// Connections of the admin listener.
@@ -59,24 +60,6 @@ impl Serve {
     pub(crate) fn apply(&self, config: &mut Config) {
         config.server.listen = self.listen.unwrap_or(config.server.listen);
         config.server.admin = self.admin.unwrap_or(config.server.admin);
-    }
-}
-
-/// Locks the store, waiting a while for a command or an ending host to let go.
-fn acquire(data: &Path) -> Result<DirectoryLock, Failure> {
-    let end = Instant::now() + PATIENCE;
-    let mut told = false;
-    loop {
-        match DirectoryLock::acquire(data) {
-            Err(LockError::Held { pid }) if Instant::now() < end => {
-                if !told {
-                    tracing::warn!(pid, "the data directory is in use, waiting for it");
-                    told = true;
-                }
-                pause();
-            }
-            result => return Ok(result?),
-        }
     }
 }
 
@@ -129,7 +112,7 @@ async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Gro
     let Listeners { api, admin, socket, listen_at, admin_at } = listeners;
     let app = Arc::new(App::new(ground.store.clone(), live, Arc::clone(&metrics), listen_at, admin_at));
     warn_if_open(admin_at);
-    let greeting = greeting(&app, &ground.store, listen_at, admin_at)?;
+    let greeting = Greeting::new(&app.live(), &ground.store, listen_at, admin_at)?;
     write_out(&greeting.text(options.json))?;
 
     let clients = Connections::new(limits.connections, Arc::clone(&metrics));
@@ -198,76 +181,6 @@ async fn compile(app: &App) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// What a stranger reads first.
-struct Greeting {
-    key: Option<String>,
-    curl: String,
-    listen: SocketAddr,
-    admin: SocketAddr,
-}
-
-/// Makes the first key of a store that has none for clients.
-fn greeting(app: &App, store: &Store, listen: SocketAddr, admin: SocketAddr) -> Result<Greeting, Failure> {
-    let directory = store.directory();
-    let default = directory.workspaces().into_iter().find(|workspace| workspace.name.as_str() == "default");
-    let key = match default {
-        Some(workspace) if !directory.has_client_key() => {
-            let wanted = NewKey {
-                owner: KeyOwner::Member { workspace: workspace.id, member: None },
-                name: None,
-                expires_at_ms: None,
-            };
-            let issued =
-                store.issue_key(Actor::Operator, wanted).map_err(crate::command::CommandError::from)?;
-            Some(String::from_utf8_lossy(issued.token.expose()).into_owned())
-        }
-        _ => None,
-    };
-    let live = app.live();
-    let models = live.engine.catalog().models();
-    let model = models.iter().find(|model| model.kind == cofferdam_engine::catalog::ModelKind::Responses);
-    let model = model.map_or("VENDOR/MODEL", |model| model.id.as_str());
-    let curl = format!(
-        "curl -N http://{}/v1/responses -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{}'",
-        reachable(listen),
-        key.as_deref().unwrap_or("YOUR_KEY"),
-        json!({"model": model, "input": "Hello!", "stream": true}),
-    );
-    Ok(Greeting { key, curl, listen, admin })
-}
-
-impl Greeting {
-    fn text(&self, as_json: bool) -> String {
-        let Self { key, curl, listen, admin } = self;
-        if as_json {
-            let mut line = serde_json::Map::new();
-            if let Some(key) = key {
-                line.insert("key".to_owned(), key.as_str().into());
-            }
-            line.insert("curl".to_owned(), curl.as_str().into());
-            line.insert("listen".to_owned(), listen.to_string().into());
-            line.insert("admin".to_owned(), admin.to_string().into());
-            return format!("{}\n", serde_json::Value::Object(line));
-        }
-        let mut text =
-            format!("Cofferdam listens on http://{listen}; health and metrics on http://{admin}.\n");
-        if let Some(key) = key {
-            text.push_str(&format!("\nA key for the workspace `default`, shown this once:\n\n  {key}\n"));
-        }
-        text.push_str(&format!("\nTry it:\n\n  {curl}\n\n"));
-        text
-    }
-}
-
-/// An address that a client on this machine can use.
-fn reachable(listen: SocketAddr) -> SocketAddr {
-    let loopback = match listen {
-        SocketAddr::V4(_) => std::net::IpAddr::from([127, 0, 0, 1]),
-        SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-    };
-    if listen.ip().is_unspecified() { SocketAddr::new(loopback, listen.port()) } else { listen }
 }
 
 fn warn_if_open(admin: SocketAddr) {

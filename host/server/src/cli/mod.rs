@@ -1,7 +1,7 @@
 //! The command line as an operator types it. What a command does stands in
 //! `command`; where it runs, in this process or in the one that serves, in `run`.
 
-pub(crate) mod run;
+mod run;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,19 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::command::Command;
 
-pub use run::{Failure, describe_failure, run};
-
-/// Exit codes of the program.
-pub mod exit {
-    /// The command was carried out.
-    pub const DONE: u8 = 0;
-    /// The command failed, or nobody knows its outcome.
-    pub const FAILED: u8 = 1;
-    /// The command line is not acceptable.
-    pub const USAGE: u8 = 2;
-    /// The configuration is not acceptable.
-    pub const CONFIGURATION: u8 = 78;
-}
+pub use run::run;
 
 /// A WebAssembly plugin host that serves a Responses API.
 #[derive(Debug, Parser)]

@@ -20,8 +20,10 @@ use cofferdam_store::{Directory, LookupError, Name, Store, WorkspaceId};
 pub use intern::InternCommand;
 pub use key::KeyCommand;
 pub use member::MemberCommand;
-pub use status::{Facts, ModelFacts, PluginCommand, PluginFacts, Serving};
+pub use status::PluginCommand;
 pub use workspace::WorkspaceCommand;
+
+use crate::facts::Facts;
 
 /// A command, as typed and as sent.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]

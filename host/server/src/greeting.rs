@@ -1,0 +1,88 @@
+//! What `serve` prints first: where it listens, a key if the store has none yet,
+//! and a line to paste that streams a real answer. It goes to standard output
+//! only, because of the key.
+
+use std::net::SocketAddr;
+
+use cofferdam_engine::catalog::ModelKind;
+use cofferdam_store::{Actor, KeyOwner, NewKey, Store};
+use serde_json::json;
+
+use crate::command::CommandError;
+use crate::failure::Failure;
+use crate::wiring::Live;
+
+/// What a stranger reads first.
+pub(crate) struct Greeting {
+    key: Option<String>,
+    curl: String,
+    listen: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Greeting {
+    /// Makes the first key of a store that has none for clients.
+    pub(crate) fn new(
+        live: &Live,
+        store: &Store,
+        listen: SocketAddr,
+        admin: SocketAddr,
+    ) -> Result<Self, Failure> {
+        let directory = store.directory();
+        let default =
+            directory.workspaces().into_iter().find(|workspace| workspace.name.as_str() == "default");
+        let key = match default {
+            Some(workspace) if !directory.has_client_key() => {
+                let wanted = NewKey {
+                    owner: KeyOwner::Member { workspace: workspace.id, member: None },
+                    name: None,
+                    expires_at_ms: None,
+                };
+                let issued = store.issue_key(Actor::Operator, wanted).map_err(CommandError::from)?;
+                Some(String::from_utf8_lossy(issued.token.expose()).into_owned())
+            }
+            _ => None,
+        };
+        let models = live.engine.catalog().models();
+        let model = models.iter().find(|model| model.kind == ModelKind::Responses);
+        let model = model.map_or("VENDOR/MODEL", |model| model.id.as_str());
+        let curl = format!(
+            "curl -N http://{}/v1/responses -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{}'",
+            reachable(listen),
+            key.as_deref().unwrap_or("YOUR_KEY"),
+            json!({"model": model, "input": "Hello!", "stream": true}),
+        );
+        Ok(Self { key, curl, listen, admin })
+    }
+
+    /// What is printed: text for people, or one line of JSON.
+    pub(crate) fn text(&self, as_json: bool) -> String {
+        let Self { key, curl, listen, admin } = self;
+        if as_json {
+            let mut line = serde_json::Map::new();
+            if let Some(key) = key {
+                line.insert("key".to_owned(), key.as_str().into());
+            }
+            line.insert("curl".to_owned(), curl.as_str().into());
+            line.insert("listen".to_owned(), listen.to_string().into());
+            line.insert("admin".to_owned(), admin.to_string().into());
+            return format!("{}\n", serde_json::Value::Object(line));
+        }
+        let mut text =
+            format!("Cofferdam listens on http://{listen}; health and metrics on http://{admin}.\n");
+        if let Some(key) = key {
+            text.push_str(&format!("\nA key for the workspace `default`, shown this once:\n\n  {key}\n"));
+        }
+        text.push_str(&format!("\nTry it:\n\n  {curl}\n\n"));
+        text
+    }
+}
+
+/// An address that a client on this machine can use.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let loopback = match listen {
+        SocketAddr::V4(_) => std::net::IpAddr::from([127, 0, 0, 1]),
+        SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+    };
+    if listen.ip().is_unspecified() { SocketAddr::new(loopback, listen.port()) } else { listen }
+}
