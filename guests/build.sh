@@ -1,0 +1,84 @@
+#!/bin/sh
+# Builds the guests that have a manifest in plugins/ into components.
+#
+#   guests/build.sh           writes plugins/NAME.wasm
+#   guests/build.sh --check   builds aside and compares with plugins/NAME.wasm
+#
+# The bytes depend on the sources, the lock file and the toolchain alone: every
+# path of this machine is mapped away and settings of the environment are
+# dropped, so that anybody can rebuild the binaries in git and compare them.
+set -eu
+
+guests=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+root=$(dirname -- "$guests")
+plugins=$root/plugins
+check=false
+case ${1-} in
+    '') ;;
+    --check) check=true ;;
+    *) echo "usage: $0 [--check]" >&2; exit 2 ;;
+esac
+cd "$guests"
+
+# Another compiler makes other bytes.
+wanted=$(sed -n 's/^channel = "\(.*\)"$/\1/p' "$root/rust-toolchain.toml")
+case $(rustc --version) in
+    "rustc $wanted "*) ;;
+    *) echo "this needs rustc $wanted, which rustup would choose by itself; found $(rustc --version)" >&2; exit 1 ;;
+esac
+
+# What a developer set for other builds must not reach this one.
+for variable in $(env | sed -n 's/^\(CARGO_PROFILE_[A-Z0-9_]*\|CARGO_TARGET_WASM32_[A-Z0-9_]*\|CARGO_BUILD_[A-Z0-9_]*\)=.*/\1/p'); do
+    unset "$variable"
+done
+unset RUSTFLAGS CARGO_ENCODED_RUSTFLAGS CARGO_INCREMENTAL
+
+target=${CARGO_TARGET_DIR:-$guests/target}/plugins
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+sysroot=$(rustc --print sysroot)
+commit=$(rustc -vV | sed -n 's/^commit-hash: //p')
+
+# The sources must be there before the names of their folders can be known.
+cargo fetch --quiet --locked --target wasm32-wasip2
+
+# Of several mappings that match, rustc takes the last: the general ones first.
+separator=$(printf '\037')
+flags=
+map() { flags="$flags${flags:+$separator}--remap-path-prefix=$1=$2"; }
+map "$root" /cofferdam
+map "$guests" /cofferdam/guests
+map "$target" /cofferdam/target
+map "$cargo_home" /cargo
+for index in "$cargo_home"/registry/src/*; do
+    map "$index" /cargo/registry
+done
+# The standard library's own spelling: the same with and without its sources installed.
+map "$sysroot/lib/rustlib/src/rust" "/rustc/$commit"
+export CARGO_ENCODED_RUSTFLAGS="$flags"
+
+out=$plugins
+if $check; then
+    out=$(mktemp -d)
+    trap 'rm -rf "$out"' EXIT INT TERM
+fi
+
+failed=false
+for manifest in "$plugins"/*.toml; do
+    name=$(basename "$manifest" .toml)
+    [ -f "$name/Cargo.toml" ] || continue
+    # One by one: a guest's bytes must not depend on which features another needs.
+    cargo build --quiet --release --locked --target wasm32-wasip2 --target-dir "$target" --package "$name"
+    built=$target/wasm32-wasip2/release/$(echo "$name" | tr - _).wasm
+    for path in "$root" "$cargo_home" "$target" "$sysroot" /home/ /root/ index.crates.io; do
+        if grep -aqF -- "$path" "$built"; then
+            echo "$name.wasm contains the path $path" >&2
+            failed=true
+        fi
+    done
+    cp "$built" "$out/$name.wasm"
+    if $check && ! cmp -s "$out/$name.wasm" "$plugins/$name.wasm"; then
+        echo "plugins/$name.wasm differs from what its sources give: run guests/build.sh" >&2
+        failed=true
+    fi
+done
+! $failed

@@ -1,0 +1,287 @@
+//! Turns text that is almost JSON into JSON.
+//!
+//! A reader that forgives, writing strict JSON while it reads. It never guesses
+//! at words: what it cannot read as a value is no JSON and stays as it was.
+
+use serde::de::IgnoredAny;
+use serde_json::Deserializer;
+
+use crate::wanted::Wanted;
+
+/// Places in the text where a value is looked for.
+const STARTS_MAX: usize = 32;
+/// Levels of brackets; deeper ones no JSON reader takes either.
+const DEPTH_MAX: usize = 100;
+
+/// Strict JSON for `text`; `None` when it is valid already or beyond repair.
+pub(crate) fn repaired(text: &str, wanted: Wanted) -> Option<String> {
+    if serde_json::from_str::<IgnoredAny>(text).is_ok() {
+        return None;
+    }
+    let (body, is_fenced) = fenced(text).map_or((text, false), |body| (body, true));
+    let starts = body.char_indices().filter(|(_, character)| wanted.begins_with(*character));
+    starts.take(STARTS_MAX).find_map(|(at, _)| {
+        let body = body.get(at..)?;
+        // Empty brackets in prose mean nothing.
+        whole_value(body).filter(|json| is_fenced || json.len() > 2).or_else(|| {
+            let json = Reader::new(body).read()?;
+            (json.len() > 2 && serde_json::from_str::<IgnoredAny>(&json).is_ok()).then_some(json)
+        })
+    })
+}
+
+/// The inside of the first fenced block, closed or not.
+fn fenced(text: &str) -> Option<&str> {
+    let (_, inside) = text.split_once("```")?;
+    let (_, inside) = inside.split_once('\n').unwrap_or(("", inside));
+    let end = inside.rfind("```").unwrap_or(inside.len());
+    inside.get(..end).filter(|inside| inside.contains(['{', '[']))
+}
+
+/// The valid value at the beginning of `text`.
+fn whole_value(text: &str) -> Option<String> {
+    let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    text.get(..values.byte_offset()).map(str::to_owned)
+}
+
+/// There is no value here.
+struct NoValue;
+
+struct Reader<'a> {
+    rest: &'a str,
+    out: String,
+    depth: usize,
+    /// Brackets open around the place being read, outermost first.
+    open: Vec<char>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { rest: text, out: String::with_capacity(text.len() + 8), depth: 0, open: Vec::new() }
+    }
+
+    fn read(mut self) -> Option<String> {
+        self.value().ok()?;
+        Some(self.out)
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+
+    fn skip(&mut self, character: char) {
+        self.rest = self.rest.strip_prefix(character).unwrap_or(self.rest);
+    }
+
+    /// Drops space, comments and the dots that stand for something left out.
+    fn skip_space(&mut self) {
+        loop {
+            let before = self.rest.len();
+            self.rest = self.rest.trim_start();
+            if self.rest.starts_with("//") {
+                self.rest = self.rest.split_once('\n').map_or("", |(_, rest)| rest);
+            } else if let Some(comment) = self.rest.strip_prefix("/*") {
+                self.rest = comment.split_once("*/").map_or("", |(_, rest)| rest);
+            }
+            self.rest = self.rest.strip_prefix("...").unwrap_or(self.rest);
+            if self.rest.len() == before {
+                return;
+            }
+        }
+    }
+
+    fn value(&mut self) -> Result<(), NoValue> {
+        self.skip_space();
+        match self.peek() {
+            Some('{') => self.bracketed('{', Self::member),
+            Some('[') => self.bracketed('[', Self::value),
+            Some(quote @ ('"' | '\'' | '“' | '`')) => {
+                self.string(quote);
+                Ok(())
+            }
+            Some(_) => self.word(),
+            None => Err(NoValue),
+        }
+    }
+
+    /// An object or array: `element` reads what stands between the commas.
+    fn bracketed(
+        &mut self,
+        bracket: char,
+        element: fn(&mut Self) -> Result<(), NoValue>,
+    ) -> Result<(), NoValue> {
+        let close = if bracket == '{' { '}' } else { ']' };
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(NoValue);
+        }
+        self.skip(bracket);
+        self.out.push(bracket);
+        self.open.push(close);
+        let start = self.out.len();
+        loop {
+            self.skip_space();
+            match self.peek() {
+                None => break,
+                Some(',') => self.skip(','),
+                Some(end @ ('}' | ']')) if end == close => {
+                    self.skip(end);
+                    break;
+                }
+                // A bracket further out is closed: this one was forgotten.
+                Some(end @ ('}' | ']')) if self.open.contains(&end) => break,
+                Some(end @ ('}' | ']')) => self.skip(end),
+                Some(_) => {
+                    let before = self.out.len();
+                    self.out.push_str(if before == start { "" } else { "," });
+                    self.element_or_nothing(before, element)?;
+                }
+            }
+        }
+        self.open.pop();
+        self.depth -= 1;
+        self.out.push(close);
+        Ok(())
+    }
+
+    /// Takes back what was written of an element that the end of the text cut off.
+    fn element_or_nothing(
+        &mut self,
+        before: usize,
+        element: fn(&mut Self) -> Result<(), NoValue>,
+    ) -> Result<(), NoValue> {
+        let depth = self.depth;
+        match element(self) {
+            Err(NoValue) if self.rest.is_empty() && self.depth == depth => {
+                self.out.truncate(before);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn member(&mut self) -> Result<(), NoValue> {
+        match self.peek() {
+            Some(quote @ ('"' | '\'' | '“' | '`')) => self.string(quote),
+            _ => {
+                let word = self.take_while(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '$'));
+                if word.is_empty() {
+                    return Err(NoValue);
+                }
+                self.out.push_str(&serde_json::Value::from(word).to_string());
+            }
+        }
+        self.skip_space();
+        if self.peek() != Some(':') {
+            return Err(NoValue);
+        }
+        self.skip(':');
+        self.out.push(':');
+        self.skip_space();
+        match self.peek() {
+            // The value was forgotten or cut off.
+            None | Some(',' | '}' | ']') => {
+                self.out.push_str("null");
+                Ok(())
+            }
+            Some(_) => self.value(),
+        }
+    }
+
+    fn take_while(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
+        let end = self.rest.find(|character| !belongs(character)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        taken
+    }
+
+    /// A literal or number, in JSON's or another language's spelling.
+    fn word(&mut self) -> Result<(), NoValue> {
+        let word = self.take_while(|c| c.is_alphanumeric() || matches!(c, '+' | '-' | '.' | '_' | ':'));
+        let literal = match word.to_ascii_lowercase().as_str() {
+            "true" => "true",
+            "false" => "false",
+            "null" | "none" | "undefined" | "nan" => "null",
+            // Cut off by the end.
+            "t" | "tr" | "tru" if self.rest.is_empty() => "true",
+            "f" | "fa" | "fal" | "fals" if self.rest.is_empty() => "false",
+            "n" | "nu" | "nul" if self.rest.is_empty() => "null",
+            _ => "",
+        };
+        if !literal.is_empty() {
+            self.out.push_str(literal);
+            return Ok(());
+        }
+        if !word.contains(|character: char| character.is_ascii_digit()) {
+            return Err(NoValue);
+        }
+        self.out.push_str(&number(word));
+        Ok(())
+    }
+
+    /// Reads a string that begins with `quote`, closed or not.
+    fn string(&mut self, quote: char) {
+        let close = if quote == '“' { '”' } else { quote };
+        self.skip(quote);
+        self.out.push('"');
+        let mut rest = self.rest.chars();
+        while let Some(character) = rest.next() {
+            match character {
+                '\\' => escape(&mut rest, &mut self.out),
+                _ if character == close && ends_string(rest.as_str(), quote) => break,
+                '"' => self.out.push_str("\\\""),
+                '\n' => self.out.push_str("\\n"),
+                '\r' => self.out.push_str("\\r"),
+                '\t' => self.out.push_str("\\t"),
+                control if control < ' ' => {}
+                character => self.out.push(character),
+            }
+        }
+        self.rest = rest.as_str();
+        self.out.push('"');
+    }
+}
+
+/// Copies the escape behind a backslash if JSON knows it, else what it stands for.
+fn escape(rest: &mut std::str::Chars<'_>, out: &mut String) {
+    let behind = rest.as_str();
+    match rest.next() {
+        Some(known @ ('"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't')) => out.extend(['\\', known]),
+        Some('u') => {
+            let hex = behind.get(1..5).filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            if let Some(hex) = hex {
+                // Half a surrogate pair is found by the check of the whole.
+                out.push_str("\\u");
+                out.push_str(hex);
+                *rest = behind.get(5..).unwrap_or_default().chars();
+            }
+        }
+        Some('\n') | None => {}
+        Some(other) => out.push(other),
+    }
+}
+
+/// Whether a closing mark really ends the string: something that may follow a
+/// string follows, or a line that begins the next one.
+fn ends_string(behind: &str, quote: char) -> bool {
+    let next = behind.trim_start();
+    match next.chars().next() {
+        None | Some(',' | ':' | '}' | ']') => true,
+        Some('/') => next.starts_with("//") || next.starts_with("/*"),
+        Some(character) => {
+            character == quote && behind.trim_start_matches([' ', '\t', '\r']).starts_with('\n')
+        }
+    }
+}
+
+/// A number in JSON's spelling, or the word as a string if it is none.
+fn number(word: &str) -> String {
+    let is_number = |text: &str| serde_json::from_str::<serde_json::Number>(text).is_ok();
+    let plain = word.strip_prefix('+').unwrap_or(word).trim_end_matches(['.', 'e', 'E', '+', '-']);
+    let plain = match plain.strip_prefix('.') {
+        Some(fraction) => format!("0.{fraction}"),
+        None => plain.replace('_', ""),
+    };
+    if is_number(&plain) { plain } else { serde_json::Value::from(word).to_string() }
+}

@@ -1,0 +1,118 @@
+//! What the model knows of a conversation: the rules need little of it.
+
+use std::borrow::Cow;
+
+use cofferdam_guest_kit::{Content, Item, Message, Part, Request, Role, Tool};
+
+use crate::words;
+
+/// The parts of a request that decide the answer.
+#[derive(Debug, Default)]
+pub(crate) struct Conversation {
+    /// Instructions and messages of system and developer, in order.
+    pub(crate) instructions: Vec<String>,
+    /// Earlier user messages, oldest first.
+    pub(crate) earlier: Vec<String>,
+    /// The last user message.
+    pub(crate) message: String,
+    /// What came with the last user message beside text, such as `image`.
+    pub(crate) attachments: Vec<&'static str>,
+    /// Calls made since the last user message, by name.
+    pub(crate) called: Vec<String>,
+    /// Results that arrived since the last user message.
+    pub(crate) results: Vec<CallResult>,
+    /// Tokens of everything the request holds.
+    pub(crate) input_tokens: u64,
+}
+
+/// What a call of the model gave.
+#[derive(Debug)]
+pub(crate) struct CallResult {
+    pub(crate) name: String,
+    pub(crate) output: String,
+}
+
+impl Conversation {
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        let mut conversation = Self::default();
+        conversation.instructions.extend(request.instructions.iter().map(|text| text.to_string()));
+        conversation.input_tokens = request.instructions.as_deref().map_or(0, words::count)
+            + request.tools.iter().map(tool_tokens).sum::<u64>();
+        let mut names: Vec<(&str, &str)> = Vec::new();
+        for item in &request.input {
+            match item {
+                Item::Message(message) => conversation.add_message(message),
+                Item::FunctionCall { call_id, name, arguments: input, .. }
+                | Item::CustomToolCall { call_id, name, input, .. } => {
+                    names.push((call_id, name));
+                    conversation.called.push(name.to_string());
+                    conversation.input_tokens += words::count(name) + words::count(input);
+                }
+                Item::FunctionCallOutput { call_id, output }
+                | Item::CustomToolCallOutput { call_id, output } => {
+                    let name = names.iter().rev().find(|(id, _)| id == call_id);
+                    conversation.add_result(name.map_or("function", |(_, name)| name), output);
+                }
+                Item::Reasoning(_) | Item::Other { .. } => {}
+            }
+        }
+        conversation
+    }
+
+    fn add_message(&mut self, message: &Message<'_>) {
+        let text = text_of(&message.content);
+        self.input_tokens += words::count(&text);
+        match message.role {
+            Role::System | Role::Developer => self.instructions.push(text.into_owned()),
+            Role::Assistant => {}
+            Role::User => {
+                let before = std::mem::replace(&mut self.message, text.into_owned());
+                if !before.is_empty() {
+                    self.earlier.push(before);
+                }
+                self.attachments = message.content.iter().filter_map(attachment).collect();
+                self.input_tokens += self.attachments.len() as u64;
+                self.called.clear();
+                self.results.clear();
+            }
+        }
+    }
+
+    fn add_result(&mut self, name: &str, output: &Content<'_>) {
+        let output = output.to_text().into_owned();
+        self.input_tokens += words::count(&output);
+        self.results.push(CallResult { name: name.to_owned(), output });
+    }
+}
+
+fn text_of<'a>(parts: &'a [Part<'_>]) -> Cow<'a, str> {
+    match parts {
+        [only] => Cow::Borrowed(only.text().unwrap_or_default()),
+        many => Cow::Owned(many.iter().filter_map(Part::text).collect::<Vec<_>>().join("\n")),
+    }
+}
+
+fn attachment(part: &Part<'_>) -> Option<&'static str> {
+    Some(match part {
+        Part::Text { .. } | Part::Refusal { .. } => return None,
+        Part::Image { .. } => "image",
+        Part::File { .. } => "file",
+        Part::Audio { .. } => "sound",
+        Part::Video { .. } => "video",
+        Part::Other { .. } => "part of unknown type",
+    })
+}
+
+fn tool_tokens(tool: &Tool<'_>) -> u64 {
+    let text = |text: &Option<Cow<'_, str>>| text.as_deref().map_or(0, words::count);
+    match tool {
+        Tool::Function { name, description, parameters, .. } => {
+            words::count(name) + text(description) + parameters.map_or(0, |json| words::count(json.get()))
+        }
+        Tool::Custom { name, description, .. } => words::count(name) + text(description),
+        Tool::Namespace { name, description, tools } => {
+            words::count(name) + text(description) + tools.iter().map(tool_tokens).sum::<u64>()
+        }
+        Tool::Other { .. } => 0,
+    }
+}

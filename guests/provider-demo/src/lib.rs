@@ -1,0 +1,93 @@
+//! A local provider without a network: `demo`, a small rule-based model that
+//! says that it is no AI, and `embed`, vectors of hashed words and letters.
+//!
+//! It exists so that a fresh installation answers at once, that clients can be
+//! tried offline, and as the worked example of a provider. Everything is
+//! deterministic: the same request gives the same answer, ids aside.
+
+#[allow(unsafe_code, clippy::all, reason = "generated")]
+mod bindings {
+    use super::Demo;
+
+    wit_bindgen::generate!({ path: "../../wit", world: "provider" });
+    export!(Demo);
+}
+mod calls;
+mod compose;
+mod conversation;
+mod embed;
+mod fill;
+mod hints;
+mod schema;
+mod words;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure, Json};
+use bindings::exports::cofferdam::plugin::dialect::{Guest as Dialect, ResponseHead, Target};
+use bindings::exports::cofferdam::plugin::embedding::{
+    EmbeddingFailure, Embeddings, Guest as Embedding, PreparedEmbeddings,
+};
+use bindings::exports::cofferdam::plugin::generation::{
+    Event, Frame, Guest as Generation, GuestDecoder, Prepared,
+};
+use cofferdam_guest_kit::{EmbeddingRequest, Request};
+
+struct Demo;
+
+impl Dialect for Demo {
+    fn map_error(_: ResponseHead, _: Vec<u8>) -> Failure {
+        no_upstream()
+    }
+}
+
+impl Generation for Demo {
+    type Decoder = NoDecoder;
+
+    fn prepare(request: Json, target: Target, context: CallContext) -> Result<Prepared, Failure> {
+        let request = Request::parse(&request).map_err(|_| malformed())?;
+        Ok(Prepared::Answer(compose::answer(&request, &target.tier, &context.request_id)))
+    }
+}
+
+impl Embedding for Demo {
+    fn prepare(request: Json, _: Target, _: CallContext) -> Result<PreparedEmbeddings, EmbeddingFailure> {
+        let request = EmbeddingRequest::parse(&request).map_err(|_| EmbeddingFailure::Failed(malformed()))?;
+        embed::answer(&request).map(PreparedEmbeddings::Answer)
+    }
+
+    fn decode(_: ResponseHead, _: Vec<u8>) -> Result<Embeddings, Failure> {
+        Err(no_upstream())
+    }
+}
+
+/// Answers are complete when they are prepared, so nothing is ever decoded.
+struct NoDecoder;
+
+impl GuestDecoder for NoDecoder {
+    fn new(_: ResponseHead) -> Self {
+        Self
+    }
+
+    fn feed(&self, _: Vec<Frame>) -> Result<Vec<Event>, Failure> {
+        Err(no_upstream())
+    }
+
+    fn finish(&self) -> Result<Vec<Event>, Failure> {
+        Err(no_upstream())
+    }
+}
+
+fn no_upstream() -> Failure {
+    failure(ErrorKind::Server, "the demonstration provider has no upstream".to_owned())
+}
+
+fn malformed() -> Failure {
+    failure(ErrorKind::InvalidRequest, "the request is not what this provider expects".to_owned())
+}
+
+fn failure(kind: ErrorKind, message: String) -> Failure {
+    Failure { kind, message, code: None, retry_after_ms: None }
+}

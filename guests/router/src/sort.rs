@@ -1,0 +1,35 @@
+//! Sorting by one figure, when the client asks for it.
+
+use std::cmp::Ordering;
+
+use crate::bindings::exports::cofferdam::plugin::routing::{Candidate, Price};
+use crate::preferences::SortBy;
+
+/// Compares two endpoints, the better one first; equal ones by price.
+pub(crate) fn compare(by: SortBy, left: &Candidate, right: &Candidate) -> Ordering {
+    let by_price = || total(&left.price).total_cmp(&total(&right.price));
+    let key = |candidate: &Candidate| match by {
+        SortBy::Price => total(&candidate.price),
+        // What was never measured comes last.
+        SortBy::Latency => positive_or(candidate.statistics.latency_ms.p50, f64::MAX),
+        SortBy::Throughput => -positive_or(candidate.statistics.throughput.p50, 0.0),
+        SortBy::Exacto => failure_share(candidate),
+    };
+    key(left).total_cmp(&key(right)).then_with(by_price)
+}
+
+/// The figure by which prices are compared: input and output alike. A price
+/// that is no number is dearer than any.
+pub(crate) fn total(price: &Price) -> f64 {
+    let sum = price.input + price.output;
+    if sum.is_nan() { f64::MAX } else { sum.clamp(0.0, f64::MAX) }
+}
+
+fn positive_or(measured: f64, otherwise: f64) -> f64 {
+    if measured > 0.0 { measured } else { otherwise }
+}
+
+fn failure_share(candidate: &Candidate) -> f64 {
+    let statistics = &candidate.statistics;
+    f64::from(statistics.failures) / f64::from(statistics.requests.max(1))
+}

@@ -1,0 +1,117 @@
+//! The server tool `datetime`: the date and time in a time zone.
+//!
+//! The worked example of a tool: one function, one setting, one import. The
+//! time zone database is compiled in; a guest has no files to read one from.
+
+#[allow(unsafe_code, clippy::all, reason = "generated")]
+mod bindings {
+    use super::DateTime;
+
+    wit_bindgen::generate!({ path: "../../wit", world: "tool" });
+    export!(DateTime);
+}
+mod moment;
+
+#[cfg(test)]
+mod tests;
+
+use bindings::cofferdam::plugin::clock;
+use bindings::cofferdam::plugin::types::{CallContext, Json};
+use bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use moment::Moment;
+
+/// The only function, named like the tool.
+const NAME: &str = "datetime";
+
+struct DateTime;
+
+/// What the client sets for the tool, and what the model passes: the same field.
+#[derive(Deserialize)]
+struct Zone {
+    timezone: Option<String>,
+}
+
+impl Guest for DateTime {
+    fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
+        let default = default_zone(&settings)?;
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "timezone": {
+                    "type": "string",
+                    "description": format!("IANA time zone such as Europe/Berlin; {default} when left out")
+                }
+            },
+            "additionalProperties": false
+        });
+        Ok(vec![Function {
+            name: NAME.to_owned(),
+            description:
+                "Tells the current date and time, day of the week and offset from UTC in a time zone."
+                    .to_owned(),
+            parameters: parameters.to_string().into_bytes(),
+        }])
+    }
+
+    fn invoke(
+        function: String,
+        arguments: Json,
+        settings: Json,
+        _: CallContext,
+    ) -> Result<Output, ToolError> {
+        let default = default_zone(&settings)?;
+        if function != NAME {
+            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
+        }
+        tell(clock::now_ms(), &arguments, default)
+    }
+}
+
+/// The zone that the client chose for calls that name none.
+fn default_zone(settings: &[u8]) -> Result<String, ToolError> {
+    let invalid = |message: &str| ToolError::InvalidSettings(message.to_owned());
+    let zone = read(settings).map_err(|()| invalid("parameters.timezone must be a string"))?;
+    match moment::canonical_name(&zone) {
+        Some(name) => Ok(name),
+        None => Err(invalid("parameters.timezone is not a known IANA time zone")),
+    }
+}
+
+fn tell(now_ms: u64, arguments: &[u8], default: String) -> Result<Output, ToolError> {
+    let invalid = |message: &str| ToolError::InvalidArguments(message.to_owned());
+    // Models that have nothing to say send no arguments at all, or an empty name.
+    let asked = match arguments.trim_ascii() {
+        b"" => default,
+        arguments => match serde_json::from_slice::<Zone>(arguments) {
+            Ok(Zone { timezone: Some(zone) }) if !zone.trim().is_empty() => zone,
+            Ok(_) => default,
+            Err(_) => return Err(invalid("timezone must be a string")),
+        },
+    };
+    let moment = Moment::new(now_ms, &asked)
+        .ok_or_else(|| invalid("timezone is not a known IANA time zone; an example is Europe/Berlin"))?;
+    let item = json!({ "datetime": moment.datetime, "timezone": moment.timezone });
+    let mut answer = item.clone();
+    if let Value::Object(fields) = &mut answer {
+        fields.insert("weekday".to_owned(), Value::String(moment.weekday.to_owned()));
+    }
+    Ok(Output {
+        for_model: answer.to_string(),
+        item: item.to_string().into_bytes(),
+        annotations: Vec::new(),
+        cost_pico: 0,
+    })
+}
+
+/// The zone that the settings name, UTC if they do not.
+fn read(settings: &[u8]) -> Result<String, ()> {
+    let settings = settings.trim_ascii();
+    if matches!(settings, b"" | b"null") {
+        return Ok("UTC".to_owned());
+    }
+    let zone: Zone = serde_json::from_slice(settings).map_err(|_| ())?;
+    Ok(zone.timezone.unwrap_or_else(|| "UTC".to_owned()))
+}
