@@ -132,11 +132,7 @@ impl<'a> Reader<'a> {
                 // A bracket further out is closed: this one was forgotten.
                 Some(end @ ('}' | ']')) if self.open.contains(&end) => break,
                 Some(end @ ('}' | ']')) => self.skip(end),
-                Some(_) => {
-                    let before = self.out.len();
-                    self.out.push_str(if before == start { "" } else { "," });
-                    self.element_or_nothing(before, element)?;
-                }
+                Some(_) => self.element_or_nothing(self.out.len() == start, element)?,
             }
         }
         self.open.pop();
@@ -145,13 +141,17 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Takes back what was written of an element that the end of the text cut off.
+    /// Writes an element and the comma before it; takes back what was written
+    /// when the end of the text has cut the element off.
     fn element_or_nothing(
         &mut self,
-        before: usize,
+        is_first: bool,
         element: fn(&mut Self) -> Result<(), NoValue>,
     ) -> Result<(), NoValue> {
-        let depth = self.depth;
+        let (before, depth) = (self.out.len(), self.depth);
+        if !is_first {
+            self.out.push(',');
+        }
         match element(self) {
             Err(NoValue) if self.rest.is_empty() && self.depth == depth => {
                 self.out.truncate(before);
