@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -123,8 +124,7 @@ impl Connections {
             let (running, served) = (Arc::clone(&running), Arc::clone(&served));
             service_fn(move |request| {
                 served.fetch_add(1, Ordering::Relaxed);
-                let answer = handler(request, Arc::clone(&running));
-                async move { Ok::<_, Infallible>(answer.await) }
+                handler(request, Arc::clone(&running)).map(Ok::<_, Infallible>)
             })
         };
         let builder = builder(Tracked(self.tasks.clone()));

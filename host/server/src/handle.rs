@@ -46,7 +46,7 @@ pub(crate) async fn handle(
     running: Arc<AtomicUsize>,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    let mut record = Record::begin(request.method().clone(), Arc::clone(&app.metrics), running);
+    let mut record = Record::begin(request.method(), Arc::clone(&app.metrics), running);
     let span = record.span().clone();
     let is_head = request.method() == Method::HEAD;
     // A panic is a mistake of ours in one request; the connection and all others go on.

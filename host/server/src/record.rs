@@ -23,7 +23,7 @@ pub(crate) struct Record {
     pub(crate) generation: Option<String>,
     pub(crate) streamed: bool,
     id: Uuid,
-    method: Method,
+    method: &'static str,
     span: Span,
     started: Instant,
     bytes_sent: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Record {
 
 impl Record {
     /// Begins the record of a request. `running` counts the requests of its connection.
-    pub(crate) fn begin(method: Method, metrics: Arc<Metrics>, running: Arc<AtomicUsize>) -> Box<Self> {
+    pub(crate) fn begin(method: &Method, metrics: Arc<Metrics>, running: Arc<AtomicUsize>) -> Box<Self> {
         running.fetch_add(1, Ordering::Relaxed);
         metrics.requests_running.fetch_add(1, Ordering::Relaxed);
         let id = Uuid::new_v4();
@@ -49,7 +49,7 @@ impl Record {
             generation: None,
             streamed: false,
             id,
-            method,
+            method: known(method),
             span,
             started: Instant::now(),
             bytes_sent: 0,
@@ -98,7 +98,7 @@ impl Drop for Record {
             tracing::info!(
                 target: "cofferdam::access",
                 route = self.route.as_str(),
-                method = self.method.as_str(),
+                method = self.method,
                 status = self.status,
                 duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
                 bytes_sent = self.bytes_sent,
@@ -110,4 +110,10 @@ impl Drop for Record {
             );
         });
     }
+}
+
+/// A method as a fixed word: clients may send any.
+fn known(method: &Method) -> &'static str {
+    let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+    known.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
