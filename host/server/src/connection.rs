@@ -90,13 +90,15 @@ impl Connections {
         }
     }
 
-    /// Lets running requests end for as long as `patience` lasts, then cuts them off.
-    /// Returns how many connections were cut.
-    pub(crate) async fn drain(&self, patience: Duration) -> usize {
+    /// Lets running requests end for as long as `patience` lasts and nobody is in a
+    /// `hurry`, then cuts them off. Returns how many connections were cut.
+    pub(crate) async fn drain(&self, patience: Duration, hurry: impl Future<Output = ()>) -> usize {
         self.stop.cancel();
         self.tasks.close();
-        if tokio::time::timeout(patience, self.tasks.wait()).await.is_ok() {
-            return 0;
+        tokio::select! {
+            () = self.tasks.wait() => return 0,
+            () = tokio::time::sleep(patience) => {}
+            () = hurry => {}
         }
         let open = usize::try_from(self.metrics.connections.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         self.cut.cancel();

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use cofferdam_store::Principal;
+use cofferdam_store::{AuthenticationError, Principal};
 use futures_util::FutureExt;
 use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
 use http::request::Parts;
@@ -63,7 +63,9 @@ pub(crate) async fn handle(
         response.headers_mut().insert("x-request-id", id);
     }
     record.status = response.status().as_u16();
-    record.streamed = response.body().is_stream();
+    if response.body().is_stream() {
+        record.note_stream();
+    }
     response.body_mut().attach(record);
     response
 }
@@ -143,8 +145,16 @@ fn authenticate(app: &App, head: &Parts, route: Label) -> Result<Principal, Faul
         auth::NoToken::Missing => Fault::MissingKey,
         auth::NoToken::Malformed => Fault::InvalidKey,
     })?;
-    let known = app.store.authenticate(token);
-    known.map_err(|_| if in_vault { Fault::InvalidVaultKey } else { Fault::InvalidKey })
+    app.store.authenticate(token).map_err(|error| match error {
+        AuthenticationError::Incomplete(key) => {
+            tracing::error!(%key, "the owner of a good key is missing");
+            Fault::Internal
+        }
+        error => {
+            tracing::debug!(%error, "a token was refused");
+            if in_vault { Fault::InvalidVaultKey } else { Fault::InvalidKey }
+        }
+    })
 }
 
 /// Leaves the head as `GET` would have it.

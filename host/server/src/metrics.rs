@@ -56,6 +56,8 @@ pub(crate) struct Metrics {
     pub requests_running: AtomicU64,
     /// Open client connections.
     pub connections: AtomicU64,
+    /// Streams that are being sent.
+    pub(crate) streams_running: AtomicU64,
     /// Streams whose client went away before the end.
     pub streams_abandoned: AtomicU64,
     /// From the end of the head of a request to the first byte of its stream.
@@ -117,6 +119,7 @@ impl Metrics {
                 &self.requests_running,
             ),
             ("cofferdam_connections", "gauge", "Open client connections", &self.connections),
+            ("cofferdam_streams_running", "gauge", "Streams that are being sent", &self.streams_running),
             (
                 "cofferdam_streams_abandoned_total",
                 "counter",

@@ -21,7 +21,7 @@ pub(crate) struct Record {
     pub(crate) key: Option<String>,
     /// The id of the response or embedding, as sent in `X-Generation-Id`.
     pub(crate) generation: Option<String>,
-    pub(crate) streamed: bool,
+    streamed: bool,
     id: Uuid,
     method: &'static str,
     span: Span,
@@ -69,6 +69,12 @@ impl Record {
         &self.span
     }
 
+    /// The answer is a stream: it is live from now on.
+    pub(crate) fn note_stream(&mut self) {
+        self.streamed = true;
+        self.metrics.streams_running.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Notes the length of a chunk that was handed to the connection, or the end.
     pub(crate) fn sent(&mut self, chunk: Option<usize>) {
         match chunk {
@@ -90,8 +96,9 @@ impl Drop for Record {
         self.running.fetch_sub(1, Ordering::Relaxed);
         self.metrics.requests_running.fetch_sub(1, Ordering::Relaxed);
         self.metrics.count_request(self.route, self.status, elapsed);
-        if self.streamed && !self.whole {
-            self.metrics.streams_abandoned.fetch_add(1, Ordering::Relaxed);
+        if self.streamed {
+            self.metrics.streams_running.fetch_sub(1, Ordering::Relaxed);
+            self.metrics.streams_abandoned.fetch_add(u64::from(!self.whole), Ordering::Relaxed);
         }
         // The span is entered, so that the line carries the request id as all others do.
         self.span.in_scope(|| {

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cofferdam_store::Clock;
 use serde_json::json;
@@ -23,7 +24,7 @@ use crate::greeting::Greeting;
 use crate::handle::handle;
 use crate::hygiene;
 use crate::metrics::Metrics;
-use crate::reload::Reload;
+use crate::reload::{Reload, Signals};
 use crate::start::{acquire, open, runtime, write_out};
 use crate::wiring::{self, Ground};
 
@@ -117,6 +118,7 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure>
 }
 
 async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Ground) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
     let listeners = Listeners::bind(&config, &options.data).await?;
     let folder = arguments.plugins.clone();
     let live = wiring::live(config, folder.as_deref(), &ground)?;
@@ -138,14 +140,15 @@ async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Gro
     tracing::info!(listen = %at.listen, admin = %at.admin, "listening");
 
     let reload = Reload::new(options.clone(), arguments.clone(), ground);
-    let ended = run_until_signal(&app, &reload).await;
+    let ended = run_until_signal(&app, &reload, &mut signals).await;
     app.note_draining();
-    let cut = clients.drain(drain).await;
+    tracing::info!("stopping");
+    let cut = clients.drain(drain, signals.stop()).await;
     if cut > 0 {
-        tracing::warn!(connections = cut, "connections were cut when the time to drain was over");
+        tracing::warn!(connections = cut, "connections were cut with requests running on them");
     }
     stop.cancel();
-    operators.drain(std::time::Duration::from_secs(1)).await;
+    operators.drain(Duration::from_secs(1), std::future::pending()).await;
     tasks.close();
     tasks.wait().await;
     if let Err(error) = admin::socket::remove(&options.data) {
@@ -171,8 +174,7 @@ async fn accept_commands(listener: std::os::unix::net::UnixListener, app: Arc<Ap
 }
 
 /// Compiles what is configured, then waits for a signal to stop.
-async fn run_until_signal(app: &App, reload: &Reload) -> Result<(), Failure> {
-    let mut signals = reload.signals()?;
+async fn run_until_signal(app: &App, reload: &Reload, signals: &mut Signals) -> Result<(), Failure> {
     let compiled = tokio::select! {
         compiled = compile(app) => compiled,
         () = signals.stop() => return Ok(()),
@@ -180,7 +182,7 @@ async fn run_until_signal(app: &App, reload: &Reload) -> Result<(), Failure> {
     compiled?;
     app.note_compiled();
     tracing::info!("ready");
-    reload.until_stopped(app, &mut signals).await;
+    reload.until_stopped(app, signals).await;
     Ok(())
 }
 

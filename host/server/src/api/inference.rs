@@ -63,7 +63,7 @@ pub(crate) fn respond(call: &mut Call<'_>, answer: Answer) -> Response<Body> {
         AnswerBody::Stream(stream) => {
             let mut response = Response::new(Body::stream(stream));
             let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             // Proxies of the nginx family would hold events back otherwise.
             headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
