@@ -1,7 +1,7 @@
 //! The built program as an operator meets it: first start, commands beside a
 //! running host, signals, exit codes. What clients see is tested in `tests/` of
 //! the workspace.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on has failed")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
