@@ -80,10 +80,12 @@ impl<'t> Document<'t> {
         self.file.parent().unwrap_or(Path::new(""))
     }
 
-    /// Everything noted, in the order of the file.
+    /// Everything noted, in the order of the file, once for each place.
     pub(super) fn problems(self) -> Vec<Problem> {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|problem| (problem.place.line, problem.place.column));
+        // What follows from a mistake at the same place is no second mistake.
+        problems.dedup_by(|later, first| later.place == first.place);
         problems
     }
 

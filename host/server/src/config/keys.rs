@@ -20,20 +20,17 @@ pub enum Default {
 
 /// A part of the product that this build does not have yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Later {
-    what: &'static str,
-    part: u8,
-}
+pub struct Later(&'static str);
 
 impl Later {
     /// The complaint about a key of this part that is set to more than its default.
     pub(super) fn sentence(self, default: Default) -> String {
-        let Self { what, part } = self;
+        let Self(what) = self;
         let advice = match default {
             Default::Is(written) => format!("only {written} is accepted"),
             _ => "leave it out".to_owned(),
         };
-        format!("belongs to {what} (part {part}), which this build does not have yet; {advice}")
+        format!("belongs to {what}, which this build does not have yet; {advice}")
     }
 }
 
@@ -64,8 +61,8 @@ const fn required(path: &'static str, unit: &'static str, about: &'static str) -
     Key { path, default: Default::Required, unit, about, later: None }
 }
 
-const fn later(key: Key, what: &'static str, part: u8) -> Key {
-    Key { later: Some(Later { what, part }), ..key }
+const fn later(key: Key, what: &'static str) -> Key {
+    Key { later: Some(Later(what)), ..key }
 }
 
 const LIMITS: &str = "rate limits and budgets";
@@ -87,8 +84,8 @@ pub const KEYS: &[Key] = &[
     key("timeouts.drain_ms", "30000", "ms", "For running requests to end when the host stops"),
     key("limits.connections", "10000", "connections", "Open at once; further ones wait to be accepted"),
     key("limits.streams", "1000", "responses", "Running at once; sizes the pool of sandboxes"),
-    later(key("limits.requests_per_minute", "0", "requests per minute", "Per key; 0 is no limit"), LIMITS, 4),
-    later(key("limits.tokens_per_minute", "0", "tokens per minute", "Per key; 0 is no limit"), LIMITS, 4),
+    later(key("limits.requests_per_minute", "0", "requests per minute", "Per key; 0 is no limit"), LIMITS),
+    later(key("limits.tokens_per_minute", "0", "tokens per minute", "Per key; 0 is no limit"), LIMITS),
     key("vault.enabled", "true", "flag", "False: every vault route answers 503"),
     Key {
         path: "vault.root_key",
@@ -100,9 +97,8 @@ pub const KEYS: &[Key] = &[
     later(
         optional("vault.root_key_previous", "source", "The root key before, during a rotation"),
         "key rotation",
-        2,
     ),
-    later(key("vault.writes", "true", "flag", "False: no secret can be stored, copied or deleted"), VAULT, 2),
+    later(key("vault.writes", "true", "flag", "False: no secret can be stored, copied or deleted"), VAULT),
     later(
         key(
             "vault.rate_limit",
@@ -111,7 +107,6 @@ pub const KEYS: &[Key] = &[
             "Per key",
         ),
         VAULT,
-        2,
     ),
     key("egress.ports", "[443]", "ports", "Which ports guests may reach"),
     key("egress.roots", "[]", "PEM files", "Root certificates to accept beside the built-in ones"),
@@ -128,7 +123,7 @@ pub const KEYS: &[Key] = &[
     required("providers[].adapter", "text", "The dialect it speaks: the plugin `provider-ADAPTER`"),
     optional("providers[].base_url", "URL", "Its origin and base path; only a local adapter goes without"),
     optional("providers[].key", "source", "Its credential: `env:NAME`; `operator:NAME` comes with the vault"),
-    later(optional("providers[].byok", "secret name", "The workspace secret that wins over `key`"), VAULT, 2),
+    later(optional("providers[].byok", "secret name", "The workspace secret that wins over `key`"), VAULT),
     required("models[].id", "vendor/name", "What clients ask for"),
     key("models[].kind", "\"responses\"", "`responses` or `embeddings`", "What the model is asked for"),
     optional("models[].context_length", "tokens", "The longest input and output together"),
@@ -158,7 +153,7 @@ pub const KEYS: &[Key] = &[
         "`deny`: the provider does not collect what it is sent",
     ),
     key("plugins.NAME.hosts", "[]", "host names", "Where the plugin may send requests"),
-    later(key("plugins.NAME.secrets", "[]", "secret names", "Which secrets may go along"), VAULT, 2),
+    later(key("plugins.NAME.secrets", "[]", "secret names", "Which secrets may go along"), VAULT),
     key(
         "plugins.NAME.imports",
         "[]",
@@ -250,7 +245,7 @@ pub fn markdown() -> String {
             Default::Required => "required".to_owned(),
             Default::Described(words) => (*words).to_owned(),
         };
-        let later = later.map_or_else(String::new, |Later { part, .. }| format!(" (part {part}: not yet)"));
+        let later = later.map_or("", |_| " (not built yet)");
         table.push_str(&format!("| `{path}` | {default} | {unit} | {about}{later} |\n"));
     }
     table

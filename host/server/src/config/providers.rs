@@ -67,9 +67,8 @@ fn key_source(written: &Value<'_, String>) -> Option<KeySource> {
     match written.value.split_once(':') {
         Some(("env", name)) if is_variable(name) => return Some(KeySource::Env(name.to_owned())),
         Some(("env", _)) => written.reject("expected the name of an environment variable after `env:`"),
-        Some(("operator", _)) => written.reject(
-            "operator secrets belong to the vault (part 2), which this build does not have yet; use env:NAME",
-        ),
+        Some(("operator", _)) => written
+            .reject("operator secrets belong to the vault, which this build does not have yet; use env:NAME"),
         // The text itself is not repeated: it may be a credential in the wrong place.
         _ => written.reject("expected env:NAME; a credential itself does not belong in this file"),
     }

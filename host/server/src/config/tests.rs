@@ -152,15 +152,19 @@ fn mistakes_are_told_with_their_place() {
             "expected a whole number, found a text",
         ),
         ("[limits]\nconnections = 0", (2, 15, "limits.connections"), "0 is outside"),
-        ("[limits]\nrequests_per_minute = 5", (2, 1, "limits.requests_per_minute"), "part 4"),
-        ("[vault]\nwrites = false", (2, 1, "vault.writes"), "part 2"),
+        ("[limits]\nrequests_per_minute = 5", (2, 1, "limits.requests_per_minute"), "belongs to rate limits"),
+        ("[vault]\nwrites = false", (2, 1, "vault.writes"), "the vault, which this build does not have yet"),
         ("[vault]\nroot_key_previous = \"fd:3\"", (2, 1, "vault.root_key_previous"), "leave it out"),
         ("[vault]\nroot_key = \"secret\"", (2, 12, "vault.root_key"), "expected file:PATH"),
         ("[egress]\nports = [0]", (2, 10, "egress.ports[0]"), "expected a port"),
         ("[egress]\nallow_private = [\"10.0.0.0/33\"]", (2, 18, "egress.allow_private[0]"), "address range"),
         ("[egress]\nresolve = { a = [\"x\"] }", (2, 18, "egress.resolve.a[0]"), "expected an IP address"),
         ("[egress]\nroots = [\"missing.pem\"]", (2, 10, "egress.roots[0]"), "cannot read missing.pem"),
-        ("[plugins.x]\nsecrets = [\"a\"]", (2, 1, "plugins.x.secrets"), "part 2"),
+        (
+            "[plugins.x]\nsecrets = [\"a\"]",
+            (2, 1, "plugins.x.secrets"),
+            "the vault, which this build does not have yet",
+        ),
         ("[plugins.x]\nhost = [\"a\"]", (2, 1, "plugins.x.host"), "did you mean `hosts`?"),
         ("[plugins.x]\nimports = [\"clock\"]", (2, 12, "plugins.x.imports[0]"), "expected `model`"),
         ("[[providers]]\nname = \"a\"", (1, 1, "providers[0]"), "`adapter` is missing"),
@@ -197,9 +201,17 @@ fn providers_and_models_must_fit_together() {
             "providers[0].base_url",
             "allow_plaintext_loopback",
         ),
-        (format!("{provider}key = \"operator:k\""), "providers[0].key", "part 2"),
+        (
+            format!("{provider}key = \"operator:k\""),
+            "providers[0].key",
+            "the vault, which this build does not have yet",
+        ),
         (format!("{provider}key = \"sk-123\""), "providers[0].key", "does not belong in this file"),
-        (format!("{provider}byok = \"k\""), "providers[0].byok", "part 2"),
+        (
+            format!("{provider}byok = \"k\""),
+            "providers[0].byok",
+            "the vault, which this build does not have yet",
+        ),
         (format!("{provider}adapter2 = \"k\""), "providers[0].adapter2", "did you mean `adapter`?"),
         (
             "[[models]]\nid = \"v/m\"\nendpoints = []".to_owned(),
@@ -263,5 +275,5 @@ fn readme_lists_every_key_with_its_default() {
         .and_then(|(_, rest)| rest.split_once("<!-- /configuration -->"))
         .map(|(table, _)| table.trim());
     let expected = keys::markdown();
-    assert_eq!(table, Some(expected.trim()), "README.md should have between its markers:\n\n{expected}");
+    assert!(table == Some(expected.trim()), "README.md should have between its markers:\n\n{expected}");
 }
