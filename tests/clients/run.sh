@@ -67,18 +67,25 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# Waits for the first line of a file that a running process writes.
-first_line() {
-  local file=$1 pid=$2
-  for _ in {1..600}; do
-    if [[ $(wc -l <"$file") -gt 0 ]]; then
-      head -n 1 -- "$file"
-      return
-    fi
+# Waits until a command succeeds, as long as a process lives: at most 5 minutes, which
+# are for compiling the guests in a debug build on a busy machine.
+await() {
+  local pid=$1
+  shift
+  for _ in {1..3000}; do
+    "$@" && return
     kill -0 "$pid" 2>/dev/null || return 1
     sleep 0.1
   done
   return 1
+}
+
+has_line() {
+  [[ $(wc -l <"$1") -gt 0 ]]
+}
+
+is_ready() {
+  "$python" -c 'import sys, urllib.request as r; r.urlopen(sys.argv[1], timeout=5)' "$1/readyz" 2>/dev/null
 }
 
 secret() {
@@ -96,8 +103,10 @@ export UPSTREAM_RESPONSES_KEY UPSTREAM_CHAT_KEY UPSTREAM_ANTHROPIC_KEY UPSTREAM_
 
 "$python" "$here/upstream.py" >"$work/upstream.out" 2>"$work/upstream.log" &
 pids+=($!)
-port=$(first_line "$work/upstream.out" $!) || fail "the scripted provider did not start: $(cat "$work/upstream.log")"
-export UPSTREAM_URL=http://127.0.0.1:$port
+await $! has_line "$work/upstream.out" ||
+  fail "the scripted provider did not start: $(<"$work/upstream.log")"
+UPSTREAM_URL=http://127.0.0.1:$(<"$work/upstream.out")
+export UPSTREAM_URL
 
 sed "s|@UPSTREAM@|$UPSTREAM_URL|" "$here/host.toml" >"$work/cofferdam.toml"
 COFFERDAM_CACHE=${COFFERDAM_CACHE:-$cache/compiled} "$binary" --json --data "$work/data" \
@@ -105,13 +114,14 @@ COFFERDAM_CACHE=${COFFERDAM_CACHE:-$cache/compiled} "$binary" --json --data "$wo
   >"$work/host.out" 2>"$work/host.log" &
 host=$!
 pids+=("$host")
-banner=$(first_line "$work/host.out" "$host") || fail "the host did not start: $(cat "$work/host.log")"
+await "$host" has_line "$work/host.out" || fail "the host did not start: $(<"$work/host.log")"
 field() {
-  "$python" -c 'import json, sys; print(json.loads(sys.argv[1])[sys.argv[2]])' "$banner" "$1"
+  "$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/host.out" "$1"
 }
 COFFERDAM_KEY=$(field key)
 COFFERDAM_URL=http://$(field listen)/v1
 export COFFERDAM_KEY COFFERDAM_URL
+await "$host" is_ready "http://$(field admin)" || fail "the host did not get ready: $(<"$work/host.log")"
 
 status=0
 (cd -- "$here/python" && timeout --kill-after=10 600 "$python" -m pytest) 2>&1 | tee "$work/python.out" || status=1
@@ -138,6 +148,8 @@ if [[ $status -ne 0 ]]; then
   tail -n 40 -- "$work/host.log" >&2
 fi
 
-printf 'python: %s\n' "$(grep -E '(passed|failed|error).* in [0-9]' "$work/python.out" | tail -n 1)"
-printf 'node: %s\n' "$(sed -nE 's/^[^a-z]*(tests|pass|fail|cancelled) ([0-9]+)$/\1 \2/p' "$work/node.out" | paste -sd ' ')"
+python_summary=$(grep -E '(passed|failed|error).* in [0-9]' "$work/python.out" | tail -n 1 || true)
+counts='s/^[^a-z]*(tests|pass|fail|cancelled) ([0-9]+)$/\1 \2/p'
+node_summary=$(sed -nE "$counts" "$work/node.out" | paste -sd ' ')
+printf 'python: %s\nnode: %s\n' "${python_summary:-did not finish}" "${node_summary:-did not finish}"
 exit "$status"

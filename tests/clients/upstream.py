@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
         """The right credential in the right header, and none that belongs elsewhere."""
         if owners == ["anthropic"]:
             given, foreign = self.headers.get("x-api-key", ""), self.headers.get("authorization")
-            if self.headers.get("anthropic-version") != messages.VERSION:
+            if self.headers.get("anthropic-version") not in messages.VERSIONS:
                 raise Refused(400, "anthropic-version: header is required")
         else:
             given = self.headers.get("authorization", "").removeprefix("Bearer ")

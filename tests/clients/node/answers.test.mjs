@@ -62,7 +62,11 @@ for (const model of MODELS) {
 
     test('output is taken back verbatim as input', async () => {
       const first = await client.responses.create({ model, input: 'My name is Ada.' });
-      const input = [{ role: 'user', content: 'My name is Ada.' }, ...first.output, { role: 'user', content: 'Go on.' }];
+      const input = [
+        { role: 'user', content: 'My name is Ada.' },
+        ...first.output,
+        { role: 'user', content: 'Go on.' },
+      ];
       const second = await client.responses.create({ model, input });
       assert.ok(second.output_text.includes('Go on.'));
     });
@@ -76,19 +80,32 @@ for (const model of MODELS) {
     });
 
     test('parallel calls stream as items of their own', async () => {
-      const tools = [zodResponsesFunction({ name: 'get_weather', description: WEATHER.description, parameters: z.object({ city: z.string() }) })];
+      const tools = [
+        zodResponsesFunction({
+          name: 'get_weather',
+          description: WEATHER.description,
+          parameters: z.object({ city: z.string() }),
+        }),
+      ];
       const stream = client.responses.stream({ model, input: TWO, tools });
       const first = await stream.finalResponse();
       assert.deepEqual(
         first.output.map((call) => call.parsed_arguments),
         [{ city: 'Paris' }, { city: 'London' }],
       );
-      const events = await all(await client.responses.create({ model, input: answered(TWO, first), tools, stream: true }));
+      const events = await all(
+        await client.responses.create({ model, input: answered(TWO, first), tools, stream: true }),
+      );
       assert.ok(textOf(events).includes('"Paris"') && textOf(events).includes('"London"'));
     });
 
     test('reasoning stands before the answer and comes back', async () => {
-      const settings = { model, reasoning: REASONING, include: ['reasoning.encrypted_content'], tools: [WEATHER] };
+      const settings = {
+        model,
+        reasoning: REASONING,
+        include: ['reasoning.encrypted_content'],
+        tools: [WEATHER],
+      };
       const first = await client.responses.stream({ ...settings, input: ONE }).finalResponse();
       assert.deepEqual(
         first.output.map((item) => item.type),
@@ -99,7 +116,11 @@ for (const model of MODELS) {
     });
 
     test('parse gives the object, streamed or not', async () => {
-      const request = { model, input: 'Plan a party for Ada.', text: { format: zodTextFormat(Party, 'party') } };
+      const request = {
+        model,
+        input: 'Plan a party for Ada.',
+        text: { format: zodTextFormat(Party, 'party') },
+      };
       const response = await client.responses.parse(request);
       assert.deepEqual(Party.parse(response.output_parsed), JSON.parse(response.output_text));
       const streamed = await client.responses.stream(request).finalResponse();

@@ -59,7 +59,9 @@ for (const model of SCRIPTED) {
 
   for (const how of ['fail', 'error event', 'cut', 'stop short']) {
     test(`${model} breaking by "${how}" is told in the stream`, async () => {
-      const events = await all(await client.responses.create({ model, input: `script: ${how}`, stream: true }));
+      const events = await all(
+        await client.responses.create({ model, input: `script: ${how}`, stream: true }),
+      );
       const last = events.at(-1);
       assert.equal(last.type, 'response.failed');
       assert.equal(last.response.status, 'failed');

@@ -22,7 +22,10 @@ MODELS = ["local/demo", *SCRIPTED]
 EMBEDDERS = {"local/embed": 384, "house/embed": 64, "house/embed-responses": 64}
 
 # The client's class for each type of event.
-EVENTS = {get_args(kind.model_fields["type"].annotation)[0]: kind for kind in get_args(get_args(ResponseStreamEvent)[0])}
+EVENTS = {
+    get_args(kind.model_fields["type"].annotation)[0]: kind
+    for kind in get_args(get_args(ResponseStreamEvent)[0])
+}
 
 
 @pytest.fixture(params=MODELS)

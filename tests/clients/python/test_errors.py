@@ -11,7 +11,9 @@ import pytest
 from conftest import BASE_URL, KEY, SCRIPTED, checked, checked_events, delta_text, upstream_state
 from openai import AsyncOpenAI, OpenAI
 
-SECRETS = [value for name, value in os.environ.items() if name.startswith("UPSTREAM_") and name.endswith("_KEY")]
+SECRETS = [
+    value for name, value in os.environ.items() if name.startswith("UPSTREAM_") and name.endswith("_KEY")
+]
 
 
 def fault(caught: pytest.ExceptionInfo[Any], status: int) -> dict[str, Any]:
@@ -28,10 +30,9 @@ def ask(client: OpenAI, model: str, **more: Any) -> Any:
     return client.responses.create(model=model, **{"input": "Hello!", **more})
 
 
-@pytest.mark.parametrize("key", ["wrong", "cfd_0123456789abcdef", ""])
+@pytest.mark.parametrize("key", ["wrong", "cfd_0123456789abcdef"])
 def test_a_bad_key_is_an_authentication_error(key: str) -> None:
-    # An empty key is one that the client cannot even send; a space is close enough.
-    client = OpenAI(base_url=BASE_URL, api_key=key or "none", max_retries=0)
+    client = OpenAI(base_url=BASE_URL, api_key=key, max_retries=0)
     with pytest.raises(openai.AuthenticationError) as caught:
         ask(client, "local/demo")
     assert fault(caught, 401)["metadata"]["error_type"] == "authentication"
@@ -42,7 +43,10 @@ def test_a_bad_key_is_an_authentication_error(key: str) -> None:
 @pytest.mark.parametrize(
     ("more", "path"),
     [
-        ({"input": [{"role": "user", "content": [{"type": "input_txt", "text": "x"}]}]}, "input[0].content[0].type"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_txt", "text": "x"}]}]},
+            "input[0].content[0].type",
+        ),
         ({"input": [{"role": "nobody", "content": "x"}]}, "input[0].role"),
         ({"tools": [{"type": "function"}]}, "tools[0].name"),
         ({"tools": [{"type": "teleport"}]}, "tools[0].type"),
@@ -88,7 +92,9 @@ def test_a_limited_provider_is_a_rate_limit_error(client: OpenAI, scripted: str,
 
 @pytest.mark.parametrize("status", [401, 500, 503])
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_failing_provider_is_a_bad_gateway(client: OpenAI, scripted: str, status: int, stream: bool) -> None:
+def test_a_failing_provider_is_a_bad_gateway(
+    client: OpenAI, scripted: str, status: int, stream: bool
+) -> None:
     with pytest.raises(openai.InternalServerError) as caught:
         ask(client, scripted, input=f"script: error {status}", stream=stream)
     fault(caught, 502)
@@ -120,7 +126,9 @@ def test_a_broken_whole_answer_is_a_bad_gateway(client: OpenAI, scripted: str, h
 
 
 @pytest.mark.parametrize("how", ["fail", "error event", "cut", "stop short"])
-def test_a_failure_after_the_first_word_is_told_in_the_stream(client: OpenAI, scripted: str, how: str) -> None:
+def test_a_failure_after_the_first_word_is_told_in_the_stream(
+    client: OpenAI, scripted: str, how: str
+) -> None:
     events = checked_events(list(ask(client, scripted, input=f"script: {how}", stream=True)))
     failed = checked(events[-1].response)
     assert events[-1].type == "response.failed" and failed.status == "failed"
@@ -130,7 +138,9 @@ def test_a_failure_after_the_first_word_is_told_in_the_stream(client: OpenAI, sc
 
 
 @pytest.mark.parametrize("how", ["fail", "cut"])
-def test_the_stream_helper_does_not_take_a_failure_for_an_end(client: OpenAI, scripted: str, how: str) -> None:
+def test_the_stream_helper_does_not_take_a_failure_for_an_end(
+    client: OpenAI, scripted: str, how: str
+) -> None:
     with client.responses.stream(model=scripted, input=f"script: {how}") as stream:
         with pytest.raises(RuntimeError, match="response.completed"):
             stream.get_final_response()
@@ -149,12 +159,10 @@ def test_a_limited_embedder_is_a_rate_limit_error(client: OpenAI) -> None:
     fault(caught, 429)
 
 
-def test_the_client_retries_what_the_provider_limits() -> None:
-    client = OpenAI(base_url=BASE_URL, api_key=KEY, max_retries=0)
+def test_retrying_is_left_to_the_client(client: OpenAI) -> None:
     before = upstream_state()["requests"]
     with pytest.raises(openai.RateLimitError):
         ask(client, SCRIPTED[0], input="script: error 429")
-    # One endpoint, no retry of the host's own.
     assert upstream_state()["requests"] == before + 1
 
 

@@ -122,7 +122,9 @@ def test_the_stream_helper_parses_arguments(client: OpenAI, model: str) -> None:
 def test_tool_choice_decides(client: OpenAI, model: str) -> None:
     assert calls(ask(client, model, tool_choice="none")) == []
     assert calls(ask(client, model, input="Hello!")) == []
-    assert [name for name, _ in calls(ask(client, model, input="Hello!", tool_choice="required"))] == ["get_weather"]
+    assert [name for name, _ in calls(ask(client, model, input="Hello!", tool_choice="required"))] == [
+        "get_weather"
+    ]
     other = {**WEATHER, "name": "get_tide", "description": "The tide of a city"}
     named = ask(client, model, tools=[WEATHER, other], tool_choice={"type": "function", "name": "get_tide"})
     assert [name for name, _ in calls(named)] == ["get_tide"]

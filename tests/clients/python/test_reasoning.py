@@ -92,7 +92,9 @@ def test_a_refusal_is_a_part_of_its_own(client: OpenAI, scripted: str) -> None:
 
 
 def test_a_refusal_streams(client: OpenAI, scripted: str) -> None:
-    events = checked_events(list(client.responses.create(model=scripted, input="script: refuse", stream=True)))
+    events = checked_events(
+        list(client.responses.create(model=scripted, input="script: refuse", stream=True))
+    )
     streamed = "".join(event.delta for event in events if event.type == "response.refusal.delta")
     done = [event.refusal for event in events if event.type == "response.refusal.done"]
     assert done == [streamed] == [refusal_of(events[-1].response)] == ["I will not help with that."]

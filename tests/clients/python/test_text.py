@@ -44,7 +44,11 @@ def test_settings_are_echoed_with_their_effective_values(client: OpenAI, model: 
     plain = create(client, model)
     assert (plain.temperature, plain.top_p, plain.parallel_tool_calls) == (1.0, 1.0, True)
     response = create(client, model, temperature=0.25, metadata={"trace": "t1"}, max_output_tokens=500)
-    assert (response.temperature, response.metadata, response.max_output_tokens) == (0.25, {"trace": "t1"}, 500)
+    assert (response.temperature, response.metadata, response.max_output_tokens) == (
+        0.25,
+        {"trace": "t1"},
+        500,
+    )
 
 
 def test_the_generation_id_header_is_the_response_id(client: OpenAI, model: str) -> None:
@@ -90,7 +94,9 @@ def test_the_limit_makes_an_incomplete_answer(client: OpenAI, model: str) -> Non
 
 
 def test_the_limit_ends_a_stream_as_incomplete(client: OpenAI, model: str) -> None:
-    events = checked_events(list(create(client, model, input=LONG_QUESTION, max_output_tokens=16, stream=True)))
+    events = checked_events(
+        list(create(client, model, input=LONG_QUESTION, max_output_tokens=16, stream=True))
+    )
     assert events[-1].type == "response.incomplete"
     assert events[-1].response.incomplete_details.reason == "max_output_tokens"
     assert delta_text(events) == events[-1].response.output_text != ""

@@ -94,7 +94,11 @@ class Writer:
         self.input_tokens = scenario.tokens(turn.text, turn.system, *turn.results)
         self.head = {"id": new_id("chatcmpl-"), "created": int(time.time()), "model": request["model"]}
         self.calls = [
-            {"id": new_id("call_"), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            {
+                "id": new_id("call_"),
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
             for call in made.calls
         ]
 

@@ -11,7 +11,7 @@ from . import scenario
 from .scenario import Answer, Refused, Tool, Turn
 from .wire import Reply, named_event, new_id
 
-VERSION = "2023-06-01"
+VERSIONS = ("2023-06-01", "2026-10-21")
 FIELDS = frozenset(
     """cache_control container context_management inference_geo max_tokens mcp_servers messages metadata
     model output_config service_tier speed stop_sequences stream system temperature thinking
@@ -97,7 +97,7 @@ def read_settings(request: dict[str, Any], turn: Turn) -> None:
     budget = thinking.get("budget_tokens", THINKING_BUDGET_MIN)
     if turn.reasons and turn.choice not in ("auto", "none"):
         raise Refused(400, "Thinking may not be enabled when tool_choice forces tool use.")
-    if turn.reasons and not (THINKING_BUDGET_MIN <= budget and (budget < request["max_tokens"])):
+    if turn.reasons and not THINKING_BUDGET_MIN <= budget < request["max_tokens"]:
         raise Refused(400, "`max_tokens` must be greater than `thinking.budget_tokens`.")
 
 

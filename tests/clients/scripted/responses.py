@@ -243,7 +243,13 @@ class Writer:
 
     def message(self, kind: str, text: str) -> Iterator[bytes]:
         """A message of one part, which may break in the middle."""
-        item = {"id": new_id("msg_"), "type": "message", "status": "in_progress", "content": [], "role": "assistant"}
+        item = {
+            "id": new_id("msg_"),
+            "type": "message",
+            "status": "in_progress",
+            "content": [],
+            "role": "assistant",
+        }
         index, event = self.added(item)
         yield event
         where = {"item_id": item["id"], "output_index": index, "content_index": 0}
