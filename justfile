@@ -22,7 +22,7 @@ guests-test:
 
 # The unmodified OpenAI clients for Python and Node against the built program.
 clients:
-    cargo build
+    cargo test --workspace --no-run
     tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam"
 
 # Format everything.

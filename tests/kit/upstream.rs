@@ -113,7 +113,8 @@ async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<Asked>>>, replies: Re
         let (socket, _) = listener.accept().await.unwrap();
         let (asked, replies, gone) = (Arc::clone(&asked), Arc::clone(&replies), gone.clone());
         connections.spawn(async move {
-            let service = service_fn(|request| answer(request, &asked, &replies, &gone));
+            let service =
+                service_fn(move |request| answer(request, Arc::clone(&asked), Arc::clone(&replies), gone.clone()));
             let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
             // A client that goes away is part of what is tested.
             builder.serve_connection(TokioIo::new(socket), service).await.ok();
@@ -125,9 +126,9 @@ type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
 
 async fn answer(
     request: Request<Incoming>,
-    asked: &Mutex<Vec<Asked>>,
-    replies: &Mutex<VecDeque<Reply>>,
-    gone: &Sender<()>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    replies: Replies,
+    gone: Sender<()>,
 ) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
@@ -145,16 +146,16 @@ async fn answer(
             for (name, value) in headers {
                 response = response.header(name, value);
             }
-            response.body(stream(vec![body], false, gone)).unwrap()
+            response.body(stream(vec![body], false)).unwrap()
         }
         Reply::Stream { content_type, pieces } => {
-            Response::builder().header("content-type", content_type).body(stream(pieces, false, gone)).unwrap()
+            Response::builder().header("content-type", content_type).body(stream(pieces, false)).unwrap()
         }
         Reply::Cut { content_type, pieces } => {
-            Response::builder().header("content-type", content_type).body(stream(pieces, true, gone)).unwrap()
+            Response::builder().header("content-type", content_type).body(stream(pieces, true)).unwrap()
         }
         Reply::Fed { content_type, pieces } => {
-            let body = Fed { pieces, gone: Some(gone.clone()) };
+            let body = Fed { pieces, gone: Some(gone) };
             Response::builder().header("content-type", content_type).body(body.boxed_unsync()).unwrap()
         }
         Reply::Hang => std::future::pending().await,
@@ -162,7 +163,7 @@ async fn answer(
 }
 
 /// A body piece by piece, each flushed by itself, broken off at the end if `cut`.
-fn stream(pieces: Vec<String>, cut: bool, _gone: &Sender<()>) -> Body {
+fn stream(pieces: Vec<String>, cut: bool) -> Body {
     let last = cut.then(|| Err(std::io::Error::other("cut")));
     let frames = pieces.into_iter().map(|piece| Ok(Frame::data(Bytes::from(piece)))).chain(last);
     let frames = futures_util::stream::unfold(frames, |mut frames| async move {

@@ -1,0 +1,141 @@
+"""Plain answers: whole, streamed, through the stream helper, cut at the limit."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from conftest import checked, checked_events, delta_text, types
+from openai import AsyncOpenAI, OpenAI
+
+QUESTION = "Where does the Köln train go — 北京?"
+LONG_QUESTION = " ".join(f"word{number}" for number in range(80))
+
+
+def create(client: OpenAI, model: str, **more: Any) -> Any:
+    return client.responses.create(model=model, **{"input": QUESTION, **more})
+
+
+def test_an_answer_repeats_what_user_and_system_said(client: OpenAI, model: str) -> None:
+    response = checked(create(client, model, instructions="Be brief."))
+    assert response.status == "completed"
+    assert QUESTION in response.output_text and "Be brief." in response.output_text
+    assert response.model == model
+    assert response.error is None and response.incomplete_details is None
+    assert [item.type for item in response.output] == ["message"]
+    assert response.usage.input_tokens > 0 and response.usage.output_tokens > 0
+    total = response.usage.input_tokens + response.usage.output_tokens
+    assert response.usage.total_tokens == total
+
+
+def test_roles_of_a_conversation_arrive(client: OpenAI, model: str) -> None:
+    conversation = [
+        {"role": "system", "content": "Speak Dutch."},
+        {"role": "user", "content": [{"type": "input_text", "text": "I am Ada."}]},
+        {"role": "assistant", "content": "Hello Ada."},
+        {"role": "user", "content": "Who am I?"},
+    ]
+    text = checked(create(client, model, input=conversation)).output_text
+    assert "Who am I?" in text and "Speak Dutch." in text
+
+
+def test_settings_are_echoed_with_their_effective_values(client: OpenAI, model: str) -> None:
+    plain = create(client, model)
+    assert (plain.temperature, plain.top_p, plain.parallel_tool_calls) == (1.0, 1.0, True)
+    response = create(client, model, temperature=0.25, metadata={"trace": "t1"}, max_output_tokens=500)
+    assert (response.temperature, response.metadata, response.max_output_tokens) == (
+        0.25,
+        {"trace": "t1"},
+        500,
+    )
+
+
+def test_the_generation_id_header_is_the_response_id(client: OpenAI, model: str) -> None:
+    raw = client.responses.with_raw_response.create(model=model, input=QUESTION)
+    assert raw.headers["x-generation-id"] == raw.parse().id
+
+
+def test_a_stream_tells_the_same_as_the_whole_answer(client: OpenAI, model: str) -> None:
+    events = checked_events(list(create(client, model, stream=True)))
+    assert types(events) == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.output_text.delta",
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    final = checked(events[-1].response)
+    assert delta_text(events) == final.output_text == create(client, model).output_text
+    assert len([event for event in events if event.type == "response.output_text.delta"]) > 3
+    assert final.usage.output_tokens > 0
+    assert events[0].response.output == [] and events[0].response.status == "in_progress"
+
+
+def test_the_stream_helper_collects_the_answer(client: OpenAI, model: str) -> None:
+    with client.responses.stream(model=model, input=QUESTION, instructions="Be brief.") as stream:
+        events = list(stream)
+        response = stream.get_final_response()
+    assert QUESTION in response.output_text
+    assert delta_text(events) == response.output_text
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    assert deltas[-1].snapshot == response.output_text
+
+
+def test_the_limit_makes_an_incomplete_answer(client: OpenAI, model: str) -> None:
+    response = checked(create(client, model, input=LONG_QUESTION, max_output_tokens=16))
+    assert response.status == "incomplete"
+    assert response.incomplete_details.reason == "max_output_tokens"
+    assert 0 < len(response.output_text.split()) <= 16
+
+
+def test_the_limit_ends_a_stream_as_incomplete(client: OpenAI, model: str) -> None:
+    events = checked_events(
+        list(create(client, model, input=LONG_QUESTION, max_output_tokens=16, stream=True))
+    )
+    assert events[-1].type == "response.incomplete"
+    assert events[-1].response.incomplete_details.reason == "max_output_tokens"
+    assert delta_text(events) == events[-1].response.output_text != ""
+
+
+def test_output_is_taken_back_verbatim_as_input(client: OpenAI, model: str) -> None:
+    first = create(client, model, input="My name is Ada.")
+    items = [item.to_dict() for item in first.output]
+    history = [{"role": "user", "content": "My name is Ada."}, *items, {"role": "user", "content": "Go on."}]
+    second = checked(create(client, model, input=history))
+    assert second.status == "completed" and "Go on." in second.output_text
+
+
+def test_streamed_items_are_taken_back_verbatim_as_input(client: OpenAI, model: str) -> None:
+    events = list(create(client, model, input="My name is Ada.", stream=True))
+    items = [event.item.to_dict() for event in events if event.type == "response.output_item.done"]
+    history = [{"role": "user", "content": "My name is Ada."}, *items, {"role": "user", "content": "Go on."}]
+    assert "Go on." in create(client, model, input=history).output_text
+
+
+@pytest.mark.anyio
+async def test_the_asynchronous_client_answers_many_at_once(async_client: AsyncOpenAI, model: str) -> None:
+    async def ask(number: int) -> str:
+        return (await async_client.responses.create(model=model, input=f"Question {number}!")).output_text
+
+    texts = await asyncio.gather(*(ask(number) for number in range(8)))
+    assert all(f"Question {number}!" in text for number, text in enumerate(texts))
+
+
+@pytest.mark.anyio
+async def test_the_asynchronous_client_streams(async_client: AsyncOpenAI, model: str) -> None:
+    stream = await async_client.responses.create(model=model, input=QUESTION, stream=True)
+    events = checked_events([event async for event in stream])
+    assert QUESTION in delta_text(events)
+
+
+@pytest.mark.anyio
+async def test_the_asynchronous_stream_helper_collects(async_client: AsyncOpenAI, model: str) -> None:
+    async with async_client.responses.stream(model=model, input=QUESTION) as stream:
+        events = [event async for event in stream]
+        response = await stream.get_final_response()
+    assert delta_text(events) == response.output_text and QUESTION in response.output_text

@@ -1,0 +1,1 @@
+"""Answers of a scripted provider, in each of the dialects that providers speak."""

@@ -1,0 +1,187 @@
+"""What the scripted model answers, told apart from how a dialect writes it down.
+
+A user message that begins with `script:` names a behaviour (see `SCRIPTS`).
+Everything else follows from the request: functions are called once per city that
+the message names, results and texts are quoted, a schema is filled, a limit cuts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+CITIES = ("Paris", "London", "Oslo", "Tokyo", "Lima")
+REFUSAL = "I will not help with that."
+REASONING = "The message is short, so the answer is short as well."
+LONG = "One word follows another until nobody is left who listens to them"
+
+# What a message may ask for: how an answer breaks, or the error it is instead.
+SCRIPTS = {
+    "refuse": {"refusal": REFUSAL},
+    "fail": {"breaks": "fail"},
+    "error event": {"breaks": "event"},
+    "cut": {"breaks": "cut"},
+    "stop short": {"breaks": "short"},
+    "endless": {"breaks": "endless"},
+}
+ERRORS = {
+    400: "The scripted provider does not like this request.",
+    401: "Incorrect API key provided.",
+    404: "The scripted provider has no such model.",
+    429: "Too many requests.",
+    500: "The scripted provider has a bug.",
+    503: "Try again later.",
+}
+RETRY_AFTER_S = 7
+
+
+class Refused(Exception):
+    """The request is answered with an error status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+@dataclass
+class Tool:
+    """A function the model may call."""
+
+    name: str
+    schema: dict[str, Any]
+
+
+@dataclass
+class Turn:
+    """A request, as far as it decides the answer."""
+
+    text: str = ""
+    system: str = ""
+    # Outputs of functions since the last message of the user.
+    results: list[str] = field(default_factory=list)
+    tools: list[Tool] = field(default_factory=list)
+    # "auto", "none", "required", or the name of a function.
+    choice: str = "auto"
+    parallel: bool = True
+    schema: dict[str, Any] | None = None
+    json_object: bool = False
+    limit: int | None = None
+    reasons: bool = False
+
+
+@dataclass
+class Call:
+    """A function call; `arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+@dataclass
+class Answer:
+    """What is said, and how it goes wrong."""
+
+    text: str = ""
+    refusal: str = ""
+    reasoning: str = ""
+    calls: list[Call] = field(default_factory=list)
+    # The output limit cut the text.
+    is_cut: bool = False
+    # Where half of the text is told: "fail", "event", "cut", "short", "endless".
+    breaks: str = ""
+
+
+def answer(turn: Turn) -> Answer:
+    """The answer to a request."""
+    if turn.text.startswith("script:"):
+        return scripted(turn.text.removeprefix("script:").strip())
+    made = Answer(reasoning=REASONING if turn.reasons else "")
+    made.calls = calls(turn)
+    if made.calls:
+        return made
+    if turn.schema is not None:
+        made.text = json.dumps(fill(turn.schema, turn.schema, turn.text), ensure_ascii=False)
+    elif turn.json_object:
+        made.text = json.dumps({"said": turn.text}, ensure_ascii=False)
+    else:
+        made.text = prose(turn)
+    words = pieces(made.text)
+    if turn.limit is not None and len(words) > turn.limit:
+        made.text = "".join(words[: turn.limit])
+        made.is_cut = True
+    return made
+
+
+def scripted(name: str) -> Answer:
+    """The behaviour of this name."""
+    status = re.fullmatch(r"error (\d+)", name)
+    if status:
+        number = int(status[1])
+        raise Refused(number, ERRORS[number])
+    behaviour = SCRIPTS.get(name)
+    if behaviour is None:
+        raise Refused(400, f"There is no script {name!r}.")
+    made = Answer(**behaviour)
+    if made.breaks:
+        made.text = LONG
+    return made
+
+
+def calls(turn: Turn) -> list[Call]:
+    """The calls a message asks for: one per city, and one if it has to be."""
+    if turn.results or not turn.tools or turn.choice == "none":
+        return []
+    named = [tool for tool in turn.tools if tool.name == turn.choice]
+    tool = named[0] if named else turn.tools[0]
+    cities = [city for city in CITIES if city in turn.text]
+    if not cities and turn.choice == "auto":
+        return []
+    if not turn.parallel or not cities:
+        cities = cities[:1] or ["nowhere"]
+    return [Call(tool.name, json.dumps(fill(tool.schema, tool.schema, city))) for city in cities]
+
+
+def prose(turn: Turn) -> str:
+    """Repeats what was said."""
+    said = [f"The function answered: {result}" for result in turn.results]
+    said.append(f"You said: “{turn.text}”")
+    if turn.system:
+        said.append(f"My instructions are: “{turn.system}”")
+    return " ".join(said)
+
+
+def fill(schema: dict[str, Any], root: dict[str, Any], text: str) -> Any:
+    """A value of this JSON Schema; strings are `text` where nothing else is asked."""
+    if "$ref" in schema:
+        target: Any = root
+        for step in schema["$ref"].removeprefix("#/").split("/"):
+            target = target[step]
+        return fill(target, root, text)
+    for key in ("anyOf", "oneOf", "allOf"):
+        if key in schema:
+            return fill(schema[key][0], root, text)
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return schema["enum"][0]
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    kind = kind[0] if isinstance(kind, list) else kind
+    if kind == "object":
+        properties = schema.get("properties", {})
+        return {name: fill(value, root, text) for name, value in properties.items()}
+    if kind == "array":
+        return [fill(schema.get("items", {}), root, text)]
+    return {"integer": 7, "number": 1.5, "boolean": True, "null": None}.get(kind, text)
+
+
+def pieces(text: str) -> list[str]:
+    """Text as a model streams it: one piece per word, its space in front."""
+    return re.findall(r"\s*\S+|\s+$", text)
+
+
+def tokens(*texts: str) -> int:
+    """A plain count of words; never zero, as no request is."""
+    return max(1, sum(len(text.split()) for text in texts))
