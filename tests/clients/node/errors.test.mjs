@@ -73,13 +73,13 @@ for (const model of SCRIPTED) {
   }
 
   test(`a client that leaves ends the request of ${model} upstream`, async () => {
-    const before = (await upstreamState()).streams_abandoned;
+    const before = (await upstreamState()).abandoned;
     const stream = await client.responses.create({ model, input: 'script: endless', stream: true });
     for await (const event of stream) {
       if (event.type === 'response.output_text.delta') break;
     }
     const deadline = Date.now() + 10_000;
-    while ((await upstreamState()).streams_abandoned === before) {
+    while ((await upstreamState()).abandoned === before) {
       assert.ok(Date.now() < deadline, 'the provider still talks to nobody');
       await pause(20);
     }

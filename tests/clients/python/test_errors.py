@@ -167,12 +167,27 @@ def test_retrying_is_left_to_the_client(client: OpenAI) -> None:
 
 
 def test_a_client_that_leaves_ends_the_request_upstream(client: OpenAI, scripted: str) -> None:
-    before = upstream_state()["streams_abandoned"]
+    before = upstream_state()["abandoned"]
     stream = ask(client, scripted, input="script: endless", stream=True)
     deltas = (event for event in stream if event.type == "response.output_text.delta")
     assert [next(deltas).delta for _ in range(3)]
     stream.close()
+    await_abandoned(before)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_waits_no_longer_ends_the_request_upstream(
+    client: OpenAI, scripted: str, stream: bool
+) -> None:
+    before = upstream_state()["abandoned"]
+    with pytest.raises(openai.APITimeoutError):
+        ask(client, scripted, input="script: hang", stream=stream, timeout=0.5)
+    await_abandoned(before)
+
+
+def await_abandoned(before: int) -> None:
+    """Waits until the provider has noticed that nobody listens."""
     deadline = time.monotonic() + 10
-    while upstream_state()["streams_abandoned"] == before:
+    while upstream_state()["abandoned"] == before:
         assert time.monotonic() < deadline, "the provider still talks to nobody"
         time.sleep(0.02)

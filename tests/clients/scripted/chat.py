@@ -20,6 +20,7 @@ FIELDS = frozenset(
     service_tier stop store stream stream_options temperature tool_choice tools top_logprobs top_p user
     verbosity web_search_options""".split()
 )
+ATTACHMENTS = {"image_url": "image", "file": "file"}
 
 
 def answer(request: dict[str, Any]) -> Reply:
@@ -31,11 +32,10 @@ def answer(request: dict[str, Any]) -> Reply:
     made = scenario.answer(turn)
     writer = Writer(request, turn, made)
     if request.get("stream"):
-        ends = made.breaks if made.breaks in ("cut", "short") else ""
-        return Reply(events=writer.events(), ends=ends)
+        return Reply.of(made, writer.events())
     if made.breaks in ("fail", "event", "endless"):
         raise Refused(500, scenario.ERRORS[500])
-    return Reply(body=writer.body(), ends=made.breaks)
+    return Reply.of(made, None, writer.body())
 
 
 def read(request: dict[str, Any]) -> Turn:
@@ -54,6 +54,8 @@ def read(request: dict[str, Any]) -> Turn:
             raise Refused(400, f"messages[{index}]: 'tool_calls' before it are not answered.")
         if role == "user":
             turn.text, turn.results = text_of(message["content"]), []
+            kinds = [part["type"] for part in message["content"] if isinstance(part, dict)]
+            turn.attachments = [ATTACHMENTS[kind] for kind in kinds if kind in ATTACHMENTS]
         elif role in ("system", "developer"):
             system.append(text_of(message["content"]))
         elif role == "assistant":

@@ -17,7 +17,10 @@ FIELDS = frozenset(
     service_tier store stream stream_options temperature text tool_choice tools top_logprobs top_p
     truncation user""".split()
 )
-ITEMS = frozenset("message function_call function_call_output reasoning".split())
+CALLS = ("function_call", "custom_tool_call")
+RESULTS = ("function_call_output", "custom_tool_call_output")
+ITEMS = frozenset(("message", "reasoning", *CALLS, *RESULTS))
+ATTACHMENTS = {"input_image": "image", "input_file": "file"}
 
 # Ids of reasoning items by what was sealed with them: both have to come back.
 _sealed: dict[str, str] = {}
@@ -34,13 +37,12 @@ def answer(request: dict[str, Any]) -> Reply:
     made = scenario.answer(turn)
     writer = Writer(request, turn, made)
     if request.get("stream"):
-        ends = made.breaks if made.breaks in ("cut", "short") else ""
-        return Reply(events=writer.events(), ends=ends)
+        return Reply.of(made, writer.events())
     if made.breaks in ("fail", "event", "endless"):
         raise Refused(500, scenario.ERRORS[500])
     for _ in writer.events():
         pass
-    return Reply(body=writer.response, ends=made.breaks)
+    return Reply.of(made, None, writer.response)
 
 
 def error(refused: Refused) -> dict[str, Any]:
@@ -64,9 +66,9 @@ def read(request: dict[str, Any]) -> Turn:
         kind = item.get("type", "message")
         if kind not in ITEMS:
             raise Refused(400, f"Invalid value: '{kind}'. input[{index}].type")
-        if kind == "function_call":
+        if kind in CALLS:
             calls.add(item["call_id"])
-        elif kind == "function_call_output":
+        elif kind in RESULTS:
             if item["call_id"] not in calls:
                 raise Refused(400, f"No tool call found for {item['call_id']}.")
             turn.results.append(text_of(item["output"]))
@@ -74,6 +76,8 @@ def read(request: dict[str, Any]) -> Turn:
             check_reasoning(item)
         elif item["role"] == "user":
             turn.text, turn.results = text_of(item["content"]), []
+            kinds = [part["type"] for part in item["content"] if isinstance(part, dict)]
+            turn.attachments = [ATTACHMENTS[kind] for kind in kinds if kind in ATTACHMENTS]
         elif item["role"] in ("system", "developer"):
             system.append(text_of(item["content"]))
     turn.system = " ".join(part for part in system if part)
@@ -84,9 +88,9 @@ def read(request: dict[str, Any]) -> Turn:
 def read_settings(request: dict[str, Any], turn: Turn) -> None:
     """Tools, the form of the answer, reasoning."""
     turn.tools = [
-        Tool(tool["name"], tool.get("parameters") or {})
+        Tool(tool["name"], tool.get("parameters") or {}, custom=tool["type"] == "custom")
         for tool in request.get("tools") or []
-        if tool["type"] == "function"
+        if tool["type"] in ("function", "custom")
     ]
     choice = request.get("tool_choice") or "auto"
     turn.choice = choice if isinstance(choice, str) else choice.get("name", "auto")
@@ -222,24 +226,20 @@ class Writer:
         yield self.done(index, item)
 
     def call(self, call: scenario.Call) -> Iterator[bytes]:
-        """A function call."""
-        item = {
-            "id": new_id("fc_"),
-            "type": "function_call",
-            "status": "in_progress",
-            "arguments": "",
-            "call_id": new_id("call_"),
-            "name": call.name,
-        }
-        index, event = self.added(item)
+        """A call of a function or of a custom tool."""
+        kind = "custom_tool_call" if call.custom else "function_call"
+        said = "input" if call.custom else "arguments"
+        event_name = f"response.{kind}_{said}"
+        item = {"id": new_id("fc_"), "type": kind, "call_id": new_id("call_"), "name": call.name, said: ""}
+        index, event = self.added({**item, "status": "in_progress"})
         yield event
         where = {"item_id": item["id"], "output_index": index}
         for piece in scenario.pieces(call.arguments):
             self.output_tokens += 1
-            yield self.event("response.function_call_arguments.delta", **where, delta=piece)
-        whole = {"arguments": call.arguments, "name": call.name}
-        yield self.event("response.function_call_arguments.done", **where, **whole)
-        yield self.done(index, {**item, "status": "completed", "arguments": call.arguments})
+            yield self.event(f"{event_name}.delta", **where, delta=piece)
+        name = {} if call.custom else {"name": call.name}
+        yield self.event(f"{event_name}.done", **where, **{said: call.arguments}, **name)
+        yield self.done(index, {**item, "status": "completed", said: call.arguments})
 
     def message(self, kind: str, text: str) -> Iterator[bytes]:
         """A message of one part, which may break in the middle."""
