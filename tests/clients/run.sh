@@ -81,7 +81,7 @@ await() {
 }
 
 has_line() {
-  [[ $(wc -l <"$1") -gt 0 ]]
+  [[ -s $1 && $(wc -l <"$1") -gt 0 ]]
 }
 
 is_ready() {
@@ -124,9 +124,11 @@ export COFFERDAM_KEY COFFERDAM_URL
 await "$host" is_ready "http://$(field admin)" || fail "the host did not get ready: $(<"$work/host.log")"
 
 status=0
-(cd -- "$here/python" && timeout --kill-after=10 600 "$python" -m pytest) 2>&1 | tee "$work/python.out" || status=1
+(cd -- "$here/python" && timeout --kill-after=10 600 "$python" -m pytest) 2>&1 |
+  tee "$work/python.out" || status=1
 (cd -- "$cache/node" && timeout --kill-after=10 300 node --test --test-concurrency=2 --test-timeout=60000 \
-  --test-reporter=spec ./*.test.mjs) 2>&1 | tee "$work/node.out" || status=1
+  --test-reporter=spec ./*.test.mjs) 2>&1 |
+  tee "$work/node.out" || status=1
 
 if ! kill -0 "$host" 2>/dev/null; then
   printf 'clients: the host ended by itself\n' >&2
@@ -149,8 +151,8 @@ if grep -nE 'Köln|Question [0-9]+|One word follows|Here I am|get_weather' "$wor
   status=1
 fi
 if [[ $status -ne 0 ]]; then
-  printf '%s\n' '--- last lines of the log of the host' >&2
-  tail -n 40 -- "$work/host.log" >&2
+  printf '%s\n' '--- what the host warned of' >&2
+  grep -vE '"level":"(INFO|DEBUG|TRACE)"' "$work/host.log" | tail -n 40 >&2
 fi
 
 python_summary=$(grep -E '(passed|failed|error).* in [0-9]' "$work/python.out" | tail -n 1 || true)

@@ -25,6 +25,15 @@ test('a bad key is an authentication error', async () => {
   await rejected(stranger.models.list(), OpenAI.AuthenticationError, 401);
 });
 
+// More than sockets hold: the answer meets a client that is still writing.
+test('a large request with a bad key is an authentication error', async () => {
+  const stranger = new OpenAI({ ...settings, apiKey: 'wrong' });
+  for (let turn = 0; turn < 5; turn += 1) {
+    const asked = stranger.responses.create({ model: 'local/demo', input: 'x'.repeat(8_000_000) });
+    await rejected(asked, OpenAI.AuthenticationError, 401);
+  }
+});
+
 test('a bad request names the path', async () => {
   const input = [{ role: 'user', content: [{ type: 'input_txt', text: 'x' }] }];
   for (const stream of [false, true]) {

@@ -129,6 +129,13 @@ def test_tool_choice_decides(client: OpenAI, model: str) -> None:
     other = {**WEATHER, "name": "get_tide", "description": "The tide of a city"}
     named = ask(client, model, tools=[WEATHER, other], tool_choice={"type": "function", "name": "get_tide"})
     assert [name for name, _ in calls(named)] == ["get_tide"]
+    allowed = {
+        "type": "allowed_tools",
+        "mode": "required",
+        "tools": [{"type": "function", "name": "get_tide"}],
+    }
+    limited = ask(client, model, tools=[WEATHER, other], tool_choice=allowed)
+    assert [name for name, _ in calls(limited)] == ["get_tide"]
 
 
 def test_without_parallel_calls_there_is_one(client: OpenAI, model: str) -> None:

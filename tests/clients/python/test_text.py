@@ -59,6 +59,19 @@ def test_pictures_and_files_arrive(client: OpenAI, model: str) -> None:
     assert "With it came: image, file." in response.output_text
 
 
+@pytest.mark.parametrize("weighing", ["local/demo", "house/responses", "house/chat"])
+def test_probabilities_come_with_the_text(client: OpenAI, weighing: str) -> None:
+    more: dict[str, Any] = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
+    response = checked(create(client, weighing, **more))
+    part = response.output[0].content[0]
+    assert "".join(entry.token for entry in part.logprobs) == part.text
+    events = checked_events(list(create(client, weighing, stream=True, **more)))
+    for event in events:
+        if event.type == "response.output_text.delta":
+            assert "".join(entry.token for entry in event.logprobs) == event.delta
+    assert events[-1].response.output[0].content[0].logprobs == part.logprobs
+
+
 def test_what_only_the_host_knows_stays_with_the_host(client: OpenAI, model: str) -> None:
     # The scripted provider refuses fields that its dialect does not have.
     more = {
@@ -176,12 +189,12 @@ async def test_many_streams_of_all_models_keep_apart(async_client: AsyncOpenAI) 
 async def test_a_long_silence_before_the_first_word_is_bridged(async_client: AsyncOpenAI) -> None:
     async def lines(model: str) -> list[str]:
         request = async_client.responses.with_streaming_response.create
-        async with request(model=model, input="script: wait 16 s", stream=True) as answer:
+        async with request(model=model, input="script: wait 18 s", stream=True) as answer:
             return [line async for line in answer.iter_lines()]
 
     async def events(model: str) -> list[Any]:
         request = async_client.responses.create
-        return [event async for event in await request(model=model, input="script: wait 16 s", stream=True)]
+        return [event async for event in await request(model=model, input="script: wait 18 s", stream=True)]
 
     written, *told = await asyncio.gather(lines(SCRIPTED[0]), *(events(model) for model in SCRIPTED))
     # A comment, with nothing that a client could take for an empty event.

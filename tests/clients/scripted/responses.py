@@ -93,7 +93,14 @@ def read_settings(request: dict[str, Any], turn: Turn) -> None:
         if tool["type"] in ("function", "custom")
     ]
     choice = request.get("tool_choice") or "auto"
-    turn.choice = choice if isinstance(choice, str) else choice.get("name", "auto")
+    if isinstance(choice, str):
+        turn.choice = choice
+    elif choice["type"] == "allowed_tools":
+        turn.choice = choice["mode"]
+        allowed = [tool.get("name") for tool in choice["tools"]]
+        turn.tools = [tool for tool in turn.tools if tool.name in allowed]
+    else:
+        turn.choice = choice.get("name", "auto")
     turn.parallel = request.get("parallel_tool_calls") is not False
     form = (request.get("text") or {}).get("format") or {}
     turn.schema = form.get("schema")
@@ -124,7 +131,9 @@ class Writer:
         self.number = 0
         reasoning = request.get("reasoning") or {}
         self.summarizes = bool(reasoning.get("summary"))
-        self.seals = "reasoning.encrypted_content" in (request.get("include") or [])
+        include = request.get("include") or []
+        self.seals = "reasoning.encrypted_content" in include
+        self.weighs = "message.output_text.logprobs" in include
         self.input_tokens = scenario.tokens(turn.text, turn.system, *turn.results)
         self.output_tokens = 0
         self.response: dict[str, Any] = {
@@ -256,18 +265,23 @@ class Writer:
         yield self.event("response.content_part.added", **where, part=part(kind, ""))
         words = scenario.pieces(text)
         name = "refusal" if kind == "refusal" else "output_text"
-        logprobs = {} if kind == "refusal" else {"logprobs": []}
         for piece in words[: len(words) // 2] if self.made.breaks else words:
             self.output_tokens += 1
+            logprobs = {} if kind == "refusal" else {"logprobs": self.logprobs([piece])}
             yield self.event(f"response.{name}.delta", **where, delta=piece, **logprobs)
         if self.made.breaks:
             yield from self.broken(where)
             return
-        whole = {"refusal": text} if kind == "refusal" else {"text": text, **logprobs}
+        whole = {"refusal": text} if kind == "refusal" else {"text": text, "logprobs": self.logprobs(words)}
         yield self.event(f"response.{name}.done", **where, **whole)
-        yield self.event("response.content_part.done", **where, part=part(kind, text))
+        told = part(kind, text, self.logprobs(words))
+        yield self.event("response.content_part.done", **where, part=told)
         status = "incomplete" if self.made.is_cut else "completed"
-        yield self.done(index, {**item, "status": status, "content": [part(kind, text)]})
+        yield self.done(index, {**item, "status": status, "content": [told]})
+
+    def logprobs(self, words: list[str]) -> list[dict[str, Any]]:
+        """Probabilities, if they were asked for."""
+        return [scenario.certain(word) for word in words] if self.weighs else []
 
     def broken(self, where: dict[str, Any]) -> Iterator[bytes]:
         """What follows half of the text; a cut is the server's to make."""
@@ -282,8 +296,8 @@ class Writer:
             yield self.event("error", **fields)
 
 
-def part(kind: str, text: str) -> dict[str, Any]:
+def part(kind: str, text: str, logprobs: list[Any] | None = None) -> dict[str, Any]:
     """A part of a message."""
     if kind == "refusal":
         return {"type": kind, "refusal": text}
-    return {"type": kind, "text": text, "annotations": [], "logprobs": []}
+    return {"type": kind, "text": text, "annotations": [], "logprobs": logprobs or []}

@@ -197,6 +197,11 @@ def pieces(text: str) -> list[str]:
     return re.findall(r"\s*\S+|\s+$", text)
 
 
+def certain(piece: str) -> dict[str, Any]:
+    """A token's entry in a list of probabilities: the script leaves no doubt."""
+    return {"token": piece, "bytes": list(piece.encode()), "logprob": 0.0, "top_logprobs": []}
+
+
 def tokens(*texts: str) -> int:
     """A plain count of words; never zero, as no request is."""
     return max(1, sum(len(text.split()) for text in texts))
