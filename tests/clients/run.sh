@@ -152,7 +152,7 @@ if grep -nE 'Köln|Question [0-9]+|One word follows|Here I am|get_weather' "$wor
 fi
 if [[ $status -ne 0 ]]; then
   printf '%s\n' '--- what the host warned of' >&2
-  grep -vE '"level":"(INFO|DEBUG|TRACE)"' "$work/host.log" | tail -n 40 >&2
+  grep -vE '"level":"(INFO|DEBUG|TRACE)"' "$work/host.log" | tail -n 40 >&2 || true
 fi
 
 python_summary=$(grep -E '(passed|failed|error).* in [0-9]' "$work/python.out" | tail -n 1 || true)
