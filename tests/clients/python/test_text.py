@@ -157,6 +157,46 @@ def test_output_is_taken_back_verbatim_as_input(client: OpenAI, model: str) -> N
     assert second.status == "completed" and "Go on." in second.output_text
 
 
+HISTORIES = {
+    "parts without an id": [{"role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}],
+    "logprobs null": [
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Yes.", "annotations": [], "logprobs": None}],
+        }
+    ],
+    "a refusal": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}],
+    "nothing said": [{"type": "message", "role": "assistant", "content": ""}],
+    "bare reasoning": [{"type": "reasoning", "id": "rs_1", "summary": []}],
+    "foreign reasoning": [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAx"}],
+    "a call without ids": [
+        {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "found"},
+    ],
+    "broken arguments, empty result": [
+        {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": '{"a":'},
+        {"type": "function_call_output", "call_id": "call_1", "output": ""},
+    ],
+    "a provider's own search": [
+        {
+            "type": "web_search_call",
+            "id": "ws_1",
+            "status": "completed",
+            "action": {"type": "search", "query": "trains"},
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES.keys())
+def test_histories_of_other_clients_are_taken(client: OpenAI, model: str, history: list[Any]) -> None:
+    items = [{"role": "user", "content": "One."}, *history, {"role": "user", "content": "Two."}]
+    assert "Two." in checked(create(client, model, input=items)).output_text
+
+
 def test_streamed_items_are_taken_back_verbatim_as_input(client: OpenAI, model: str) -> None:
     events = list(create(client, model, input="My name is Ada.", stream=True))
     items = [event.item.to_dict() for event in events if event.type == "response.output_item.done"]

@@ -80,7 +80,9 @@ def read_user(blocks: list[dict[str, Any]], turn: Turn) -> None:
         turn.text, turn.results = " ".join(texts), []
         kinds = [block["type"] for block in blocks]
         turn.attachments = [ATTACHMENTS[kind] for kind in kinds if kind in ATTACHMENTS]
-    turn.results.extend(text_of(block["content"]) for block in blocks if block["type"] == "tool_result")
+    turn.results.extend(
+        text_of(block.get("content", "")) for block in blocks if block["type"] == "tool_result"
+    )
 
 
 def read_settings(request: dict[str, Any], turn: Turn) -> None:

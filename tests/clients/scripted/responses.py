@@ -19,7 +19,7 @@ FIELDS = frozenset(
 )
 CALLS = ("function_call", "custom_tool_call")
 RESULTS = ("function_call_output", "custom_tool_call_output")
-ITEMS = frozenset(("message", "reasoning", *CALLS, *RESULTS))
+ITEMS = frozenset(("message", "reasoning", "web_search_call", *CALLS, *RESULTS))
 ATTACHMENTS = {"input_image": "image", "input_file": "file"}
 
 # Ids of reasoning items by what was sealed with them: both have to come back.
@@ -74,6 +74,8 @@ def read(request: dict[str, Any]) -> Turn:
             turn.results.append(text_of(item["output"]))
         elif kind == "reasoning":
             check_reasoning(item)
+        elif kind != "message":
+            continue
         elif item["role"] == "user":
             turn.text, turn.results = text_of(item["content"]), []
             kinds = [part["type"] for part in item["content"] if isinstance(part, dict)]
