@@ -1,6 +1,19 @@
 //! Black-box tests: each starts the built program and talks to it through its
 //! real doors. Modules in reading order.
 
+#![expect(unreachable_pub, reason = "nothing outside uses a test; `pub` tells what the kit offers its tests")]
+
+#[cfg(test)]
 mod kit;
 
+#[cfg(test)]
 mod start;
+
+#[cfg(test)]
+mod commands;
+#[cfg(test)]
+mod keys;
+#[cfg(test)]
+mod operations;
+#[cfg(test)]
+mod sandbox;

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
 use tempfile::TempDir;
 
 /// Where compiled guests are kept between tests, so that each is compiled once.
@@ -22,6 +24,7 @@ pub fn program() -> Command {
 /// How a host is started.
 pub struct Setup {
     directory: TempDir,
+    data: String,
     config: String,
     plugins: Option<PathBuf>,
     environment: Vec<(String, String)>,
@@ -32,8 +35,12 @@ pub struct Setup {
 pub struct Host {
     child: Child,
     log: Arc<Mutex<String>>,
+    log_reader: Option<JoinHandle<()>>,
     stdout: Option<BufReader<ChildStdout>>,
     directory: Arc<TempDir>,
+    data: String,
+    /// When the process was started.
+    pub spawned: Instant,
     /// The key printed at the first start.
     pub key: String,
     /// `http://127.0.0.1:PORT/v1`
@@ -49,6 +56,7 @@ impl Setup {
     pub fn new() -> Self {
         Self {
             directory: tempfile::tempdir().unwrap(),
+            data: "data".to_owned(),
             config: String::new(),
             plugins: None,
             environment: Vec::new(),
@@ -61,6 +69,27 @@ impl Setup {
         self.config.push_str(toml);
         self.config.push('\n');
         self
+    }
+
+    /// Puts the data directory at another path below the test's own directory.
+    pub fn data_at(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.data);
+        self
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join(&self.data)
+    }
+
+    /// The directory with the configuration file.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Runs a command on the directory that no host serves yet, `--json` included.
+    pub fn command_output(&self, arguments: &[&str]) -> Output {
+        self.program().args(arguments).output().unwrap()
     }
 
     /// Starts with `--plugins DIR`.
@@ -81,17 +110,22 @@ impl Setup {
         self
     }
 
-    /// The command that `start` would run.
-    fn command(&self) -> Command {
-        let data = self.directory.path().join("data");
+    /// The program with the options that every command has.
+    fn program(&self) -> Command {
         if !self.config.is_empty() {
             std::fs::write(self.directory.path().join("cofferdam.toml"), &self.config).unwrap();
         }
         let mut command = program();
-        command.arg("--json").arg("--data").arg(&data);
+        command.arg("--json").arg("--data").arg(self.data());
         if !self.config.is_empty() {
             command.arg("--config").arg(self.directory.path().join("cofferdam.toml"));
         }
+        command
+    }
+
+    /// The command that `start` would run.
+    pub fn serve(&self) -> Command {
+        let mut command = self.program();
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         if let Some(plugins) = &self.plugins {
             command.arg("--plugins").arg(plugins);
@@ -102,13 +136,14 @@ impl Setup {
 
     /// Runs to the end, for starts that must fail.
     pub fn fail(self) -> Output {
-        self.command().output().unwrap()
+        self.serve().output().unwrap()
     }
 
     /// Starts and waits for the line with the addresses.
     pub fn start(self) -> Host {
-        let mut child = self.command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = collect(child.stderr.take().unwrap());
+        let spawned = Instant::now();
+        let mut child = self.serve().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (log, log_reader) = collect(child.stderr.take().unwrap());
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
@@ -123,29 +158,32 @@ impl Setup {
             banner,
             child,
             log,
+            log_reader: Some(log_reader),
             stdout: Some(stdout),
+            spawned,
+            data: self.data,
             directory: Arc::new(self.directory),
         }
     }
 }
 
 /// Reads a pipe to its end in the background.
-fn collect(mut pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+fn collect(mut pipe: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {
     let text = Arc::new(Mutex::new(String::new()));
     let sink = Arc::clone(&text);
-    std::thread::spawn(move || {
+    let reader = std::thread::spawn(move || {
         let mut buffer = [0; 8192];
         while let Ok(count @ 1..) = pipe.read(&mut buffer) {
             sink.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
         }
     });
-    text
+    (text, reader)
 }
 
 impl Host {
     /// The data directory.
     pub fn data(&self) -> PathBuf {
-        self.directory.path().join("data")
+        self.directory.path().join(&self.data)
     }
 
     /// The directory with the configuration file.
@@ -188,19 +226,33 @@ impl Host {
 
     /// Sends a signal by name, `TERM` for instance.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
+        let status =
+            Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
         assert!(status.success());
     }
 
-    /// Waits for the process to end by itself.
+    /// Waits for the process to end by itself; the log is whole then.
     pub fn wait(&mut self) -> std::process::ExitStatus {
-        self.child.wait().unwrap()
+        let status = self.child.wait().unwrap();
+        if let Some(reader) = self.log_reader.take() {
+            reader.join().unwrap();
+        }
+        status
     }
 
-    /// Ends the host and gives its directory to the next.
+    /// Ends the host, as hard as there is.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends the host unless it has ended, and gives its directory to the next.
     pub fn restart(mut self) -> Host {
-        self.signal("TERM");
-        self.wait();
+        if let Ok(None) = self.child.try_wait() {
+            self.signal("TERM");
+            self.wait();
+        }
+        let spawned = Instant::now();
         let mut command = program();
         command.arg("--json").arg("--data").arg(self.data());
         let config = self.directory.path().join("cofferdam.toml");
@@ -209,12 +261,12 @@ impl Host {
         }
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = collect(child.stderr.take().unwrap());
+        let (log, log_reader) = collect(child.stderr.take().unwrap());
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let banner: Value =
-            serde_json::from_str(&line).unwrap_or_else(|_| panic!("no restart: {line}\n{}", log.lock().unwrap()));
+        let banner: Value = serde_json::from_str(&line)
+            .unwrap_or_else(|_| panic!("no restart: {line}\n{}", log.lock().unwrap()));
         Host {
             key: self.key.clone(),
             base: format!("http://{}/v1", banner["listen"].as_str().unwrap()),
@@ -222,7 +274,10 @@ impl Host {
             banner,
             child,
             log,
+            log_reader: Some(log_reader),
             stdout: Some(stdout),
+            spawned,
+            data: self.data.clone(),
             directory: Arc::clone(&self.directory),
         }
     }

@@ -95,6 +95,11 @@ impl Upstream {
         self.replies.lock().unwrap().push_back(reply);
     }
 
+    /// Forgets replies that nobody asked for.
+    pub fn clear(&self) {
+        self.replies.lock().unwrap().clear();
+    }
+
     /// What was asked so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
@@ -113,8 +118,9 @@ async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<Asked>>>, replies: Re
         let (socket, _) = listener.accept().await.unwrap();
         let (asked, replies, gone) = (Arc::clone(&asked), Arc::clone(&replies), gone.clone());
         connections.spawn(async move {
-            let service =
-                service_fn(move |request| answer(request, Arc::clone(&asked), Arc::clone(&replies), gone.clone()));
+            let service = service_fn(move |request| {
+                answer(request, Arc::clone(&asked), Arc::clone(&replies), gone.clone())
+            });
             let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
             // A client that goes away is part of what is tested.
             builder.serve_connection(TokioIo::new(socket), service).await.ok();
