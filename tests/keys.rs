@@ -55,88 +55,65 @@ const NO_SCOPE: Verdict = (403, "Vault scope is unavailable");
 /// Behind all gates of the vault there is nothing yet.
 const NO_VAULT: Verdict = (503, "Vault service is unavailable");
 
-/// Routes, and what each key meets there: member, intern, provisioning, unscoped,
-/// outside the programme, revoked, unknown. `None` is not built yet.
-fn table(keys: &Keys) -> Vec<(Method, String, Value, [Option<Verdict>; 7])> {
+/// What each key meets at a route: member, intern, provisioning, unscoped, outside
+/// the programme, revoked, unknown. `None` is not built yet.
+type Row = [Option<Verdict>; 7];
+
+const INFERENCE: Row = row([YES, YES, NO_INFERENCE, NO_INFERENCE, YES, BAD_KEY, BAD_KEY]);
+const CATALOG: Row = row([YES, YES, YES, YES, YES, BAD_KEY, BAD_KEY]);
+/// Routes of the workspace's vault and of other interns.
+const VAULT: Row = row([NO_VAULT, NOT_FOUND, BAD_KEY, NO_SCOPE, NOT_FOUND, BAD_KEY, BAD_KEY]);
+/// Routes of the intern that the intern's key belongs to.
+const OWN_VAULT: Row = row([NO_VAULT, NO_VAULT, BAD_KEY, NO_SCOPE, NOT_FOUND, BAD_KEY, BAD_KEY]);
+const KEYS: Row = [
+    Some(MANAGEMENT),
+    Some(NOT_FOUND),
+    None,
+    Some(MANAGEMENT),
+    Some(MANAGEMENT),
+    Some(BAD_KEY),
+    Some(BAD_KEY),
+];
+const CREDITS: Row =
+    [None, Some(NOT_FOUND), Some(NOT_FOUND), Some(NOT_FOUND), None, Some(BAD_KEY), Some(BAD_KEY)];
+
+const fn row(verdicts: [Verdict; 7]) -> Row {
+    let [member, intern, provisioning, unscoped, outside, revoked, unknown] = verdicts;
+    [
+        Some(member),
+        Some(intern),
+        Some(provisioning),
+        Some(unscoped),
+        Some(outside),
+        Some(revoked),
+        Some(unknown),
+    ]
+}
+
+fn table(keys: &Keys) -> Vec<(Method, String, Value, Row)> {
     let response = json!({"model": "local/demo", "input": "hi"});
     let embedding = json!({"model": "local/embed", "input": "hi"});
     let secret = json!({"value": "v", "hosts": ["api.example.com"]});
-    let vault = |id: &str, rest: &str| format!("/vault/interns/{id}/{rest}");
+    let of_intern = |id: &str, rest: &str| format!("/vault/interns/{id}/{rest}");
     let (own, other) = (keys.intern.as_str(), keys.other_intern.as_str());
-    let rows = [
-        (
-            Method::POST,
-            "/responses".to_owned(),
-            response,
-            [YES, YES, NO_INFERENCE, NO_INFERENCE, YES, BAD_KEY, BAD_KEY],
-        ),
-        (
-            Method::POST,
-            "/embeddings".to_owned(),
-            embedding,
-            [YES, YES, NO_INFERENCE, NO_INFERENCE, YES, BAD_KEY, BAD_KEY],
-        ),
-        (Method::GET, "/models".to_owned(), Value::Null, [YES, YES, YES, YES, YES, BAD_KEY, BAD_KEY]),
-        (
-            Method::GET,
-            "/models/local/demo".to_owned(),
-            Value::Null,
-            [YES, YES, YES, YES, YES, BAD_KEY, BAD_KEY],
-        ),
-        (Method::GET, "/key".to_owned(), Value::Null, [YES, YES, YES, YES, YES, BAD_KEY, BAD_KEY]),
-        (
-            Method::GET,
-            "/vault/secrets".to_owned(),
-            Value::Null,
-            [NO_VAULT, NOT_FOUND, BAD_KEY, NO_SCOPE, NOT_FOUND, BAD_KEY, BAD_KEY],
-        ),
-        (
-            Method::PUT,
-            "/vault/secrets/a".to_owned(),
-            secret.clone(),
-            [NO_VAULT, NOT_FOUND, BAD_KEY, NO_SCOPE, NOT_FOUND, BAD_KEY, BAD_KEY],
-        ),
-        (
-            Method::DELETE,
-            "/vault/secrets/a".to_owned(),
-            Value::Null,
-            [NO_VAULT, NOT_FOUND, BAD_KEY, NO_SCOPE, NOT_FOUND, BAD_KEY, BAD_KEY],
-        ),
-        (
-            Method::POST,
-            vault(own, "secrets/copy"),
-            json!({"names": ["a"]}),
-            [NO_VAULT, NOT_FOUND, BAD_KEY, NO_SCOPE, NOT_FOUND, BAD_KEY, BAD_KEY],
-        ),
-        (
-            Method::GET,
-            vault(own, "secrets"),
-            Value::Null,
-            [NO_VAULT, NO_VAULT, BAD_KEY, NO_SCOPE, NOT_FOUND, BAD_KEY, BAD_KEY],
-        ),
-        (
-            Method::PUT,
-            vault(own, "secrets/a"),
-            secret,
-            [NO_VAULT, NO_VAULT, BAD_KEY, NO_SCOPE, NOT_FOUND, BAD_KEY, BAD_KEY],
-        ),
-        (
-            Method::GET,
-            vault(other, "secrets"),
-            Value::Null,
-            [NO_VAULT, NOT_FOUND, BAD_KEY, NO_SCOPE, NOT_FOUND, BAD_KEY, BAD_KEY],
-        ),
-    ];
-    let mut table: Vec<_> =
-        rows.into_iter().map(|(method, path, body, row)| (method, path, body, row.map(Some))).collect();
-    let keys = [MANAGEMENT, NOT_FOUND, YES, MANAGEMENT, MANAGEMENT, BAD_KEY, BAD_KEY].map(Some);
-    let mut unbuilt = keys;
-    unbuilt[2] = None;
-    table.push((Method::GET, "/keys".to_owned(), Value::Null, unbuilt));
-    let credits =
-        [None, Some(NOT_FOUND), Some(NOT_FOUND), Some(NOT_FOUND), None, Some(BAD_KEY), Some(BAD_KEY)];
-    table.push((Method::GET, "/credits".to_owned(), Value::Null, credits));
-    table
+    let nothing = Value::Null;
+    vec![
+        (Method::POST, "/responses".to_owned(), response, INFERENCE),
+        (Method::POST, "/embeddings".to_owned(), embedding, INFERENCE),
+        (Method::GET, "/models".to_owned(), nothing.clone(), CATALOG),
+        (Method::GET, "/models/local/demo".to_owned(), nothing.clone(), CATALOG),
+        (Method::GET, "/key".to_owned(), nothing.clone(), CATALOG),
+        (Method::GET, "/keys".to_owned(), nothing.clone(), KEYS),
+        (Method::GET, "/credits".to_owned(), nothing.clone(), CREDITS),
+        (Method::GET, "/vault/secrets".to_owned(), nothing.clone(), VAULT),
+        (Method::PUT, "/vault/secrets/a".to_owned(), secret.clone(), VAULT),
+        (Method::DELETE, "/vault/secrets/a".to_owned(), nothing.clone(), VAULT),
+        (Method::POST, of_intern(own, "secrets/copy"), json!({"names": ["a"]}), VAULT),
+        (Method::GET, of_intern(other, "secrets"), nothing.clone(), VAULT),
+        (Method::GET, of_intern(own, "secrets"), nothing.clone(), OWN_VAULT),
+        (Method::PUT, of_intern(own, "secrets/a"), secret, OWN_VAULT),
+        (Method::GET, of_intern(own, "effective-secrets"), nothing, OWN_VAULT),
+    ]
 }
 
 async fn ask(client: &Client, method: Method, path: &str, body: &Value) -> Answer {
@@ -151,17 +128,20 @@ async fn ask(client: &Client, method: Method, path: &str, body: &Value) -> Answe
 async fn each_kind_of_key_meets_at_each_route_what_the_contract_says() {
     let keys = keys();
     for (method, path, body, row) in table(&keys) {
-        for ((kind, token), verdict) in keys.keys.iter().zip(row) {
-            let Some((status, message)) = verdict else { continue };
+        let cells = keys.keys.iter().zip(row).filter_map(|(key, verdict)| Some((key, verdict?)));
+        for ((kind, token), verdict) in cells {
             let answer = ask(&Client::with_key(&keys.host, token), method.clone(), &path, &body).await;
-            let what = format!("{kind} {method} {path}: {}", answer.text);
-            assert_eq!(answer.status, status, "{what}");
-            if status != 200 {
-                assert_eq!(answer.message(), message, "{what}");
-                assert_eq!(answer.body["error"]["code"], status, "{what}");
-                assert!(!answer.text.contains(token), "{what}");
-            }
+            assert!(!answer.text.contains(token), "{}", answer.text);
+            assert_verdict(&format!("{kind} {method} {path}"), &answer, verdict);
         }
+    }
+}
+
+fn assert_verdict(what: &str, answer: &Answer, (status, message): Verdict) {
+    assert_eq!(answer.status, status, "{what}: {}", answer.text);
+    if status != 200 {
+        assert_eq!(answer.message(), message, "{what}: {}", answer.text);
+        assert_eq!(answer.body["error"]["code"], status, "{what}: {}", answer.text);
     }
 }
 
@@ -183,10 +163,9 @@ async fn a_header_that_holds_no_key_is_told_apart_only_where_the_contract_does()
     ];
     for (headers, message) in table {
         for (path, expected) in [("/models", message), ("/vault/secrets", invalid)] {
-            let mut request = http.get(format!("{}{path}", host.base));
-            for header in headers {
-                request = request.header("authorization", *header);
-            }
+            let request = http.get(format!("{}{path}", host.base));
+            let request =
+                headers.iter().fold(request, |request, header| request.header("authorization", *header));
             let answer = crate::kit::client::read(request.send().await.unwrap()).await;
             assert_eq!((answer.status, answer.message()), (401, expected), "{headers:?} {path}");
         }

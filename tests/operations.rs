@@ -7,7 +7,7 @@ use crate::kit::host::{Host, Setup, program};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::path::Path;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -193,46 +193,47 @@ fn a_signal_right_after_the_greeting_is_heard() {
 #[test]
 fn every_acknowledged_key_survives_a_kill() {
     let mut host = Setup::new().start();
-    let acknowledged = Mutex::new(vec![host.key.clone()]);
+    let mut acknowledged = Vec::new();
     for _ in 0..3 {
-        create_until_killed(&mut host, &acknowledged);
+        acknowledged.extend(create_until_killed(&mut host));
         host = host.restart();
         let listed = host.command(&["key", "list"]);
         let ids: BTreeSet<&str> =
             listed.as_array().unwrap().iter().map(|key| key["id"].as_str().unwrap()).collect();
-        let acknowledged = acknowledged.lock().unwrap();
-        assert!(acknowledged.len() > 3);
-        for token in acknowledged.iter() {
-            assert!(ids.contains(token.split('_').nth(1).unwrap()), "{token} is lost");
+        for key in &acknowledged {
+            assert!(ids.contains(key["id"].as_str().unwrap()), "{} is lost", key["id"]);
         }
         let workers = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let last = acknowledged.last().unwrap();
+        let last = acknowledged.last().unwrap()["key"].as_str().unwrap();
         assert_eq!(workers.block_on(Client::with_key(&host, last).get("/key")).status, 200);
     }
 }
 
-/// Creates keys from three processes at a time until the host is gone; it goes
-/// once a few more keys were acknowledged.
-fn create_until_killed(host: &mut Host, acknowledged: &Mutex<Vec<String>>) {
+/// Creates keys from three threads at a time and kills the host in the middle of
+/// it; the keys that were acknowledged.
+fn create_until_killed(host: &mut Host) -> Vec<Value> {
     let data = host.data();
-    let goal = acknowledged.lock().unwrap().len() + 6;
+    let (sender, receiver) = std::sync::mpsc::sync_channel(64);
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| {
-                while acknowledged.lock().unwrap().len() < goal + 6 {
-                    let mut command = program();
-                    command.arg("--json").arg("--data").arg(&data);
-                    let output = command.args(["key", "create", "--workspace", "default"]).output().unwrap();
-                    let Ok(key) = serde_json::from_slice::<Value>(&output.stdout) else { return };
-                    acknowledged.lock().unwrap().push(key["key"].as_str().unwrap().to_owned());
-                }
+            let (sender, data) = (sender.clone(), &data);
+            scope.spawn(move || {
+                (0..6).filter_map(|_| create_key(data)).for_each(|key| sender.send(key).unwrap())
             });
         }
-        while acknowledged.lock().unwrap().len() < goal {
-            std::thread::yield_now();
-        }
+        drop(sender);
+        let mut keys: Vec<Value> = receiver.iter().take(6).collect();
         host.kill();
-    });
+        keys.extend(receiver);
+        keys
+    })
+}
+
+/// A new key, unless the host ended before it said so.
+fn create_key(data: &Path) -> Option<Value> {
+    let mut command = program();
+    command.arg("--json").arg("--data").arg(data).args(["key", "create", "--workspace", "default"]);
+    serde_json::from_slice(&command.output().unwrap().stdout).ok()
 }
 
 #[tokio::test]

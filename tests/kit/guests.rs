@@ -8,17 +8,15 @@ pub fn built(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/rogue/built").join(file)
 }
 
-/// A folder outside the sources with these test guests in it. A manifest is
-/// named after the plugin it describes, its component stays what it was.
-pub fn folder(guests: &[&str]) -> TempDir {
+/// A folder outside the sources with these of the plugins in it.
+pub fn folder(plugins: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for guest in guests {
-        let manifest = std::fs::read_to_string(built(&format!("{guest}.toml"))).unwrap();
-        let name =
-            manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).unwrap();
-        std::fs::write(folder.path().join(format!("{name}.toml")), &manifest).unwrap();
-        let component = format!("{guest}.wasm");
+    for plugin in plugins {
+        let manifest = std::fs::read_to_string(built(&format!("{plugin}.toml"))).unwrap();
+        let named = manifest.lines().find_map(|line| line.strip_prefix("component = \"")?.strip_suffix('"'));
+        let component = named.map_or_else(|| format!("{plugin}.wasm"), str::to_owned);
         std::fs::copy(built(&component), folder.path().join(component)).unwrap();
+        std::fs::write(folder.path().join(format!("{plugin}.toml")), manifest).unwrap();
     }
     folder
 }
