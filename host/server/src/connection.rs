@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use crate::answer::Body;
 use crate::handle::HEADERS_BYTES_MAX;
 use crate::metrics::Metrics;
+use crate::stall::Stalling;
 
 /// A head must arrive whole within this; it also ends idle HTTP/1 connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,6 +36,8 @@ const IDLE_ROUND: Duration = Duration::from_secs(30);
 /// What a connection reads ahead at most. Heads beyond this are refused by the
 /// protocol code, without an envelope.
 const READ_BYTES_MAX: usize = 2 * HEADERS_BYTES_MAX;
+/// How long a client may take nothing of an answer that waits for it.
+const STALL_MAX: Duration = Duration::from_secs(60);
 /// Headers in one head.
 const HEADERS_MAX: usize = 128;
 /// Requests at once on one HTTP/2 connection.
@@ -130,7 +133,7 @@ impl Connections {
             })
         };
         let builder = builder(Tracked(self.tasks.clone()));
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(Stalling::new(stream, STALL_MAX)), service));
         let mut rounds = tokio::time::interval(IDLE_ROUND);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut idle = Idle::default();

@@ -26,7 +26,7 @@ const ALIAS_FIELD: &str = "openrouter_metadata";
 /// Reads the body of a request into memory that `share` accounts for.
 pub(crate) async fn read_body(
     call: &Call<'_>,
-    body: Incoming,
+    body: &mut Incoming,
     share: &mut Share<'_>,
 ) -> Result<Bytes, Fault> {
     let encoding = call.head.headers.get(CONTENT_ENCODING);
