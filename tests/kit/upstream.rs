@@ -116,6 +116,8 @@ async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<Asked>>>, replies: Re
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let (socket, _) = listener.accept().await.unwrap();
+        // Or small pieces would wait for the acknowledgement of those before.
+        socket.set_nodelay(true).unwrap();
         let (asked, replies, gone) = (Arc::clone(&asked), Arc::clone(&replies), gone.clone());
         connections.spawn(async move {
             let service = service_fn(move |request| {
