@@ -202,6 +202,10 @@ async fn a_key_is_told_about_itself() {
         assert_eq!(answer.body["data"]["kind"], *kind, "{}", answer.text);
         assert!(!answer.text.contains(token));
     }
+    let expiring = key(&keys.host, "key create --workspace default --expires-days 1 --name short");
+    let answer = Client::with_key(&keys.host, &text(&expiring, "key")).get("/key").await;
+    let data = &answer.body["data"];
+    assert_eq!((&data["expires_at"], &data["name"]), (&expiring["expires_at"], &"short".into()));
 }
 
 #[tokio::test]

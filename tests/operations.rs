@@ -3,6 +3,7 @@
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of};
+use crate::kit::guests::folder;
 use crate::kit::host::{Host, Setup, program};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use serde_json::{Value, json};
@@ -113,6 +114,48 @@ async fn a_stream_that_runs_outlives_a_reload() {
     admin.until_metric("cofferdam_reloads_total", 1).await;
     assert_eq!(Client::new(&host).get("/models/calm/m").await.status, 404);
     finish(feed, &mut response, &mut text).await;
+}
+
+#[tokio::test]
+async fn plugins_are_read_again_too_and_a_broken_one_is_refused() {
+    let plugins = folder(&["provider-own"]);
+    let config = "[[providers]]\nname = \"mine\"\nadapter = \"own\"\n\
+        [[models]]\nid = \"mine/m\"\nendpoints = [{ provider = \"mine\", model = \"m\" }]";
+    let host = Setup::new().config(config).plugins(plugins.path()).start();
+    let (client, admin) = (Client::new(&host), Admin::new(&host));
+    let request = json!({"model": "mine/m", "input": "draw"});
+    assert_eq!(client.post("/responses", &request).await.output_text(), "OWN:ward");
+
+    let component = plugins.path().join("provider-own.wasm");
+    let good = std::fs::read(&component).unwrap();
+    std::fs::write(&component, b"").unwrap();
+    host.signal("HUP");
+    admin.until_metric("cofferdam_reloads_refused_total", 1).await;
+    assert_eq!(client.post("/responses", &request).await.output_text(), "OWN:ward");
+
+    std::fs::write(&component, good).unwrap();
+    let manifest = plugins.path().join("provider-own.toml");
+    let newer =
+        std::fs::read_to_string(&manifest).unwrap().replace("version = \"0.1.0\"", "version = \"0.2.0\"");
+    std::fs::write(&manifest, newer).unwrap();
+    host.signal("HUP");
+    admin.until_metric("cofferdam_reloads_total", 1).await;
+    let listed = host.command(&["plugin", "list"]);
+    let own = listed.as_array().unwrap().iter().find(|plugin| plugin["name"] == "provider-own").unwrap();
+    assert_eq!(own["version"], "0.2.0");
+    assert_eq!(client.post("/responses", &request).await.output_text(), "OWN:ward");
+}
+
+#[test]
+fn an_address_that_is_taken_is_named() {
+    let host = Setup::new().start();
+    let taken = host.banner["listen"].as_str().unwrap();
+    let mut command = program();
+    command.arg("--data").arg(host.directory().join("other")).args(["serve", "--admin", "127.0.0.1:0"]);
+    let output = command.args(["--listen", taken]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty());
+    assert!(String::from_utf8(output.stderr).unwrap().contains(taken));
 }
 
 /// A stream whose first piece has arrived.

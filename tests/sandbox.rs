@@ -260,6 +260,24 @@ async fn too_many_events_and_events_without_sense_are_errors_of_that_request() {
 }
 
 #[tokio::test]
+async fn what_a_guest_logs_is_bounded_and_cannot_drive_a_terminal() {
+    let (mut host, _guests, _rogue, _calm) = host_with_rogue(&["prepare"]).await;
+    let request = json!({"model": "rogue/log-prepare", "input": "x"});
+    assert_eq!(Client::new(&host).post("/responses", &request).await.status, 502);
+    let dropped = "cofferdam_plugin_log_lines_dropped_total{plugin=\"provider-rogue\"}";
+    Admin::new(&host).until_metric(dropped, 1).await;
+    host.signal("TERM");
+    host.wait();
+    let log = host.log();
+    let lines = log.lines().filter(|line| line.contains("cofferdam::guest")).count();
+    assert!((1..=64).contains(&lines), "{lines} lines of the guest");
+    assert!(!log.contains('\u{1b}') && !log.contains('\r'));
+    for line in log.lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "not a line of ours: {line}");
+    }
+}
+
+#[tokio::test]
 async fn nothing_of_one_call_is_left_for_the_next() {
     let (host, _guests, _rogue, _calm) = host_with_rogue(&[]).await;
     host.command(&["workspace", "create", "other"]);

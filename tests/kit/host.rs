@@ -17,7 +17,11 @@ fn cache_dir() -> PathBuf {
 /// A command of the program with the environment every test needs.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
-    command.env("COFFERDAM_CACHE", cache_dir()).env_remove("COFFERDAM_DATA").stdin(Stdio::null());
+    command
+        .env("COFFERDAM_CACHE", cache_dir())
+        .env_remove("COFFERDAM_DATA")
+        .env_remove("COFFERDAM_LOG")
+        .stdin(Stdio::null());
     command
 }
 
