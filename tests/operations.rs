@@ -95,7 +95,7 @@ async fn a_new_configuration_is_taken_over_and_a_bad_one_is_not() {
     std::fs::write(&file, "[server]\nlistn = 1\n").unwrap();
     host.signal("HUP");
     admin.until_metric("cofferdam_reloads_refused_total", 1).await;
-    assert!(host.log().contains("cofferdam.toml:2:1: server.listn"), "{}", host.log());
+    host.until_logged("cofferdam.toml:2:1: server.listn");
     assert_eq!(model("/models/calm/two").await.status, 200);
     let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}]});
     upstream.reply(Reply::json(200, body));

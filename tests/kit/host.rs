@@ -4,10 +4,13 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+/// How long a line of the log may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where compiled guests are kept between tests, so that each is compiled once.
 fn cache_dir() -> PathBuf {
@@ -38,7 +41,7 @@ pub struct Setup {
 /// A running host. Ended, and its log checked for panics, when dropped.
 pub struct Host {
     child: Child,
-    log: Arc<Mutex<String>>,
+    log: Arc<Log>,
     log_reader: Option<JoinHandle<()>>,
     stdout: Option<BufReader<ChildStdout>>,
     directory: Arc<TempDir>,
@@ -153,7 +156,7 @@ impl Setup {
         stdout.read_line(&mut line).unwrap();
         let Ok(banner) = serde_json::from_str::<Value>(&line) else {
             let status = child.wait().unwrap();
-            panic!("the host did not start ({status}): {line}\n{}", log.lock().unwrap());
+            panic!("the host did not start ({status}): {line}\n{}", log.text.lock().unwrap());
         };
         Host {
             key: banner["key"].as_str().unwrap_or_default().to_owned(),
@@ -171,17 +174,25 @@ impl Setup {
     }
 }
 
+/// What a host has logged so far.
+#[derive(Default)]
+struct Log {
+    text: Mutex<String>,
+    grown: Condvar,
+}
+
 /// Reads a pipe to its end in the background.
-fn collect(mut pipe: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {
-    let text = Arc::new(Mutex::new(String::new()));
-    let sink = Arc::clone(&text);
+fn collect(mut pipe: impl Read + Send + 'static) -> (Arc<Log>, JoinHandle<()>) {
+    let log = Arc::new(Log::default());
+    let sink = Arc::clone(&log);
     let reader = std::thread::spawn(move || {
         let mut buffer = [0; 8192];
         while let Ok(count @ 1..) = pipe.read(&mut buffer) {
-            sink.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+            sink.text.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+            sink.grown.notify_all();
         }
     });
-    (text, reader)
+    (log, reader)
 }
 
 impl Host {
@@ -197,7 +208,15 @@ impl Host {
 
     /// What the host has logged so far.
     pub fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.log.text.lock().unwrap().clone()
+    }
+
+    /// Waits until the host has logged this.
+    pub fn until_logged(&self, wanted: &str) {
+        let text = self.log.text.lock().unwrap();
+        let waited = self.log.grown.wait_timeout_while(text, PATIENCE, |text| !text.contains(wanted));
+        let (text, timed_out) = waited.unwrap();
+        assert!(!timed_out.timed_out(), "no {wanted} in:\n{text}");
     }
 
     /// The process.
@@ -270,7 +289,7 @@ impl Host {
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         let banner: Value = serde_json::from_str(&line)
-            .unwrap_or_else(|_| panic!("no restart: {line}\n{}", log.lock().unwrap()));
+            .unwrap_or_else(|_| panic!("no restart: {line}\n{}", log.text.lock().unwrap()));
         Host {
             key: self.key.clone(),
             base: format!("http://{}/v1", banner["listen"].as_str().unwrap()),
