@@ -67,7 +67,11 @@ impl AttemptFailure {
     pub(crate) fn call(error: &CallError) -> Self {
         tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
         if error.is_saturated() {
-            return Self::plain(Cause::Saturated, ErrorKind::ProviderOverloaded, "Service temporarily unavailable");
+            return Self::plain(
+                Cause::Saturated,
+                ErrorKind::ProviderOverloaded,
+                "Service temporarily unavailable",
+            );
         }
         Self::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
     }
@@ -176,11 +180,17 @@ impl Attempting<'_> {
         self.first_events(Reading::new(instance, reply.body, framing), status.as_u16(), pace).await
     }
 
-    async fn first_events(&self, mut reading: Reading, status: u16, pace: &mut Pace) -> Result<Begun, AttemptFailure> {
+    async fn first_events(
+        &self,
+        mut reading: Reading,
+        status: u16,
+        pace: &mut Pace,
+    ) -> Result<Begun, AttemptFailure> {
         let mut events = Vec::new();
         loop {
             let limit = if events.is_empty() { self.timeouts.first_event } else { self.timeouts.idle };
-            let more = reading.next(pace, limit).await.map_err(|error| AttemptFailure::read(error, status))?;
+            let more =
+                reading.next(pace, limit).await.map_err(|error| AttemptFailure::read(error, status))?;
             let seen = events.len();
             events.extend(more);
             // Without a stream nothing is promised before the end: a failure
@@ -233,7 +243,11 @@ pub(crate) async fn send(
     let provider = &endpoint.provider;
     let Some(origin) = &provider.origin else {
         tracing::warn!(provider = %provider.name, "the plugin wants to send a request, but its provider has no base_url");
-        return Err(AttemptFailure::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error"));
+        return Err(AttemptFailure::plain(
+            Cause::Plugin,
+            ErrorKind::ProviderUnavailable,
+            "Provider returned error",
+        ));
     };
     let outgoing = Outgoing {
         origin,
@@ -268,7 +282,9 @@ fn headers_of(upstream: &UpstreamRequest) -> Result<Vec<(HeaderName, HeaderValue
 /// request for a stream with one body.
 fn is_event_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    ["text/event-stream", "application/x-ndjson", "application/jsonl"].iter().any(|known| kind.starts_with(known))
+    ["text/event-stream", "application/x-ndjson", "application/jsonl"]
+        .iter()
+        .any(|known| kind.starts_with(known))
 }
 
 fn framing_of(manifest: &Manifest) -> Framing {
