@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use tempfile::TempDir;
 
 /// Where compiled guests are kept between tests, so that each is compiled once.
@@ -32,6 +33,7 @@ pub struct Setup {
 pub struct Host {
     child: Child,
     log: Arc<Mutex<String>>,
+    log_reader: Option<JoinHandle<()>>,
     stdout: Option<BufReader<ChildStdout>>,
     directory: Arc<TempDir>,
     /// The key printed at the first start.
@@ -108,7 +110,7 @@ impl Setup {
     /// Starts and waits for the line with the addresses.
     pub fn start(self) -> Host {
         let mut child = self.command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = collect(child.stderr.take().unwrap());
+        let (log, log_reader) = collect(child.stderr.take().unwrap());
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
@@ -123,6 +125,7 @@ impl Setup {
             banner,
             child,
             log,
+            log_reader: Some(log_reader),
             stdout: Some(stdout),
             directory: Arc::new(self.directory),
         }
@@ -130,16 +133,16 @@ impl Setup {
 }
 
 /// Reads a pipe to its end in the background.
-fn collect(mut pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+fn collect(mut pipe: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {
     let text = Arc::new(Mutex::new(String::new()));
     let sink = Arc::clone(&text);
-    std::thread::spawn(move || {
+    let reader = std::thread::spawn(move || {
         let mut buffer = [0; 8192];
         while let Ok(count @ 1..) = pipe.read(&mut buffer) {
             sink.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
         }
     });
-    text
+    (text, reader)
 }
 
 impl Host {
@@ -197,6 +200,14 @@ impl Host {
         self.child.wait().unwrap()
     }
 
+    /// Ends the host in good order; everything it has logged.
+    pub fn end(&mut self) -> String {
+        self.signal("TERM");
+        self.wait();
+        self.log_reader.take().unwrap().join().unwrap();
+        self.log()
+    }
+
     /// Ends the host and gives its directory to the next.
     pub fn restart(mut self) -> Host {
         self.signal("TERM");
@@ -209,7 +220,7 @@ impl Host {
         }
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = collect(child.stderr.take().unwrap());
+        let (log, log_reader) = collect(child.stderr.take().unwrap());
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
@@ -222,6 +233,7 @@ impl Host {
             banner,
             child,
             log,
+            log_reader: Some(log_reader),
             stdout: Some(stdout),
             directory: Arc::clone(&self.directory),
         }

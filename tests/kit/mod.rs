@@ -1,6 +1,9 @@
 //! What the tests are written with: the program under test, a scripted
-//! provider, and a client.
+//! provider, what it says in each dialect, and a client.
 
 pub mod client;
+pub mod config;
 pub mod host;
+pub mod raw;
+pub mod script;
 pub mod upstream;
