@@ -11,12 +11,20 @@ use serde_json::json;
 /// The failures of one request so far.
 #[derive(Default)]
 pub(crate) struct Failures {
-    /// The last failure that is not a limit, and its provider.
-    last: Option<(AttemptFailure, String)>,
-    /// The last limit, and its provider.
-    limited: Option<(AttemptFailure, String)>,
+    /// The last failure that is not a limit.
+    last: Option<Failed>,
+    /// The last limit.
+    limited: Option<Failed>,
     /// Models whose request was refused: no other endpoint of them is tried.
     refused_models: Vec<String>,
+}
+
+/// One of the failures.
+struct Failed {
+    why: AttemptFailure,
+    provider: String,
+    /// Its place among the attempts.
+    place: usize,
 }
 
 impl Failures {
@@ -46,9 +54,10 @@ impl Failures {
         }
         let over = matches!(failed.cause, Cause::Late { total: true, .. } | Cause::Saturated);
         let provider = endpoint.provider.name.clone();
+        let place = trail.attempts.len() - 1;
         match failed.cause {
-            Cause::Limited => self.limited = Some((failed, provider)),
-            _ => self.last = Some((failed, provider)),
+            Cause::Limited => self.limited = Some(Failed { why: failed, provider, place }),
+            _ => self.last = Some(Failed { why: failed, provider, place }),
         }
         over
     }
@@ -56,7 +65,7 @@ impl Failures {
     /// The answer when every candidate has failed: the last error, but a limit
     /// only if every candidate was limited.
     pub(crate) fn refusal(self, trail: &Trail, metadata_wanted: bool) -> Refusal {
-        let Some((failed, provider)) = self.last.or(self.limited) else {
+        let Some(Failed { why: failed, provider, place }) = self.last.or(self.limited) else {
             return Refusal::not_found("No endpoints found for this model");
         };
         let mut refusal = refusal_of(&failed);
@@ -65,7 +74,7 @@ impl Failures {
             if let Some(code) = &failed.failure.code {
                 members.insert("provider_code".to_owned(), json!(code));
             }
-            let previous = trail.previous_errors();
+            let previous = trail.previous_errors(place);
             if !previous.is_empty() {
                 members.insert("previous_errors".to_owned(), json!(previous));
             }
