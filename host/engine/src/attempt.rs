@@ -100,9 +100,10 @@ impl AttemptFailure {
         Self::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error")
     }
 
-    fn read(error: ReadError, status: u16) -> Self {
+    /// `begun` says whether what was read so far counts as an answer.
+    fn read(error: ReadError, status: u16, begun: bool) -> Self {
         let mut failed = match &error {
-            ReadError::Late(late) => Self::late(*late, true),
+            ReadError::Late(late) => Self::late(*late, begun),
             ReadError::Call(error) => Self::call(error),
             ReadError::Upstream(error) => Self::egress(error),
             ReadError::Guest(_) | ReadError::TooLong => {
@@ -178,9 +179,11 @@ impl Attempting<'_> {
 
     async fn first_events(&self, mut reading: Reading, status: u16, pace: &mut Pace) -> Result<Begun, AttemptFailure> {
         let mut events = Vec::new();
+        // A stream has begun with its first content, and that ends this function.
+        let begun = !pace.is_streamed();
         loop {
             let limit = if events.is_empty() { self.timeouts.first_event } else { self.timeouts.idle };
-            let more = reading.next(pace, limit).await.map_err(|error| AttemptFailure::read(error, status))?;
+            let more = reading.next(pace, limit).await.map_err(|error| AttemptFailure::read(error, status, begun))?;
             let seen = events.len();
             events.extend(more);
             // Without a stream nothing is promised before the end: a failure
