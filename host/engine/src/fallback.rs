@@ -13,7 +13,7 @@ use serde_json::json;
 pub(crate) struct Failures {
     /// The last failure that is not a limit.
     last: Option<Failed>,
-    /// The last limit.
+    /// The limit that ends first, or the last if none says when.
     limited: Option<Failed>,
     /// Models whose request was refused: no other endpoint of them is tried.
     refused_models: Vec<String>,
@@ -25,6 +25,14 @@ struct Failed {
     provider: String,
     /// Its place among the attempts.
     place: usize,
+}
+
+impl Failed {
+    /// Whether this provider says that it takes requests again sooner than `other`.
+    fn ends_before(&self, other: &Self) -> bool {
+        let wait = |failed: &Self| failed.why.failure.retry_after_ms.unwrap_or(u64::MAX);
+        wait(self) < wait(other)
+    }
 }
 
 impl Failures {
@@ -55,9 +63,12 @@ impl Failures {
         let over = matches!(failed.cause, Cause::Late { total: true, .. } | Cause::Saturated);
         let provider = endpoint.provider.name.clone();
         let place = trail.attempts.len() - 1;
-        match failed.cause {
-            Cause::Limited => self.limited = Some(Failed { why: failed, provider, place }),
-            _ => self.last = Some(Failed { why: failed, provider, place }),
+        let limited = failed.cause == Cause::Limited;
+        let failed = Failed { why: failed, provider, place };
+        if !limited {
+            self.last = Some(failed);
+        } else if self.limited.as_ref().is_none_or(|known| !known.ends_before(&failed)) {
+            self.limited = Some(failed);
         }
         over
     }
