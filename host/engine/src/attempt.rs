@@ -11,6 +11,7 @@ use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How much of an error answer is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
@@ -164,6 +165,7 @@ impl Attempting<'_> {
             Ok(Prepared::Upstream(upstream)) => upstream,
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
         };
+        let begin_by = Instant::now() + self.timeouts.first_event;
         let reply = send(self.egress, self.timeouts, endpoint, &upstream, pace).await?;
         let status = reply.status;
         let manifest = provider.adapter.manifest();
@@ -174,15 +176,26 @@ impl Attempting<'_> {
         }
         instance.open_decoder(&head).await.map_err(call)?;
         let framing = streamed.then(|| framing_of(manifest));
-        self.first_events(Reading::new(instance, reply.body, framing), status.as_u16(), pace).await
+        let reading = Reading::new(instance, reply.body, framing);
+        self.first_events(reading, status.as_u16(), begin_by, pace).await
     }
 
-    async fn first_events(&self, mut reading: Reading, status: u16, pace: &mut Pace) -> Result<Begun, AttemptFailure> {
+    async fn first_events(
+        &self,
+        mut reading: Reading,
+        status: u16,
+        begin_by: Instant,
+        pace: &mut Pace,
+    ) -> Result<Begun, AttemptFailure> {
         let mut events = Vec::new();
         // A stream has begun with its first content, and that ends this function.
         let begun = !pace.is_streamed();
         loop {
-            let limit = if events.is_empty() { self.timeouts.first_event } else { self.timeouts.idle };
+            let limit = if reading.awaits_first_event() {
+                begin_by.saturating_duration_since(Instant::now())
+            } else {
+                self.timeouts.idle
+            };
             let more = reading.next(pace, limit).await.map_err(|error| AttemptFailure::read(error, status, begun))?;
             let seen = events.len();
             events.extend(more);
