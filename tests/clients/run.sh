@@ -81,7 +81,7 @@ await() {
 }
 
 has_line() {
-  [[ $(wc -l <"$1") -gt 0 ]]
+  [[ -s $1 && $(wc -l <"$1") -gt 0 ]]
 }
 
 is_ready() {
@@ -116,7 +116,7 @@ host=$!
 pids+=("$host")
 await "$host" has_line "$work/host.out" || fail "the host did not start: $(<"$work/host.log")"
 field() {
-  "$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$work/host.out" "$1"
+  "$python" -c "import json, sys; print(json.load(open(sys.argv[1]))['$1'])" "$work/host.out"
 }
 COFFERDAM_KEY=$(field key)
 COFFERDAM_URL=http://$(field listen)/v1
@@ -124,9 +124,11 @@ export COFFERDAM_KEY COFFERDAM_URL
 await "$host" is_ready "http://$(field admin)" || fail "the host did not get ready: $(<"$work/host.log")"
 
 status=0
-(cd -- "$here/python" && timeout --kill-after=10 600 "$python" -m pytest) 2>&1 | tee "$work/python.out" || status=1
-(cd -- "$cache/node" && timeout --kill-after=10 300 node --test --test-concurrency=1 --test-timeout=60000 \
-  --test-reporter=spec ./*.test.mjs) 2>&1 | tee "$work/node.out" || status=1
+(cd -- "$here/python" && timeout --kill-after=10 600 "$python" -m pytest) 2>&1 |
+  tee "$work/python.out" || status=1
+(cd -- "$cache/node" && timeout --kill-after=10 300 node --test --test-concurrency=2 --test-timeout=60000 \
+  --test-reporter=spec ./*.test.mjs) 2>&1 |
+  tee "$work/node.out" || status=1
 
 if ! kill -0 "$host" 2>/dev/null; then
   printf 'clients: the host ended by itself\n' >&2
@@ -143,9 +145,14 @@ for name in COFFERDAM_KEY "${!UPSTREAM_@}"; do
     status=1
   fi
 done
+# Words that the tests said and heard.
+if grep -nE 'Köln|Question [0-9]+|One word follows|Here I am|get_weather' "$work/host.log" >&2; then
+  printf 'clients: the log of the host repeats what was said\n' >&2
+  status=1
+fi
 if [[ $status -ne 0 ]]; then
-  printf '%s\n' '--- last lines of the log of the host' >&2
-  tail -n 40 -- "$work/host.log" >&2
+  printf '%s\n' '--- what the host warned of' >&2
+  grep -vE '"level":"(INFO|DEBUG|TRACE)"' "$work/host.log" | tail -n 40 >&2 || true
 fi
 
 python_summary=$(grep -E '(passed|failed|error).* in [0-9]' "$work/python.out" | tail -n 1 || true)

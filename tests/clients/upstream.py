@@ -22,7 +22,7 @@ from scripted.scenario import RETRY_AFTER_S, Refused
 from scripted.wire import Reply, compact, in_fragments
 
 BODY_BYTES_MAX = 4 << 20
-# An endless answer ends after all, in case nobody hangs up.
+# An answer without an end ends after all, in case nobody hangs up.
 ENDLESS_S_MAX = 20.0
 
 KEYS = {
@@ -44,7 +44,7 @@ class State:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts = {"requests": 0, "streams_abandoned": 0}
+        self._counts = {"requests": 0, "abandoned": 0}
 
     def count(self, what: str) -> None:
         """One more."""
@@ -111,6 +111,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def send(self, reply: Reply) -> None:
         """Writes an answer."""
+        if reply.ends == "hang":
+            self.hang()
+            return
+        if reply.events is None:
+            time.sleep(reply.pause_s)
         if reply.events is not None:
             self.stream(reply)
             return
@@ -131,6 +136,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream; charset=utf-8")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
+        time.sleep(reply.pause_s)
         started = time.monotonic()
         try:
             for fragment in in_fragments(reply.events or ()):
@@ -140,10 +146,23 @@ class Handler(BaseHTTPRequestHandler):
             if reply.ends != "cut":
                 self.wfile.write(b"0\r\n\r\n")
         except OSError:
-            STATE.count("streams_abandoned")
+            STATE.count("abandoned")
             self.close_connection = True
         if reply.ends == "cut":
             self.close_connection = True
+
+    def hang(self) -> None:
+        """Says nothing until the other side has gone."""
+        self.close_connection = True
+        self.connection.settimeout(ENDLESS_S_MAX)
+        try:
+            while self.connection.recv(1024):
+                pass
+        except TimeoutError:
+            return
+        except OSError:
+            pass
+        STATE.count("abandoned")
 
 
 class Server(ThreadingHTTPServer):

@@ -3,11 +3,13 @@
 
 use crate::framing::Framer;
 use crate::pace::{Late, Pace};
-use bytes::Bytes;
 use cofferdam_egress::{Error as EgressError, ReplyBody};
 use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::{ErrorKind, Event, Failure, FinishReason, Frame};
 use cofferdam_runtime::{CallError, ProviderInstance};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 /// The longest whole answer taken from a provider, in bytes.
@@ -15,6 +17,9 @@ pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// How long the rest of an answer may take after its last event, so that the
 /// connection can be used again.
 const DRAIN: Duration = Duration::from_millis(20);
+
+/// How much of a burst is taken at once, in bytes.
+const GATHER_BYTES_MAX: usize = 64 << 10;
 
 /// Why there is no next event.
 #[derive(Debug)]
@@ -77,21 +82,20 @@ impl Reading {
 
     async fn next_frames(&mut self, pace: &mut Pace, limit: Duration) -> Result<Vec<Event>, ReadError> {
         let (Some(body), Some(framer)) = (&mut self.body, &mut self.framer) else { return Ok(Vec::new()) };
-        let chunk: Option<Bytes> =
-            pace.during(body.chunk(), limit).await.map_err(ReadError::Late)?.map_err(ReadError::Upstream)?;
-        match chunk {
-            Some(bytes) => {
-                framer.push(&bytes, &mut self.frames).map_err(|_| ReadError::TooLong)?;
-                self.feed().await
-            }
-            None => {
-                self.body = None;
-                framer.end(&mut self.frames).map_err(|_| ReadError::TooLong)?;
-                let mut events = self.feed().await?;
-                events.extend(self.finish().await?);
-                Ok(events)
-            }
+        let chunk = pace.during(body.chunk(), limit).await.map_err(ReadError::Late)?;
+        let mut over = true;
+        if let Some(bytes) = chunk.map_err(ReadError::Upstream)? {
+            framer.push(&bytes, &mut self.frames).map_err(|_| ReadError::TooLong)?;
+            over = gather(body, framer, &mut self.frames).await?;
         }
+        if !over {
+            return self.feed().await;
+        }
+        self.body = None;
+        framer.end(&mut self.frames).map_err(|_| ReadError::TooLong)?;
+        let mut events = self.feed().await?;
+        events.extend(self.finish().await?);
+        Ok(events)
     }
 
     async fn feed(&mut self) -> Result<Vec<Event>, ReadError> {
@@ -116,6 +120,42 @@ impl Reading {
         let drained = tokio::time::timeout(DRAIN, rest).await;
         tracing::trace!(reused = drained.is_ok(), "end of the provider's answer");
     }
+}
+
+/// Takes what has arrived besides the first piece, so that a burst of events costs
+/// one call into the guest and one write to the client. A piece per event is how
+/// providers send, and the connection hands over one piece at a time; yielding
+/// once lets it put the next in place. True at the end of the body.
+async fn gather(body: &mut ReplyBody, framer: &mut Framer, frames: &mut Vec<Frame>) -> Result<bool, ReadError> {
+    let mut gathered = 0;
+    while gathered < GATHER_BYTES_MAX {
+        let mut ready = poll_once(body.chunk()).await;
+        if ready.is_none() {
+            tokio::task::yield_now().await;
+            ready = poll_once(body.chunk()).await;
+        }
+        match ready {
+            None => return Ok(false),
+            Some(Ok(None)) => return Ok(true),
+            // What arrived before the break still counts; the next read meets it again.
+            Some(Err(_)) => return Ok(false),
+            Some(Ok(Some(bytes))) => {
+                gathered += bytes.len();
+                framer.push(&bytes, frames).map_err(|_| ReadError::TooLong)?;
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// The output of `future` if it is there already; dropping it loses nothing of a body.
+async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// What the first events of an answer mean for the attempt.

@@ -40,10 +40,27 @@ pub(crate) enum Cut {
     HostCalls,
 }
 
+/// Who may run, so that guests that burn all processors hold up nobody else.
+///
+/// At most as many guests stand in the scheduler's queue as there are
+/// processors, and as many again whose call has only begun: short calls, which
+/// are nearly all, do not wait behind long ones. Everybody else waits in line
+/// for a turn, outside the queue that timers and sockets are served from.
+pub(crate) struct Turns {
+    first: Arc<Semaphore>,
+    later: Arc<Semaphore>,
+}
+
+impl Turns {
+    pub(crate) fn new(processors: usize) -> Self {
+        Self { first: Arc::new(Semaphore::new(processors)), later: Arc::new(Semaphore::new(processors)) }
+    }
+}
+
 /// The account of one instance. One thread at a time uses it; atomics and the
 /// mutex are for the compiler, never contended.
 pub(crate) struct Account {
-    turns: Arc<Semaphore>,
+    turns: Arc<Turns>,
     turn: Mutex<Option<OwnedSemaphorePermit>>,
     poll: Mutex<Poll>,
     call_limit_ns: AtomicU64,
@@ -66,7 +83,7 @@ struct Poll {
 
 impl Account {
     /// An account for one instance whose calls together may use `total`.
-    pub(crate) fn new(turns: Arc<Semaphore>, total: Duration) -> Self {
+    pub(crate) fn new(turns: Arc<Turns>, total: Duration) -> Self {
         Self {
             turns,
             turn: Mutex::new(None),
@@ -88,12 +105,17 @@ impl Account {
         self.call_spent_ns.store(0, Ordering::Relaxed);
         self.long.store(false, Ordering::Relaxed);
         let mut call = pin!(call);
-        let charged = poll_fn(|context| {
-            self.enter();
-            let polled = call.as_mut().poll(context);
-            self.leave();
-            polled
-        });
+        let charged = async {
+            let turn = first_turn(&self.turns.first).await;
+            *lock(&self.turn) = turn;
+            let charged = poll_fn(|context| {
+                self.enter();
+                let polled = call.as_mut().poll(context);
+                self.leave();
+                polled
+            });
+            charged.await
+        };
         let answer = tokio::time::timeout(budget.wall, charged).await.ok();
         if answer.is_none() {
             self.out_of_time.store(true, Ordering::Relaxed);
@@ -166,14 +188,31 @@ impl Account {
     }
 }
 
-/// Lets everything else run, then waits until few enough long-running guests
-/// stand in the queue. Without the yield, timers and sockets are not looked at
-/// between two slices; without the turns, a hundred spinning guests would make
-/// any other task wait a hundred slices.
-async fn wait_for_turn(account: Arc<Account>) {
-    tokio::task::yield_now().await;
+/// A turn to begin a call: at once, unless all processors are busy beginning calls.
+async fn first_turn(turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    match Arc::clone(turns).try_acquire_owned() {
+        Ok(turn) => Some(turn),
+        Err(_) => next_turn(turns).await,
+    }
+}
+
+/// Waits in line for a turn, then lets everything else run first.
+///
+/// The order matters. A long-running guest asks for its next turn while it still
+/// holds the last one, so it queues behind all others that wait; asking after
+/// the yield would find the turn free each time, and a hundred spinning guests
+/// would make any other task wait a hundred slices. And without the yield, timers
+/// and sockets would not be looked at between two slices.
+async fn next_turn(turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     // The semaphore is never closed; if it were, running is the safe side.
-    let turn = Arc::clone(&account.turns).acquire_owned().await.ok();
+    let turn = Arc::clone(turns).acquire_owned().await.ok();
+    tokio::task::yield_now().await;
+    turn
+}
+
+/// What a guest does between two slices.
+async fn wait_for_turn(account: Arc<Account>) {
+    let turn = next_turn(&account.turns.later).await;
     *lock(&account.turn) = turn;
 }
 

@@ -243,25 +243,26 @@ impl Interface {
     }
 
     fn verdict(&self, world: &str, difference: Option<String>) -> Result<(), ContractError> {
+        let compatible = self.is_compatible();
+        let reason = match difference {
+            None if compatible => return Ok(()),
+            Some(difference) if compatible => difference,
+            Some(difference) => format!("first difference: {difference}"),
+            None => "rebuild it with this host's wit/".to_owned(),
+        };
+        let verdict = if compatible {
+            "does not match the contract"
+        } else {
+            "is built for another version of the contract"
+        };
+        let theirs = match self.version {
+            Some((major, minor, patch)) => format!("{} {major}.{minor}.{patch}", self.package),
+            None => format!("{} without a version", self.package),
+        };
         let (major, minor, patch) = own::version();
-        let theirs = self.version.map_or("without a version".to_owned(), |version| {
-            format!("{}.{}.{}", version.0, version.1, version.2)
-        });
-        let supported = format!("this host supports {major}.{minor}.{patch}");
-        match (self.is_compatible(), difference) {
-            (true, None) => Ok(()),
-            (true, Some(difference)) => Err(ContractError(format!(
-                "does not match the contract (world {world}, {} {theirs}, {supported}): {difference}",
-                self.package
-            ))),
-            (false, difference) => Err(ContractError(format!(
-                "is built for another version of the contract (world {world}, {} {theirs}, {supported}); {}",
-                self.package,
-                difference.map_or("rebuild it with this host's wit/".to_owned(), |difference| format!(
-                    "first difference: {difference}"
-                ))
-            ))),
-        }
+        Err(ContractError(format!(
+            "{verdict} (world {world}, {theirs}, this host supports {major}.{minor}.{patch}): {reason}"
+        )))
     }
 
     /// Of other packages only the part of WASI that every toolchain uses is linked.

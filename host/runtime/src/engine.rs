@@ -46,9 +46,7 @@ impl Sandbox {
         while instances >= POOL_MIN {
             match Engine::new(&settings(Some(instances))) {
                 Ok(engine) => {
-                    if instances < wanted {
-                        tracing::warn!(wanted, instances, "address space is small: fewer instances at once");
-                    }
+                    warn_if_small(wanted, instances);
                     return Ok(Self { engine, instances, pooled: true });
                 }
                 Err(error) => tracing::debug!(instances, %error, "no pool of this size"),
@@ -58,6 +56,12 @@ impl Sandbox {
         tracing::warn!(wanted, "address space is small: no pool, instances are made one by one");
         let engine = Engine::new(&settings(None)).map_err(|error| StartError::Engine(error.to_string()))?;
         Ok(Self { engine, instances: wanted, pooled: false })
+    }
+}
+
+fn warn_if_small(wanted: u32, instances: u32) {
+    if instances < wanted {
+        tracing::warn!(wanted, instances, "address space is small: fewer instances at once");
     }
 }
 

@@ -67,9 +67,7 @@ impl Grant {
         let imports: BTreeSet<_> = manifest.imports.iter().copied().filter(granted).collect();
         let denials = denials(manifest, operator, used, &imports);
         let memory_mib = capped(manifest.memory_mib(), operator.memory_mib);
-        let deadline_ms = operator
-            .deadline_ms
-            .map_or(manifest.deadline(), |cap| manifest.deadline().min(Duration::from_millis(cap.into())));
+        let cap = operator.deadline_ms.map_or(Duration::MAX, |cap| Duration::from_millis(cap.into()));
         let settings =
             if operator.config.is_object() { operator.config.to_string() } else { "{}".to_owned() };
         let grant = Self {
@@ -77,7 +75,7 @@ impl Grant {
             hosts,
             secrets,
             memory_bytes: memory_mib as usize * 1024 * 1024,
-            deadline: deadline_ms,
+            deadline: manifest.deadline().min(cap),
             settings: settings.into_bytes(),
         };
         (grant, denials)

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::Engine;
 
+use crate::account::Turns;
 use crate::cache::Cache;
 use crate::engine::{Sandbox, Ticker};
 
@@ -14,8 +15,7 @@ use crate::engine::{Sandbox, Ticker};
 pub(crate) struct Host {
     pub(crate) engine: Engine,
     pub(crate) cache: Option<Cache>,
-    /// As many long-running guests stand in the scheduler's queue.
-    pub(crate) turns: Arc<Semaphore>,
+    pub(crate) turns: Arc<Turns>,
     slots: Arc<Semaphore>,
     instances_max: u32,
     pooled: bool,
@@ -48,7 +48,7 @@ impl Host {
         let workers = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
         Self {
             cache,
-            turns: Arc::new(Semaphore::new(workers)),
+            turns: Arc::new(Turns::new(workers)),
             slots: Arc::new(Semaphore::new(sandbox.instances as usize)),
             instances_max: sandbox.instances,
             pooled: sandbox.pooled,

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use wasmtime::component::{self, ResourceTable};
 use wasmtime::{Store, Trap};
-use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
+use wasmtime_wasi::{
+    HostMonotonicClock, HostWallClock, I32Exit, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView,
+};
 
 use crate::account::{Account, Budget, Cut};
 use crate::bindings::cofferdam::plugin::log::Level;
@@ -261,6 +263,9 @@ fn classify(account: &Account, error: &wasmtime::Error) -> CallErrorKind {
     if error.is::<wasmtime::PoolConcurrencyLimitError>() {
         return CallErrorKind::Saturated;
     }
+    if is_out_of_hostcall_fuel(error) {
+        return CallErrorKind::OutputTooLarge;
+    }
     let trap = error.downcast_ref::<Trap>();
     match account.cut() {
         Some(Cut::Time) if trap == Some(&Trap::Interrupt) => return CallErrorKind::OutOfTime,
@@ -271,10 +276,11 @@ fn classify(account: &Account, error: &wasmtime::Error) -> CallErrorKind {
         }
         _ => {}
     }
-    if is_out_of_hostcall_fuel(error) {
-        return CallErrorKind::OutputTooLarge;
+    if error.is::<I32Exit>() {
+        return CallErrorKind::Trap(TrapKind::Unreachable);
     }
-    CallErrorKind::Trap(trap.map_or(TrapKind::Other, trap_kind))
+    // What is no trap of the code was noticed while a value was handed over.
+    CallErrorKind::Trap(trap.map_or(TrapKind::InvalidValue, trap_kind))
 }
 
 /// The type of this error is private to wasmtime; its text is what there is.

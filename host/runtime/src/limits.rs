@@ -82,13 +82,12 @@ impl ResourceLimiter for Limiter {
 mod tests {
     use std::time::Duration;
 
-    use tokio::sync::Semaphore;
-
     use super::*;
+    use crate::account::Turns;
 
     #[test]
     fn memories_and_tables_draw_on_one_budget() {
-        let account = Arc::new(Account::new(Arc::new(Semaphore::new(1)), Duration::from_secs(1)));
+        let account = Arc::new(Account::new(Arc::new(Turns::new(1)), Duration::from_secs(1)));
         let mut limiter = Limiter::new(Arc::clone(&account), 1 << 20);
         assert!(limiter.memory_growing(0, 1 << 19, None).unwrap());
         assert!(limiter.memory_growing(0, 1 << 18, None).unwrap());
@@ -100,7 +99,7 @@ mod tests {
 
     #[test]
     fn absurd_sizes_do_not_overflow() {
-        let account = Arc::new(Account::new(Arc::new(Semaphore::new(1)), Duration::from_secs(1)));
+        let account = Arc::new(Account::new(Arc::new(Turns::new(1)), Duration::from_secs(1)));
         let mut limiter = Limiter::new(account, 1 << 20);
         assert!(!limiter.memory_growing(0, usize::MAX, None).unwrap());
         assert!(!limiter.table_growing(0, usize::MAX, None).unwrap());

@@ -289,13 +289,13 @@ impl Manifest {
     /// Memory asked for, in MiB.
     #[must_use]
     pub fn memory_mib(&self) -> u32 {
-        self.limits.memory_mib.unwrap_or(self.kind.defaults().memory_mib)
+        self.limits.memory_mib.unwrap_or_else(|| self.kind.defaults().memory_mib)
     }
 
     /// Processor time asked for, per call.
     #[must_use]
     pub fn deadline(&self) -> Duration {
-        let deadline_ms = self.limits.deadline_ms.unwrap_or(self.kind.defaults().deadline_ms);
+        let deadline_ms = self.limits.deadline_ms.unwrap_or_else(|| self.kind.defaults().deadline_ms);
         Duration::from_millis(deadline_ms.into())
     }
 
@@ -311,7 +311,8 @@ impl Manifest {
         if let Some(import) = self.imports.iter().find(|import| !allowed.contains(import)) {
             return Some(("imports", format!("names {import}, which a {} cannot have", self.kind)));
         }
-        if !self.imports.contains(&Import::Http) && !(self.hosts.is_empty() && self.secrets.is_empty()) {
+        let reaches_out = !self.hosts.is_empty() || !self.secrets.is_empty();
+        if reaches_out && !self.imports.contains(&Import::Http) {
             let key = if self.hosts.is_empty() { "secrets" } else { "hosts" };
             return Some((key, "needs imports = [\"http\"]".to_owned()));
         }

@@ -3,9 +3,9 @@
 
 /// How many polls pass between two looks at timers and sockets. A guest's slice
 /// is one poll of up to a tick, so the default of 61 would mean 120 ms.
-const EVENT_INTERVAL: u32 = 3;
+const EVENT_INTERVAL: u32 = 5;
 /// How many polls pass before a look at work that came from other threads.
-const GLOBAL_QUEUE_INTERVAL: u32 = 3;
+const GLOBAL_QUEUE_INTERVAL: u32 = 5;
 
 /// Sets a builder of a multi-threaded scheduler up for running guests.
 pub fn tune(builder: &mut tokio::runtime::Builder) -> &mut tokio::runtime::Builder {

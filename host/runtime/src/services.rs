@@ -143,8 +143,9 @@ mod tests {
         assert_eq!(scratch.read("a"), None);
         scratch.keep("a".into(), vec![1; SCRATCH_BYTES_MAX]).unwrap();
         assert!(matches!(scratch.keep("b".into(), vec![1]), Err(ScratchError::Full)));
-        scratch.clone().keep("a".into(), vec![2]).unwrap();
-        scratch.keep("b".into(), vec![1]).unwrap();
+        let shared = scratch.clone();
+        shared.keep("a".into(), vec![2]).unwrap();
+        shared.keep("b".into(), vec![1]).unwrap();
         assert_eq!(scratch.read("a"), Some(vec![2]));
     }
 

@@ -84,14 +84,14 @@ impl http_body::Body for Body {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let span = self.record.as_ref().map(|record| record.span().clone());
-        let next = match span {
-            Some(span) => span.in_scope(|| self.next(context)),
-            None => self.next(context),
+        let Some(mut record) = self.record.take() else {
+            return self.next(context).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))));
         };
-        if let (Poll::Ready(chunk), Some(record)) = (&next, &mut self.record) {
+        let next = record.span().in_scope(|| self.next(context));
+        if let Poll::Ready(chunk) = &next {
             record.sent(chunk.as_ref().map(Bytes::len));
         }
+        self.record = Some(record);
         next.map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))))
     }
 

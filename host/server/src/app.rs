@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
+use cofferdam_runtime::Runtime;
 use cofferdam_store::Store;
 
 use crate::body::Budget;
 use crate::facts::{self, Facts, Serving};
 use crate::metrics::Metrics;
-use crate::wiring::Live;
+use crate::wiring::{Ground, Live};
 
 /// What every part of a serving process shares.
 pub(crate) struct App {
@@ -22,12 +23,22 @@ pub(crate) struct App {
     pub metrics: Arc<Metrics>,
     /// Request bodies in memory.
     pub bodies: Budget,
+    /// The sandbox.
+    pub(crate) runtime: Runtime,
     live: ArcSwap<Live>,
-    listen: SocketAddr,
-    admin: SocketAddr,
+    at: Addresses,
     started: Instant,
     draining: AtomicBool,
     compiled: AtomicBool,
+}
+
+/// Where the host listens, with real port numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Addresses {
+    /// For clients.
+    pub(crate) listen: SocketAddr,
+    /// For health checks and metrics.
+    pub(crate) admin: SocketAddr,
 }
 
 /// Whether a request would be answered, part by part.
@@ -52,20 +63,14 @@ impl Readiness {
 impl App {
     /// A host that serves at these addresses, not ready yet.
     #[must_use]
-    pub(crate) fn new(
-        store: Store,
-        live: Live,
-        metrics: Arc<Metrics>,
-        listen: SocketAddr,
-        admin: SocketAddr,
-    ) -> Self {
+    pub(crate) fn new(ground: &Ground, live: Live, metrics: Arc<Metrics>, at: Addresses) -> Self {
         Self {
-            store,
+            store: ground.store.clone(),
+            runtime: ground.runtime.clone(),
             metrics,
             bodies: Budget::default(),
             live: ArcSwap::from_pointee(live),
-            listen,
-            admin,
+            at,
             started: Instant::now(),
             draining: AtomicBool::new(false),
             compiled: AtomicBool::new(false),
@@ -106,8 +111,8 @@ impl App {
         let live = self.live();
         let serving = Serving {
             pid: std::process::id(),
-            listen: self.listen.to_string(),
-            admin: self.admin.to_string(),
+            listen: self.at.listen.to_string(),
+            admin: self.at.admin.to_string(),
             ready: self.readiness().is_ready(),
             uptime_s: self.started.elapsed().as_secs(),
             requests_running: self.metrics.requests_running.load(Ordering::Relaxed),

@@ -84,4 +84,15 @@ mod tests {
             assert_eq!(token(&headers(values)), Err(NoToken::Malformed), "{values:?}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn a_token_is_visible_ascii_whatever_comes(value in proptest::collection::vec(0x20_u8.., 0..64)) {
+            if let Ok(value) = HeaderValue::from_bytes(&value)
+                && let Ok(token) = token(&HeaderMap::from_iter([(AUTHORIZATION, value)]))
+            {
+                proptest::prop_assert!(!token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()));
+            }
+        }
+    }
 }

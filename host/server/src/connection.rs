@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -25,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use crate::answer::Body;
 use crate::handle::HEADERS_BYTES_MAX;
 use crate::metrics::Metrics;
+use crate::stall::Stalling;
 
 /// A head must arrive whole within this; it also ends idle HTTP/1 connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -34,6 +36,8 @@ const IDLE_ROUND: Duration = Duration::from_secs(30);
 /// What a connection reads ahead at most. Heads beyond this are refused by the
 /// protocol code, without an envelope.
 const READ_BYTES_MAX: usize = 2 * HEADERS_BYTES_MAX;
+/// How long a client may take nothing of an answer that waits for it.
+const STALL_MAX: Duration = Duration::from_secs(60);
 /// Headers in one head.
 const HEADERS_MAX: usize = 128;
 /// Requests at once on one HTTP/2 connection.
@@ -89,13 +93,15 @@ impl Connections {
         }
     }
 
-    /// Lets running requests end for as long as `patience` lasts, then cuts them off.
-    /// Returns how many connections were cut.
-    pub(crate) async fn drain(&self, patience: Duration) -> usize {
+    /// Lets running requests end for as long as `patience` lasts and nobody is in a
+    /// `hurry`, then cuts them off. Returns how many connections were cut.
+    pub(crate) async fn drain(&self, patience: Duration, hurry: impl Future<Output = ()>) -> usize {
         self.stop.cancel();
         self.tasks.close();
-        if tokio::time::timeout(patience, self.tasks.wait()).await.is_ok() {
-            return 0;
+        tokio::select! {
+            () = self.tasks.wait() => return 0,
+            () = tokio::time::sleep(patience) => {}
+            () = hurry => {}
         }
         let open = usize::try_from(self.metrics.connections.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         self.cut.cancel();
@@ -123,12 +129,11 @@ impl Connections {
             let (running, served) = (Arc::clone(&running), Arc::clone(&served));
             service_fn(move |request| {
                 served.fetch_add(1, Ordering::Relaxed);
-                let answer = handler(request, Arc::clone(&running));
-                async move { Ok::<_, Infallible>(answer.await) }
+                handler(request, Arc::clone(&running)).map(Ok::<_, Infallible>)
             })
         };
         let builder = builder(Tracked(self.tasks.clone()));
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(Stalling::new(stream, STALL_MAX)), service));
         let mut rounds = tokio::time::interval(IDLE_ROUND);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut idle = Idle::default();

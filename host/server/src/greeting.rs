@@ -8,6 +8,7 @@ use cofferdam_engine::catalog::ModelKind;
 use cofferdam_store::{Actor, KeyOwner, NewKey, Store};
 use serde_json::json;
 
+use crate::app::Addresses;
 use crate::command::CommandError;
 use crate::failure::Failure;
 use crate::wiring::Live;
@@ -16,18 +17,12 @@ use crate::wiring::Live;
 pub(crate) struct Greeting {
     key: Option<String>,
     curl: String,
-    listen: SocketAddr,
-    admin: SocketAddr,
+    at: Addresses,
 }
 
 impl Greeting {
     /// Makes the first key of a store that has none for clients.
-    pub(crate) fn new(
-        live: &Live,
-        store: &Store,
-        listen: SocketAddr,
-        admin: SocketAddr,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn new(live: &Live, store: &Store, at: Addresses) -> Result<Self, Failure> {
         let directory = store.directory();
         let default =
             directory.workspaces().into_iter().find(|workspace| workspace.name.as_str() == "default");
@@ -48,16 +43,16 @@ impl Greeting {
         let model = model.map_or("VENDOR/MODEL", |model| model.id.as_str());
         let curl = format!(
             "curl -N http://{}/v1/responses -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' -d '{}'",
-            reachable(listen),
+            reachable(at.listen),
             key.as_deref().unwrap_or("YOUR_KEY"),
             json!({"model": model, "input": "Hello!", "stream": true}),
         );
-        Ok(Self { key, curl, listen, admin })
+        Ok(Self { key, curl, at })
     }
 
     /// What is printed: text for people, or one line of JSON.
     pub(crate) fn text(&self, as_json: bool) -> String {
-        let Self { key, curl, listen, admin } = self;
+        let Self { key, curl, at: Addresses { listen, admin } } = self;
         if as_json {
             let mut line = serde_json::Map::new();
             if let Some(key) = key {

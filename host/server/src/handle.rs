@@ -6,12 +6,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use cofferdam_store::Principal;
+use cofferdam_store::{AuthenticationError, Principal};
 use futures_util::FutureExt;
-use http::header::{CONTENT_LENGTH, HOST, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, Version};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use tracing::Instrument;
 
 use crate::answer::Body;
@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::record::Record;
 use crate::reply::Fault;
 use crate::route::{Label, NoRoute, Route};
-use crate::{access, auth};
+use crate::{access, auth, body};
 
 /// The longest path and query, in bytes.
 const URI_BYTES_MAX: usize = 8 * 1024;
@@ -46,14 +46,20 @@ pub(crate) async fn handle(
     running: Arc<AtomicUsize>,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    let mut record = Record::begin(request.method().clone(), Arc::clone(&app.metrics), running);
+    let mut record = Record::begin(request.method(), Arc::clone(&app.metrics), running);
     let span = record.span().clone();
     let is_head = request.method() == Method::HEAD;
     // A panic is a mistake of ours in one request; the connection and all others go on.
     let answer = AssertUnwindSafe(answer(&app, &mut record, request)).catch_unwind().instrument(span).await;
     let mut response = match answer {
         Ok(Ok(response)) => response,
-        Ok(Err(Refused { fault, user })) => fault.into_response(user),
+        Ok(Err(Refused { fault, user, closing })) => {
+            let mut response = fault.into_response(user);
+            if closing {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
+        }
         Err(_) => Fault::Internal.into_response(None),
     };
     if is_head {
@@ -63,7 +69,9 @@ pub(crate) async fn handle(
         response.headers_mut().insert("x-request-id", id);
     }
     record.status = response.status().as_u16();
-    record.streamed = response.body().is_stream();
+    if response.body().is_stream() {
+        record.note_stream();
+    }
     response.body_mut().attach(record);
     response
 }
@@ -72,11 +80,13 @@ pub(crate) async fn handle(
 pub(crate) struct Refused {
     fault: Fault,
     user: Option<String>,
+    /// The connection cannot go on: part of the request is still on its way.
+    closing: bool,
 }
 
 impl From<Fault> for Refused {
     fn from(fault: Fault) -> Self {
-        Self { fault, user: None }
+        Self { fault, user: None, closing: false }
     }
 }
 
@@ -85,25 +95,48 @@ async fn answer(
     record: &mut Record,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Refused> {
-    let (head, body) = request.into_parts();
-    check_head(&head)?;
+    let (head, mut body) = request.into_parts();
+    let version = head.version;
+    let refused = match find_and_answer(app, record, &head, &mut body).await {
+        Ok(response) => return Ok(response),
+        Err(refused) => refused,
+    };
+    // An HTTP/1 connection that closes while the client is still sending loses the
+    // answer. Who waits for permission to send has sent nothing.
+    let waits = head.headers.contains_key(EXPECT);
+    if version >= Version::HTTP_2 || body.is_end_stream() {
+        return Err(refused);
+    }
+    let total = app.live().config.timeouts.body_total;
+    let read = !waits && body::discard(&mut body, 2 * body::BODY_BYTES_MAX, total).await;
+    Err(Refused { closing: !read, ..refused })
+}
+
+async fn find_and_answer(
+    app: &Arc<App>,
+    record: &mut Record,
+    head: &Parts,
+    body: &mut Incoming,
+) -> Result<Response<Body>, Refused> {
+    check_head(head)?;
     let route = Route::find(head.uri.path()).map_err(|miss| match miss {
         NoRoute::Unknown => Fault::NotFound,
         NoRoute::Malformed => Fault::Malformed("The path is not percent-encoded correctly"),
     })?;
     record.route = route.label();
-    let principal = authenticate(app, &head, record.route)?;
+    let principal = authenticate(app, head, record.route)?;
     record.key = Some(principal.key_id().to_string());
     let user = principal.member().map(|member| member.to_string());
-    let mut call = Call { app, principal, head: &head, record };
+    let mut call = Call { app, principal, head, record };
     dispatch(&mut call, route, body).await.map_err(|fault| Refused {
         // What is hidden must not differ from what is not there.
         user: if matches!(fault, Fault::NotFound) { None } else { user },
         fault,
+        closing: false,
     })
 }
 
-async fn dispatch(call: &mut Call<'_>, route: Route, body: Incoming) -> Result<Response<Body>, Fault> {
+async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     if let Route::Vault(route) = &route {
         return api::vault::answer(call, route);
     }
@@ -143,8 +176,16 @@ fn authenticate(app: &App, head: &Parts, route: Label) -> Result<Principal, Faul
         auth::NoToken::Missing => Fault::MissingKey,
         auth::NoToken::Malformed => Fault::InvalidKey,
     })?;
-    let known = app.store.authenticate(token);
-    known.map_err(|_| if in_vault { Fault::InvalidVaultKey } else { Fault::InvalidKey })
+    app.store.authenticate(token).map_err(|error| match error {
+        AuthenticationError::Incomplete(key) => {
+            tracing::error!(%key, "the owner of a good key is missing");
+            Fault::Internal
+        }
+        error => {
+            tracing::debug!(%error, "a token was refused");
+            if in_vault { Fault::InvalidVaultKey } else { Fault::InvalidKey }
+        }
+    })
 }
 
 /// Leaves the head as `GET` would have it.

@@ -1,7 +1,7 @@
 //! What the process tells the rest of the machine about itself: no core files,
 //! no debugger of the same user, and credentials do not stay in the environment.
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 
 /// Forbids core files and attaching to the process. To be called first.
 ///
@@ -12,6 +12,19 @@ pub fn seal_process() -> std::io::Result<()> {
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
+}
+
+/// Allows as many open files as the system lets this process have. Returns how many.
+///
+/// # Errors
+///
+/// The system refuses; then what was allowed before still is.
+pub(crate) fn raise_open_files() -> std::io::Result<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    }
+    Ok(maximum.unwrap_or(u64::MAX))
 }
 
 /// Reads a variable and removes it from the environment that child processes

@@ -22,6 +22,7 @@ mod body;
 mod connection;
 mod handle;
 mod route;
+mod stall;
 
 // Answers, and what is left of them.
 mod answer;

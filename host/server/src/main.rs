@@ -10,8 +10,8 @@ fn main() -> ExitCode {
     let sealed = hygiene::seal_process();
     let cli = Cli::parse();
     let as_json = cli.options.json;
-    if let Some(mistake) = telemetry::start() {
-        tracing::warn!(mistake, "COFFERDAM_LOG is not a filter, logging at level info");
+    if let Some(mistake) = telemetry::start(cli.log_level()) {
+        tracing::warn!(mistake, "COFFERDAM_LOG is not a filter and not used");
     }
     if let Err(error) = sealed {
         tracing::warn!(%error, "the process cannot be sealed against debuggers and core files");

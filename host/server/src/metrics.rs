@@ -56,6 +56,8 @@ pub(crate) struct Metrics {
     pub requests_running: AtomicU64,
     /// Open client connections.
     pub connections: AtomicU64,
+    /// Streams that are being sent.
+    pub(crate) streams_running: AtomicU64,
     /// Streams whose client went away before the end.
     pub streams_abandoned: AtomicU64,
     /// From the end of the head of a request to the first byte of its stream.
@@ -117,6 +119,7 @@ impl Metrics {
                 &self.requests_running,
             ),
             ("cofferdam_connections", "gauge", "Open client connections", &self.connections),
+            ("cofferdam_streams_running", "gauge", "Streams that are being sent", &self.streams_running),
             (
                 "cofferdam_streams_abandoned_total",
                 "counter",
@@ -163,8 +166,9 @@ impl Text {
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        // Writing to a string cannot fail.
-        let _: std::fmt::Result = self.0.write_fmt(line);
+        if self.0.write_fmt(line).is_err() {
+            debug_assert!(false, "writing to a string cannot fail");
+        }
     }
 }
 

@@ -21,9 +21,9 @@ pub(crate) struct Record {
     pub(crate) key: Option<String>,
     /// The id of the response or embedding, as sent in `X-Generation-Id`.
     pub(crate) generation: Option<String>,
-    pub(crate) streamed: bool,
+    streamed: bool,
     id: Uuid,
-    method: Method,
+    method: &'static str,
     span: Span,
     started: Instant,
     bytes_sent: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Record {
 
 impl Record {
     /// Begins the record of a request. `running` counts the requests of its connection.
-    pub(crate) fn begin(method: Method, metrics: Arc<Metrics>, running: Arc<AtomicUsize>) -> Box<Self> {
+    pub(crate) fn begin(method: &Method, metrics: Arc<Metrics>, running: Arc<AtomicUsize>) -> Box<Self> {
         running.fetch_add(1, Ordering::Relaxed);
         metrics.requests_running.fetch_add(1, Ordering::Relaxed);
         let id = Uuid::new_v4();
@@ -49,7 +49,7 @@ impl Record {
             generation: None,
             streamed: false,
             id,
-            method,
+            method: known(method),
             span,
             started: Instant::now(),
             bytes_sent: 0,
@@ -67,6 +67,12 @@ impl Record {
     /// What log lines of this request stand in.
     pub(crate) fn span(&self) -> &Span {
         &self.span
+    }
+
+    /// The answer is a stream: it is live from now on.
+    pub(crate) fn note_stream(&mut self) {
+        self.streamed = true;
+        self.metrics.streams_running.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes the length of a chunk that was handed to the connection, or the end.
@@ -90,15 +96,16 @@ impl Drop for Record {
         self.running.fetch_sub(1, Ordering::Relaxed);
         self.metrics.requests_running.fetch_sub(1, Ordering::Relaxed);
         self.metrics.count_request(self.route, self.status, elapsed);
-        if self.streamed && !self.whole {
-            self.metrics.streams_abandoned.fetch_add(1, Ordering::Relaxed);
+        if self.streamed {
+            self.metrics.streams_running.fetch_sub(1, Ordering::Relaxed);
+            self.metrics.streams_abandoned.fetch_add(u64::from(!self.whole), Ordering::Relaxed);
         }
         // The span is entered, so that the line carries the request id as all others do.
         self.span.in_scope(|| {
             tracing::info!(
                 target: "cofferdam::access",
                 route = self.route.as_str(),
-                method = self.method.as_str(),
+                method = self.method,
                 status = self.status,
                 duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
                 bytes_sent = self.bytes_sent,
@@ -110,4 +117,10 @@ impl Drop for Record {
             );
         });
     }
+}
+
+/// A method as a fixed word: clients may send any.
+fn known(method: &Method) -> &'static str {
+    let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+    known.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }

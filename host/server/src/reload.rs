@@ -25,6 +25,16 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
+    /// Takes the signals over from the system; until then they end the process.
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(Failure::system("signals"));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+
     /// Waits for a signal to stop.
     pub(crate) async fn stop(&mut self) {
         tokio::select! {
@@ -37,16 +47,6 @@ impl Signals {
 impl Reload {
     pub(crate) fn new(options: Options, arguments: Serve, ground: Ground) -> Self {
         Self { options, arguments, ground }
-    }
-
-    /// Takes the signals over from the system.
-    pub(crate) fn signals(&self) -> Result<Signals, Failure> {
-        let listen = |kind| signal(kind).map_err(Failure::system("signals"));
-        Ok(Signals {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            hang_up: listen(SignalKind::hangup())?,
-        })
     }
 
     /// Reloads at each SIGHUP until a signal to stop.

@@ -12,6 +12,9 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::Body;
 
+/// What clients are told to wait when nobody knows better.
+const RETRY_AFTER_S: u64 = 1;
+
 /// Everything the server itself refuses, and what the engine refuses.
 #[derive(Debug)]
 pub(crate) enum Fault {
@@ -146,7 +149,9 @@ impl Fault {
                 metadata: metadata(refusal.kind.as_str(), refusal.metadata),
                 message: Cow::Owned(refusal.message),
                 routing: field.zip(refusal.service_metadata),
-                retry_after_s: refusal.retry_after_s,
+                retry_after_s: refusal
+                    .retry_after_s
+                    .or_else(|| matches!(refusal.status, 429 | 503).then_some(RETRY_AFTER_S)),
                 allow: None,
             },
             fault => {
@@ -155,7 +160,7 @@ impl Fault {
                     message: Cow::Borrowed(message),
                     metadata: metadata(kind, Value::Null),
                     routing: None,
-                    retry_after_s: matches!(fault, Self::Busy).then_some(1),
+                    retry_after_s: matches!(fault, Self::Busy).then_some(RETRY_AFTER_S),
                     allow: match fault {
                         Self::WrongMethod(methods) => {
                             Some(methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", "))

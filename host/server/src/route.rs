@@ -278,6 +278,32 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_path_is_a_route_or_not(path in ".{0,64}") {
+            drop(Route::find(&path));
+            drop(Route::find(&format!("/v1/{path}")));
+        }
+
+        #[test]
+        fn model_ids_come_back_however_they_are_encoded(id in "[a-z0-9~:@ /é.-]{1,24}", encode: [bool; 48]) {
+            let encoded: String = id
+                .bytes()
+                .zip(encode)
+                .map(|(byte, encode)| {
+                    let plain = byte.is_ascii() && (byte == b'/' || !encode);
+                    if plain { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+                })
+                .collect();
+            let found = Route::find(&format!("/v1/models/{encoded}"));
+            if id.split('/').any(|part| matches!(part, "" | "." | "..")) {
+                proptest::prop_assert!(found.is_err() || encoded.contains('%'));
+            } else {
+                proptest::prop_assert_eq!(found, Ok(Route::Model(id)));
+            }
+        }
+    }
+
     #[test]
     fn labels_stand_at_their_number() {
         for (index, label) in super::Label::ALL.iter().enumerate() {

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cofferdam_store::Clock;
 use serde_json::json;
@@ -14,15 +15,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
-use crate::app::App;
+use crate::app::{Addresses, App};
 use crate::cli::{Options, Serve};
 use crate::config::{Config, Environment};
 use crate::connection::Connections;
 use crate::failure::Failure;
 use crate::greeting::Greeting;
 use crate::handle::handle;
+use crate::hygiene;
 use crate::metrics::Metrics;
-use crate::reload::Reload;
+use crate::reload::{Reload, Signals};
 use crate::start::{acquire, open, runtime, write_out};
 use crate::wiring::{self, Ground};
 
@@ -42,6 +44,7 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     if arguments.check {
         return check(options, arguments, &config, &environment);
     }
+    make_room(&config);
     let lock = acquire(&options.data)?;
     let store = open(&config, lock, arguments.accept_rollback)?;
     let runtime = runtime(&config, &options.data)?;
@@ -60,6 +63,18 @@ impl Serve {
     pub(crate) fn apply(&self, config: &mut Config) {
         config.server.listen = self.listen.unwrap_or(config.server.listen);
         config.server.admin = self.admin.unwrap_or(config.server.admin);
+    }
+}
+
+/// Each connection is an open file, and a request upstream may be another.
+fn make_room(config: &Config) {
+    let wanted = (config.limits.connections + config.limits.streams) as u64;
+    match hygiene::raise_open_files() {
+        Ok(allowed) if allowed < wanted => {
+            tracing::warn!(allowed, wanted, "fewer open files are allowed than the limits ask for");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
     }
 }
 
@@ -83,16 +98,15 @@ struct Listeners {
     api: TcpListener,
     admin: TcpListener,
     socket: std::os::unix::net::UnixListener,
-    listen_at: SocketAddr,
-    admin_at: SocketAddr,
+    at: Addresses,
 }
 
 impl Listeners {
     async fn bind(config: &Config, data: &Path) -> Result<Self, Failure> {
-        let (api, listen_at) = bind(config.server.listen).await?;
-        let (admin, admin_at) = bind(config.server.admin).await?;
+        let (api, listen) = bind(config.server.listen).await?;
+        let (admin, operators) = bind(config.server.admin).await?;
         let socket = admin::socket::bind(data).map_err(Failure::system("admin.sock"))?;
-        Ok(Self { api, admin, socket, listen_at, admin_at })
+        Ok(Self { api, admin, socket, at: Addresses { listen, admin: operators } })
     }
 }
 
@@ -104,15 +118,16 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure>
 }
 
 async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Ground) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
     let listeners = Listeners::bind(&config, &options.data).await?;
     let folder = arguments.plugins.clone();
     let live = wiring::live(config, folder.as_deref(), &ground)?;
     let (limits, drain) = (live.config.limits, live.config.timeouts.drain);
     let metrics = Arc::new(Metrics::default());
-    let Listeners { api, admin, socket, listen_at, admin_at } = listeners;
-    let app = Arc::new(App::new(ground.store.clone(), live, Arc::clone(&metrics), listen_at, admin_at));
-    warn_if_open(admin_at);
-    let greeting = Greeting::new(&app.live(), &ground.store, listen_at, admin_at)?;
+    let Listeners { api, admin, socket, at } = listeners;
+    let app = Arc::new(App::new(&ground, live, Arc::clone(&metrics), at));
+    warn_if_open(at.admin);
+    let greeting = Greeting::new(&app.live(), &ground.store, at)?;
     write_out(&greeting.text(options.json))?;
 
     let clients = Connections::new(limits.connections, Arc::clone(&metrics));
@@ -122,17 +137,18 @@ async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Gro
     tasks.spawn(accept_clients(clients.clone(), api, Arc::clone(&app)));
     tasks.spawn(accept_operators(operators.clone(), admin, Arc::clone(&app)));
     tasks.spawn(accept_commands(socket, Arc::clone(&app), stop.clone()));
-    tracing::info!(listen = %listen_at, admin = %admin_at, "listening");
+    tracing::info!(listen = %at.listen, admin = %at.admin, "listening");
 
     let reload = Reload::new(options.clone(), arguments.clone(), ground);
-    let ended = run_until_signal(&app, &reload).await;
+    let ended = run_until_signal(&app, &reload, &mut signals).await;
     app.note_draining();
-    let cut = clients.drain(drain).await;
+    tracing::info!("stopping");
+    let cut = clients.drain(drain, signals.stop()).await;
     if cut > 0 {
-        tracing::warn!(connections = cut, "connections were cut when the time to drain was over");
+        tracing::warn!(connections = cut, "connections were cut with requests running on them");
     }
     stop.cancel();
-    operators.drain(std::time::Duration::from_secs(1)).await;
+    operators.drain(Duration::from_secs(1), std::future::pending()).await;
     tasks.close();
     tasks.wait().await;
     if let Err(error) = admin::socket::remove(&options.data) {
@@ -158,8 +174,7 @@ async fn accept_commands(listener: std::os::unix::net::UnixListener, app: Arc<Ap
 }
 
 /// Compiles what is configured, then waits for a signal to stop.
-async fn run_until_signal(app: &App, reload: &Reload) -> Result<(), Failure> {
-    let mut signals = reload.signals()?;
+async fn run_until_signal(app: &App, reload: &Reload, signals: &mut Signals) -> Result<(), Failure> {
     let compiled = tokio::select! {
         compiled = compile(app) => compiled,
         () = signals.stop() => return Ok(()),
@@ -167,7 +182,7 @@ async fn run_until_signal(app: &App, reload: &Reload) -> Result<(), Failure> {
     compiled?;
     app.note_compiled();
     tracing::info!("ready");
-    reload.until_stopped(app, &mut signals).await;
+    reload.until_stopped(app, signals).await;
     Ok(())
 }
 

@@ -11,13 +11,14 @@ use tracing_subscriber::filter::LevelFilter;
 /// Names the variable with the filter, such as `info,cofferdam_engine=debug`.
 const FILTER_VARIABLE: &str = "COFFERDAM_LOG";
 
-/// Starts logging. Returns what was wrong with the filter, if anything was.
-pub fn start() -> Option<String> {
+/// Starts logging at `level` unless the filter says otherwise. Returns what was
+/// wrong with the filter, if anything was.
+pub fn start(level: LevelFilter) -> Option<String> {
     let written = std::env::var(FILTER_VARIABLE).unwrap_or_default();
-    let builder = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
+    let builder = EnvFilter::builder().with_default_directive(level.into());
     let (filter, mistake) = match builder.parse(&written) {
         Ok(filter) => (filter, None),
-        Err(error) => (EnvFilter::new("info"), Some(error.to_string())),
+        Err(error) => (EnvFilter::new(level.to_string()), Some(error.to_string())),
     };
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
     if stderr().is_terminal() {

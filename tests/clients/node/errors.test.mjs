@@ -25,6 +25,15 @@ test('a bad key is an authentication error', async () => {
   await rejected(stranger.models.list(), OpenAI.AuthenticationError, 401);
 });
 
+// More than sockets hold: the answer meets a client that is still writing.
+test('a large request with a bad key is an authentication error', async () => {
+  const stranger = new OpenAI({ ...settings, apiKey: 'wrong' });
+  for (let turn = 0; turn < 5; turn += 1) {
+    const asked = stranger.responses.create({ model: 'local/demo', input: 'x'.repeat(8_000_000) });
+    await rejected(asked, OpenAI.AuthenticationError, 401);
+  }
+});
+
 test('a bad request names the path', async () => {
   const input = [{ role: 'user', content: [{ type: 'input_txt', text: 'x' }] }];
   for (const stream of [false, true]) {
@@ -73,13 +82,13 @@ for (const model of SCRIPTED) {
   }
 
   test(`a client that leaves ends the request of ${model} upstream`, async () => {
-    const before = (await upstreamState()).streams_abandoned;
+    const before = (await upstreamState()).abandoned;
     const stream = await client.responses.create({ model, input: 'script: endless', stream: true });
     for await (const event of stream) {
       if (event.type === 'response.output_text.delta') break;
     }
     const deadline = Date.now() + 10_000;
-    while ((await upstreamState()).streams_abandoned === before) {
+    while ((await upstreamState()).abandoned === before) {
       assert.ok(Date.now() < deadline, 'the provider still talks to nobody');
       await pause(20);
     }

@@ -66,6 +66,16 @@ async def test_a_second_turn_carries_the_history(async_client: AsyncOpenAI, mode
 
 
 @pytest.mark.anyio
+async def test_a_run_is_handed_over(async_client: AsyncOpenAI, model: str) -> None:
+    speaks = OpenAIResponsesModel(model=model, openai_client=async_client)
+    pilot = Agent(name="River Pilot", instructions="Speak of rivers.", model=speaks)
+    triage = Agent(name="Triage", model=speaks, handoffs=[pilot])
+    result = await Runner.run(triage, "Transfer to the river pilot in Paris!")
+    assert result.last_agent.name == "River Pilot"
+    assert "Speak of rivers." in result.final_output
+
+
+@pytest.mark.anyio
 async def test_a_run_with_an_output_type(async_client: AsyncOpenAI, model: str) -> None:
     speaks = OpenAIResponsesModel(model=model, openai_client=async_client)
     reporter = Agent(name="Reporter", model=speaks, output_type=Report)

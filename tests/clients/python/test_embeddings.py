@@ -42,6 +42,12 @@ def test_one_vector_depends_on_its_text_alone(client: OpenAI, embedder: str) -> 
     assert alone == among != client.embeddings.create(model=embedder, input=TEXTS[2]).data[0].embedding
 
 
+def test_as_many_inputs_as_the_original_takes(client: OpenAI, embedder: str) -> None:
+    # OpenAI takes up to 2,048 inputs; libraries fill their batches to that.
+    response = client.embeddings.create(model=embedder, input=[f"text {number}" for number in range(2048)])
+    assert [row.index for row in response.data] == list(range(2048))
+
+
 def test_tokens_are_input_too(client: OpenAI, embedder: str) -> None:
     response = client.embeddings.create(model=embedder, input=[[1, 2, 3], [4, 5]])
     assert len(response.data) == 2

@@ -15,6 +15,9 @@ SECRETS = [
     value for name, value in os.environ.items() if name.startswith("UPSTREAM_") and name.endswith("_KEY")
 ]
 
+# Characters; more than sockets hold, so that an early answer meets a client still writing.
+LARGE = 8_000_000
+
 
 def fault(caught: pytest.ExceptionInfo[Any], status: int) -> dict[str, Any]:
     """The `error` of the answer, whose code is the status."""
@@ -67,6 +70,21 @@ def test_a_reference_to_a_stored_item_is_refused(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         ask(client, "local/demo", input=[{"type": "item_reference", "id": "msg_1"}])
     assert "stateless" in fault(caught, 400)["message"]
+
+
+def test_a_large_request_with_a_bad_key_is_an_authentication_error() -> None:
+    client = OpenAI(base_url=BASE_URL, api_key="wrong", max_retries=0)
+    with pytest.raises(openai.AuthenticationError):
+        ask(client, "local/demo", input="x" * LARGE)
+
+
+def test_what_the_host_does_not_have_is_not_found(client: OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.chat.completions.create(model="local/demo", messages=[{"role": "user", "content": "Hello!"}])
+    fault(caught, 404)
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.responses.retrieve("resp_0")
+    fault(caught, 404)
 
 
 def test_an_unknown_model_is_not_found(client: OpenAI) -> None:
@@ -167,12 +185,27 @@ def test_retrying_is_left_to_the_client(client: OpenAI) -> None:
 
 
 def test_a_client_that_leaves_ends_the_request_upstream(client: OpenAI, scripted: str) -> None:
-    before = upstream_state()["streams_abandoned"]
+    before = upstream_state()["abandoned"]
     stream = ask(client, scripted, input="script: endless", stream=True)
     deltas = (event for event in stream if event.type == "response.output_text.delta")
     assert [next(deltas).delta for _ in range(3)]
     stream.close()
+    await_abandoned(before)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_waits_no_longer_ends_the_request_upstream(
+    client: OpenAI, scripted: str, stream: bool
+) -> None:
+    before = upstream_state()["abandoned"]
+    with pytest.raises(openai.APITimeoutError):
+        ask(client, scripted, input="script: hang", stream=stream, timeout=0.5)
+    await_abandoned(before)
+
+
+def await_abandoned(before: int) -> None:
+    """Waits until the provider has noticed that nobody listens."""
     deadline = time.monotonic() + 10
-    while upstream_state()["streams_abandoned"] == before:
+    while upstream_state()["abandoned"] == before:
         assert time.monotonic() < deadline, "the provider still talks to nobody"
         time.sleep(0.02)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import openai
+import pytest
 from conftest import checked, checked_events, types
 from openai import OpenAI
 from pydantic import BaseModel
@@ -128,8 +129,39 @@ def test_tool_choice_decides(client: OpenAI, model: str) -> None:
     other = {**WEATHER, "name": "get_tide", "description": "The tide of a city"}
     named = ask(client, model, tools=[WEATHER, other], tool_choice={"type": "function", "name": "get_tide"})
     assert [name for name, _ in calls(named)] == ["get_tide"]
+    allowed = {
+        "type": "allowed_tools",
+        "mode": "required",
+        "tools": [{"type": "function", "name": "get_tide"}],
+    }
+    limited = ask(client, model, tools=[WEATHER, other], tool_choice=allowed)
+    assert [name for name, _ in calls(limited)] == ["get_tide"]
 
 
 def test_without_parallel_calls_there_is_one(client: OpenAI, model: str) -> None:
     response = ask(client, model, input=TWO, parallel_tool_calls=False)
     assert len(calls(response)) == 1 and response.parallel_tool_calls is False
+
+
+CUSTOM: dict[str, Any] = {"type": "custom", "name": "look_up", "description": "Looks up a city"}
+
+
+@pytest.mark.parametrize("free", ["local/demo", "house/responses"])
+def test_a_custom_tool_takes_plain_text(client: OpenAI, free: str) -> None:
+    items: list[Any] = [{"role": "user", "content": "Use look_up for Paris"}]
+    request: dict[str, Any] = {"model": free, "tools": [CUSTOM]}
+    whole = checked(client.responses.create(input=items, **request))
+    events = checked_events(list(client.responses.create(input=items, stream=True, **request)))
+    assert [item.type for item in whole.output] == ["custom_tool_call"]
+    call = events[-1].response.output[0]
+    deltas = [event.delta for event in events if event.type == "response.custom_tool_call_input.delta"]
+    assert "".join(deltas) == call.input == whole.output[0].input and "Paris" in call.input
+    items.append(call.to_dict())
+    items.append({"type": "custom_tool_call_output", "call_id": call.call_id, "output": "on the Seine"})
+    assert "on the Seine" in client.responses.create(input=items, **request).output_text
+
+
+def test_a_tool_that_no_endpoint_has_is_a_bad_request(client: OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(model="house/anthropic", input="Hello!", tools=[CUSTOM])
+    assert "tools[0].type" in str(caught.value)

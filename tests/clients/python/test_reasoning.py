@@ -7,6 +7,7 @@ from typing import Any
 from conftest import checked, checked_events, delta_text, types
 from openai import OpenAI
 from test_functions import ONE, WEATHER, answered, calls
+from test_structured import Party
 
 REASONING = {"effort": "low", "summary": "auto"}
 SEALED = ["reasoning.encrypted_content"]
@@ -98,3 +99,8 @@ def test_a_refusal_streams(client: OpenAI, scripted: str) -> None:
     streamed = "".join(event.delta for event in events if event.type == "response.refusal.delta")
     done = [event.refusal for event in events if event.type == "response.refusal.done"]
     assert done == [streamed] == [refusal_of(events[-1].response)] == ["I will not help with that."]
+
+
+def test_a_refusal_is_not_parsed(client: OpenAI, scripted: str) -> None:
+    response = client.responses.parse(model=scripted, input="script: refuse", text_format=Party)
+    assert response.output_parsed is None

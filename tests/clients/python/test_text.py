@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import Any
 
 import pytest
-from conftest import checked, checked_events, delta_text, types
+from conftest import MODELS, SCRIPTED, checked, checked_events, delta_text, types
 from openai import AsyncOpenAI, OpenAI
 
 QUESTION = "Where does the Köln train go — 北京?"
+PIXEL = base64.b64encode(
+    bytes.fromhex(
+        "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489"
+        "0000000d49444154789c6360f8cf50c000038301800b7f2cbd0000000049454e44ae426082"
+    )
+).decode()
+PAPER = base64.b64encode(b"%PDF-1.4\n%%EOF\n").decode()
 LONG_QUESTION = " ".join(f"word{number}" for number in range(80))
 
 
@@ -38,6 +46,45 @@ def test_roles_of_a_conversation_arrive(client: OpenAI, model: str) -> None:
     ]
     text = checked(create(client, model, input=conversation)).output_text
     assert "Who am I?" in text and "Speak Dutch." in text
+
+
+def test_pictures_and_files_arrive(client: OpenAI, model: str) -> None:
+    parts = [
+        {"type": "input_text", "text": "What is this?"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}", "detail": "auto"},
+        {"type": "input_file", "filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PAPER}"},
+    ]
+    response = checked(create(client, model, input=[{"role": "user", "content": parts}]))
+    assert "What is this?" in response.output_text
+    assert "With it came: image, file." in response.output_text
+
+
+@pytest.mark.parametrize("weighing", ["local/demo", "house/responses", "house/chat"])
+def test_probabilities_come_with_the_text(client: OpenAI, weighing: str) -> None:
+    more: dict[str, Any] = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
+    response = checked(create(client, weighing, **more))
+    part = response.output[0].content[0]
+    assert "".join(entry.token for entry in part.logprobs) == part.text
+    events = checked_events(list(create(client, weighing, stream=True, **more)))
+    for event in events:
+        if event.type == "response.output_text.delta":
+            assert "".join(entry.token for entry in event.logprobs) == event.delta
+    assert events[-1].response.output[0].content[0].logprobs == part.logprobs
+
+
+def test_what_only_the_host_knows_stays_with_the_host(client: OpenAI, model: str) -> None:
+    # The scripted provider refuses fields that its dialect does not have.
+    more = {
+        "provider": {"allow_fallbacks": False},
+        "models": [model],
+        "plugins": [{"id": "response-healing"}],
+        "session_id": "s1",
+        "trace": {"name": "t"},
+        "top_k": 40,
+        "of_another_time": {"a": 1},
+    }
+    response = checked(create(client, model, extra_body=more, user="u1", truncation="auto"))
+    assert QUESTION in response.output_text
 
 
 def test_settings_are_echoed_with_their_effective_values(client: OpenAI, model: str) -> None:
@@ -110,6 +157,46 @@ def test_output_is_taken_back_verbatim_as_input(client: OpenAI, model: str) -> N
     assert second.status == "completed" and "Go on." in second.output_text
 
 
+HISTORIES = {
+    "parts without an id": [{"role": "assistant", "content": [{"type": "output_text", "text": "Yes."}]}],
+    "logprobs null": [
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Yes.", "annotations": [], "logprobs": None}],
+        }
+    ],
+    "a refusal": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}],
+    "nothing said": [{"type": "message", "role": "assistant", "content": ""}],
+    "bare reasoning": [{"type": "reasoning", "id": "rs_1", "summary": []}],
+    "foreign reasoning": [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAx"}],
+    "a call without ids": [
+        {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "found"},
+    ],
+    "broken arguments, empty result": [
+        {"type": "function_call", "call_id": "call_1", "name": "look_up", "arguments": '{"a":'},
+        {"type": "function_call_output", "call_id": "call_1", "output": ""},
+    ],
+    "a provider's own search": [
+        {
+            "type": "web_search_call",
+            "id": "ws_1",
+            "status": "completed",
+            "action": {"type": "search", "query": "trains"},
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES.keys())
+def test_histories_of_other_clients_are_taken(client: OpenAI, model: str, history: list[Any]) -> None:
+    items = [{"role": "user", "content": "One."}, *history, {"role": "user", "content": "Two."}]
+    assert "Two." in checked(create(client, model, input=items)).output_text
+
+
 def test_streamed_items_are_taken_back_verbatim_as_input(client: OpenAI, model: str) -> None:
     events = list(create(client, model, input="My name is Ada.", stream=True))
     items = [event.item.to_dict() for event in events if event.type == "response.output_item.done"]
@@ -124,6 +211,37 @@ async def test_the_asynchronous_client_answers_many_at_once(async_client: AsyncO
 
     texts = await asyncio.gather(*(ask(number) for number in range(8)))
     assert all(f"Question {number}!" in text for number, text in enumerate(texts))
+
+
+@pytest.mark.anyio
+async def test_many_streams_of_all_models_keep_apart(async_client: AsyncOpenAI) -> None:
+    async def ask(number: int) -> list[Any]:
+        asked = f"Question {number}: " + "again " * 50
+        model = MODELS[number % len(MODELS)]
+        stream = await async_client.responses.create(model=model, input=asked, stream=True)
+        return [event async for event in stream]
+
+    for number, events in enumerate(await asyncio.gather(*(ask(number) for number in range(24)))):
+        assert f"Question {number}: again" in delta_text(checked_events(events))
+
+
+@pytest.mark.anyio
+async def test_a_long_silence_before_the_first_word_is_bridged(async_client: AsyncOpenAI) -> None:
+    async def lines(model: str) -> list[str]:
+        request = async_client.responses.with_streaming_response.create
+        async with request(model=model, input="script: wait 18 s", stream=True) as answer:
+            return [line async for line in answer.iter_lines()]
+
+    async def events(model: str) -> list[Any]:
+        request = async_client.responses.create
+        return [event async for event in await request(model=model, input="script: wait 18 s", stream=True)]
+
+    written, *told = await asyncio.gather(lines(SCRIPTED[0]), *(events(model) for model in SCRIPTED))
+    # A comment, with nothing that a client could take for an empty event.
+    assert written[0].startswith(": keep-alive") and written[1].startswith("event: response.created")
+    assert written[-1] == "" or written[-1] == "data: [DONE]"
+    for stream in told:
+        assert delta_text(checked_events(stream)) == "Here I am."
 
 
 @pytest.mark.anyio

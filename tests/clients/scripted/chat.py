@@ -20,6 +20,7 @@ FIELDS = frozenset(
     service_tier stop store stream stream_options temperature tool_choice tools top_logprobs top_p user
     verbosity web_search_options""".split()
 )
+ATTACHMENTS = {"image_url": "image", "file": "file"}
 
 
 def answer(request: dict[str, Any]) -> Reply:
@@ -31,11 +32,10 @@ def answer(request: dict[str, Any]) -> Reply:
     made = scenario.answer(turn)
     writer = Writer(request, turn, made)
     if request.get("stream"):
-        ends = made.breaks if made.breaks in ("cut", "short") else ""
-        return Reply(events=writer.events(), ends=ends)
+        return Reply.of(made, writer.events())
     if made.breaks in ("fail", "event", "endless"):
         raise Refused(500, scenario.ERRORS[500])
-    return Reply(body=writer.body(), ends=made.breaks)
+    return Reply.of(made, None, writer.body())
 
 
 def read(request: dict[str, Any]) -> Turn:
@@ -54,6 +54,8 @@ def read(request: dict[str, Any]) -> Turn:
             raise Refused(400, f"messages[{index}]: 'tool_calls' before it are not answered.")
         if role == "user":
             turn.text, turn.results = text_of(message["content"]), []
+            kinds = [part["type"] for part in message["content"] if isinstance(part, dict)]
+            turn.attachments = [ATTACHMENTS[kind] for kind in kinds if kind in ATTACHMENTS]
         elif role in ("system", "developer"):
             system.append(text_of(message["content"]))
         elif role == "assistant":
@@ -91,6 +93,7 @@ class Writer:
     def __init__(self, request: dict[str, Any], turn: Turn, made: Answer) -> None:
         self.made = made
         self.counts = bool((request.get("stream_options") or {}).get("include_usage"))
+        self.weighs = request.get("logprobs") is True
         self.input_tokens = scenario.tokens(turn.text, turn.system, *turn.results)
         self.head = {"id": new_id("chatcmpl-"), "created": int(time.time()), "model": request["model"]}
         self.calls = [
@@ -133,12 +136,20 @@ class Writer:
             message["reasoning_content"] = self.made.reasoning
         if self.calls:
             message["tool_calls"] = self.calls
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self.finish_reason()}
+        logprobs = self.logprobs(scenario.pieces(self.made.text))
+        choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": self.finish_reason()}
         return {**self.head, "object": "chat.completion", "choices": [choice], "usage": self.usage()}
+
+    def logprobs(self, words: list[str]) -> dict[str, Any] | None:
+        """Probabilities, if they were asked for."""
+        return (
+            {"content": [scenario.certain(word) for word in words], "refusal": None} if self.weighs else None
+        )
 
     def chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
         """One chunk with one change."""
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        logprobs = self.logprobs([delta["content"]]) if delta.get("content") else None
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
         usage = {"usage": None} if self.counts else {}
         return plain_event({**self.head, "object": "chat.completion.chunk", "choices": [choice], **usage})
 

@@ -17,6 +17,7 @@ FIELDS = frozenset(
     model output_config service_tier speed stop_sequences stream system temperature thinking
     tool_choice tools top_k top_p""".split()
 )
+ATTACHMENTS = {"image": "image", "document": "file"}
 THINKING_BUDGET_MIN = 1024
 
 
@@ -31,11 +32,10 @@ def answer(request: dict[str, Any]) -> Reply:
     made = scenario.answer(turn)
     writer = Writer(request, turn, made)
     if request.get("stream"):
-        ends = made.breaks if made.breaks in ("cut", "short") else ""
-        return Reply(events=writer.events(), ends=ends)
+        return Reply.of(made, writer.events())
     if made.breaks in ("fail", "event", "endless"):
         raise Refused(500, scenario.ERRORS[500])
-    return Reply(body=writer.body(), ends=made.breaks)
+    return Reply.of(made, None, writer.body())
 
 
 def error(refused: Refused) -> dict[str, Any]:
@@ -78,7 +78,11 @@ def read_user(blocks: list[dict[str, Any]], turn: Turn) -> None:
     texts = [block["text"] for block in blocks if block["type"] == "text"]
     if texts:
         turn.text, turn.results = " ".join(texts), []
-    turn.results.extend(text_of(block["content"]) for block in blocks if block["type"] == "tool_result")
+        kinds = [block["type"] for block in blocks]
+        turn.attachments = [ATTACHMENTS[kind] for kind in kinds if kind in ATTACHMENTS]
+    turn.results.extend(
+        text_of(block.get("content", "")) for block in blocks if block["type"] == "tool_result"
+    )
 
 
 def read_settings(request: dict[str, Any], turn: Turn) -> None:

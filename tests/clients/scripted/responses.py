@@ -17,7 +17,10 @@ FIELDS = frozenset(
     service_tier store stream stream_options temperature text tool_choice tools top_logprobs top_p
     truncation user""".split()
 )
-ITEMS = frozenset("message function_call function_call_output reasoning".split())
+CALLS = ("function_call", "custom_tool_call")
+RESULTS = ("function_call_output", "custom_tool_call_output")
+ITEMS = frozenset(("message", "reasoning", "web_search_call", *CALLS, *RESULTS))
+ATTACHMENTS = {"input_image": "image", "input_file": "file"}
 
 # Ids of reasoning items by what was sealed with them: both have to come back.
 _sealed: dict[str, str] = {}
@@ -34,13 +37,12 @@ def answer(request: dict[str, Any]) -> Reply:
     made = scenario.answer(turn)
     writer = Writer(request, turn, made)
     if request.get("stream"):
-        ends = made.breaks if made.breaks in ("cut", "short") else ""
-        return Reply(events=writer.events(), ends=ends)
+        return Reply.of(made, writer.events())
     if made.breaks in ("fail", "event", "endless"):
         raise Refused(500, scenario.ERRORS[500])
     for _ in writer.events():
         pass
-    return Reply(body=writer.response, ends=made.breaks)
+    return Reply.of(made, None, writer.response)
 
 
 def error(refused: Refused) -> dict[str, Any]:
@@ -64,16 +66,20 @@ def read(request: dict[str, Any]) -> Turn:
         kind = item.get("type", "message")
         if kind not in ITEMS:
             raise Refused(400, f"Invalid value: '{kind}'. input[{index}].type")
-        if kind == "function_call":
+        if kind in CALLS:
             calls.add(item["call_id"])
-        elif kind == "function_call_output":
+        elif kind in RESULTS:
             if item["call_id"] not in calls:
                 raise Refused(400, f"No tool call found for {item['call_id']}.")
             turn.results.append(text_of(item["output"]))
         elif kind == "reasoning":
             check_reasoning(item)
+        elif kind != "message":
+            continue
         elif item["role"] == "user":
             turn.text, turn.results = text_of(item["content"]), []
+            kinds = [part["type"] for part in item["content"] if isinstance(part, dict)]
+            turn.attachments = [ATTACHMENTS[kind] for kind in kinds if kind in ATTACHMENTS]
         elif item["role"] in ("system", "developer"):
             system.append(text_of(item["content"]))
     turn.system = " ".join(part for part in system if part)
@@ -84,12 +90,19 @@ def read(request: dict[str, Any]) -> Turn:
 def read_settings(request: dict[str, Any], turn: Turn) -> None:
     """Tools, the form of the answer, reasoning."""
     turn.tools = [
-        Tool(tool["name"], tool.get("parameters") or {})
+        Tool(tool["name"], tool.get("parameters") or {}, custom=tool["type"] == "custom")
         for tool in request.get("tools") or []
-        if tool["type"] == "function"
+        if tool["type"] in ("function", "custom")
     ]
     choice = request.get("tool_choice") or "auto"
-    turn.choice = choice if isinstance(choice, str) else choice.get("name", "auto")
+    if isinstance(choice, str):
+        turn.choice = choice
+    elif choice["type"] == "allowed_tools":
+        turn.choice = choice["mode"]
+        allowed = [tool.get("name") for tool in choice["tools"]]
+        turn.tools = [tool for tool in turn.tools if tool.name in allowed]
+    else:
+        turn.choice = choice.get("name", "auto")
     turn.parallel = request.get("parallel_tool_calls") is not False
     form = (request.get("text") or {}).get("format") or {}
     turn.schema = form.get("schema")
@@ -120,7 +133,9 @@ class Writer:
         self.number = 0
         reasoning = request.get("reasoning") or {}
         self.summarizes = bool(reasoning.get("summary"))
-        self.seals = "reasoning.encrypted_content" in (request.get("include") or [])
+        include = request.get("include") or []
+        self.seals = "reasoning.encrypted_content" in include
+        self.weighs = "message.output_text.logprobs" in include
         self.input_tokens = scenario.tokens(turn.text, turn.system, *turn.results)
         self.output_tokens = 0
         self.response: dict[str, Any] = {
@@ -222,24 +237,20 @@ class Writer:
         yield self.done(index, item)
 
     def call(self, call: scenario.Call) -> Iterator[bytes]:
-        """A function call."""
-        item = {
-            "id": new_id("fc_"),
-            "type": "function_call",
-            "status": "in_progress",
-            "arguments": "",
-            "call_id": new_id("call_"),
-            "name": call.name,
-        }
-        index, event = self.added(item)
+        """A call of a function or of a custom tool."""
+        kind = "custom_tool_call" if call.custom else "function_call"
+        said = "input" if call.custom else "arguments"
+        event_name = f"response.{kind}_{said}"
+        item = {"id": new_id("fc_"), "type": kind, "call_id": new_id("call_"), "name": call.name, said: ""}
+        index, event = self.added({**item, "status": "in_progress"})
         yield event
         where = {"item_id": item["id"], "output_index": index}
         for piece in scenario.pieces(call.arguments):
             self.output_tokens += 1
-            yield self.event("response.function_call_arguments.delta", **where, delta=piece)
-        whole = {"arguments": call.arguments, "name": call.name}
-        yield self.event("response.function_call_arguments.done", **where, **whole)
-        yield self.done(index, {**item, "status": "completed", "arguments": call.arguments})
+            yield self.event(f"{event_name}.delta", **where, delta=piece)
+        name = {} if call.custom else {"name": call.name}
+        yield self.event(f"{event_name}.done", **where, **{said: call.arguments}, **name)
+        yield self.done(index, {**item, "status": "completed", said: call.arguments})
 
     def message(self, kind: str, text: str) -> Iterator[bytes]:
         """A message of one part, which may break in the middle."""
@@ -256,18 +267,23 @@ class Writer:
         yield self.event("response.content_part.added", **where, part=part(kind, ""))
         words = scenario.pieces(text)
         name = "refusal" if kind == "refusal" else "output_text"
-        logprobs = {} if kind == "refusal" else {"logprobs": []}
         for piece in words[: len(words) // 2] if self.made.breaks else words:
             self.output_tokens += 1
+            logprobs = {} if kind == "refusal" else {"logprobs": self.logprobs([piece])}
             yield self.event(f"response.{name}.delta", **where, delta=piece, **logprobs)
         if self.made.breaks:
             yield from self.broken(where)
             return
-        whole = {"refusal": text} if kind == "refusal" else {"text": text, **logprobs}
+        whole = {"refusal": text} if kind == "refusal" else {"text": text, "logprobs": self.logprobs(words)}
         yield self.event(f"response.{name}.done", **where, **whole)
-        yield self.event("response.content_part.done", **where, part=part(kind, text))
+        told = part(kind, text, self.logprobs(words))
+        yield self.event("response.content_part.done", **where, part=told)
         status = "incomplete" if self.made.is_cut else "completed"
-        yield self.done(index, {**item, "status": status, "content": [part(kind, text)]})
+        yield self.done(index, {**item, "status": status, "content": [told]})
+
+    def logprobs(self, words: list[str]) -> list[dict[str, Any]]:
+        """Probabilities, if they were asked for."""
+        return [scenario.certain(word) for word in words] if self.weighs else []
 
     def broken(self, where: dict[str, Any]) -> Iterator[bytes]:
         """What follows half of the text; a cut is the server's to make."""
@@ -282,8 +298,8 @@ class Writer:
             yield self.event("error", **fields)
 
 
-def part(kind: str, text: str) -> dict[str, Any]:
+def part(kind: str, text: str, logprobs: list[Any] | None = None) -> dict[str, Any]:
     """A part of a message."""
     if kind == "refusal":
         return {"type": kind, "refusal": text}
-    return {"type": kind, "text": text, "annotations": [], "logprobs": []}
+    return {"type": kind, "text": text, "annotations": [], "logprobs": logprobs or []}

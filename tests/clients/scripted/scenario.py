@@ -25,6 +25,7 @@ SCRIPTS = {
     "cut": {"breaks": "cut"},
     "stop short": {"breaks": "short"},
     "endless": {"breaks": "endless"},
+    "hang": {"breaks": "hang"},
 }
 ERRORS = {
     400: "The scripted provider does not like this request.",
@@ -48,10 +49,11 @@ class Refused(Exception):
 
 @dataclass
 class Tool:
-    """A function the model may call."""
+    """A function the model may call, or a custom tool that takes plain text."""
 
     name: str
     schema: dict[str, Any]
+    custom: bool = False
 
 
 @dataclass
@@ -60,7 +62,9 @@ class Turn:
 
     text: str = ""
     system: str = ""
-    # Outputs of functions since the last message of the user.
+    # What came with the last message of the user: "image", "file".
+    attachments: list[str] = field(default_factory=list)
+    # Outputs of functions since that message.
     results: list[str] = field(default_factory=list)
     tools: list[Tool] = field(default_factory=list)
     # "auto", "none", "required", or the name of a function.
@@ -74,10 +78,11 @@ class Turn:
 
 @dataclass
 class Call:
-    """A function call; `arguments` is JSON text."""
+    """A function call; `arguments` is JSON text, or the input of a custom tool."""
 
     name: str
     arguments: str
+    custom: bool = False
 
 
 @dataclass
@@ -90,8 +95,11 @@ class Answer:
     calls: list[Call] = field(default_factory=list)
     # The output limit cut the text.
     is_cut: bool = False
-    # Where half of the text is told: "fail", "event", "cut", "short", "endless".
+    # How it breaks when half of the text is told: "fail", "event", "cut", "short",
+    # "endless"; or "hang" before anything is.
     breaks: str = ""
+    # Seconds of silence before the first word.
+    pause_s: int = 0
 
 
 def answer(turn: Turn) -> Answer:
@@ -121,6 +129,9 @@ def scripted(name: str) -> Answer:
     if status:
         number = int(status[1])
         raise Refused(number, ERRORS[number])
+    pause = re.fullmatch(r"wait (\d+) s", name)
+    if pause:
+        return Answer(text="Here I am.", pause_s=int(pause[1]))
     behaviour = SCRIPTS.get(name)
     if behaviour is None:
         raise Refused(400, f"There is no script {name!r}.")
@@ -141,6 +152,8 @@ def calls(turn: Turn) -> list[Call]:
         return []
     if not turn.parallel or not cities:
         cities = cities[:1] or ["nowhere"]
+    if tool.custom:
+        return [Call(tool.name, city, custom=True) for city in cities]
     return [Call(tool.name, json.dumps(fill(tool.schema, tool.schema, city))) for city in cities]
 
 
@@ -148,6 +161,8 @@ def prose(turn: Turn) -> str:
     """Repeats what was said."""
     said = [f"The function answered: {result}" for result in turn.results]
     said.append(f"You said: “{turn.text}”")
+    if turn.attachments:
+        said.append(f"With it came: {', '.join(turn.attachments)}.")
     if turn.system:
         said.append(f"My instructions are: “{turn.system}”")
     return " ".join(said)
@@ -180,6 +195,11 @@ def fill(schema: dict[str, Any], root: dict[str, Any], text: str) -> Any:
 def pieces(text: str) -> list[str]:
     """Text as a model streams it: one piece per word, its space in front."""
     return re.findall(r"\s*\S+|\s+$", text)
+
+
+def certain(piece: str) -> dict[str, Any]:
+    """A token's entry in a list of probabilities: the script leaves no doubt."""
+    return {"token": piece, "bytes": list(piece.encode()), "logprob": 0.0, "top_logprobs": []}
 
 
 def tokens(*texts: str) -> int:

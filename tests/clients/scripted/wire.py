@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from .scenario import Answer
+
 _numbers = itertools.count(1)
 
 
@@ -29,9 +31,18 @@ class Reply:
     body: Any = None
     events: Iterable[bytes] | None = None
     # What becomes of the connection after the body or the last event:
-    # "" ends it properly, "cut" drops it, "short" ends it properly but too early.
+    # "" ends it properly, "cut" drops it, "short" ends it properly but too early;
+    # "hang" says nothing and waits for the other side to go.
     ends: str = ""
+    # Seconds to wait before the first event or the body.
+    pause_s: int = 0
     headers: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, made: Answer, events: Iterable[bytes] | None, body: Any = None) -> Reply:
+        """A stream or, without events, a body."""
+        ends = made.breaks if made.breaks in ("cut", "short", "hang") else ""
+        return cls(events=events, body=body, ends=ends, pause_s=made.pause_s)
 
 
 def named_event(name: str, data: dict[str, Any]) -> bytes:

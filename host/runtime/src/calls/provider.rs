@@ -26,6 +26,9 @@ const OUTPUT_BYTES_FREE: usize = 1024 * 1024;
 /// What may be answered per byte given: a request grows when it is translated,
 /// and an event weighs more than its line.
 const OUTPUT_PER_INPUT_BYTE: usize = 8;
+/// A short input makes a vector as long as any other: 2,048 vectors of 4,096
+/// numbers. The guest's own memory is the tighter bound.
+const VECTORS_BYTES_MAX: usize = 48 * 1024 * 1024;
 /// What no call may exceed.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Events of one call, beyond one per so many bytes fed.
@@ -188,7 +191,7 @@ impl ProviderInstance {
             let arguments = (request, target, &instance.context);
             Ok(function.call_async(&mut instance.store, arguments).await?.0)
         };
-        let answer = self.call(output_bytes_max(request.len()), prepare).await?;
+        let answer = self.call(VECTORS_BYTES_MAX, prepare).await?;
         match &answer {
             Ok(PreparedEmbeddings::Upstream(request)) => self.accept(check_upstream(request))?,
             Ok(PreparedEmbeddings::Answer(answer)) => self.accept(check_vectors(&answer.vectors))?,
@@ -213,7 +216,7 @@ impl ProviderInstance {
             let function = borrowing::<(&ResponseHead, &[u8]), Answer>(instance, "embedding", "decode")?;
             Ok(function.call_async(&mut instance.store, (head, body)).await?.0)
         };
-        let answer = self.call(output_bytes_max(body.len()), decode).await?;
+        let answer = self.call(VECTORS_BYTES_MAX, decode).await?;
         if let Ok(embeddings) = &answer {
             self.accept(check_vectors(&embeddings.vectors))?;
         }

@@ -140,12 +140,12 @@ impl<'a> Comparison<'a> {
 
     fn members<'t>(
         &mut self,
-        theirs: impl ExactSizeIterator<Item = (&'t str, Option<&'t Type>)>,
+        theirs: impl Iterator<Item = (&'t str, Option<&'t Type>)>,
         ours: impl ExactSizeIterator<Item = (&'t str, Option<&'t Type>)>,
         what: &str,
         place: &str,
     ) -> Difference {
-        let (their_count, our_count) = (theirs.len(), ours.len());
+        let our_count = ours.len();
         let mut theirs = theirs;
         for (index, (our_name, our_type)) in ours.enumerate() {
             let number = index + 1;
@@ -165,7 +165,7 @@ impl<'a> Comparison<'a> {
         }
         theirs.next().map(|(name, _)| {
             let number = our_count + 1;
-            format!("{place}: {what} {number} is \"{name}\", this host has {our_count} of {their_count}")
+            format!("{place}: {what} {number} is \"{name}\", this host has only {our_count}")
         })
     }
 
@@ -199,11 +199,11 @@ fn behind_aliases(resolve: &Resolve, ty: Type) -> Type {
 }
 
 fn describe(resolve: &Resolve, ty: Type) -> String {
-    match ty {
-        Type::Id(id) => resolve.types.get(id).map_or("?".to_owned(), |definition| {
-            let kind = definition.kind.as_str();
-            definition.name.as_ref().map_or(format!("a {kind}"), |name| format!("the {kind} {name}"))
-        }),
-        plain => format!("{plain:?}").to_lowercase(),
+    let Type::Id(id) = ty else { return format!("{ty:?}").to_lowercase() };
+    let Some(definition) = resolve.types.get(id) else { return "unknown".to_owned() };
+    let kind = definition.kind.as_str();
+    match &definition.name {
+        Some(name) => format!("the {kind} {name}"),
+        None => format!("a {kind}"),
     }
 }

@@ -1,1 +1,68 @@
+use wit_parser::{Resolve, WorldId};
+
 use super::*;
+
+fn world_importing(import: &str) -> (Resolve, WorldId) {
+    let mut resolve = Resolve::default();
+    for package in ["wasi:http@0.2.0", "wasi:cli@0.2.9", "wasi:cli@0.3.0", "acme:disk"] {
+        let text = format!("package {package};\ninterface types {{ f: func(); }}");
+        resolve.push_str(format!("{package}.wit").replace(':', "-"), &text).unwrap();
+    }
+    let text = format!(
+        "package cofferdam:plugin@0.1.0;\n\
+         interface routing {{ f: func(); }}\n\
+         interface kv {{ get: func(); }}\n\
+         interface clock {{ now-ms: func() -> u64; sleep: func(); }}\n\
+         world router {{ import {import}; }}"
+    );
+    let package = resolve.push_str("plugin.wit", &text).unwrap();
+    let world = *resolve.packages[package].worlds.values().next().unwrap();
+    (resolve, world)
+}
+
+fn import(import: &str) -> Result<Option<String>, String> {
+    let (resolve, world) = world_importing(import);
+    let (key, item) = resolve.worlds[world].imports.first().unwrap();
+    inspect_import(&resolve, key, item).map_err(|error| error.to_string())
+}
+
+#[test]
+fn wasi_0_2_may_be_imported_and_nothing_else_of_others() {
+    assert_eq!(import("wasi:cli/types@0.2.9"), Ok(None));
+    for foreign in ["wasi:http/types@0.2.0", "wasi:cli/types@0.3.0", "acme:disk/types"] {
+        let message = import(foreign).unwrap_err();
+        let (package, _) = foreign.split_once('@').unwrap_or((foreign, ""));
+        assert!(message.starts_with(&format!("imports {package}, which no plugin gets")), "{message}");
+    }
+}
+
+#[test]
+fn imports_this_host_lacks_are_named() {
+    let message = import("kv").unwrap_err();
+    assert!(message.ends_with("this host has no interface kv"), "{message}");
+    let message = import("clock").unwrap_err();
+    assert!(message.ends_with("interface clock: this host has no function sleep"), "{message}");
+    let message = import("greet: func()").unwrap_err();
+    assert_eq!(message, "imports \"greet\", which no host interface has");
+}
+
+#[test]
+fn findings_read_back_from_the_cache() {
+    let finding = Finding {
+        exports: [Export::Dialect, Export::Generation].into(),
+        imports: ["http".to_owned()].into(),
+    };
+    let bytes = serde_json::to_vec(&finding).unwrap();
+    assert_eq!(serde_json::from_slice::<Finding>(&bytes).unwrap(), finding);
+    assert_eq!(finding.used(), [Import::Http].into());
+}
+
+proptest::proptest! {
+    #[test]
+    fn foreign_bytes_never_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
+        assert!(check(&bytes).is_err());
+        let mut component = b"\0asm\x0d\0\x01\0".to_vec();
+        component.extend(bytes);
+        drop(check(&component));
+    }
+}

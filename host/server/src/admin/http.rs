@@ -79,9 +79,20 @@ fn metrics(app: &App) -> Page {
     text.family("cofferdam_ready", "gauge", "1 when requests are answered");
     text.sample("cofferdam_ready", "", u8::from(app.readiness().is_ready()));
     app.metrics.write(&mut text);
+    sandbox(app, &mut text);
     providers(app, &mut text);
     plugins(app, &mut text);
     Page::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.finish())
+}
+
+fn sandbox(app: &App, text: &mut Text) {
+    let gauges = app.runtime.gauges();
+    text.family("cofferdam_instances", "gauge", "Instances of plugins that are alive");
+    text.sample("cofferdam_instances", "", gauges.instances);
+    text.family("cofferdam_instances_max", "gauge", "Room for instances of plugins");
+    text.sample("cofferdam_instances_max", "", gauges.instances_max);
+    text.family("cofferdam_saturated_total", "counter", "Calls refused because there was no room");
+    text.sample("cofferdam_saturated_total", "", gauges.saturated);
 }
 
 fn providers(app: &App, text: &mut Text) {

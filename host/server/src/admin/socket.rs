@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
@@ -130,13 +130,7 @@ pub(crate) async fn serve(listener: UnixListener, app: Arc<App>, stop: Cancellat
         };
         match accepted {
             Ok((stream, _)) => {
-                let app = Arc::clone(&app);
-                tasks.spawn(async move {
-                    if let Err(error) = converse(stream, app).await {
-                        tracing::debug!(%error, "an operator's connection ended early");
-                    }
-                    drop(permit);
-                });
+                tasks.spawn(take_command(stream, Arc::clone(&app), permit));
             }
             Err(error) => {
                 tracing::warn!(%error, "an operator's connection could not be accepted");
@@ -147,6 +141,13 @@ pub(crate) async fn serve(listener: UnixListener, app: Arc<App>, stop: Cancellat
     tasks.close();
     tasks.wait().await;
     Ok(())
+}
+
+async fn take_command(stream: tokio::net::UnixStream, app: Arc<App>, permit: OwnedSemaphorePermit) {
+    if let Err(error) = converse(stream, app).await {
+        tracing::debug!(%error, "an operator's connection ended early");
+    }
+    drop(permit);
 }
 
 async fn converse(mut stream: tokio::net::UnixStream, app: Arc<App>) -> io::Result<()> {

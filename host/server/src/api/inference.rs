@@ -26,7 +26,7 @@ const ALIAS_FIELD: &str = "openrouter_metadata";
 /// Reads the body of a request into memory that `share` accounts for.
 pub(crate) async fn read_body(
     call: &Call<'_>,
-    body: Incoming,
+    body: &mut Incoming,
     share: &mut Share<'_>,
 ) -> Result<Bytes, Fault> {
     let encoding = call.head.headers.get(CONTENT_ENCODING);
@@ -63,7 +63,7 @@ pub(crate) fn respond(call: &mut Call<'_>, answer: Answer) -> Response<Body> {
         AnswerBody::Stream(stream) => {
             let mut response = Response::new(Body::stream(stream));
             let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             // Proxies of the nginx family would hold events back otherwise.
             headers.insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));

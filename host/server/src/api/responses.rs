@@ -10,7 +10,7 @@ use crate::answer::Body;
 use crate::handle::Call;
 use crate::reply::Fault;
 
-pub(crate) async fn create(call: &mut Call<'_>, body: Incoming) -> Result<Response<Body>, Fault> {
+pub(crate) async fn create(call: &mut Call<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     let app = Arc::clone(call.app);
     let mut share = app.bodies.share();
     let body = inference::read_body(call, body, &mut share).await?;

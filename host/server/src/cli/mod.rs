@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::command::Command;
 
@@ -22,6 +23,18 @@ pub struct Cli {
     /// What to do; without one, `serve`.
     #[command(subcommand)]
     pub action: Option<Action>,
+}
+
+impl Cli {
+    /// What is logged unless `COFFERDAM_LOG` says otherwise: a command that is done
+    /// in a moment only tells what went wrong.
+    #[must_use]
+    pub fn log_level(&self) -> LevelFilter {
+        match self.action {
+            None | Some(Action::Serve(_)) => LevelFilter::INFO,
+            Some(Action::Command(_)) => LevelFilter::WARN,
+        }
+    }
 }
 
 /// Options of every command; they may stand before or after it.

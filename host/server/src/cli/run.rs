@@ -61,6 +61,10 @@ fn execute(options: &Options, command: &Command) -> Result<Outcome, Failure> {
 
 fn in_process(options: &Options, command: &Command, lock: DirectoryLock) -> Result<Outcome, Failure> {
     let config = Config::load(options.config.as_deref(), &options.data)?;
+    // Whoever holds the lock knows that a socket which is there is a leftover.
+    if socket::remove(&options.data).is_ok() {
+        tracing::debug!("removed the socket of a host that ended without doing so");
+    }
     let store = open(&config, lock, None)?;
     let outcome = carry_out(command, Some(&store), &Facts::default());
     store.close();

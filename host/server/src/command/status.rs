@@ -19,50 +19,60 @@ pub enum PluginCommand {
 
 pub(super) fn status(store: Option<&Store>, facts: &Facts) -> Outcome {
     let mut rows = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
-    let mut document = json!({"version": env!("CARGO_PKG_VERSION"), "serving": facts.serving});
     match &facts.serving {
         Some(serving) => rows.extend([
             ("serving", format!("yes, process {}", serving.pid)),
             ("listen", format!("http://{}", serving.listen)),
             ("admin", format!("http://{}", serving.admin)),
-            ("ready", if serving.ready { "yes" } else { "no" }.to_owned()),
+            ("ready", yes_no(serving.ready)),
             ("uptime", format!("{} s", serving.uptime_s)),
             ("requests running", serving.requests_running.to_string()),
         ]),
         None => rows.push(("serving", "no".to_owned())),
     }
-    if let Some(store) = store {
-        let state = store.status();
-        let directory = store.directory();
-        let counts = [
-            ("workspaces", directory.workspaces().len()),
-            ("members", directory.members().len()),
-            ("interns", directory.interns().len()),
-            ("keys", directory.keys().len()),
-        ];
-        rows.extend([
-            ("store", state.store_id.to_string()),
-            ("sequence", state.seq.to_string()),
-            ("root key", state.root_key_id.to_string()),
-            ("recovery key", if state.has_recovery_key { "yes" } else { "no" }.to_owned()),
-            ("writable", if state.writable { "yes" } else { "no" }.to_owned()),
-        ]);
-        rows.extend(counts.iter().map(|(name, count)| (*name, count.to_string())));
-        let counted: serde_json::Map<String, Value> =
-            counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
-        document["store"] = json!({
-            "id": state.store_id.to_string(),
-            "seq": state.seq,
-            "root_key_id": state.root_key_id.to_string(),
-            "has_recovery_key": state.has_recovery_key,
-            "writable": state.writable,
-            "journal_cut": state.journal_cut,
-            "queued_mutations": state.queued_mutations,
-            "queued_usage_rows": state.queued_usage_rows,
-            "counts": counted,
-        });
-    }
+    let stored = store.map(|store| stored(store, &mut rows));
+    let document = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "serving": facts.serving,
+        "store": stored,
+    });
     Outcome { document, text: pairs(&rows) }
+}
+
+fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Value {
+    let state = store.status();
+    let directory = store.directory();
+    let counts = [
+        ("workspaces", directory.workspaces().len()),
+        ("members", directory.members().len()),
+        ("interns", directory.interns().len()),
+        ("keys", directory.keys().len()),
+    ];
+    rows.extend([
+        ("store", state.store_id.to_string()),
+        ("sequence", state.seq.to_string()),
+        ("root key", state.root_key_id.to_string()),
+        ("recovery key", yes_no(state.has_recovery_key)),
+        ("writable", yes_no(state.writable)),
+    ]);
+    rows.extend(counts.iter().map(|(name, count)| (*name, count.to_string())));
+    let counts: serde_json::Map<String, Value> =
+        counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
+    json!({
+        "id": state.store_id.to_string(),
+        "seq": state.seq,
+        "root_key_id": state.root_key_id.to_string(),
+        "has_recovery_key": state.has_recovery_key,
+        "writable": state.writable,
+        "journal_cut": state.journal_cut,
+        "queued_mutations": state.queued_mutations,
+        "queued_usage_rows": state.queued_usage_rows,
+        "counts": counts,
+    })
+}
+
+fn yes_no(flag: bool) -> String {
+    if flag { "yes" } else { "no" }.to_owned()
 }
 
 pub(super) fn models(facts: &Facts) -> Outcome {

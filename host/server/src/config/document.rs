@@ -77,7 +77,7 @@ impl<'t> Document<'t> {
 
     /// The directory that relative paths in the file start from.
     pub(super) fn directory(&self) -> &'t Path {
-        self.file.parent().unwrap_or(Path::new(""))
+        self.file.parent().unwrap_or_else(|| Path::new(""))
     }
 
     /// Everything noted, in the order of the file, once for each place.
@@ -329,17 +329,19 @@ impl<'a> Table<'a> {
     /// Notes keys that do not exist, or belong to something this build lacks.
     fn check_keys(&self) {
         for (name, value) in self.entries.into_iter().flatten() {
-            let pattern = keys::join(&self.pattern, name.get_ref());
-            let path = keys::join(&self.path, name.get_ref());
-            if let Some(key) = keys::find(&pattern) {
-                let Some(later) = key.later else { continue };
-                if !is_neutral(value, key.default) {
-                    self.note(&name.span(), &path, later.sentence(key.default));
-                }
-            } else if !keys::is_table(&pattern) {
-                self.note(&name.span(), &path, keys::unknown(&self.pattern, name.get_ref()));
+            if let Some(message) = self.complaint(name.get_ref(), value) {
+                self.note(&name.span(), &keys::join(&self.path, name.get_ref()), message);
             }
         }
+    }
+
+    fn complaint(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Option<String> {
+        let pattern = keys::join(&self.pattern, name);
+        let Some(key) = keys::find(&pattern) else {
+            return (!keys::is_table(&pattern)).then(|| keys::unknown(&self.pattern, name));
+        };
+        let later = key.later?;
+        (!is_neutral(value, key.default)).then(|| later.sentence(key.default))
     }
 
     fn wrong_type(&self, key: &str, found: &Spanned<DeValue<'_>>, expected: &str) {

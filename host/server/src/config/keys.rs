@@ -109,7 +109,7 @@ pub const KEYS: &[Key] = &[
         VAULT,
     ),
     key("egress.ports", "[443]", "ports", "Which ports guests may reach"),
-    key("egress.roots", "[]", "PEM files", "Root certificates to accept beside the built-in ones"),
+    key("egress.roots", "[]", "PEM files", "Root certificates to accept beside the system's"),
     key("egress.allow_private", "[]", "address ranges", "Private ranges that are reachable all the same"),
     key(
         "egress.allow_plaintext_loopback",

@@ -76,13 +76,8 @@ impl fmt::Display for ConfigError {
         match self {
             Self::Unreadable { path, cause } => write!(out, "{}: {cause}", path.display()),
             Self::Invalid(problems) => {
-                for (index, problem) in problems.iter().enumerate() {
-                    if index > 0 {
-                        writeln!(out)?;
-                    }
-                    write!(out, "{problem}")?;
-                }
-                Ok(())
+                let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                out.write_str(&lines.join("\n"))
             }
         }
     }

@@ -26,6 +26,8 @@ pub enum Deed {
     Flood,
     /// `disorder`: returns events that make no sense together.
     Disorder,
+    /// `garbage`: returns events whose JSON is none.
+    Garbage,
 }
 
 impl Deed {
@@ -39,6 +41,7 @@ impl Deed {
             "log" => Deed::Log,
             "flood" => Deed::Flood,
             "disorder" => Deed::Disorder,
+            "garbage" => Deed::Garbage,
             _ => return None,
         })
     }
@@ -51,7 +54,7 @@ impl Deed {
             },
             Deed::Allocate => allocate(),
             Deed::Recurse => {
-                black_box(recurse(0));
+                black_box(recurse(black_box(0)));
                 Vec::new()
             }
             Deed::Trap => trap(),
@@ -59,8 +62,11 @@ impl Deed {
             Deed::Log => loop {
                 log::write(log::Level::Error, &"\u{1b}[31mrogue\r\n".repeat(1000));
             },
-            Deed::Flood => (0..2_000_000).map(|_| text("x")).collect(),
+            Deed::Flood => (0..200_000).map(|_| text("x")).collect(),
             Deed::Disorder => disorder(),
+            Deed::Garbage => {
+                vec![Event::OpaqueItem(b"\xff[".to_vec()), Event::Annotation(b"not json".to_vec())]
+            }
         }
     }
 }
@@ -73,11 +79,15 @@ fn allocate() -> ! {
     }
 }
 
-#[expect(unconditional_recursion, reason = "that is the point")]
+/// Uses nothing but the call stack: what is on the guest's own stack in memory
+/// would run out of bounds instead.
+#[inline(never)]
 fn recurse(depth: u64) -> u64 {
-    let frame = black_box([depth; 32]);
+    if depth == u64::MAX {
+        return 1;
+    }
     // Using the result afterwards keeps this from becoming a loop.
-    recurse(depth.wrapping_add(1)).wrapping_add(frame.iter().sum())
+    recurse(depth + 1).wrapping_mul(31) ^ depth
 }
 
 #[cfg(target_arch = "wasm32")]
@@ -105,8 +115,8 @@ fn disorder() -> Vec<Event> {
     vec![
         Event::CallEnd(7),
         Event::FunctionArgumentsDelta(CallDelta { key: 9, text: "{".to_owned() }),
-        Event::Annotation(b"not json".to_vec()),
-        Event::OpaqueItem(b"[]".to_vec()),
+        Event::Annotation(b"{}".to_vec()),
+        Event::OpaqueItem(b"{}".to_vec()),
         finish(),
         text("after the end"),
         finish(),

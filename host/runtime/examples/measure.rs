@@ -1,0 +1,143 @@
+//! What crossing into a guest costs. Prints best and median of many calls:
+//! `cargo run --release -p cofferdam-runtime --example measure`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use cofferdam_runtime::wire::{Frame, Purpose, RequestSummary, ResponseHead, Target};
+use cofferdam_runtime::{CallContext, PluginSource, Plugins, Runtime, RuntimeConfig, tune};
+
+const ROUNDS: usize = 3_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let scheduler = tune(&mut builder).enable_all().build()?;
+    scheduler.block_on(measure())
+}
+
+async fn measure() -> Result<(), Box<dyn std::error::Error>> {
+    let cache_dir = std::env::temp_dir().join(format!("cofferdam-measure-{}", std::process::id()));
+    let config =
+        RuntimeConfig { streams: 1_000, cache_dir: cache_dir.clone(), tick: Duration::from_millis(2) };
+    let started = Instant::now();
+    let runtime = Runtime::start(config.clone())?;
+    report("start of the sandbox", &mut [started.elapsed()]);
+    loading(&runtime, "load and compile two plugins").await?;
+    let plugins = loading(&Runtime::start(config)?, "the same from the cache").await?;
+    routing(&plugins).await?;
+    providing(&plugins).await?;
+    std::fs::remove_dir_all(cache_dir)?;
+    Ok(())
+}
+
+async fn loading(runtime: &Runtime, what: &str) -> Result<Plugins, Box<dyn std::error::Error>> {
+    let started = Instant::now();
+    let plugins = runtime.load(vec![source("router")?, source("provider")?], &BTreeMap::new())?;
+    for plugin in plugins.iter() {
+        plugin.compile().await?;
+    }
+    report(what, &mut [started.elapsed()]);
+    Ok(plugins)
+}
+
+fn source(kind: &str) -> std::io::Result<PluginSource> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    Ok(PluginSource {
+        name: kind.to_owned(),
+        manifest: format!("name = \"{kind}\"\nkind = \"{kind}\"\nversion = \"1\"\n"),
+        component: std::fs::read(folder.join(format!("{kind}.wasm")))?.into(),
+        origin: "measure".to_owned(),
+    })
+}
+
+fn context() -> CallContext {
+    CallContext { request_id: "resp_measure".into(), workspace: "workspace".into(), now_ms: 0 }
+}
+
+async fn routing(plugins: &Plugins) -> Result<(), Box<dyn std::error::Error>> {
+    let router = plugins.get("router").ok_or("no router")?;
+    let summary = RequestSummary {
+        purpose: Purpose::Responses,
+        requested: "a/b".to_owned(),
+        models: vec!["a/b".to_owned()],
+        suffix: None,
+        preferences: b"{}".to_vec(),
+        route: None,
+        service_tier: "auto".to_owned(),
+        parameters: Vec::new(),
+        needs: Vec::new(),
+        input_tokens: 1,
+        max_output_tokens: None,
+        streamed: true,
+        sticky: None,
+    };
+    let mut times = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        let started = Instant::now();
+        // An empty order breaks a rule of the contract, which costs the same.
+        drop(router.route(&context(), &summary, &[], 1).await);
+        times.push(started.elapsed());
+    }
+    report("route(), instance included", &mut times);
+    Ok(())
+}
+
+async fn providing(plugins: &Plugins) -> Result<(), Box<dyn std::error::Error>> {
+    let provider = plugins.get("provider").ok_or("no provider")?;
+    let target = Target {
+        model: "m".to_owned(),
+        max_output: 0,
+        supports: Vec::new(),
+        tier: "default".to_owned(),
+        options: b"{}".to_vec(),
+    };
+    let head = ResponseHead { status: 200, headers: Vec::new(), streamed: true };
+    let frame = Frame { name: String::new(), data: vec![b'x'; 160] };
+    let (mut open, mut prepare, mut decoder, mut one, mut eight, mut close) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let eight_frames = vec![frame.clone(); 8];
+    for _ in 0..ROUNDS {
+        let mut clock = Lap(Instant::now());
+        let mut attempt = provider.open_provider(&context()).await?;
+        open.push(clock.lap());
+        drop(attempt.prepare(&[b' '; 1_024], &target).await?);
+        prepare.push(clock.lap());
+        attempt.open_decoder(&head).await?;
+        decoder.push(clock.lap());
+        drop(attempt.feed(std::slice::from_ref(&frame)).await?);
+        clock.lap();
+        drop(attempt.feed(std::slice::from_ref(&frame)).await?);
+        one.push(clock.lap());
+        drop(attempt.feed(&eight_frames).await?);
+        eight.push(clock.lap());
+        drop(attempt);
+        close.push(clock.lap());
+    }
+    report("open_provider", &mut open);
+    report("prepare of 1 KiB", &mut prepare);
+    report("open_decoder", &mut decoder);
+    report("feed of one event of 160 bytes", &mut one);
+    report("feed of eight such events", &mut eight);
+    report("drop of the instance", &mut close);
+    Ok(())
+}
+
+struct Lap(Instant);
+
+impl Lap {
+    fn lap(&mut self) -> Duration {
+        let now = Instant::now();
+        let lap = now - self.0;
+        self.0 = Instant::now();
+        lap
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "printing is what this program is for")]
+fn report(what: &str, times: &mut [Duration]) {
+    times.sort();
+    let micros = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1e6);
+    let (best, median) = (micros(times.first()), micros(times.get(times.len() / 2)));
+    println!("{what:40} best {best:10.2} us   median {median:10.2} us");
+}

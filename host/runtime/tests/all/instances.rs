@@ -1,0 +1,115 @@
+//! Room for instances: how it runs out, how it comes back, and what a dropped
+//! call leaves behind.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use cofferdam_runtime::{CallErrorKind, Services};
+
+use crate::kit::{Never, candidates, context, frame, head, hook, provider, router, runtime, summary, target};
+
+#[tokio::test]
+async fn a_full_pool_is_nobodys_fault_and_empties_again() {
+    let runtime = runtime();
+    let provider = provider(&runtime);
+    let room = runtime.gauges().instances_max;
+    assert_eq!(room, 4 + 64);
+    let mut attempts = Vec::new();
+    for _ in 0..room {
+        let mut attempt = provider.open_provider(&context()).await.unwrap();
+        attempt.prepare(b"{}", &target("m")).await.unwrap().unwrap();
+        attempts.push(attempt);
+    }
+    let refused = provider.open_provider(&context()).await.err().unwrap();
+    assert!(refused.is_saturated(), "{refused}");
+    let refused = router(&runtime).route(&context(), &summary(""), &candidates(1), 0).await.unwrap_err();
+    assert!(refused.is_saturated());
+    assert_eq!(runtime.gauges().saturated, 2);
+    attempts.pop();
+    assert!(provider.open_provider(&context()).await.is_ok());
+    drop(attempts);
+    assert_eq!(runtime.gauges().instances, 0);
+}
+
+/// Polls until the guest has given way once or waits.
+async fn started<F: Future>(call: std::pin::Pin<&mut F>) {
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(matches!(call.poll(&mut context), Poll::Pending), "the call goes on");
+}
+
+#[tokio::test]
+async fn dropping_a_call_in_mid_run_drops_its_instance() {
+    let runtime = runtime();
+    let provider = provider(&runtime);
+    let mut attempt = provider.open_provider(&context()).await.unwrap();
+    attempt.open_decoder(&head()).await.unwrap();
+    {
+        let frames = [frame("loop", "")];
+        let mut call = pin!(attempt.feed(&frames));
+        started(call.as_mut()).await;
+        assert_eq!(runtime.gauges().instances, 1);
+    }
+    assert_eq!(runtime.gauges().instances, 0);
+    assert_eq!(attempt.finish().await.unwrap_err().kind, CallErrorKind::Dead);
+}
+
+#[tokio::test]
+async fn dropping_a_call_that_waits_for_a_model_drops_its_instance() {
+    let runtime = runtime();
+    let hook = hook(&runtime);
+    hook.compile().await.unwrap();
+    {
+        let services = Services { ask: Some(Arc::new(Never)), ..Services::default() };
+        let context = context();
+        let mut call = pin!(hook.on_request(&context, services, b"{}", b"ask"));
+        started(call.as_mut()).await;
+        assert_eq!(runtime.gauges().instances, 1);
+    }
+    assert_eq!(runtime.gauges().instances, 0);
+}
+
+#[tokio::test]
+async fn dropping_a_router_call_drops_its_instance() {
+    let runtime = runtime();
+    let router = router(&runtime);
+    router.compile().await.unwrap();
+    {
+        let (context, summary, candidates) = (context(), summary("loop"), candidates(1));
+        let mut call = pin!(router.route(&context, &summary, &candidates, 0));
+        started(call.as_mut()).await;
+        assert_eq!(runtime.gauges().instances, 1);
+    }
+    assert_eq!(runtime.gauges().instances, 0);
+}
+
+#[tokio::test]
+async fn slots_come_back_after_every_kind_of_end() {
+    let runtime = runtime();
+    let router = router(&runtime);
+    for deed in ["", "trap", "loop", "fail", "twice"].into_iter().cycle().take(100) {
+        drop(router.route(&context(), &summary(deed), &candidates(1), 0).await);
+    }
+    assert_eq!(runtime.gauges().instances, 0);
+    assert_eq!(runtime.gauges().saturated, 0);
+}
+
+#[test]
+fn futures_of_calls_can_move_between_threads() {
+    fn movable<T: Send>(_: &T) {}
+    let runtime = runtime();
+    let (router, provider, hook) = (router(&runtime), provider(&runtime), hook(&runtime));
+    let (context, summary, candidates) = (context(), summary(""), candidates(1));
+    movable(&router.route(&context, &summary, &candidates, 0));
+    movable(&hook.on_request(&context, Services::default(), b"", b""));
+    let attempt = async {
+        let mut attempt = provider.open_provider(&context).await.unwrap();
+        attempt.prepare(b"", &target("")).await.unwrap().unwrap();
+        attempt.open_decoder(&head()).await.unwrap();
+        attempt.feed(&[]).await.unwrap().unwrap();
+        attempt.finish().await.unwrap().unwrap();
+        attempt.map_error(&head(), b"").await.unwrap();
+    };
+    movable(&attempt);
+}

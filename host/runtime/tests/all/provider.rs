@@ -1,0 +1,136 @@
+//! Providers: one instance from the request to the last event.
+
+use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, PreparedEmbeddings, ResponseHead};
+use cofferdam_runtime::{CallContext, CallErrorKind, OperatorGrant};
+
+use crate::kit::{PROVIDER, context, frame, head, plugin, provider, runtime, target};
+use crate::rogue::Rogue;
+
+#[tokio::test]
+async fn an_attempt_goes_from_the_request_to_the_last_event() {
+    let runtime = runtime();
+    let provider = provider(&runtime);
+    assert!(provider.exports_generation() && provider.exports_embedding());
+    let mut attempt = provider.open_provider(&context()).await.unwrap();
+    let prepared = attempt.prepare(b"{\"input\":[]}", &target("m")).await.unwrap().unwrap();
+    let Prepared::Upstream(request) = prepared else { panic!("an upstream request") };
+    assert_eq!(request.body, b"{\"input\":[]}");
+    assert_eq!(request.headers[0].0, "x-workspace");
+    assert!(!request.headers[0].1.contains("workspace-1"), "guests get a pseudonym");
+    attempt.open_decoder(&head()).await.unwrap();
+    assert_eq!(attempt.feed(&[]).await.unwrap().unwrap(), []);
+    let events = attempt.feed(&[frame("", "one"), frame("", "two")]).await.unwrap().unwrap();
+    assert!(
+        matches!(&events[..], [Event::TextDelta(a), Event::TextDelta(b)] if a.text == "one" && b.text == "two")
+    );
+    let events = attempt.finish().await.unwrap().unwrap();
+    assert!(matches!(&events[0], Event::TextDelta(delta) if delta.text == "frames=2"));
+    assert!(matches!(events.last(), Some(Event::Finish(_))));
+    assert_eq!(runtime.gauges().instances, 1);
+    drop(attempt);
+    assert_eq!(runtime.gauges().instances, 0);
+}
+
+#[tokio::test]
+async fn a_local_model_answers_at_once() {
+    let runtime = runtime();
+    let mut attempt = provider(&runtime).open_provider(&context()).await.unwrap();
+    let prepared = attempt.prepare(b"{}", &target("answer")).await.unwrap().unwrap();
+    assert!(matches!(prepared, Prepared::Answer(events) if events.len() == 3));
+}
+
+#[tokio::test]
+async fn errors_of_the_provider_are_mapped_and_their_bodies_cut() {
+    let runtime = runtime();
+    let mut attempt = provider(&runtime).open_provider(&context()).await.unwrap();
+    let head = ResponseHead { status: 503, headers: vec![], streamed: false };
+    let failure = attempt.map_error(&head, &vec![b'x'; 100_000]).await.unwrap();
+    assert_eq!(failure.message, "status 503, 65536 bytes");
+    assert_eq!(failure.kind, ErrorKind::ProviderUnavailable);
+    assert_eq!(failure.retry_after_ms, Some(1500));
+}
+
+#[tokio::test]
+async fn failures_it_foresees_leave_the_instance_alive() {
+    let runtime = runtime();
+    let mut attempt = provider(&runtime).open_provider(&context()).await.unwrap();
+    assert!(attempt.prepare(b"{}", &target("fail")).await.unwrap().is_err());
+    assert!(attempt.prepare(b"{}", &target("m")).await.unwrap().is_ok());
+    attempt.open_decoder(&head()).await.unwrap();
+    assert!(attempt.feed(&[frame("fail", "")]).await.unwrap().is_err());
+    assert!(attempt.feed(&[frame("", "on")]).await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn answers_that_break_a_rule_end_the_instance() {
+    let runtime = runtime();
+    let provider = provider(&runtime);
+    let mut attempt = provider.open_provider(&context()).await.unwrap();
+    let error = attempt.prepare(b"{}", &target("bad header")).await.unwrap_err();
+    assert_eq!(error.kind, CallErrorKind::InvalidAnswer("a header name is not a lower-case token"));
+    assert_eq!(attempt.prepare(b"{}", &target("m")).await.unwrap_err().kind, CallErrorKind::Dead);
+
+    let mut attempt = provider.open_provider(&context()).await.unwrap();
+    attempt.open_decoder(&head()).await.unwrap();
+    let error = attempt.feed(&[frame("bad item", "")]).await.unwrap_err();
+    assert_eq!(error.kind, CallErrorKind::InvalidAnswer("an opaque item is not a JSON object"));
+    assert_eq!(runtime.gauges().instances, 0, "the broken instances are gone already");
+}
+
+#[tokio::test]
+async fn embeddings_go_both_ways() {
+    let runtime = runtime();
+    let provider = provider(&runtime);
+    let mut attempt = provider.open_provider(&context()).await.unwrap();
+    let prepared = attempt.prepare_embeddings(b"{}", &target("m")).await.unwrap().unwrap();
+    assert!(matches!(prepared, PreparedEmbeddings::Upstream(_)));
+    let embeddings = attempt.decode_embeddings(&head(), b"{}").await.unwrap().unwrap();
+    assert_eq!(embeddings.vectors.len(), 2);
+    assert!(attempt.prepare_embeddings(b"{}", &target("unsupported")).await.unwrap().is_err());
+    let local = attempt.prepare_embeddings(b"{}", &target("local")).await.unwrap().unwrap();
+    assert!(matches!(local, PreparedEmbeddings::Answer(_)));
+    let error = attempt.decode_embeddings(&head(), b"ragged").await.unwrap_err();
+    assert!(matches!(error.kind, CallErrorKind::InvalidAnswer(_)));
+}
+
+#[tokio::test]
+async fn providers_with_one_purpose_load_and_say_what_they_lack() {
+    let runtime = runtime();
+    let load =
+        |world| plugin(&runtime, "provider", PROVIDER, Rogue::of(world).build(), OperatorGrant::default());
+    let generation = load("generation-provider");
+    assert!(generation.exports_generation() && !generation.exports_embedding());
+    let mut attempt = generation.open_provider(&context()).await.unwrap();
+    let error = attempt.prepare_embeddings(b"{}", &target("m")).await.unwrap_err();
+    assert_eq!(error.kind, CallErrorKind::NotExported("embedding"));
+    let embedding = load("embedding-provider");
+    let mut attempt = embedding.open_provider(&context()).await.unwrap();
+    let error = attempt.prepare(b"{}", &target("m")).await.unwrap_err();
+    assert_eq!(error.kind, CallErrorKind::NotExported("generation"));
+}
+
+#[tokio::test]
+async fn without_a_decoder_nothing_is_fed() {
+    let runtime = runtime();
+    let mut attempt = provider(&runtime).open_provider(&context()).await.unwrap();
+    assert!(attempt.feed(&[frame("", "x")]).await.is_err());
+    assert!(attempt.finish().await.is_err());
+    attempt.open_decoder(&head()).await.unwrap();
+    assert!(attempt.feed(&[frame("", "x")]).await.is_ok());
+}
+
+#[tokio::test]
+async fn workspaces_have_different_pseudonyms() {
+    let runtime = runtime();
+    let provider = provider(&runtime);
+    let mut seen = Vec::new();
+    for workspace in ["a", "b", "a"] {
+        let context = CallContext { workspace: workspace.into(), ..context() };
+        let mut attempt = provider.open_provider(&context).await.unwrap();
+        let prepared = attempt.prepare(b"{}", &target("m")).await.unwrap().unwrap();
+        let Prepared::Upstream(request) = prepared else { panic!("an upstream request") };
+        seen.push(request.headers[0].1.clone());
+    }
+    assert_eq!(seen[0], seen[2]);
+    assert_ne!(seen[0], seen[1]);
+}

@@ -1,0 +1,159 @@
+//! Components made from text, for what no honest toolchain builds: each function
+//! of a world has the same body, unless another is given.
+
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::abi::{AbiVariant, WasmType};
+use wit_parser::{
+    Function, LiftLowerAbi, ManglingAndAbi, Resolve, SourceMap, WasmExport, WasmExportKind, WorldId,
+    WorldItem, WorldKey,
+};
+
+pub(crate) const TRAP: &str = "unreachable";
+pub(crate) const LOOP: &str = "(loop $again (br $again)) unreachable";
+
+/// The contract, or a changed copy of it.
+pub(crate) struct Wit(Vec<(String, String)>);
+
+impl Wit {
+    pub(crate) fn own() -> Self {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit");
+        let read = |entry: std::io::Result<std::fs::DirEntry>| {
+            let path = entry.unwrap().path();
+            (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(path).unwrap())
+        };
+        let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(read).collect();
+        files.sort();
+        Self(files)
+    }
+
+    /// Replaces `from` by `to` wherever it stands; it must stand somewhere.
+    pub(crate) fn with(mut self, from: &str, to: &str) -> Self {
+        assert!(self.0.iter().any(|(_, text)| text.contains(from)), "{from:?} is not in wit/");
+        for (_, text) in &mut self.0 {
+            *text = text.replace(from, to);
+        }
+        self
+    }
+
+    fn resolve(&self) -> (Resolve, Vec<WorldId>) {
+        let mut sources = SourceMap::new();
+        for (name, text) in &self.0 {
+            sources.push_str(name, text);
+        }
+        let mut resolve = Resolve::default();
+        let package = resolve.push_group(sources.parse().map_err(|(_, error)| error).unwrap()).unwrap();
+        let worlds = resolve.packages[package].worlds.values().copied().collect();
+        (resolve, worlds)
+    }
+}
+
+/// A component to be.
+pub(crate) struct Rogue {
+    wit: Wit,
+    world: String,
+    body: String,
+    bodies: Vec<(String, String)>,
+    realloc: String,
+    imports: String,
+    extra: String,
+    memory: String,
+}
+
+impl Rogue {
+    pub(crate) fn of(world: &str) -> Self {
+        Self {
+            wit: Wit::own(),
+            world: world.into(),
+            body: TRAP.into(),
+            bodies: vec![],
+            realloc: "i32.const 65536".into(),
+            imports: String::new(),
+            extra: String::new(),
+            memory: "(memory (export \"memory\") 32)".into(),
+        }
+    }
+
+    pub(crate) fn wit(mut self, wit: Wit) -> Self {
+        self.wit = wit;
+        self
+    }
+
+    /// What every exported function does.
+    pub(crate) fn doing(mut self, body: &str) -> Self {
+        self.body = body.into();
+        self
+    }
+
+    /// What the functions do whose names end so.
+    pub(crate) fn with_body(mut self, name: &str, body: &str) -> Self {
+        self.bodies.push((name.into(), body.into()));
+        self
+    }
+
+    pub(crate) fn realloc(mut self, body: &str) -> Self {
+        self.realloc = body.into();
+        self
+    }
+
+    /// More fields of the module: a start function, data, memories.
+    pub(crate) fn plus(mut self, fields: &str) -> Self {
+        self.extra.push_str(fields);
+        self
+    }
+
+    /// Core imports, which stand before everything else.
+    pub(crate) fn importing(mut self, imports: &str) -> Self {
+        self.imports = imports.into();
+        self
+    }
+
+    pub(crate) fn memory(mut self, field: &str) -> Self {
+        self.memory = field.into();
+        self
+    }
+
+    pub(crate) fn build(&self) -> Vec<u8> {
+        let (resolve, worlds) = self.wit.resolve();
+        let world = worlds.into_iter().find(|id| resolve.worlds[*id].name == self.world).unwrap();
+        let mut text = format!("(module {} {} {}", self.imports, self.memory, self.extra);
+        text.push_str(&format!(
+            "(func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) {})",
+            self.realloc
+        ));
+        for (key, item) in &resolve.worlds[world].exports {
+            let WorldItem::Interface { id, .. } = item else { continue };
+            for function in resolve.interfaces[*id].functions.values() {
+                text.push_str(&self.function(&resolve, key, function));
+            }
+        }
+        text.push(')');
+        let mut module = wat::parse_str(&text).unwrap();
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+        ComponentEncoder::default().module(&module).unwrap().encode().unwrap()
+    }
+
+    fn function(&self, resolve: &Resolve, key: &WorldKey, function: &Function) -> String {
+        let mangling = ManglingAndAbi::Legacy(LiftLowerAbi::Sync);
+        let kind = WasmExportKind::Normal;
+        let export = WasmExport::Func { interface: Some(key), func: function, kind };
+        let name = resolve.wasm_export_name(mangling, export);
+        let signature = resolve.wasm_signature(AbiVariant::GuestExport, function);
+        let types = |types: &[WasmType]| types.iter().map(|ty| wasm_type(*ty)).collect::<Vec<_>>().join(" ");
+        let own = self.bodies.iter().find(|(suffix, _)| name.ends_with(suffix.as_str()));
+        let body = own.map_or(&self.body, |(_, body)| body);
+        format!(
+            "(func (export {name:?}) (param {}) (result {}) {body})",
+            types(&signature.params),
+            types(&signature.results)
+        )
+    }
+}
+
+fn wasm_type(ty: WasmType) -> &'static str {
+    match ty {
+        WasmType::I32 | WasmType::Pointer | WasmType::Length => "i32",
+        WasmType::I64 | WasmType::PointerOrI64 => "i64",
+        WasmType::F32 => "f32",
+        WasmType::F64 => "f64",
+    }
+}
