@@ -12,7 +12,8 @@ async fn a_body_that_is_declared_too_long_is_not_read() {
     let mut raw = Raw::connect(&host).await;
     let head = post_head(&host, "/responses", "Content-Length: 52428800\r\n\r\n");
     assert!(raw.send(head.as_bytes()).await);
-    let (status, head, body) = raw.answer().await;
+    let answer = tokio::time::timeout(std::time::Duration::from_secs(20), raw.answer()).await;
+    let (status, head, body) = answer.expect("the refusal waits for a body that does not come");
     assert_eq!((status, &body["error"]["code"]), (413, &json!(413)), "{head}");
     assert_eq!(body["error"]["message"], "Request payload too large");
 }
@@ -27,6 +28,16 @@ async fn a_client_that_sends_a_long_body_all_the_same_reads_the_refusal() {
         assert_eq!(answer.status, 413, "{}", answer.text);
     }
     end(host);
+}
+
+#[tokio::test]
+async fn a_client_without_a_key_reads_the_refusal_after_a_long_body() {
+    let host = Setup::new().start();
+    let body = vec![b' '; 8 << 20];
+    for (key, path, status) in [("nonsense", "/responses", 401), (host.key.as_str(), "/nothing", 404)] {
+        let answer = Client::with_key(&host, key).post_bytes(path, body.clone()).await;
+        assert_eq!(answer.status, status, "{}", answer.text);
+    }
 }
 
 #[tokio::test]
@@ -51,7 +62,9 @@ async fn a_body_that_stops_arriving_times_out() {
     let mut raw = Raw::connect(&host).await;
     let head = post_head(&host, "/responses", "Content-Length: 100\r\n\r\n{\"model\":");
     assert!(raw.send(head.as_bytes()).await);
-    let (status, _, body) = raw.answer().await;
+    // Long before the time for whole bodies has passed.
+    let answer = tokio::time::timeout(std::time::Duration::from_secs(20), raw.answer()).await;
+    let (status, _, body) = answer.expect("the refusal waits for a client that has stopped");
     assert_eq!((status, &body["error"]["message"]), (408, &json!("Request body timed out")));
 }
 
