@@ -212,7 +212,12 @@ impl Job {
         assembler.begin();
         let Begun { mut events, mut reading, .. } = begun;
         let outcome = loop {
-            if let Some(outcome) = apply(&mut assembler, events) {
+            let applied = apply(&mut assembler, events);
+            if let Some(usage) = assembler.usage() {
+                // Kept at once: a client that leaves has used it all the same.
+                entry.consumed(usage, &Cost::of(usage, &endpoint.prices));
+            }
+            if let Some(outcome) = applied {
                 break outcome;
             }
             if pace.say(assembler.take_events()).await.is_err() {
@@ -231,7 +236,6 @@ impl Job {
         };
         let usage = assembler.usage().cloned().unwrap_or_else(no_usage);
         let cost = Cost::of(&usage, &endpoint.prices);
-        entry.consumed(&usage, &cost);
         entry.settle(settled(&outcome));
         self.trail.generation_ms = self.dispatched.map(|start| start.elapsed().as_millis() as u64);
         let last = assembler.complete(&outcome, &self.receipt(cost));
