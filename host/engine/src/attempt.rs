@@ -172,7 +172,7 @@ impl Attempting<'_> {
         let streamed = upstream.streamed && is_event_stream(&reply.headers);
         let head = response_head(manifest, &reply, streamed);
         if !status.is_success() {
-            return Err(map_error(&mut instance, &head, reply, pace).await);
+            return Err(map_error(&mut instance, &head, reply, endpoint, pace).await);
         }
         instance.open_decoder(&head).await.map_err(call)?;
         let framing = streamed.then(|| framing_of(manifest));
@@ -306,6 +306,7 @@ pub(crate) async fn map_error(
     instance: &mut ProviderInstance,
     head: &ResponseHead,
     reply: Reply,
+    endpoint: &Endpoint,
     pace: &mut Pace,
 ) -> AttemptFailure {
     let status = reply.status;
@@ -314,7 +315,10 @@ pub(crate) async fn map_error(
         return AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::malformed() };
     }
     // An error whose body does not come is still the error its status says.
-    let body = pace.during(beginning(reply), ERROR_TIME_MAX).await.unwrap_or_default();
+    let mut body = pace.during(beginning(reply), ERROR_TIME_MAX).await.unwrap_or_default();
+    if let Some(credential) = &endpoint.provider.credential {
+        credential.cover(&mut body);
+    }
     match instance.map_error(head, &body).await {
         Ok(failure) => AttemptFailure::from_status(status, failure),
         Err(error) => AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::call(&error) },

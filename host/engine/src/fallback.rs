@@ -42,7 +42,8 @@ impl Failures {
     }
 
     /// Notes a failure. True when nothing else may be tried.
-    pub(crate) fn add(&mut self, endpoint: &Endpoint, failed: AttemptFailure, trail: &mut Trail) -> bool {
+    pub(crate) fn add(&mut self, endpoint: &Endpoint, mut failed: AttemptFailure, trail: &mut Trail) -> bool {
+        cover(endpoint, &mut failed);
         endpoint.provider.attempts.count(false);
         trail.attempts.push(Attempt {
             provider: endpoint.provider.name.clone(),
@@ -96,6 +97,14 @@ impl Failures {
         }
         refusal
     }
+}
+
+/// A provider's words may repeat the credential.
+fn cover(endpoint: &Endpoint, failed: &mut AttemptFailure) {
+    let Some(credential) = &endpoint.provider.credential else { return };
+    let failure = &mut failed.failure;
+    failure.message = credential.covered(std::mem::take(&mut failure.message));
+    failure.code = failure.code.take().map(|code| credential.covered(code));
 }
 
 fn refusal_of(failed: &AttemptFailure) -> Refusal {

@@ -234,6 +234,7 @@ impl Job {
                 _ => break Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned()),
             };
         };
+        let outcome = covered(outcome, &endpoint);
         let usage = assembler.usage().cloned().unwrap_or_else(no_usage);
         let cost = Cost::of(&usage, &endpoint.prices);
         entry.settle(settled(&outcome));
@@ -343,6 +344,14 @@ fn broken(error: &ReadError) -> Outcome {
             Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
         }
         _ => failed(&error.failure()),
+    }
+}
+
+/// A provider's words may repeat the credential.
+fn covered(outcome: Outcome, endpoint: &Endpoint) -> Outcome {
+    match (outcome, &endpoint.provider.credential) {
+        (Outcome::Failed(kind, message), Some(credential)) => Outcome::Failed(kind, credential.covered(message)),
+        (outcome, _) => outcome,
     }
 }
 
