@@ -283,8 +283,11 @@ fn headers_of(upstream: &UpstreamRequest) -> Result<Vec<(HeaderName, HeaderValue
 /// Whether the answer comes as a stream of events; a provider may also answer a
 /// request for a stream with one body.
 fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    ["text/event-stream", "application/x-ndjson", "application/jsonl"].iter().any(|known| kind.starts_with(known))
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let starts = |known: &&str| {
+        kind.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
+    };
+    ["text/event-stream", "application/x-ndjson", "application/jsonl"].iter().any(|known| starts(&known))
 }
 
 fn framing_of(manifest: &Manifest) -> Framing {
