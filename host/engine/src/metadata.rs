@@ -76,6 +76,14 @@ impl Trail {
         metadata
     }
 
+    /// The answer that had begun failed after all.
+    pub(crate) fn broke(&mut self, kind: ErrorKind) {
+        self.selected = None;
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.error = Some(kind);
+        }
+    }
+
     fn summary(&self) -> String {
         let mut summary = format!("available={}", self.available.len());
         if let Some((_, provider)) = self.selected.and_then(|place| self.available.get(place)) {

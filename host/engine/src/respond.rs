@@ -238,6 +238,9 @@ impl Job {
         let usage = assembler.usage().cloned().unwrap_or_else(no_usage);
         let cost = Cost::of(&usage, &endpoint.prices);
         entry.settle(settled(&outcome));
+        if let Outcome::Failed(kind, _) = &outcome {
+            self.trail.broke(*kind);
+        }
         self.trail.generation_ms = self.dispatched.map(|start| start.elapsed().as_millis() as u64);
         let last = assembler.complete(&outcome, &self.receipt(cost));
         if !pace.is_streamed() {
