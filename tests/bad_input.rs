@@ -81,12 +81,9 @@ async fn members_of_the_wrong_shape_are_named_by_path() {
     ] {
         let mut body = json!({"model": "local/demo", "input": CANARY, "instructions": CANARY});
         body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-        for stream in [false, true] {
-            if members.get("stream").is_none() {
-                body["stream"] = json!(stream);
-            }
-            check(&client.post("/responses", &body).await, 400, words);
-        }
+        check(&client.post("/responses", &body).await, 400, words);
+        body.as_object_mut().unwrap().entry("stream").or_insert(json!(true));
+        check(&client.post("/responses", &body).await, 400, words);
     }
     end(host);
 }

@@ -2,6 +2,7 @@
 
 mod dialects;
 mod metadata;
+mod usage;
 
 use crate::kit::client::{Client, last_response, text_of};
 use crate::kit::config::{MODEL, provider, several, single};

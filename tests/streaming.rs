@@ -3,7 +3,7 @@
 mod order;
 
 use crate::kit::client::{Client, events_of, last_response, text_of, types_of};
-use crate::kit::config::{MODEL, several, single};
+use crate::kit::config::{MODEL, model, provider, several, single};
 use crate::kit::host::{Host, Setup};
 use crate::kit::script::{self, word};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
@@ -270,6 +270,106 @@ async fn a_provider_that_answers_a_stream_with_one_body_is_understood() {
     let events = Client::new(&host).stream(&request()).await;
     assert_eq!(text_of(&events), "all at once");
     assert_eq!(events.last().unwrap()["type"], "response.completed");
+}
+
+#[tokio::test]
+async fn the_type_of_a_stream_may_be_written_in_any_letter_case() {
+    let upstream = Upstream::start().await;
+    let pieces = script::chat_events(&["fine"]).iter().map(sse_event).collect();
+    upstream.reply(Reply::Stream { content_type: "Text/Event-Stream; charset=UTF-8", pieces });
+    let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
+    assert_eq!(text_of(&Client::new(&host).stream(&request()).await), "fine");
+}
+
+#[tokio::test]
+async fn metadata_of_a_broken_stream_selects_nobody_and_names_the_error() {
+    let (a, _b, host) = pair().await;
+    a.reply(Reply::cut(&[word("half")]));
+    let mut request = request();
+    request["stream"] = json!(true);
+    let answer =
+        Client::new(&host).post_with("/responses", &request, &[("x-service-metadata", "enabled")]).await;
+    let events = events_of(&answer.text);
+    failure_of(&events);
+    let metadata = &last_response(&events)["service_metadata"];
+    assert_eq!(metadata["attempts"][0]["error_type"], "provider_unavailable", "{metadata}");
+    let available = metadata["endpoints"]["available"].as_array().unwrap();
+    assert!(available.iter().all(|endpoint| endpoint["selected"] == false), "{metadata}");
+}
+
+#[tokio::test]
+async fn every_dialect_takes_back_what_fails_before_its_first_word() {
+    let started = json!({"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}});
+    let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let created = json!({"type": "response.created", "response": {"id": "up", "status": "in_progress"}});
+    let failed = json!({"type": "response.failed", "response": {
+        "status": "failed", "output": [], "error": {"code": "server_error", "message": "inner words"}}});
+    let added = json!({"type": "response.output_item.added", "output_index": 0,
+        "item": {"type": "message", "id": "msg_up", "role": "assistant", "content": []}});
+    for (adapter, before) in [
+        ("anthropic", vec![started.clone(), overloaded.clone()]),
+        ("anthropic", vec![started.clone()]),
+        ("openai-responses", vec![created.clone(), added.clone(), failed.clone()]),
+        ("openai-responses", vec![created.clone(), json!({"type": "error", "code": "server_error", "message": "x"})]),
+        ("openai-responses", vec![created, added]),
+    ] {
+        let (a, b) = (Upstream::start().await, Upstream::start().await);
+        let config = provider("a", adapter, &a.base)
+            + &provider("b", "openai-chat", &b.base)
+            + &model(MODEL, "responses", &["a", "b"]);
+        let host = Setup::new().config(&config).start();
+        a.reply(Reply::sse(&before));
+        b.reply(script::chat_stream(&["from b"]));
+        let events = Client::new(&host).stream(&request()).await;
+        assert_eq!(text_of(&events), "from b", "{adapter}");
+        assert_eq!(last_response(&events)["usage"]["input_tokens"], 7, "only who answered is counted");
+    }
+}
+
+#[tokio::test]
+async fn every_dialect_fails_in_band_after_its_first_word() {
+    let block = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "half"}});
+    let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    let delta = json!({"type": "response.output_text.delta", "output_index": 0, "item_id": "m", "delta": "half"});
+    let failed = json!({"type": "response.failed", "response": {
+        "status": "failed", "output": [], "error": {"code": "server_error", "message": "inner words"}}});
+    for (adapter, events) in [
+        ("anthropic", vec![block.clone(), overloaded]),
+        ("anthropic", vec![block]),
+        ("openai-responses", vec![delta.clone(), failed]),
+        ("openai-responses", vec![delta]),
+    ] {
+        let upstream = Upstream::start().await;
+        upstream.reply(Reply::sse(&events));
+        let host = Setup::new().config(&single(adapter, &upstream.base)).start();
+        let events = Client::new(&host).stream(&request()).await;
+        assert_eq!(text_of(&events), "half", "{adapter}");
+        assert_eq!(failure_of(&events).0, "server_error");
+        assert!(!format!("{events:?}").contains("inner words"));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_a_whole_answer_takes_its_upstream_along() {
+    let mut upstream = Upstream::start().await;
+    let (words, pieces) = tokio::sync::mpsc::channel(8);
+    upstream.reply(Reply::Fed { content_type: "application/json", pieces });
+    let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
+    let client = Client::new(&host);
+    let request = request();
+    let mut asking = Box::pin(client.post("/responses", &request));
+    while upstream.asked().is_empty() {
+        tokio::select! {
+            biased;
+            _ = &mut asking => panic!("an answer without a word"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    drop(asking);
+    drop(client);
+    let gone = tokio::time::timeout(PATIENCE, upstream.dropped.recv()).await;
+    gone.expect("the upstream connection stays open").unwrap();
+    drop(words);
 }
 
 #[tokio::test]

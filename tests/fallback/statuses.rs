@@ -35,21 +35,21 @@ const STATUSES: [(u16, u16, &str, bool); 18] = [
 async fn every_status_has_its_rule() {
     let (a, b, host) = pair().await;
     let client = Client::new(&host);
-    for streamed in [false, true] {
-        let mut request = request();
-        request["stream"] = json!(streamed);
-        for (upstream, status, kind, goes_on) in STATUSES {
-            let before = b.asked().len();
-            a.reply(script::refusal(upstream, "their words"));
-            if goes_on {
-                b.reply(script::refusal(upstream, "their words"));
-            }
-            let answer = client.post("/responses", &request).await;
-            assert_eq!(answer.status, status, "{upstream}: {}", answer.text);
-            assert_eq!(answer.body["error"]["code"], status);
-            assert_eq!(answer.body["error"]["metadata"]["error_type"], kind, "{upstream}: {}", answer.text);
-            assert_eq!(b.asked().len() - before, usize::from(goes_on), "{upstream}");
+    let (mut whole, mut streamed) = (request(), request());
+    whole["stream"] = json!(false);
+    streamed["stream"] = json!(true);
+    let cases = STATUSES.into_iter().flat_map(|case| [(case, &whole), (case, &streamed)]);
+    for ((upstream, status, kind, goes_on), request) in cases {
+        let before = b.asked().len();
+        a.reply(script::refusal(upstream, "their words"));
+        if goes_on {
+            b.reply(script::refusal(upstream, "their words"));
         }
+        let answer = client.post("/responses", request).await;
+        assert_eq!(answer.status, status, "{upstream}: {}", answer.text);
+        assert_eq!(answer.body["error"]["code"], status);
+        assert_eq!(answer.body["error"]["metadata"]["error_type"], kind, "{upstream}: {}", answer.text);
+        assert_eq!(b.asked().len() - before, usize::from(goes_on), "{upstream}");
     }
 }
 

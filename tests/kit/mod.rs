@@ -6,4 +6,5 @@ pub mod config;
 pub mod host;
 pub mod raw;
 pub mod script;
+pub mod store;
 pub mod upstream;

@@ -132,28 +132,46 @@ async fn a_base_path_is_kept_and_the_clients_headers_stay_here() {
 
 #[tokio::test]
 async fn a_credential_shows_up_nowhere_but_at_its_provider() {
+    // One that looks like a key and one that looks like any word.
+    for secret in [SECRET, "plainword7f3a9b51"] {
+        for adapter in ["openai-chat", "openai-responses", "anthropic"] {
+            leak(adapter, secret).await;
+        }
+    }
+}
+
+/// Has a provider reflect the credential everywhere and looks for it.
+async fn leak(adapter: &str, secret: &str) {
     let upstream = Upstream::start().await;
-    let mut host = keyed("openai-chat", &upstream.base).environment("COFFERDAM_LOG", "trace").start();
+    let mut host = keyed(adapter, &upstream.base)
+        .environment("TEST_PROVIDER_KEY", secret)
+        .environment("COFFERDAM_LOG", "trace")
+        .start();
     let client = Client::new(&host);
     let enabled = [("x-service-metadata", "enabled")];
-    for reply in [
-        script::chat("fine"),
-        script::refusal(401, &format!("Incorrect API key provided: {SECRET}")),
-        script::refusal(400, &format!("bad request with {SECRET}")),
-        script::refusal(500, SECRET),
-        Reply::json(200, json!(SECRET)),
-    ] {
+    let reflected = [
+        script::refusal(401, &format!("Incorrect API key provided: {secret}")),
+        script::refusal(400, &format!("bad request with {secret}")),
+        script::refusal(404, &format!("no model for {secret}.")),
+        script::refusal(500, secret),
+        Reply::json(422, json!({"type": "error", "error": {"type": secret, "code": secret, "message": secret}})),
+        Reply::json(200, json!(secret)),
+        Reply::json(200, json!({"error": {"message": format!("bad request with {secret}"), "code": 400}})),
+    ];
+    let count = reflected.len();
+    for (place, reply) in reflected.into_iter().enumerate() {
         upstream.reply(reply);
         let answer = client.post_with("/responses", &json!({"model": MODEL, "input": "x"}), &enabled).await;
-        assert!(!answer.text.contains(SECRET), "{}", answer.text);
-        assert!(!format!("{:?}", answer.headers).contains(SECRET));
+        assert!(answer.status >= 400, "{adapter} {place}: {}", answer.text);
+        assert!(!answer.text.contains(secret), "{adapter} {place}: {}", answer.text);
+        assert!(!format!("{:?}", answer.headers).contains(secret));
     }
-    assert_eq!(upstream.asked().len(), 5);
+    assert_eq!(upstream.asked().len(), count);
     let metrics = reqwest_text(&format!("{}/metrics", host.admin)).await;
-    assert!(!metrics.contains(SECRET));
+    assert!(!metrics.contains(secret));
     let log = host.end();
     assert!(log.contains("an attempt failed"), "{log}");
-    assert!(!log.contains(SECRET), "the credential is in the log");
+    assert!(!log.contains(secret), "the credential is in the log");
     assert!(!log.contains(&host.key), "the client's key is in the log");
 }
 
