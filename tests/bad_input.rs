@@ -6,6 +6,7 @@ use crate::kit::client::{Answer, Client};
 use crate::kit::host::{Host, Setup};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 /// Stands in every bad body, and nowhere in a log.
 const CANARY: &str = "canary-5e1d0c";
@@ -26,6 +27,7 @@ fn end(mut host: Host) {
     let log = host.end();
     assert!(log.contains("\"request\""), "{log}");
     assert!(!log.contains(CANARY), "content is in the log: {log}");
+    assert_eq!(host.files_with(CANARY), Vec::<PathBuf>::new());
 }
 
 fn traced() -> Host {
@@ -248,4 +250,20 @@ async fn a_compressed_body_is_refused() {
     let body = json!({"model": "local/demo", "input": "x"});
     let answer = client.post_with("/responses", &body, &[("content-encoding", "gzip")]).await;
     check(&answer, 400, "compressed");
+}
+
+#[tokio::test]
+async fn a_configuration_with_a_mistake_is_refused_by_place() {
+    let output = Setup::new().config("[timeouts]\nidle_ms = \"soon\"").argument("--check").fail();
+    assert_eq!(output.status.code(), Some(78));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("idle_ms") && told.contains(":2:"), "{told}");
+}
+
+#[tokio::test]
+async fn an_empty_directory_of_plugins_changes_nothing() {
+    let empty = tempfile::tempdir().unwrap();
+    let host = Setup::new().plugins(empty.path()).start();
+    let body = json!({"model": "local/demo", "input": "x"});
+    assert_eq!(Client::new(&host).post("/responses", &body).await.status, 200);
 }

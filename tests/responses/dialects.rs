@@ -6,6 +6,7 @@ use crate::kit::host::Setup;
 use crate::kit::script;
 use crate::kit::upstream::{Reply, Upstream};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 
 const SECRET: &str = "sk-canary-7f3a9b51";
 
@@ -173,6 +174,8 @@ async fn leak(adapter: &str, secret: &str) {
     assert!(log.contains("an attempt failed"), "{log}");
     assert!(!log.contains(secret), "the credential is in the log");
     assert!(!log.contains(&host.key), "the client's key is in the log");
+    assert_eq!(host.rest_of_stdout(), "");
+    assert_eq!(host.files_with(secret), Vec::<PathBuf>::new());
 }
 
 async fn reqwest_text(url: &str) -> String {

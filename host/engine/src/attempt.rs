@@ -287,7 +287,7 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
     let starts = |known: &&str| {
         kind.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
     };
-    ["text/event-stream", "application/x-ndjson", "application/jsonl"].iter().any(|known| starts(&known))
+    ["text/event-stream", "application/x-ndjson", "application/jsonl"].iter().any(starts)
 }
 
 fn framing_of(manifest: &Manifest) -> Framing {

@@ -27,7 +27,7 @@ impl Entry {
             request_id: request_id.to_owned(),
             at_ms,
             workspace: caller.workspace,
-            key: caller.key.clone(),
+            key: caller.key,
             kind,
             model: String::new(),
             provider: String::new(),

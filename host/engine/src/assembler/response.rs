@@ -129,7 +129,7 @@ impl Assembler {
     }
 
     fn write_usage(&self, out: &mut Vec<u8>, receipt: &Receipt) {
-        let usage = self.usage.clone().unwrap_or_else(crate::cost::no_usage);
+        let usage = self.usage.unwrap_or_else(crate::cost::no_usage);
         let members = [
             ("{\"input_tokens\":", usage.input_tokens),
             (",\"input_tokens_details\":{\"cached_tokens\":", usage.cached_tokens),
