@@ -10,10 +10,25 @@ mod kit;
 mod start;
 
 #[cfg(test)]
+mod responses;
+#[cfg(test)]
+mod streaming;
+
+#[cfg(test)]
+mod fallback;
+
+#[cfg(test)]
+mod embeddings;
+
+#[cfg(test)]
+mod bad_input;
+
+#[cfg(test)]
+mod sandbox;
+
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod operations;
-#[cfg(test)]
-mod sandbox;

@@ -67,6 +67,25 @@ impl Client {
         self.post_bytes(path, body.to_string().into_bytes()).await
     }
 
+    /// A request with further headers.
+    pub async fn post_with(&self, path: &str, body: &Value, headers: &[(&'static str, &str)]) -> Answer {
+        let mut request = self.request(Method::POST, path).header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        read(request.body(body.to_string()).send().await.unwrap()).await
+    }
+
+    /// `POST /responses`, streamed and read one event at a time.
+    pub async fn open(&self, body: &Value) -> Events {
+        let mut body = body.clone();
+        body["stream"] = Value::Bool(true);
+        let request = self.request(Method::POST, "/responses").body(body.to_string());
+        let response = request.header("content-type", "application/json").send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        Events { response, buffer: String::new() }
+    }
+
     pub async fn post_bytes(&self, path: &str, body: Vec<u8>) -> Answer {
         let request = self.request(Method::POST, path).header("content-type", "application/json").body(body);
         read(request.send().await.unwrap()).await
@@ -82,6 +101,38 @@ impl Client {
         let text = response.text().await.unwrap();
         assert_eq!(status, 200, "{text}");
         events_of(&text)
+    }
+}
+
+/// A stream on its way. Dropping it closes the connection.
+pub struct Events {
+    response: Response,
+    buffer: String,
+}
+
+impl Events {
+    /// The next event; none after `[DONE]`.
+    pub async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some((block, rest)) = self.buffer.split_once("\n\n") {
+                let data = block.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+                let event = (data != "[DONE]").then(|| serde_json::from_str(data).unwrap());
+                self.buffer = rest.to_owned();
+                return event;
+            }
+            let chunk = self.response.chunk().await.unwrap().expect("the stream ends without [DONE]");
+            self.buffer.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    }
+
+    /// Reads up to the first event of this type.
+    pub async fn until(&mut self, kind: &str) -> Value {
+        while let Some(event) = self.next().await {
+            if event["type"] == kind {
+                return event;
+            }
+        }
+        panic!("there is no {kind}");
     }
 }
 
@@ -122,6 +173,11 @@ pub fn events_of(stream: &str) -> Vec<Value> {
 pub fn text_of(events: &[Value]) -> String {
     let deltas = events.iter().filter(|event| event["type"] == "response.output_text.delta");
     deltas.map(|event| event["delta"].as_str().unwrap()).collect()
+}
+
+/// The types of the events in their order.
+pub fn types_of(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
 }
 
 /// The response of the terminal event.

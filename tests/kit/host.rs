@@ -269,6 +269,13 @@ impl Host {
         self.child.wait().unwrap();
     }
 
+    /// Ends the host in good order; everything it has logged.
+    pub fn end(&mut self) -> String {
+        self.signal("TERM");
+        self.wait();
+        self.log()
+    }
+
     /// Ends the host unless it has ended, and gives its directory to the next.
     pub fn restart(mut self) -> Host {
         if let Ok(None) = self.child.try_wait() {
@@ -305,6 +312,24 @@ impl Host {
         }
     }
 
+    /// The files below its directory that contain `text`, wherever it stands in them.
+    pub fn files_with(&self, text: &str) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.directory().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let kind = path.symlink_metadata().unwrap().file_type();
+                if kind.is_dir() {
+                    folders.push(path);
+                } else if kind.is_file() && contains(&std::fs::read(&path).unwrap(), text.as_bytes()) {
+                    found.push(path);
+                }
+            }
+        }
+        found
+    }
+
     /// Everything the host printed on stdout after its first line.
     pub fn rest_of_stdout(&mut self) -> String {
         let mut rest = String::new();
@@ -313,6 +338,10 @@ impl Host {
         }
         rest
     }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }
 
 impl Drop for Host {

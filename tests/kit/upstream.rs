@@ -15,6 +15,9 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
+/// Between two comments of [`Reply::Comments`].
+const COMMENT_EVERY: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// What the provider was asked.
 #[derive(Clone, Debug)]
 pub struct Asked {
@@ -28,6 +31,10 @@ pub struct Asked {
 pub enum Reply {
     /// A status, headers and a whole body.
     Whole { status: u16, headers: Vec<(&'static str, String)>, body: String },
+    /// Bytes of a stream of events, cut where no event or character ends.
+    Split { pieces: Vec<Vec<u8>> },
+    /// A stream of comments without end and without an event.
+    Comments,
     /// Pieces of a body, then its end.
     Stream { content_type: &'static str, pieces: Vec<String> },
     /// Pieces of a body, then the connection breaks.
@@ -48,6 +55,11 @@ impl Reply {
     /// Server-sent events, one piece each; strings as they are, objects as `data:` lines.
     pub fn sse(events: &[Value]) -> Self {
         Self::Stream { content_type: "text/event-stream", pieces: events.iter().map(sse_event).collect() }
+    }
+
+    /// A stream of events that breaks off.
+    pub fn cut(events: &[Value]) -> Self {
+        Self::Cut { content_type: "text/event-stream", pieces: events.iter().map(sse_event).collect() }
     }
 
     /// A stream that the test feeds.
@@ -98,6 +110,13 @@ impl Upstream {
     /// Forgets replies that nobody asked for.
     pub fn clear(&self) {
         self.replies.lock().unwrap().clear();
+    }
+
+    /// What the only request so far was.
+    pub fn asked_once(&self) -> Asked {
+        let asked = self.asked();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        asked.into_iter().next().unwrap()
     }
 
     /// What was asked so far.
@@ -156,6 +175,19 @@ async fn answer(
             }
             response.body(stream(vec![body], false)).unwrap()
         }
+        Reply::Split { pieces } => Response::builder()
+            .header("content-type", "text/event-stream")
+            .body(stream(pieces, false))
+            .unwrap(),
+        Reply::Comments => {
+            let beats = tokio::time::interval(COMMENT_EVERY);
+            let comments = futures_util::stream::unfold(beats, |mut beats| async move {
+                beats.tick().await;
+                Some((Ok(Frame::data(Bytes::from_static(b": wait\n\n"))), beats))
+            });
+            let body = StreamBody::new(comments).boxed_unsync();
+            Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
+        }
         Reply::Stream { content_type, pieces } => {
             Response::builder().header("content-type", content_type).body(stream(pieces, false)).unwrap()
         }
@@ -171,7 +203,11 @@ async fn answer(
 }
 
 /// A body piece by piece, each flushed by itself, broken off at the end if `cut`.
-fn stream(pieces: Vec<String>, cut: bool) -> Body {
+fn stream<P>(pieces: Vec<P>, cut: bool) -> Body
+where
+    Bytes: From<P>,
+    P: Send + 'static,
+{
     let last = cut.then(|| Err(std::io::Error::other("cut")));
     let frames = pieces.into_iter().map(|piece| Ok(Frame::data(Bytes::from(piece)))).chain(last);
     let frames = futures_util::stream::unfold(frames, |mut frames| async move {
@@ -211,5 +247,20 @@ impl Drop for Fed {
         if let Some(gone) = self.gone.take() {
             gone.try_send(()).ok();
         }
+    }
+}
+
+/// A port on which nobody answers, kept from others as long as this lives.
+pub struct Closed {
+    /// `http://127.0.0.1:PORT/v1`
+    pub base: String,
+    _socket: tokio::net::TcpSocket,
+}
+
+impl Closed {
+    pub fn new() -> Self {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Self { base: format!("http://{}/v1", socket.local_addr().unwrap()), _socket: socket }
     }
 }

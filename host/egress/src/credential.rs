@@ -5,6 +5,7 @@
 //! HTTP/2 neither compresses nor indexes it and nothing prints it.
 
 use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 use cofferdam_store::Secret;
@@ -26,7 +27,12 @@ pub struct Placement {
 pub struct Credential {
     header: HeaderName,
     value: HeaderValue,
+    /// Where the secret stands in the value.
+    place: Range<usize>,
 }
+
+/// Secrets shorter than this are words of ordinary texts, and none for real.
+const COVERED_BYTES_MIN: usize = 8;
 
 /// Why a credential cannot be made. It never says anything about the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -96,7 +102,8 @@ impl Placement {
         let mut value = HeaderValue::from_maybe_shared(Bytes::from_owner(text))
             .map_err(|_| CredentialError::NotHeaderSafe)?;
         value.set_sensitive(true);
-        Ok(Credential { header: self.header.clone(), value })
+        let place = self.before.len()..self.before.len() + exposed.len();
+        Ok(Credential { header: self.header.clone(), value, place })
     }
 }
 
@@ -108,6 +115,32 @@ impl Credential {
     /// As those two.
     pub fn new(header: &str, format: &str, value: Secret) -> Result<Self, CredentialError> {
         Placement::parse(header, format)?.fill(&value)
+    }
+
+    /// Writes asterisks over every occurrence of the secret in what a provider has sent back: some repeat
+    /// the key they refuse.
+    pub fn cover(&self, bytes: &mut [u8]) {
+        let Some(secret) = self.value.as_bytes().get(self.place.clone()) else { return };
+        if secret.len() < COVERED_BYTES_MIN {
+            return;
+        }
+        let mut from = 0;
+        while let Some(found) = bytes.get(from..).and_then(|rest| memchr::memmem::find(rest, secret)) {
+            let start = from + found;
+            from = start + secret.len();
+            if let Some(occurrence) = bytes.get_mut(start..from) {
+                occurrence.fill(b'*');
+            }
+        }
+    }
+
+    /// [`Self::cover`] for text.
+    #[must_use]
+    pub fn covered(&self, text: String) -> String {
+        let mut bytes = text.into_bytes();
+        self.cover(&mut bytes);
+        // The secret is ASCII and so is what stands in its place.
+        String::from_utf8(bytes).unwrap_or_default()
     }
 
     pub(crate) fn header(&self) -> &HeaderName {
@@ -139,6 +172,15 @@ mod tests {
         assert_eq!(credential.header(), http::header::AUTHORIZATION);
         assert_eq!(credential.value().as_bytes(), b"Bearer sk-1 2");
         assert!(credential.value().is_sensitive());
+    }
+
+    #[test]
+    fn every_occurrence_of_a_secret_is_covered_and_short_ones_are_left() {
+        let credential = Credential::new("authorization", "Bearer {}", secret("sk-12345")).unwrap();
+        let text = "sk-12345sk-12345 käme Bearer sk-12345, not sk-1234".to_owned();
+        assert_eq!(credential.covered(text), "**************** käme Bearer ********, not sk-1234");
+        let short = Credential::new("x-api-key", "{}", secret("a")).unwrap();
+        assert_eq!(short.covered("banana".to_owned()), "banana");
     }
 
     #[test]

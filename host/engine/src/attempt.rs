@@ -11,6 +11,7 @@ use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How much of an error answer is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
@@ -104,9 +105,10 @@ impl AttemptFailure {
         Self::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error")
     }
 
-    fn read(error: ReadError, status: u16) -> Self {
+    /// `begun` says whether what was read so far counts as an answer.
+    fn read(error: ReadError, status: u16, begun: bool) -> Self {
         let mut failed = match &error {
-            ReadError::Late(late) => Self::late(*late, true),
+            ReadError::Late(late) => Self::late(*late, begun),
             ReadError::Call(error) => Self::call(error),
             ReadError::Upstream(error) => Self::egress(error),
             ReadError::Guest(_) | ReadError::TooLong => {
@@ -167,30 +169,41 @@ impl Attempting<'_> {
             Ok(Prepared::Upstream(upstream)) => upstream,
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
         };
+        let begin_by = Instant::now() + self.timeouts.first_event;
         let reply = send(self.egress, self.timeouts, endpoint, &upstream, pace).await?;
         let status = reply.status;
         let manifest = provider.adapter.manifest();
         let streamed = upstream.streamed && is_event_stream(&reply.headers);
         let head = response_head(manifest, &reply, streamed);
         if !status.is_success() {
-            return Err(map_error(&mut instance, &head, reply, pace).await);
+            return Err(map_error(&mut instance, &head, reply, endpoint, pace).await);
         }
         instance.open_decoder(&head).await.map_err(call)?;
         let framing = streamed.then(|| framing_of(manifest));
-        self.first_events(Reading::new(instance, reply.body, framing), status.as_u16(), pace).await
+        let reading = Reading::new(instance, reply.body, framing);
+        self.first_events(reading, status.as_u16(), begin_by, pace).await
     }
 
     async fn first_events(
         &self,
         mut reading: Reading,
         status: u16,
+        begin_by: Instant,
         pace: &mut Pace,
     ) -> Result<Begun, AttemptFailure> {
         let mut events = Vec::new();
+        // A stream has begun with its first content, and that ends this function.
+        let begun = !pace.is_streamed();
         loop {
-            let limit = if events.is_empty() { self.timeouts.first_event } else { self.timeouts.idle };
-            let more =
-                reading.next(pace, limit).await.map_err(|error| AttemptFailure::read(error, status))?;
+            let limit = if reading.awaits_first_event() {
+                begin_by.saturating_duration_since(Instant::now())
+            } else {
+                self.timeouts.idle
+            };
+            let more = reading
+                .next(pace, limit)
+                .await
+                .map_err(|error| AttemptFailure::read(error, status, begun))?;
             let seen = events.len();
             events.extend(more);
             // Without a stream nothing is promised before the end: a failure
@@ -281,10 +294,11 @@ fn headers_of(upstream: &UpstreamRequest) -> Result<Vec<(HeaderName, HeaderValue
 /// Whether the answer comes as a stream of events; a provider may also answer a
 /// request for a stream with one body.
 fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    ["text/event-stream", "application/x-ndjson", "application/jsonl"]
-        .iter()
-        .any(|known| kind.starts_with(known))
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let starts = |known: &&str| {
+        kind.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
+    };
+    ["text/event-stream", "application/x-ndjson", "application/jsonl"].iter().any(starts)
 }
 
 fn framing_of(manifest: &Manifest) -> Framing {
@@ -306,6 +320,7 @@ pub(crate) async fn map_error(
     instance: &mut ProviderInstance,
     head: &ResponseHead,
     reply: Reply,
+    endpoint: &Endpoint,
     pace: &mut Pace,
 ) -> AttemptFailure {
     let status = reply.status;
@@ -314,7 +329,10 @@ pub(crate) async fn map_error(
         return AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::malformed() };
     }
     // An error whose body does not come is still the error its status says.
-    let body = pace.during(beginning(reply), ERROR_TIME_MAX).await.unwrap_or_default();
+    let mut body = pace.during(beginning(reply), ERROR_TIME_MAX).await.unwrap_or_default();
+    if let Some(credential) = &endpoint.provider.credential {
+        credential.cover(&mut body);
+    }
     match instance.map_error(head, &body).await {
         Ok(failure) => AttemptFailure::from_status(status, failure),
         Err(error) => AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::call(&error) },

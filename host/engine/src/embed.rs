@@ -134,7 +134,7 @@ impl Attempts<'_> {
         let status = reply.status;
         let head = response_head(adapter.manifest(), &reply, false);
         if !status.is_success() {
-            return Err(map_error(&mut instance, &head, reply, pace).await);
+            return Err(map_error(&mut instance, &head, reply, endpoint, pace).await);
         }
         let body = pace.during(reply.body.collect(ANSWER_BYTES_MAX), timeouts.idle).await;
         let body = body.map_err(|late: Late| AttemptFailure::late(late, true))?;

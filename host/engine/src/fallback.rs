@@ -12,12 +12,28 @@ use std::ops::ControlFlow;
 /// The failures of one request so far.
 #[derive(Default)]
 pub(crate) struct Failures {
-    /// The last failure that is not a limit, and its provider.
-    last: Option<(AttemptFailure, String)>,
-    /// The last limit, and its provider.
-    limited: Option<(AttemptFailure, String)>,
+    /// The last failure that is not a limit.
+    last: Option<Failed>,
+    /// The limit that ends first, or the last if none says when.
+    limited: Option<Failed>,
     /// Models whose request was refused: no other endpoint of them is tried.
     refused_models: Vec<String>,
+}
+
+/// One of the failures.
+struct Failed {
+    why: AttemptFailure,
+    provider: String,
+    /// Its place among the attempts.
+    place: usize,
+}
+
+impl Failed {
+    /// Whether this provider says that it takes requests again sooner than `other`.
+    fn ends_before(&self, other: &Self) -> bool {
+        let wait = |failed: &Self| failed.why.failure.retry_after_ms.unwrap_or(u64::MAX);
+        wait(self) < wait(other)
+    }
 }
 
 impl Failures {
@@ -30,9 +46,10 @@ impl Failures {
     pub(crate) fn add(
         &mut self,
         endpoint: &Endpoint,
-        failed: AttemptFailure,
+        mut failed: AttemptFailure,
         trail: &mut Trail,
     ) -> ControlFlow<()> {
+        cover(endpoint, &mut failed);
         endpoint.provider.attempts.count(false);
         trail.attempts.push(Attempt {
             provider: endpoint.provider.name.clone(),
@@ -52,9 +69,13 @@ impl Failures {
         }
         let over = matches!(failed.cause, Cause::Late { total: true, .. } | Cause::Saturated);
         let provider = endpoint.provider.name.clone();
-        match failed.cause {
-            Cause::Limited => self.limited = Some((failed, provider)),
-            _ => self.last = Some((failed, provider)),
+        let place = trail.attempts.len() - 1;
+        let limited = failed.cause == Cause::Limited;
+        let failed = Failed { why: failed, provider, place };
+        if !limited {
+            self.last = Some(failed);
+        } else if self.limited.as_ref().is_none_or(|known| !known.ends_before(&failed)) {
+            self.limited = Some(failed);
         }
         if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -62,7 +83,7 @@ impl Failures {
     /// The answer when every candidate has failed: the last error, but a limit
     /// only if every candidate was limited.
     pub(crate) fn refusal(self, trail: &Trail, metadata_wanted: bool) -> Refusal {
-        let Some((failed, provider)) = self.last.or(self.limited) else {
+        let Some(Failed { why: failed, provider, place }) = self.last.or(self.limited) else {
             return Refusal::not_found("No endpoints found for this model");
         };
         let mut refusal = refusal_of(&failed);
@@ -71,7 +92,7 @@ impl Failures {
             if let Some(code) = &failed.failure.code {
                 members.insert("provider_code".to_owned(), json!(code));
             }
-            let previous = trail.previous_errors();
+            let previous = trail.previous_errors(place);
             if !previous.is_empty() {
                 members.insert("previous_errors".to_owned(), json!(previous));
             }
@@ -82,6 +103,14 @@ impl Failures {
         }
         refusal
     }
+}
+
+/// A provider's words may repeat the credential.
+fn cover(endpoint: &Endpoint, failed: &mut AttemptFailure) {
+    let Some(credential) = &endpoint.provider.credential else { return };
+    let failure = &mut failed.failure;
+    failure.message = credential.covered(std::mem::take(&mut failure.message));
+    failure.code = failure.code.take().map(|code| credential.covered(code));
 }
 
 fn refusal_of(failed: &AttemptFailure) -> Refusal {

@@ -89,6 +89,14 @@ impl Trail {
         metadata
     }
 
+    /// The answer that had begun failed after all.
+    pub(crate) fn broke(&mut self, kind: ErrorKind) {
+        self.selected = None;
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.error = Some(kind);
+        }
+    }
+
     fn summary(&self) -> String {
         let mut summary = format!("available={}", self.available.len());
         if let Some((_, provider)) = self.selected.and_then(|place| self.available.get(place)) {
@@ -102,14 +110,12 @@ impl Trail {
         summary
     }
 
-    /// The failed attempts, for `error.metadata.previous_errors`.
-    pub(crate) fn previous_errors(&self) -> Vec<Value> {
-        let failed: Vec<&Attempt> = self.attempts.iter().filter(|attempt| attempt.error.is_some()).collect();
-        let all_but_last = failed.len().saturating_sub(1);
-        failed
-            .into_iter()
-            .take(all_but_last)
-            .map(|attempt| {
+    /// The failed attempts but for the one at `told`, for `error.metadata.previous_errors`.
+    pub(crate) fn previous_errors(&self, told: usize) -> Vec<Value> {
+        let others = self.attempts.iter().enumerate().filter(|(place, _)| *place != told);
+        others
+            .filter(|(_, attempt)| attempt.error.is_some())
+            .map(|(_, attempt)| {
                 json!({
                     "provider_name": attempt.provider,
                     "model": attempt.model,

@@ -38,12 +38,24 @@ pub(crate) struct Reading {
     body: Option<ReplyBody>,
     framer: Option<Framer>,
     frames: Vec<Frame>,
+    has_begun: bool,
 }
 
 impl Reading {
     /// `framing` is none for an answer that comes as one body.
     pub(crate) fn new(instance: ProviderInstance, body: ReplyBody, framing: Option<Framing>) -> Self {
-        Self { instance, body: Some(body), framer: framing.map(Framer::new), frames: Vec::new() }
+        Self {
+            instance,
+            body: Some(body),
+            framer: framing.map(Framer::new),
+            frames: Vec::new(),
+            has_begun: false,
+        }
+    }
+
+    /// Whether the first event of a stream is still to come. Comments are none.
+    pub(crate) fn awaits_first_event(&self) -> bool {
+        self.framer.is_some() && !self.has_begun
     }
 
     /// Whether the provider has said everything.
@@ -100,6 +112,7 @@ impl Reading {
         if self.frames.is_empty() {
             return Ok(Vec::new());
         }
+        self.has_begun = true;
         let events =
             self.instance.feed(&self.frames).await.map_err(ReadError::Call)?.map_err(ReadError::Guest);
         self.frames.clear();

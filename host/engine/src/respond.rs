@@ -208,7 +208,12 @@ impl Job {
         assembler.begin();
         let Begun { mut events, mut reading, .. } = begun;
         let outcome = loop {
-            if let Some(outcome) = apply(&mut assembler, events) {
+            let applied = apply(&mut assembler, events);
+            if let Some(usage) = assembler.usage() {
+                // Kept at once: a client that leaves has used it all the same.
+                entry.consumed(usage, &Cost::of(usage, &endpoint.prices));
+            }
+            if let Some(outcome) = applied {
                 break outcome;
             }
             if pace.say(assembler.take_events()).await.is_err() {
@@ -230,10 +235,13 @@ impl Job {
                 }
             };
         };
+        let outcome = covered(outcome, &endpoint);
         let usage = assembler.usage().copied().unwrap_or_else(no_usage);
         let cost = Cost::of(&usage, &endpoint.prices);
-        entry.consumed(&usage, &cost);
         entry.settle(settled(&outcome));
+        if let Outcome::Failed(kind, _) = &outcome {
+            self.trail.broke(*kind);
+        }
         self.trail.generation_ms = self.dispatched.map(|start| start.elapsed().as_millis() as u64);
         let last = assembler.complete(&outcome, &self.receipt(cost));
         if !pace.is_streamed() {
@@ -340,6 +348,16 @@ fn broken(error: &ReadError) -> Outcome {
             Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
         }
         _ => failed(&error.failure()),
+    }
+}
+
+/// A provider's words may repeat the credential.
+fn covered(outcome: Outcome, endpoint: &Endpoint) -> Outcome {
+    match (outcome, &endpoint.provider.credential) {
+        (Outcome::Failed(kind, message), Some(credential)) => {
+            Outcome::Failed(kind, credential.covered(message))
+        }
+        (outcome, _) => outcome,
     }
 }
 

@@ -112,15 +112,16 @@ where
 /// Reads what is left of a body nobody wants, so that the client, who may still be
 /// sending, gets to read why. True when the end was reached and the connection can
 /// serve another request.
-pub(crate) async fn discard<B>(body: B, bytes_max: usize, total: Duration) -> bool
+pub(crate) async fn discard<B>(body: B, limits: Limits) -> bool
 where
     B: http_body::Body<Data = Bytes>,
 {
-    let end = Instant::now() + total;
+    let end = Instant::now() + limits.total;
     let mut body = pin!(body);
     let mut length = 0;
-    while length <= bytes_max {
-        match timeout_at(end, body.frame()).await {
+    while length <= limits.bytes_max {
+        let until = end.min(Instant::now() + limits.idle);
+        match timeout_at(until, body.frame()).await {
             Ok(None) => return true,
             Ok(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
             Ok(Some(Err(_))) | Err(_) => return false,

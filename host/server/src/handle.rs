@@ -5,6 +5,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use cofferdam_store::{AuthenticationError, Principal};
 use futures_util::FutureExt;
@@ -27,6 +28,9 @@ const URI_BYTES_MAX: usize = 8 * 1024;
 /// What all headers may take together, in bytes. Connections refuse far longer
 /// ones by themselves; up to there the refusal has an envelope.
 pub(crate) const HEADERS_BYTES_MAX: usize = 32 * 1024;
+
+/// How long a refused client may pause while the rest of its body is read.
+const REST_IDLE: Duration = Duration::from_secs(1);
 
 /// One request on its way.
 pub(crate) struct Call<'r> {
@@ -107,8 +111,15 @@ async fn answer(
     if version >= Version::HTTP_2 || body.is_end_stream() {
         return Err(refused);
     }
-    let total = app.live().config.timeouts.body_total;
-    let read = !waits && body::discard(&mut body, 2 * body::BODY_BYTES_MAX, total).await;
+    // So has, by now, who has stopped sending.
+    let sends = !waits && !matches!(refused.fault, Fault::BodyTimedOut);
+    let timeouts = app.live().config.timeouts;
+    let limits = body::Limits {
+        bytes_max: 2 * body::BODY_BYTES_MAX,
+        idle: REST_IDLE.min(timeouts.body_idle),
+        total: timeouts.body_total,
+    };
+    let read = sends && body::discard(&mut body, limits).await;
     Err(Refused { closing: !read, ..refused })
 }
 

@@ -1,0 +1,235 @@
+//! Embeddings: every form of input and of vector, and what providers get wrong.
+
+use crate::kit::client::{Answer, Client};
+use crate::kit::config::{MODEL, several_of};
+use crate::kit::host::{Host, Setup};
+use crate::kit::script;
+use crate::kit::upstream::{Reply, Upstream};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+async fn ask(host: &Host, request: &Value) -> Answer {
+    Client::new(host).post("/embeddings", request).await
+}
+
+/// A host with an embedding model at one chat-dialect provider.
+async fn single() -> (Upstream, Host) {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&several_of("embeddings", &[&upstream.base])).start();
+    (upstream, host)
+}
+
+/// A provider's answer with these vectors.
+fn vectors(vectors: &[Value]) -> Reply {
+    let data: Vec<Value> = (0..)
+        .zip(vectors)
+        .map(|(index, vector): (u32, &Value)| json!({"object": "embedding", "index": index, "embedding": vector}))
+        .collect();
+    let usage = json!({"prompt_tokens": 5, "total_tokens": 5});
+    Reply::json(200, json!({"object": "list", "data": data, "model": "up", "usage": usage}))
+}
+
+fn base64_of(floats: &[f32]) -> String {
+    STANDARD.encode(floats.iter().flat_map(|float| float.to_le_bytes()).collect::<Vec<u8>>())
+}
+
+fn floats_of(vector: &Value) -> Vec<f32> {
+    match vector {
+        Value::String(text) => {
+            let bytes = STANDARD.decode(text).unwrap();
+            bytes.chunks(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect()
+        }
+        vector => vector.as_array().unwrap().iter().map(|float| float.as_f64().unwrap() as f32).collect(),
+    }
+}
+
+#[tokio::test]
+async fn every_form_of_input_gets_its_vectors() {
+    let host = Setup::new().start();
+    let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
+    for (input, count) in [
+        (json!("good morning"), 1),
+        (json!(["good", "morning", "good"]), 3),
+        (json!([1, 2, 3]), 1),
+        (json!([[1, 2], [3]]), 2),
+        (json!([text("one"), text("two")]), 2),
+        (json!(["one", [4, 5], text("two")]), 3),
+    ] {
+        let answer = ask(&host, &json!({"model": "local/embed", "input": input})).await;
+        assert_eq!(answer.status, 200, "{input}: {}", answer.text);
+        assert_eq!((&answer.body["object"], &answer.body["model"]), (&json!("list"), &json!("local/embed")));
+        let data = answer.body["data"].as_array().unwrap();
+        assert_eq!(data.len(), count, "{input}");
+        for (index, item) in data.iter().enumerate() {
+            assert_eq!((&item["object"], &item["index"]), (&json!("embedding"), &json!(index)));
+            assert_eq!(floats_of(&item["embedding"]).len(), 384);
+        }
+        assert!(answer.body["usage"]["prompt_tokens"].as_u64().unwrap() > 0);
+        assert!(answer.body["usage"]["total_tokens"].is_u64());
+        assert!(answer.body["id"].as_str().unwrap().starts_with("embd_"));
+    }
+    let same = ask(&host, &json!({"model": "local/embed", "input": ["good", "morning", "good"]})).await;
+    assert_eq!(same.body["data"][0]["embedding"], same.body["data"][2]["embedding"]);
+    assert_ne!(same.body["data"][0]["embedding"], same.body["data"][1]["embedding"]);
+}
+
+#[tokio::test]
+async fn base64_and_floats_are_the_same_numbers() {
+    let host = Setup::new().start();
+    let ask = async |format: Option<&str>| {
+        let request = json!({"model": "local/embed", "input": "good morning", "encoding_format": format});
+        ask(&host, &request).await.body["data"][0]["embedding"].clone()
+    };
+    let (floats, base64, unset) = (ask(Some("float")).await, ask(Some("base64")).await, ask(None).await);
+    assert!(base64.is_string() && unset.is_array());
+    assert_eq!(floats_of(&floats), floats_of(&base64));
+    assert_eq!(floats, unset);
+}
+
+#[tokio::test]
+async fn what_a_provider_gives_in_either_form_is_given_in_the_form_asked_for() {
+    let (upstream, host) = single().await;
+    let numbers = [0.25f32, -1.5, 0.1];
+    for (sent, asked) in [
+        (json!([0.25, -1.5, 0.1]), "float"),
+        (json!([0.25, -1.5, 0.1]), "base64"),
+        (json!(base64_of(&numbers)), "float"),
+        (json!(base64_of(&numbers)), "base64"),
+    ] {
+        upstream.reply(vectors(&[sent]));
+        let answer = ask(&host, &json!({"model": MODEL, "input": "x", "encoding_format": asked})).await;
+        let vector = &answer.body["data"][0]["embedding"];
+        assert_eq!(vector.is_string(), asked == "base64", "{}", answer.text);
+        assert_eq!(floats_of(vector), numbers);
+    }
+}
+
+#[tokio::test]
+async fn the_provider_is_asked_for_what_the_client_asked() {
+    let (upstream, host) = single().await;
+    upstream.reply(vectors(&[json!([1, 2]), json!([3, 4])]));
+    let request = json!({
+        "model": MODEL, "input": ["a", "b"], "dimensions": 2, "user": "u", "session_id": "canary",
+        "trace": {"trace_id": "canary"}, "provider": {"allow_fallbacks": true}, "zebra": 1
+    });
+    let answer = ask(&host, &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.body["usage"]["prompt_tokens"], 5);
+    assert_eq!(answer.body["model"], MODEL);
+    let asked = upstream.asked_once();
+    assert_eq!(asked.path, "/v1/embeddings");
+    assert_eq!(asked.body, json!({"model": "upstream-a", "input": ["a", "b"], "dimensions": 2, "user": "u"}));
+    assert!(!format!("{:?}", asked.headers).contains("canary"));
+}
+
+#[tokio::test]
+async fn dimensions_are_kept_or_refused() {
+    let host = Setup::new().start();
+    for dimensions in [1, 128, 384] {
+        let request = json!({"model": "local/embed", "input": "x", "dimensions": dimensions});
+        let answer = ask(&host, &request).await;
+        assert_eq!(floats_of(&answer.body["data"][0]["embedding"]).len(), dimensions);
+    }
+    for dimensions in [json!(0), json!(385), json!(-1), json!(1.5), json!("9"), json!(1u64 << 40)] {
+        let request = json!({"model": "local/embed", "input": "x", "dimensions": dimensions});
+        let answer = ask(&host, &request).await;
+        assert_eq!(answer.status, 400, "{dimensions}: {}", answer.text);
+        assert!(answer.message().contains("dimensions"), "{}", answer.text);
+    }
+}
+
+#[tokio::test]
+async fn an_input_nobody_takes_is_named_after_all_were_considered() {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    let host = Setup::new().config(&several_of("embeddings", &[&a.base, &b.base])).start();
+    let image =
+        json!({"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]});
+    let request = json!({"model": MODEL, "input": ["a", image]});
+    let answer =
+        Client::new(&host).post_with("/embeddings", &request, &[("x-service-metadata", "enabled")]).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    assert!(answer.message().starts_with("input[1] "), "{}", answer.text);
+    assert_eq!(answer.body["error"]["metadata"]["error_type"], "invalid_request");
+    assert_eq!(answer.body["error"]["metadata"]["previous_errors"].as_array().unwrap().len(), 1);
+    assert!(a.asked().is_empty() && b.asked().is_empty());
+}
+
+#[tokio::test]
+async fn another_endpoint_may_take_what_the_first_cannot() {
+    let a = Upstream::start().await;
+    let config = several_of("embeddings", &[&a.base]);
+    let config = config
+        .replace("endpoints = [", "endpoints = [{ provider = \"dead\", model = \"m\", input = 99 }, ")
+        + &crate::kit::config::provider("dead", "anthropic", &a.base);
+    let host = Setup::new().config(&config).start();
+    a.reply(vectors(&[json!([1])]));
+    let request = json!({"model": MODEL, "input": "x", "provider": {"order": ["dead", "a"]}});
+    let answer = ask(&host, &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
+#[tokio::test]
+async fn answers_that_do_not_fit_the_question_are_a_bad_gateway() {
+    let (upstream, host) = single().await;
+    let request = json!({"model": MODEL, "input": ["a", "b"], "dimensions": 2});
+    for reply in [
+        vectors(&[json!([1, 2])]),
+        vectors(&[json!([1, 2]), json!([3, 4]), json!([5, 6])]),
+        vectors(&[json!([1, 2]), json!([3])]),
+        vectors(&[json!([1, 2, 3]), json!([4, 5, 6])]),
+        vectors(&[json!([]), json!([])]),
+        vectors(&[json!([1, 2]), json!(["x", 2])]),
+        vectors(&[json!([1, 1e300]), json!([1, 2])]),
+        vectors(&[json!("AAA"), json!("AAA")]),
+        vectors(&[json!(base64_of(&[f32::NAN, 1.0])), json!([1, 2])]),
+        Reply::json(200, json!({"data": []})),
+        Reply::json(200, json!({})),
+        Reply::json(200, json!("nonsense")),
+        Reply::Whole { status: 200, headers: Vec::new(), body: "<html>".to_owned() },
+        script::refusal(500, "broken"),
+        script::refusal(401, "who?"),
+    ] {
+        upstream.reply(reply);
+        let answer = ask(&host, &request).await;
+        assert_eq!((answer.status, answer.message()), (502, "Provider returned error"));
+    }
+    assert_eq!(upstream.asked().len(), 15);
+}
+
+#[tokio::test]
+async fn rows_are_put_where_their_index_says() {
+    let (upstream, host) = single().await;
+    let row = |index: u32| json!({"index": index, "embedding": [index, 7]});
+    upstream.reply(Reply::json(200, json!({"data": [row(1), row(0)]})));
+    let answer = ask(&host, &json!({"model": MODEL, "input": ["a", "b"]})).await;
+    assert_eq!(floats_of(&answer.body["data"][0]["embedding"]), [0.0, 7.0], "{}", answer.text);
+    assert_eq!(floats_of(&answer.body["data"][1]["embedding"]), [1.0, 7.0]);
+}
+
+#[tokio::test]
+async fn failing_endpoints_follow_the_rules_of_responses() {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    let host = Setup::new().config(&several_of("embeddings", &[&a.base, &b.base])).start();
+    let request = json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}});
+    for (status, goes_on) in [(400, false), (422, false), (429, true), (500, true), (529, true)] {
+        let before = b.asked().len();
+        a.reply(script::refusal(status, "no"));
+        if goes_on {
+            b.reply(vectors(&[json!([1])]));
+        }
+        let answer = ask(&host, &request).await;
+        assert_eq!(answer.status, if goes_on { 200 } else { status }, "{}", answer.text);
+        assert_eq!(b.asked().len() - before, usize::from(goes_on), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn an_embedding_provider_that_does_not_answer_is_a_gateway_timeout() {
+    let upstream = Upstream::start().await;
+    let config = format!("[timeouts]\nfirst_event_ms = 300\n{}", several_of("embeddings", &[&upstream.base]));
+    let host = Setup::new().config(&config).start();
+    upstream.reply(Reply::Hang);
+    let answer = ask(&host, &json!({"model": MODEL, "input": "x"})).await;
+    assert_eq!(answer.status, 504, "{}", answer.text);
+}

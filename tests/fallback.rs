@@ -1,0 +1,222 @@
+//! What happens when providers fail: who is tried next, and what the client is told at the end.
+
+mod statuses;
+
+use crate::kit::client::{Answer, Client};
+use crate::kit::config::{MODEL, model, provider, several};
+use crate::kit::host::{Host, Setup};
+use crate::kit::script;
+use crate::kit::upstream::{Closed, Reply, Upstream};
+use serde_json::{Value, json};
+
+/// A whole request whose endpoints are tried as configured.
+fn request() -> Value {
+    json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}})
+}
+
+/// Two chat providers, tried in this order.
+async fn pair() -> (Upstream, Upstream, Host) {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
+    (a, b, host)
+}
+
+async fn ask(host: &Host, request: &Value) -> Answer {
+    Client::new(host).post("/responses", request).await
+}
+
+#[tokio::test]
+async fn a_provider_that_cannot_be_reached_is_passed_over() {
+    let (closed, b) = (Closed::new(), Upstream::start().await);
+    let host = Setup::new().config(&several(&[&closed.base, &b.base])).start();
+    b.reply(script::chat("from b"));
+    assert_eq!(ask(&host, &request()).await.output_text(), "from b");
+    b.reply(script::chat_stream(&["from b"]));
+    let events = Client::new(&host).stream(&request()).await;
+    assert_eq!(crate::kit::client::text_of(&events), "from b");
+}
+
+#[tokio::test]
+async fn when_nobody_can_be_reached_the_gateway_is_bad() {
+    let closed = Closed::new();
+    let host = Setup::new().config(&several(&[&closed.base, &closed.base])).start();
+    let answer = ask(&host, &request()).await;
+    assert_eq!((answer.status, answer.message()), (502, "Provider returned error"));
+    let metadata = &answer.body["error"]["metadata"];
+    assert_eq!(metadata["error_type"], "provider_unavailable");
+    assert_eq!(
+        (&metadata["provider_name"], &metadata["previous_errors"][0]["provider_name"]),
+        (&json!("b"), &json!("a"))
+    );
+}
+
+#[tokio::test]
+async fn without_fallbacks_nothing_else_is_tried() {
+    let (a, b, host) = pair().await;
+    let other = "test/other";
+    let host = {
+        drop(host);
+        let config = several(&[&a.base, &b.base]) + &model(other, "responses", &["b"]);
+        Setup::new().config(&config).start()
+    };
+    a.reply(script::refusal(503, "busy"));
+    let mut request = request();
+    request["models"] = json!([other]);
+    request["provider"]["allow_fallbacks"] = json!(false);
+    let answer = ask(&host, &request).await;
+    assert_eq!(answer.status, 502, "{}", answer.text);
+    assert!(b.asked().is_empty());
+    assert!(answer.body["error"]["metadata"].get("previous_errors").is_none());
+}
+
+#[tokio::test]
+async fn the_next_model_is_tried_on_any_error_and_answers_under_its_own_name() {
+    for reply in [
+        script::refusal(400, "bad"),
+        script::refusal(401, "who?"),
+        script::refusal(404, "no such model"),
+        script::refusal(429, "slow"),
+        script::refusal(500, "broken"),
+        Reply::json(200, json!({"choices": []})),
+    ] {
+        let (a, b) = (Upstream::start().await, Upstream::start().await);
+        let config = provider("a", "openai-chat", &a.base)
+            + &provider("b", "openai-chat", &b.base)
+            + &model("test/first", "responses", &["a"])
+            + &model("test/second", "responses", &["b"]);
+        let host = Setup::new().config(&config).start();
+        a.reply(reply);
+        b.reply(script::chat("from b"));
+        let request = json!({"model": "test/first", "models": ["test/first", "test/second"], "input": "x"});
+        let answer =
+            Client::new(&host).post_with("/responses", &request, &[("x-service-metadata", "enabled")]).await;
+        assert_eq!(answer.output_text(), "from b", "{}", answer.text);
+        assert_eq!(answer.body["model"], "test/second");
+        let metadata = &answer.body["service_metadata"];
+        assert_eq!(
+            (&metadata["strategy"], &metadata["requested"]),
+            (&json!("fallback"), &json!("test/first"))
+        );
+        assert_eq!((a.asked().len(), b.asked().len()), (1, 1));
+    }
+}
+
+#[tokio::test]
+async fn each_model_is_tried_once_in_the_order_given() {
+    let upstream = Upstream::start().await;
+    let names = ["test/one", "test/two", "test/three"];
+    let models: String = names.iter().map(|name| model(name, "responses", &["a"])).collect();
+    let models = names.iter().fold(models, |config, name| {
+        config.replacen("model = \"upstream-a\"", &format!("model = \"{}\"", name.replace("test/", "up-")), 1)
+    });
+    let host = Setup::new().config(&(provider("a", "openai-chat", &upstream.base) + &models)).start();
+    for _ in 0..3 {
+        upstream.reply(script::refusal(400, "no"));
+    }
+    let request =
+        json!({"model": "test/two", "models": ["test/three", "test/two", "test/one"], "input": "x"});
+    let answer = ask(&host, &request).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    let asked: Vec<Value> = upstream.asked().iter().map(|asked| asked.body["model"].clone()).collect();
+    assert_eq!(asked, [json!("up-two"), json!("up-three"), json!("up-one")]);
+}
+
+#[tokio::test]
+async fn our_own_validation_errors_never_reach_a_provider() {
+    let (a, b, host) = pair().await;
+    for broken in [json!({"temperature": 9}), json!({"input": []}), json!({"store": true})] {
+        let mut request = request();
+        request.as_object_mut().unwrap().extend(broken.as_object().unwrap().clone());
+        assert_eq!(ask(&host, &request).await.status, 400);
+    }
+    assert!(a.asked().is_empty() && b.asked().is_empty());
+}
+
+#[tokio::test]
+async fn provider_preferences_are_honoured() {
+    let upstreams = [Upstream::start().await, Upstream::start().await, Upstream::start().await];
+    let [a, b, c] = &upstreams;
+    let host = Setup::new().config(&several(&[&a.base, &b.base, &c.base])).start();
+    for (preferences, order) in [
+        (json!({"order": ["c", "a"]}), "cab"),
+        (json!({"order": ["b"], "sort": "price"}), "bac"),
+        (json!({"order": ["b"], "allow_fallbacks": false}), "b"),
+        (json!({"only": ["b"]}), "b"),
+        (json!({"only": ["c", "b"], "sort": "price"}), "bc"),
+        (json!({"ignore": ["a"], "sort": "price"}), "bc"),
+        (json!({"sort": {"by": "price"}}), "abc"),
+        (json!({"max_price": {"prompt": 10}, "sort": "price"}), "ab"),
+        (json!({"order": [], "only": [], "ignore": null, "sort": "price"}), "abc"),
+    ] {
+        let before: Vec<usize> = upstreams.iter().map(|upstream| upstream.asked().len()).collect();
+        let mut request = request();
+        request["provider"] = preferences.clone();
+        // Nobody has a reply: all are tried, and the metadata tells in which order.
+        let answer =
+            Client::new(&host).post_with("/responses", &request, &[("x-service-metadata", "enabled")]).await;
+        let attempts = answer.body["service_metadata"]["attempts"].as_array().unwrap();
+        let tried: String = attempts.iter().map(|attempt| attempt["provider"].as_str().unwrap()).collect();
+        assert_eq!(tried, order, "{preferences}");
+        for ((upstream, before), name) in upstreams.iter().zip(before).zip(["a", "b", "c"]) {
+            assert_eq!(upstream.asked().len() - before, usize::from(order.contains(name)), "{preferences}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn preferences_that_leave_nobody_are_a_404_that_says_so() {
+    let (a, b, host) = pair().await;
+    let mut request = request();
+    request["provider"] = json!({"only": ["nobody"]});
+    let answer = ask(&host, &request).await;
+    assert_eq!(answer.status, 404, "{}", answer.text);
+    assert!(answer.message().contains("provider.only"), "{}", answer.text);
+    assert!(a.asked().is_empty() && b.asked().is_empty());
+}
+
+#[tokio::test]
+async fn earlier_errors_stand_in_the_metadata_of_the_last() {
+    let upstreams = [Upstream::start().await, Upstream::start().await, Upstream::start().await];
+    let [a, b, c] = &upstreams;
+    let host = Setup::new().config(&several(&[&a.base, &b.base, &c.base])).start();
+    a.reply(script::refusal(429, "slow down"));
+    b.reply(script::refusal(503, "busy"));
+    c.reply(script::refusal(422, "input[0] is odd"));
+    let answer = ask(&host, &request()).await;
+    assert_eq!((answer.status, answer.message()), (422, "input[0] is odd"));
+    let metadata = &answer.body["error"]["metadata"];
+    assert_eq!((&metadata["provider_name"], &metadata["error_type"]), (&json!("c"), &json!("unprocessable")));
+    let previous: Vec<(&str, u64)> = metadata["previous_errors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|error| (error["provider_name"].as_str().unwrap(), error["status"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(previous, [("a", 429), ("b", 503)], "{}", answer.text);
+}
+
+#[tokio::test]
+async fn errors_around_a_limit_are_all_told() {
+    let (a, b, host) = pair().await;
+    a.reply(script::refusal(503, "busy"));
+    b.reply(script::refusal(429, "slow down"));
+    let answer = ask(&host, &request()).await;
+    assert_eq!(answer.status, 502, "{}", answer.text);
+    let metadata = &answer.body["error"]["metadata"];
+    assert_eq!(metadata["provider_name"], "a", "the error that is told is a's");
+    assert_eq!(metadata["previous_errors"][0]["provider_name"], "b", "{}", answer.text);
+}
+
+#[tokio::test]
+async fn tools_of_one_dialect_go_only_to_endpoints_that_have_it() {
+    let (chat, own) = (Upstream::start().await, Upstream::start().await);
+    let config = provider("a", "openai-chat", &chat.base)
+        + &provider("b", "openai-responses", &own.base)
+        + &model(MODEL, "responses", &["a", "b"]);
+    let host = Setup::new().config(&config).start();
+    own.reply(script::response(&json!([script::message("from b")])));
+    let mut request = request();
+    request["tools"] = json!([{"type": "local_shell"}]);
+    assert_eq!(ask(&host, &request).await.output_text(), "from b");
+    assert!(chat.asked().is_empty());
+}

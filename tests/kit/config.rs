@@ -1,0 +1,43 @@
+//! Configurations of providers and models, in the order they are meant to be tried.
+
+use std::fmt::Write as _;
+
+/// The model most tests ask for.
+pub const MODEL: &str = "test/model";
+
+/// A provider without a credential.
+pub fn provider(name: &str, adapter: &str, base: &str) -> String {
+    format!("[[providers]]\nname = \"{name}\"\nadapter = \"{adapter}\"\nbase_url = \"{base}\"\n")
+}
+
+/// A model served by these providers. The first is free and the others cost more
+/// and more, so that sorting by price tries them as listed.
+pub fn model(id: &str, kind: &str, providers: &[&str]) -> String {
+    let mut endpoints = String::new();
+    for (place, provider) in providers.iter().enumerate() {
+        let price = place * 10;
+        write!(
+            endpoints,
+            "{{ provider = \"{provider}\", model = \"upstream-{provider}\", input = {price} }}, "
+        )
+        .unwrap();
+    }
+    format!("[[models]]\nid = \"{id}\"\nkind = \"{kind}\"\nendpoints = [{endpoints}]\n")
+}
+
+/// [`MODEL`] at one provider of this dialect.
+pub fn single(adapter: &str, base: &str) -> String {
+    provider("one", adapter, base) + &model(MODEL, "responses", &["one"])
+}
+
+/// [`MODEL`] at providers `a`, `b`, ... of the chat dialect.
+pub fn several(bases: &[&str]) -> String {
+    several_of("responses", bases)
+}
+
+/// The same for a model of this kind.
+pub fn several_of(kind: &str, bases: &[&str]) -> String {
+    let names: Vec<&str> = ["a", "b", "c", "d"].into_iter().take(bases.len()).collect();
+    let providers = names.iter().zip(bases).map(|(name, base)| provider(name, "openai-chat", base));
+    providers.collect::<String>() + &model(MODEL, kind, &names)
+}

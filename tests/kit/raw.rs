@@ -1,0 +1,69 @@
+//! Requests as bytes, for what no client library would send.
+
+use super::host::Host;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+/// An open connection to the API.
+pub struct Raw(TcpStream);
+
+impl Raw {
+    pub async fn connect(host: &Host) -> Self {
+        let address = host.base.strip_prefix("http://").unwrap().strip_suffix("/v1").unwrap();
+        Self(TcpStream::connect(address).await.unwrap())
+    }
+
+    /// Sends bytes; false when the host does not take them any more.
+    pub async fn send(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).await.is_ok()
+    }
+
+    /// The two directions, to be used at the same time.
+    pub fn split(self) -> (RawReader, RawWriter) {
+        let (reader, writer) = self.0.into_split();
+        (RawReader(reader), RawWriter(writer))
+    }
+
+    /// Reads to the end of the connection: status, head and body of the one answer.
+    pub async fn answer(mut self) -> (u16, String, Value) {
+        let mut bytes = Vec::new();
+        // A reset after the answer is the host's way not to read the rest.
+        self.0.read_to_end(&mut bytes).await.ok();
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_ascii_lowercase(), serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+}
+
+/// What the host sends.
+pub struct RawReader(OwnedReadHalf);
+
+impl RawReader {
+    /// The status of the next answer.
+    pub async fn status(&mut self) -> u16 {
+        let mut line = [0; 12];
+        self.0.read_exact(&mut line).await.unwrap();
+        std::str::from_utf8(&line).unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+    }
+}
+
+/// What the host gets.
+pub struct RawWriter(OwnedWriteHalf);
+
+impl RawWriter {
+    /// Sends bytes; false when the host does not take them any more.
+    pub async fn send(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).await.is_ok()
+    }
+}
+
+/// The head of a `POST`, up to and without the blank line, on a connection of its own.
+pub fn post_head(host: &Host, path: &str, headers: &str) -> String {
+    format!(
+        "POST /v1{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\n{headers}",
+        host.key
+    )
+}

@@ -1,0 +1,106 @@
+//! What providers say, dialect by dialect.
+
+use super::upstream::Reply;
+use serde_json::{Value, json};
+
+/// A chunk of a chat stream.
+pub fn chunk(delta: &Value) -> Value {
+    json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta}]})
+}
+
+/// The chunk that opens a chat stream and says nothing yet.
+pub fn opening() -> Value {
+    chunk(&json!({"role": "assistant", "content": ""}))
+}
+
+/// A chunk with a word.
+pub fn word(text: &str) -> Value {
+    chunk(&json!({"content": text}))
+}
+
+/// The chunks that end a chat stream.
+pub fn ending(reason: &str) -> Vec<Value> {
+    vec![
+        json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}),
+        json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}}),
+        json!("[DONE]"),
+    ]
+}
+
+/// The events of a whole chat stream.
+pub fn chat_events(words: &[&str]) -> Vec<Value> {
+    let words = words.iter().map(|text| word(text));
+    std::iter::once(opening()).chain(words).chain(ending("stop")).collect()
+}
+
+/// A whole chat stream.
+pub fn chat_stream(words: &[&str]) -> Reply {
+    Reply::sse(&chat_events(words))
+}
+
+/// A chat answer in one body.
+pub fn chat(text: &str) -> Reply {
+    chat_message(&json!({"role": "assistant", "content": text}), "stop")
+}
+
+/// A chat answer with this message.
+pub fn chat_message(message: &Value, reason: &str) -> Reply {
+    Reply::json(
+        200,
+        json!({
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+            "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+        }),
+    )
+}
+
+/// An error in the form of OpenAI.
+pub fn refusal(status: u16, message: &str) -> Reply {
+    Reply::json(status, json!({"error": {"message": message, "type": "invalid_request_error", "code": null}}))
+}
+
+/// An answer of the Responses dialect in one body.
+pub fn response(output: &Value) -> Reply {
+    Reply::json(
+        200,
+        json!({
+            "id": "resp_up",
+            "object": "response",
+            "status": "completed",
+            "output": output,
+            "usage": {
+                "input_tokens": 100,
+                "input_tokens_details": {"cached_tokens": 40},
+                "output_tokens": 50,
+                "output_tokens_details": {"reasoning_tokens": 20},
+                "total_tokens": 150
+            },
+            "service_tier": "default"
+        }),
+    )
+}
+
+/// A message of the Responses dialect.
+pub fn message(text: &str) -> Value {
+    json!({
+        "type": "message", "id": "msg_up", "role": "assistant", "status": "completed",
+        "content": [{"type": "output_text", "text": text, "annotations": []}]
+    })
+}
+
+/// An answer of Anthropic's dialect in one body.
+pub fn anthropic(content: &Value, reason: &str) -> Reply {
+    Reply::json(
+        200,
+        json!({
+            "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
+            "content": content, "stop_reason": reason, "stop_sequence": null,
+            "usage": {
+                "input_tokens": 10, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 100,
+                "output_tokens": 20
+            }
+        }),
+    )
+}
