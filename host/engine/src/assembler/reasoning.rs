@@ -1,0 +1,122 @@
+//! Reasoning items: plain text, summary parts in order, and the seal that ends
+//! them. A reasoning item always ends before anything else begins.
+
+use super::items::{self, Body, Item, Status};
+use super::json::{self, raw, string};
+use super::{Assembler, Malformed, PARTS_MAX};
+use cofferdam_runtime::wire::{ReasoningSeal, SummaryDelta};
+
+impl Assembler {
+    fn open_reasoning(&mut self) -> Result<usize, Malformed> {
+        self.close_message(Status::Completed);
+        match self.open_reasoning {
+            Some(index) => Ok(index),
+            None => {
+                let index = self.add(Body::reasoning(), None)?;
+                self.open_reasoning = Some(index);
+                Ok(index)
+            }
+        }
+    }
+
+    pub(super) fn reasoning_text(&mut self, delta: &str) -> Result<(), Malformed> {
+        if delta.is_empty() {
+            return Ok(());
+        }
+        self.grow(delta.len())?;
+        let index = self.open_reasoning()?;
+        let mut first = false;
+        if let Some(Body::Reasoning { text, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
+            first = text.is_none();
+            text.get_or_insert_default().push_str(delta);
+        }
+        if first {
+            self.item_event("response.content_part.added", index, |out, _| {
+                raw(out, ",\"content_index\":0,\"part\":{\"type\":\"reasoning_text\",\"text\":\"\"}");
+            });
+        }
+        self.item_event("response.reasoning_text.delta", index, |out, _| items::delta_members(out, 0, delta));
+        Ok(())
+    }
+
+    pub(super) fn reasoning_summary(&mut self, delta: &SummaryDelta) -> Result<(), Malformed> {
+        if delta.part >= PARTS_MAX {
+            return Err(Malformed::TooLarge);
+        }
+        self.grow(delta.text.len())?;
+        let index = self.open_reasoning()?;
+        let mut part = self.items.get(index).map_or(0, Item::summary_parts);
+        // Parts come in order: a new number ends the open part and starts the next.
+        if part == 0 || delta.part as usize >= part {
+            if part > 0 {
+                self.close_summary_part(index, part - 1);
+            }
+            if let Some(Body::Reasoning { summary, .. }) =
+                self.items.get_mut(index).map(|item| &mut item.body)
+            {
+                summary.push(String::new());
+            }
+            part += 1;
+            items::summary_part_event(self, "response.reasoning_summary_part.added", index, part - 1);
+        }
+        if let Some(Body::Reasoning { summary, .. }) = self.items.get_mut(index).map(|item| &mut item.body)
+            && let Some(last) = summary.last_mut()
+        {
+            last.push_str(&delta.text);
+        }
+        self.item_event("response.reasoning_summary_text.delta", index, |out, _| {
+            raw(out, ",\"summary_index\":");
+            json::number(out, part as u64 - 1);
+            raw(out, ",\"delta\":");
+            string(out, &delta.text);
+        });
+        Ok(())
+    }
+
+    fn close_summary_part(&mut self, index: usize, part: usize) {
+        self.item_event("response.reasoning_summary_text.done", index, |out, item| {
+            raw(out, ",\"summary_index\":");
+            json::number(out, part as u64);
+            raw(out, ",\"text\":");
+            string(out, item.summary(part));
+        });
+        items::summary_part_event(self, "response.reasoning_summary_part.done", index, part);
+    }
+
+    pub(super) fn seal(&mut self, seal: ReasoningSeal) -> Result<(), Malformed> {
+        let empty = seal.encrypted_content.is_none() && seal.signature.is_none() && seal.format.is_none();
+        if empty {
+            // Only ends the item that is open.
+            self.close_reasoning();
+            return Ok(());
+        }
+        self.grow(seal.encrypted_content.as_ref().map_or(0, String::len))?;
+        let index = self.open_reasoning()?;
+        if let Some(Body::Reasoning { seal: place, .. }) =
+            self.items.get_mut(index).map(|item| &mut item.body)
+        {
+            *place = Some(seal);
+        }
+        self.close_reasoning();
+        Ok(())
+    }
+
+    pub(super) fn close_reasoning(&mut self) {
+        let Some(index) = self.open_reasoning.take() else { return };
+        let summary_parts = self.items.get(index).map_or(0, Item::summary_parts);
+        if summary_parts > 0 {
+            self.close_summary_part(index, summary_parts - 1);
+        }
+        if self.items.get(index).is_some_and(Item::has_reasoning_text) {
+            self.item_event("response.reasoning_text.done", index, |out, item| {
+                raw(out, ",\"content_index\":0,\"text\":");
+                string(out, item.reasoning_text());
+            });
+            self.item_event("response.content_part.done", index, |out, item| {
+                raw(out, ",\"content_index\":0,\"part\":");
+                items::write_reasoning_text(out, item.reasoning_text());
+            });
+        }
+        self.finish_item(index, Status::Completed);
+    }
+}
