@@ -38,7 +38,8 @@ fn traced() -> Host {
 async fn members_of_the_wrong_shape_are_named_by_path() {
     let host = traced();
     let client = Client::new(&host);
-    let message = |content: Value| json!([{"role": "user", "content": CANARY}, {"role": "user", "content": content}]);
+    let message =
+        |content: Value| json!([{"role": "user", "content": CANARY}, {"role": "user", "content": content}]);
     for (members, words) in [
         (json!({"model": 5}), "model must be a string"),
         (json!({"model": null}), "model"),
@@ -48,13 +49,19 @@ async fn members_of_the_wrong_shape_are_named_by_path() {
         (json!({"input": [CANARY]}), "input[0]"),
         (json!({"input": message(json!(5))}), "input[1].content"),
         (json!({"input": message(json!([{"type": "input_text"}]))}), "input[1].content[0].text"),
-        (json!({"input": message(json!([{"type": "input_smell", "smell": CANARY}]))}), "input[1].content[0].type"),
+        (
+            json!({"input": message(json!([{"type": "input_smell", "smell": CANARY}]))}),
+            "input[1].content[0].type",
+        ),
         (json!({"input": message(json!([{"text": CANARY}]))}), "input[1].content[0].type"),
         (json!({"input": [{"role": "wizard", "content": CANARY}]}), "input[0].role"),
         (json!({"input": [{"type": "levitation", "x": CANARY}]}), "input[0].type"),
         (json!({"input": [{"type": "item_reference", "id": CANARY}]}), "input[0]"),
         (json!({"input": [{"type": "function_call_output", "output": CANARY}]}), "input[0].call_id"),
-        (json!({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}]}), "input[0].arguments"),
+        (
+            json!({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}]}),
+            "input[0].arguments",
+        ),
         (json!({"previous_response_id": "resp_1"}), "previous_response_id"),
         (json!({"store": true}), "store"),
         (json!({"background": true}), "background"),
@@ -139,12 +146,14 @@ async fn bodies_that_are_no_json_object_are_refused() {
         format!("{{\"model\": \"local/demo\", \"input\": \"{CANARY}\",}}").into_bytes(),
         format!("{{'model': '{CANARY}'}}").into_bytes(),
         format!("{{\"model\": \"local/demo\", \"input\": \"{CANARY}\", \"input\": \"x\"}}").into_bytes(),
-        format!("{{\"model\": \"local/demo\", \"input\": \"{CANARY}\", \"in\\u0070ut\": \"x\"}}").into_bytes(),
+        format!("{{\"model\": \"local/demo\", \"input\": \"{CANARY}\", \"in\\u0070ut\": \"x\"}}")
+            .into_bytes(),
         [b"{\"model\": \"local/demo\", \"input\": \"", CANARY.as_bytes(), b"\xff\xfe\"}"].concat(),
         format!("{{\"model\": \"local/demo\", \"input\": \"{CANARY}\\ud800\"}}").into_bytes(),
         format!("{{\"model\": \"local/demo\", \"input\": \"{CANARY}\n\"}}").into_bytes(),
         format!("{{\"model\": \"local/demo\", \"input\": \"{CANARY}\", \"temperature\": NaN}}").into_bytes(),
-        format!("{{\"model\": \"local/demo\", \"input\": \"{CANARY}\", \"temperature\": 1e999}}").into_bytes(),
+        format!("{{\"model\": \"local/demo\", \"input\": \"{CANARY}\", \"temperature\": 1e999}}")
+            .into_bytes(),
         deep(65).into_bytes(),
         deep(100_000).into_bytes(),
         "{\"a\":".repeat(50_000).into_bytes(),
@@ -184,7 +193,8 @@ async fn keys_that_open_nothing_are_told_apart_only_by_presence() {
     let host = Setup::new().start();
     let body = json!({"model": "local/demo", "input": "x"});
     let without = reqwest::Client::builder().no_proxy().build().unwrap();
-    let answer = without.post(format!("{}/responses", host.base)).body(body.to_string()).send().await.unwrap();
+    let answer =
+        without.post(format!("{}/responses", host.base)).body(body.to_string()).send().await.unwrap();
     check_key(&crate::kit::client::read(answer).await, "Missing Authentication header");
     let expired = host.command(&["key", "create", "--workspace", "default", "--expires-days", "1"]);
     assert!(expired["key"].is_string(), "{expired}");

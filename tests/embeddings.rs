@@ -143,7 +143,8 @@ async fn dimensions_are_kept_or_refused() {
 async fn an_input_nobody_takes_is_named_after_all_were_considered() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several_of("embeddings", &[&a.base, &b.base])).start();
-    let image = json!({"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]});
+    let image =
+        json!({"content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]});
     let request = json!({"model": MODEL, "input": ["a", image]});
     let answer =
         Client::new(&host).post_with("/embeddings", &request, &[("x-service-metadata", "enabled")]).await;
@@ -158,7 +159,8 @@ async fn an_input_nobody_takes_is_named_after_all_were_considered() {
 async fn another_endpoint_may_take_what_the_first_cannot() {
     let a = Upstream::start().await;
     let config = several_of("embeddings", &[&a.base]);
-    let config = config.replace("endpoints = [", "endpoints = [{ provider = \"dead\", model = \"m\", input = 99 }, ")
+    let config = config
+        .replace("endpoints = [", "endpoints = [{ provider = \"dead\", model = \"m\", input = 99 }, ")
         + &crate::kit::config::provider("dead", "anthropic", &a.base);
     let host = Setup::new().config(&config).start();
     a.reply(vectors(&[json!([1])]));

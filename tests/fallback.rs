@@ -44,7 +44,10 @@ async fn when_nobody_can_be_reached_the_gateway_is_bad() {
     assert_eq!((answer.status, answer.message()), (502, "Provider returned error"));
     let metadata = &answer.body["error"]["metadata"];
     assert_eq!(metadata["error_type"], "provider_unavailable");
-    assert_eq!((&metadata["provider_name"], &metadata["previous_errors"][0]["provider_name"]), (&json!("b"), &json!("a")));
+    assert_eq!(
+        (&metadata["provider_name"], &metadata["previous_errors"][0]["provider_name"]),
+        (&json!("b"), &json!("a"))
+    );
 }
 
 #[tokio::test]
@@ -85,13 +88,15 @@ async fn the_next_model_is_tried_on_any_error_and_answers_under_its_own_name() {
         a.reply(reply);
         b.reply(script::chat("from b"));
         let request = json!({"model": "test/first", "models": ["test/first", "test/second"], "input": "x"});
-        let answer = Client::new(&host)
-            .post_with("/responses", &request, &[("x-service-metadata", "enabled")])
-            .await;
+        let answer =
+            Client::new(&host).post_with("/responses", &request, &[("x-service-metadata", "enabled")]).await;
         assert_eq!(answer.output_text(), "from b", "{}", answer.text);
         assert_eq!(answer.body["model"], "test/second");
         let metadata = &answer.body["service_metadata"];
-        assert_eq!((&metadata["strategy"], &metadata["requested"]), (&json!("fallback"), &json!("test/first")));
+        assert_eq!(
+            (&metadata["strategy"], &metadata["requested"]),
+            (&json!("fallback"), &json!("test/first"))
+        );
         assert_eq!((a.asked().len(), b.asked().len()), (1, 1));
     }
 }
@@ -108,7 +113,8 @@ async fn each_model_is_tried_once_in_the_order_given() {
     for _ in 0..3 {
         upstream.reply(script::refusal(400, "no"));
     }
-    let request = json!({"model": "test/two", "models": ["test/three", "test/two", "test/one"], "input": "x"});
+    let request =
+        json!({"model": "test/two", "models": ["test/three", "test/two", "test/one"], "input": "x"});
     let answer = ask(&host, &request).await;
     assert_eq!(answer.status, 400, "{}", answer.text);
     let asked: Vec<Value> = upstream.asked().iter().map(|asked| asked.body["model"].clone()).collect();
@@ -146,9 +152,8 @@ async fn provider_preferences_are_honoured() {
         let mut request = request();
         request["provider"] = preferences.clone();
         // Nobody has a reply: all are tried, and the metadata tells in which order.
-        let answer = Client::new(&host)
-            .post_with("/responses", &request, &[("x-service-metadata", "enabled")])
-            .await;
+        let answer =
+            Client::new(&host).post_with("/responses", &request, &[("x-service-metadata", "enabled")]).await;
         let attempts = answer.body["service_metadata"]["attempts"].as_array().unwrap();
         let tried: String = attempts.iter().map(|attempt| attempt["provider"].as_str().unwrap()).collect();
         assert_eq!(tried, order, "{preferences}");

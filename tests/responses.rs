@@ -122,7 +122,8 @@ async fn parallel_calls_come_back_and_their_results_are_understood() {
     input.extend(output.iter().cloned());
     input.push(json!({"type": "function_call_output", "call_id": "call_1", "output": "20"}));
     input.push(json!({"type": "function_call_output", "call_id": "call_2", "output": "2"}));
-    let second = client.post("/responses", &json!({"model": MODEL, "input": input, "tools": [weather]})).await;
+    let second =
+        client.post("/responses", &json!({"model": MODEL, "input": input, "tools": [weather]})).await;
     assert_eq!(second.output_text(), "warm and cold");
     let messages = upstream.asked()[1].body["messages"].clone();
     let roles: Vec<&str> =
@@ -204,7 +205,8 @@ async fn usage_is_priced_in_all_its_parts() {
 async fn the_tier_that_served_is_told() {
     let upstream = Upstream::start().await;
     let message = json!([script::message("fine")]);
-    let body = json!({"object": "response", "status": "completed", "output": message, "service_tier": "flex"});
+    let body =
+        json!({"object": "response", "status": "completed", "output": message, "service_tier": "flex"});
     upstream.reply(crate::kit::upstream::Reply::json(200, body));
     let host = Setup::new().config(&single("openai-responses", &upstream.base)).start();
     let request = json!({"model": MODEL, "input": "hi", "service_tier": "flex"});
@@ -260,8 +262,14 @@ async fn tools_nobody_offers_are_named_by_place() {
     for (tool, words) in [
         (json!({"type": "local_shell"}), "tools[1].type \"local_shell\" is not offered"),
         (json!({"type": "web_search"}), "tools[1].type \"web_search\" is not offered"),
-        (json!({"type": "service:web_search"}), "tools[1].type \"service:web_search\" is not available on this host"),
-        (json!({"type": "openrouter:fusion"}), "tools[1].type \"openrouter:fusion\" is not available on this host"),
+        (
+            json!({"type": "service:web_search"}),
+            "tools[1].type \"service:web_search\" is not available on this host",
+        ),
+        (
+            json!({"type": "openrouter:fusion"}),
+            "tools[1].type \"openrouter:fusion\" is not available on this host",
+        ),
         (json!({"type": "tool_search"}), "tools[1].type \"tool_search\" is not available on this host"),
         (json!({"type": "teleport"}), "tools[1].type"),
     ] {
@@ -298,9 +306,7 @@ async fn response_healing_repairs_json_and_leaves_the_rest() {
     }
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     let client = Client::new(&host);
-    let request = |plugins: Value| {
-        json!({"model": MODEL, "input": "x", "text": {"format": {"type": "json_object"}}, "plugins": plugins})
-    };
+    let request = |plugins: Value| json!({"model": MODEL, "input": "x", "text": {"format": {"type": "json_object"}}, "plugins": plugins});
     let healing = json!([{"id": "response-healing"}]);
     let healed = client.post("/responses", &request(healing.clone())).await;
     let repaired: Value = serde_json::from_str(healed.output_text()).unwrap();

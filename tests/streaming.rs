@@ -237,8 +237,9 @@ async fn streams_at_the_same_time_do_not_mix() {
         for event in script::ending("stop") {
             words.send(sse_event(&event)).await.unwrap();
         }
-        let whole: String =
-            std::iter::once((*name).to_owned()).chain((0..20).map(|round| format!("{name}{round}"))).collect();
+        let whole: String = std::iter::once((*name).to_owned())
+            .chain((0..20).map(|round| format!("{name}{round}")))
+            .collect();
         let last = events.until("response.completed").await;
         assert_eq!(last["response"]["output"][0]["content"][0]["text"], whole);
     }
@@ -299,7 +300,8 @@ async fn metadata_of_a_broken_stream_selects_nobody_and_names_the_error() {
 
 #[tokio::test]
 async fn every_dialect_takes_back_what_fails_before_its_first_word() {
-    let started = json!({"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}});
+    let started =
+        json!({"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}});
     let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let created = json!({"type": "response.created", "response": {"id": "up", "status": "in_progress"}});
     let failed = json!({"type": "response.failed", "response": {
@@ -310,7 +312,10 @@ async fn every_dialect_takes_back_what_fails_before_its_first_word() {
         ("anthropic", vec![started.clone(), overloaded.clone()]),
         ("anthropic", vec![started.clone()]),
         ("openai-responses", vec![created.clone(), added.clone(), failed.clone()]),
-        ("openai-responses", vec![created.clone(), json!({"type": "error", "code": "server_error", "message": "x"})]),
+        (
+            "openai-responses",
+            vec![created.clone(), json!({"type": "error", "code": "server_error", "message": "x"})],
+        ),
         ("openai-responses", vec![created, added]),
     ] {
         let (a, b) = (Upstream::start().await, Upstream::start().await);
@@ -328,9 +333,11 @@ async fn every_dialect_takes_back_what_fails_before_its_first_word() {
 
 #[tokio::test]
 async fn every_dialect_fails_in_band_after_its_first_word() {
-    let block = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "half"}});
+    let block =
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "half"}});
     let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
-    let delta = json!({"type": "response.output_text.delta", "output_index": 0, "item_id": "m", "delta": "half"});
+    let delta =
+        json!({"type": "response.output_text.delta", "output_index": 0, "item_id": "m", "delta": "half"});
     let failed = json!({"type": "response.failed", "response": {
         "status": "failed", "output": [], "error": {"code": "server_error", "message": "inner words"}}});
     for (adapter, events) in [

@@ -118,7 +118,9 @@ async fn only_when_all_are_limited_the_client_is_told_to_wait() {
     assert_eq!(all.status, 429, "{}", all.text);
     // Waiting as long as the first of them asked for is enough.
     assert_eq!(all.headers["retry-after"], "3");
-    for (first, second) in [(limited("3"), script::refusal(500, "no")), (script::refusal(500, "no"), limited("3"))] {
+    for (first, second) in
+        [(limited("3"), script::refusal(500, "no")), (script::refusal(500, "no"), limited("3"))]
+    {
         a.reply(first);
         b.reply(second);
         let mixed = ask(&host, &request()).await;
@@ -165,7 +167,8 @@ async fn nobody_beginning_in_time_is_a_gateway_timeout() {
 #[tokio::test]
 async fn signs_of_life_are_no_first_event() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
-    let config = format!("[timeouts]\nfirst_event_ms = 500\ntotal_ms = 20000\n{}", several(&[&a.base, &b.base]));
+    let config =
+        format!("[timeouts]\nfirst_event_ms = 500\ntotal_ms = 20000\n{}", several(&[&a.base, &b.base]));
     let host = Setup::new().config(&config).start();
     a.reply(Reply::Comments);
     b.reply(script::chat_stream(&["from b"]));
@@ -240,7 +243,10 @@ async fn errors_inside_a_successful_answer_follow_the_same_rules() {
         assert_eq!(b.asked().len() - before, usize::from(goes_on), "{code}");
     }
     let before = b.asked().len();
-    a.reply(Reply::sse(&[json!({"error": {"message": "too long", "code": "context_length_exceeded"}}), word("x")]));
+    a.reply(Reply::sse(&[
+        json!({"error": {"message": "too long", "code": "context_length_exceeded"}}),
+        word("x"),
+    ]));
     let mut streamed = request();
     streamed["stream"] = json!(true);
     assert_eq!(ask(&host, &streamed).await.status, 400);

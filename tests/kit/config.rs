@@ -16,8 +16,11 @@ pub fn model(id: &str, kind: &str, providers: &[&str]) -> String {
     let mut endpoints = String::new();
     for (place, provider) in providers.iter().enumerate() {
         let price = place * 10;
-        write!(endpoints, "{{ provider = \"{provider}\", model = \"upstream-{provider}\", input = {price} }}, ")
-            .unwrap();
+        write!(
+            endpoints,
+            "{{ provider = \"{provider}\", model = \"upstream-{provider}\", input = {price} }}, "
+        )
+        .unwrap();
     }
     format!("[[models]]\nid = \"{id}\"\nkind = \"{kind}\"\nendpoints = [{endpoints}]\n")
 }

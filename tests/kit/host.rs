@@ -191,7 +191,8 @@ impl Host {
 
     /// Sends a signal by name, `TERM` for instance.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
+        let status =
+            Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
         assert!(status.success());
     }
 
@@ -224,8 +225,8 @@ impl Host {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
-        let banner: Value =
-            serde_json::from_str(&line).unwrap_or_else(|_| panic!("no restart: {line}\n{}", log.lock().unwrap()));
+        let banner: Value = serde_json::from_str(&line)
+            .unwrap_or_else(|_| panic!("no restart: {line}\n{}", log.lock().unwrap()));
         Host {
             key: self.key.clone(),
             base: format!("http://{}/v1", banner["listen"].as_str().unwrap()),
@@ -241,20 +242,10 @@ impl Host {
 
     /// The files below its directory that contain `text`, wherever it stands in them.
     pub fn files_with(&self, text: &str) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        let mut folders = vec![self.directory().to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                let kind = path.symlink_metadata().unwrap().file_type();
-                if kind.is_dir() {
-                    folders.push(path);
-                } else if kind.is_file() && contains(&std::fs::read(&path).unwrap(), text.as_bytes()) {
-                    found.push(path);
-                }
-            }
-        }
-        found
+        let mut files = Vec::new();
+        list_files(self.directory(), &mut files);
+        files.retain(|file| contains(&std::fs::read(file).unwrap(), text.as_bytes()));
+        files
     }
 
     /// Everything the host printed on stdout after its first line.
@@ -264,6 +255,18 @@ impl Host {
             stdout.read_to_string(&mut rest).unwrap();
         }
         rest
+    }
+}
+
+fn list_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            list_files(&entry.path(), files);
+        } else if kind.is_file() {
+            files.push(entry.path());
+        }
     }
 }
 

@@ -132,8 +132,9 @@ async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<Asked>>>, replies: Re
         let (socket, _) = listener.accept().await.unwrap();
         let (asked, replies, gone) = (Arc::clone(&asked), Arc::clone(&replies), gone.clone());
         connections.spawn(async move {
-            let service =
-                service_fn(move |request| answer(request, Arc::clone(&asked), Arc::clone(&replies), gone.clone()));
+            let service = service_fn(move |request| {
+                answer(request, Arc::clone(&asked), Arc::clone(&replies), gone.clone())
+            });
             let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
             // A client that goes away is part of what is tested.
             builder.serve_connection(TokioIo::new(socket), service).await.ok();
@@ -167,9 +168,10 @@ async fn answer(
             }
             response.body(stream(vec![body], false)).unwrap()
         }
-        Reply::Split { pieces } => {
-            Response::builder().header("content-type", "text/event-stream").body(stream(pieces, false)).unwrap()
-        }
+        Reply::Split { pieces } => Response::builder()
+            .header("content-type", "text/event-stream")
+            .body(stream(pieces, false))
+            .unwrap(),
         Reply::Comments => {
             let beats = tokio::time::interval(COMMENT_EVERY);
             let comments = futures_util::stream::unfold(beats, |mut beats| async move {

@@ -121,7 +121,11 @@ async fn a_base_path_is_kept_and_the_clients_headers_stay_here() {
     upstream.reply(script::chat("hello"));
     let base = upstream.base.replace("/v1", "/deep/er/v9/");
     let host = Setup::new().config(&single("openai-chat", &base)).start();
-    let headers = [("x-session-id", "canary-session"), ("http-referer", "https://canary.example"), ("cookie", "canary=1")];
+    let headers = [
+        ("x-session-id", "canary-session"),
+        ("http-referer", "https://canary.example"),
+        ("cookie", "canary=1"),
+    ];
     let answer =
         Client::new(&host).post_with("/responses", &json!({"model": MODEL, "input": "x"}), &headers).await;
     assert_eq!(answer.output_text(), "hello");
@@ -155,7 +159,10 @@ async fn leak(adapter: &str, secret: &str) {
         script::refusal(400, &format!("bad request with {secret}")),
         script::refusal(404, &format!("no model for {secret}.")),
         script::refusal(500, secret),
-        Reply::json(422, json!({"type": "error", "error": {"type": secret, "code": secret, "message": secret}})),
+        Reply::json(
+            422,
+            json!({"type": "error", "error": {"type": secret, "code": secret, "message": secret}}),
+        ),
         Reply::json(200, json!(secret)),
         Reply::json(200, json!({"error": {"message": format!("bad request with {secret}"), "code": 400}})),
     ];
@@ -179,5 +186,15 @@ async fn leak(adapter: &str, secret: &str) {
 }
 
 async fn reqwest_text(url: &str) -> String {
-    reqwest::Client::builder().no_proxy().build().unwrap().get(url).send().await.unwrap().text().await.unwrap()
+    reqwest::Client::builder()
+        .no_proxy()
+        .build()
+        .unwrap()
+        .get(url)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap()
 }

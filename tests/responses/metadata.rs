@@ -84,9 +84,8 @@ async fn metadata_of_a_failure_selects_nobody() {
 async fn metadata_rides_on_the_terminal_event_only() {
     let host = Setup::new().start();
     let request = json!({"model": "local/demo", "input": "x", "stream": true});
-    let answer = Client::new(&host)
-        .post_with("/responses", &request, &[("x-service-metadata", "enabled")])
-        .await;
+    let answer =
+        Client::new(&host).post_with("/responses", &request, &[("x-service-metadata", "enabled")]).await;
     let events = crate::kit::client::events_of(&answer.text);
     let (last, early) = events.split_last().unwrap();
     assert_eq!(last["response"]["service_metadata"]["attempt"], 1, "{last}");

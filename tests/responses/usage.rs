@@ -41,7 +41,10 @@ async fn every_outcome_leaves_one_row_with_its_counts() {
             (UsageOutcome::Failed, false, 0, 0),
         ]
     );
-    assert!(rows.iter().all(|row| row.kind == UsageKind::Responses && row.model == MODEL && row.provider == "one"));
+    assert!(
+        rows.iter()
+            .all(|row| row.kind == UsageKind::Responses && row.model == MODEL && row.provider == "one")
+    );
 }
 
 #[tokio::test]
@@ -83,6 +86,9 @@ async fn embeddings_are_counted_and_fallbacks_leave_one_row_for_who_answered() {
     let rows = usage_of(&mut host);
     assert_eq!(rows.len(), 1);
     let row = &rows[0];
-    assert_eq!((row.kind, row.outcome, row.provider.as_str()), (UsageKind::Embeddings, UsageOutcome::Completed, "b"));
+    assert_eq!(
+        (row.kind, row.outcome, row.provider.as_str()),
+        (UsageKind::Embeddings, UsageOutcome::Completed, "b")
+    );
     assert_eq!((row.input_tokens, row.cost_pico), (9, 90_000_000));
 }

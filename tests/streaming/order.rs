@@ -67,7 +67,10 @@ async fn text_comes_in_the_order_of_the_interface() {
     }
     assert_eq!(events[2]["item"]["content"], json!([]));
     assert_eq!(events[2]["item"]["status"], "in_progress");
-    assert_eq!(events[3]["part"], json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []}));
+    assert_eq!(
+        events[3]["part"],
+        json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []})
+    );
     assert_eq!((&events[4]["delta"], &events[4]["logprobs"]), (&json!("Hel"), &json!([])));
     assert_eq!((&events[6]["text"], &events[6]["logprobs"]), (&json!("Hello"), &json!([])));
     assert_eq!(events[7]["part"]["text"], "Hello");
@@ -196,7 +199,10 @@ async fn calls_come_one_after_another_with_their_arguments() {
     check_items(&events);
     let added: Vec<&Value> =
         events.iter().filter(|event| event["type"] == "response.output_item.added").collect();
-    assert_eq!((&added[1]["item"]["arguments"], &added[1]["item"]["call_id"]), (&json!(""), &json!("call_a")));
+    assert_eq!(
+        (&added[1]["item"]["arguments"], &added[1]["item"]["call_id"]),
+        (&json!(""), &json!("call_a"))
+    );
     let done: Vec<(&str, &str)> = events
         .iter()
         .filter(|event| event["type"] == "response.function_call_arguments.done")
@@ -205,7 +211,9 @@ async fn calls_come_one_after_another_with_their_arguments() {
     assert_eq!(done, [("f", "{\"n\":1}"), ("g", "{}")]);
     let deltas: String = events
         .iter()
-        .filter(|event| event["type"] == "response.function_call_arguments.delta" && event["output_index"] == 1)
+        .filter(|event| {
+            event["type"] == "response.function_call_arguments.delta" && event["output_index"] == 1
+        })
         .map(|event| event["delta"].as_str().unwrap())
         .collect();
     assert_eq!(deltas, "{\"n\":1}");
@@ -239,7 +247,8 @@ async fn a_refusal_is_a_part_of_its_own() {
 #[tokio::test]
 async fn the_anthropic_dialect_streams_thinking_text_and_calls() {
     let start = |index: u32, block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
-    let delta = |index: u32, delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
+    let delta =
+        |index: u32, delta: Value| json!({"type": "content_block_delta", "index": index, "delta": delta});
     let stop = |index: u32| json!({"type": "content_block_stop", "index": index});
     let events = stream(
         "anthropic",
