@@ -22,3 +22,12 @@ mod embeddings;
 
 #[cfg(test)]
 mod bad_input;
+
+#[cfg(test)]
+mod commands;
+#[cfg(test)]
+mod keys;
+#[cfg(test)]
+mod operations;
+#[cfg(test)]
+mod sandbox;

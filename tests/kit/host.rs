@@ -4,9 +4,13 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+/// How long a line of the log may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where compiled guests are kept between tests, so that each is compiled once.
 fn cache_dir() -> PathBuf {
@@ -16,13 +20,18 @@ fn cache_dir() -> PathBuf {
 /// A command of the program with the environment every test needs.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
-    command.env("COFFERDAM_CACHE", cache_dir()).env_remove("COFFERDAM_DATA").stdin(Stdio::null());
+    command
+        .env("COFFERDAM_CACHE", cache_dir())
+        .env_remove("COFFERDAM_DATA")
+        .env_remove("COFFERDAM_LOG")
+        .stdin(Stdio::null());
     command
 }
 
 /// How a host is started.
 pub struct Setup {
     directory: TempDir,
+    data: String,
     config: String,
     plugins: Option<PathBuf>,
     environment: Vec<(String, String)>,
@@ -32,10 +41,13 @@ pub struct Setup {
 /// A running host. Ended, and its log checked for panics, when dropped.
 pub struct Host {
     child: Child,
-    log: Arc<Mutex<String>>,
+    log: Arc<Log>,
     log_reader: Option<JoinHandle<()>>,
     stdout: Option<BufReader<ChildStdout>>,
     directory: Arc<TempDir>,
+    data: String,
+    /// When the process was started.
+    pub spawned: Instant,
     /// The key printed at the first start.
     pub key: String,
     /// `http://127.0.0.1:PORT/v1`
@@ -51,6 +63,7 @@ impl Setup {
     pub fn new() -> Self {
         Self {
             directory: tempfile::tempdir().unwrap(),
+            data: "data".to_owned(),
             config: String::new(),
             plugins: None,
             environment: Vec::new(),
@@ -63,6 +76,27 @@ impl Setup {
         self.config.push_str(toml);
         self.config.push('\n');
         self
+    }
+
+    /// Puts the data directory at another path below the test's own directory.
+    pub fn data_at(mut self, path: &str) -> Self {
+        path.clone_into(&mut self.data);
+        self
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join(&self.data)
+    }
+
+    /// The directory with the configuration file.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Runs a command on the directory that no host serves yet, `--json` included.
+    pub fn command_output(&self, arguments: &[&str]) -> Output {
+        self.program().args(arguments).output().unwrap()
     }
 
     /// Starts with `--plugins DIR`.
@@ -83,17 +117,22 @@ impl Setup {
         self
     }
 
-    /// The command that `start` would run.
-    fn command(&self) -> Command {
-        let data = self.directory.path().join("data");
+    /// The program with the options that every command has.
+    fn program(&self) -> Command {
         if !self.config.is_empty() {
             std::fs::write(self.directory.path().join("cofferdam.toml"), &self.config).unwrap();
         }
         let mut command = program();
-        command.arg("--json").arg("--data").arg(&data);
+        command.arg("--json").arg("--data").arg(self.data());
         if !self.config.is_empty() {
             command.arg("--config").arg(self.directory.path().join("cofferdam.toml"));
         }
+        command
+    }
+
+    /// The command that `start` would run.
+    pub fn serve(&self) -> Command {
+        let mut command = self.program();
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         if let Some(plugins) = &self.plugins {
             command.arg("--plugins").arg(plugins);
@@ -104,19 +143,20 @@ impl Setup {
 
     /// Runs to the end, for starts that must fail.
     pub fn fail(self) -> Output {
-        self.command().output().unwrap()
+        self.serve().output().unwrap()
     }
 
     /// Starts and waits for the line with the addresses.
     pub fn start(self) -> Host {
-        let mut child = self.command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let spawned = Instant::now();
+        let mut child = self.serve().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (log, log_reader) = collect(child.stderr.take().unwrap());
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         let Ok(banner) = serde_json::from_str::<Value>(&line) else {
             let status = child.wait().unwrap();
-            panic!("the host did not start ({status}): {line}\n{}", log.lock().unwrap());
+            panic!("the host did not start ({status}): {line}\n{}", log.text.lock().unwrap());
         };
         Host {
             key: banner["key"].as_str().unwrap_or_default().to_owned(),
@@ -127,28 +167,38 @@ impl Setup {
             log,
             log_reader: Some(log_reader),
             stdout: Some(stdout),
+            spawned,
+            data: self.data,
             directory: Arc::new(self.directory),
         }
     }
 }
 
+/// What a host has logged so far.
+#[derive(Default)]
+struct Log {
+    text: Mutex<String>,
+    grown: Condvar,
+}
+
 /// Reads a pipe to its end in the background.
-fn collect(mut pipe: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {
-    let text = Arc::new(Mutex::new(String::new()));
-    let sink = Arc::clone(&text);
+fn collect(mut pipe: impl Read + Send + 'static) -> (Arc<Log>, JoinHandle<()>) {
+    let log = Arc::new(Log::default());
+    let sink = Arc::clone(&log);
     let reader = std::thread::spawn(move || {
         let mut buffer = [0; 8192];
         while let Ok(count @ 1..) = pipe.read(&mut buffer) {
-            sink.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+            sink.text.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
+            sink.grown.notify_all();
         }
     });
-    (text, reader)
+    (log, reader)
 }
 
 impl Host {
     /// The data directory.
     pub fn data(&self) -> PathBuf {
-        self.directory.path().join("data")
+        self.directory.path().join(&self.data)
     }
 
     /// The directory with the configuration file.
@@ -158,7 +208,15 @@ impl Host {
 
     /// What the host has logged so far.
     pub fn log(&self) -> String {
-        self.log.lock().unwrap().clone()
+        self.log.text.lock().unwrap().clone()
+    }
+
+    /// Waits until the host has logged this.
+    pub fn until_logged(&self, wanted: &str) {
+        let text = self.log.text.lock().unwrap();
+        let waited = self.log.grown.wait_timeout_while(text, PATIENCE, |text| !text.contains(wanted));
+        let (text, timed_out) = waited.unwrap();
+        assert!(!timed_out.timed_out(), "no {wanted} in:\n{text}");
     }
 
     /// The process.
@@ -196,23 +254,35 @@ impl Host {
         assert!(status.success());
     }
 
-    /// Waits for the process to end by itself.
+    /// Waits for the process to end by itself; the log is whole then.
     pub fn wait(&mut self) -> std::process::ExitStatus {
-        self.child.wait().unwrap()
+        let status = self.child.wait().unwrap();
+        if let Some(reader) = self.log_reader.take() {
+            reader.join().unwrap();
+        }
+        status
     }
 
     /// Ends the host in good order; everything it has logged.
     pub fn end(&mut self) -> String {
         self.signal("TERM");
         self.wait();
-        self.log_reader.take().unwrap().join().unwrap();
         self.log()
     }
 
-    /// Ends the host and gives its directory to the next.
+    /// Ends the host, as hard as there is.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends the host unless it has ended, and gives its directory to the next.
     pub fn restart(mut self) -> Host {
-        self.signal("TERM");
-        self.wait();
+        if let Ok(None) = self.child.try_wait() {
+            self.signal("TERM");
+            self.wait();
+        }
+        let spawned = Instant::now();
         let mut command = program();
         command.arg("--json").arg("--data").arg(self.data());
         let config = self.directory.path().join("cofferdam.toml");
@@ -226,7 +296,7 @@ impl Host {
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         let banner: Value = serde_json::from_str(&line)
-            .unwrap_or_else(|_| panic!("no restart: {line}\n{}", log.lock().unwrap()));
+            .unwrap_or_else(|_| panic!("no restart: {line}\n{}", log.text.lock().unwrap()));
         Host {
             key: self.key.clone(),
             base: format!("http://{}/v1", banner["listen"].as_str().unwrap()),
@@ -236,6 +306,8 @@ impl Host {
             log,
             log_reader: Some(log_reader),
             stdout: Some(stdout),
+            spawned,
+            data: self.data.clone(),
             directory: Arc::clone(&self.directory),
         }
     }

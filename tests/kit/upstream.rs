@@ -114,6 +114,11 @@ impl Upstream {
         asked.into_iter().next().unwrap()
     }
 
+    /// Forgets replies that nobody asked for.
+    pub fn clear(&self) {
+        self.replies.lock().unwrap().clear();
+    }
+
     /// What was asked so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
@@ -130,6 +135,8 @@ async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<Asked>>>, replies: Re
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let (socket, _) = listener.accept().await.unwrap();
+        // Or small pieces would wait for the acknowledgement of those before.
+        socket.set_nodelay(true).unwrap();
         let (asked, replies, gone) = (Arc::clone(&asked), Arc::clone(&replies), gone.clone());
         connections.spawn(async move {
             let service = service_fn(move |request| {

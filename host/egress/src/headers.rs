@@ -168,11 +168,11 @@ mod tests {
 
     #[test]
     fn host_fills_in_type_and_accept() {
-        let headers = assemble(one("anthropic-version", "2023-06-01"), true, Some(&key())).unwrap();
+        let headers = assemble(one("api-version", "2023-06-01"), true, Some(&key())).unwrap();
         assert_eq!(headers["content-type"], "application/json");
         assert_eq!(headers["accept"], "text/event-stream");
         assert_eq!(headers["accept-encoding"], "identity");
-        assert_eq!(headers["anthropic-version"], "2023-06-01");
+        assert_eq!(headers["api-version"], "2023-06-01");
         assert_eq!(headers["x-api-key"], "sk-1");
         assert_eq!(assemble(Vec::new(), false, None).unwrap()["accept"], "application/json");
         let own = assemble(one("accept", "application/x-ndjson"), true, None).unwrap();

@@ -123,7 +123,9 @@ impl Assembler {
             Event::ReasoningSeal(seal) => self.seal(seal)?,
             Event::FunctionCallStart(start) => self.start_call(start, false)?,
             Event::CustomCallStart(start) => self.start_call(start, true)?,
-            Event::FunctionArgumentsDelta(delta) | Event::CustomInputDelta(delta) => self.call_delta(&delta)?,
+            Event::FunctionArgumentsDelta(delta) | Event::CustomInputDelta(delta) => {
+                self.call_delta(&delta)?
+            }
             Event::CallEnd(key) => self.end_call(key),
             Event::ImagePartial(image) => self.image(image, false)?,
             Event::ImageDone(image) => self.image(image, true)?,
@@ -344,7 +346,9 @@ impl Assembler {
             if part > 0 {
                 self.close_summary_part(index, part - 1);
             }
-            if let Some(Body::Reasoning { summary, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
+            if let Some(Body::Reasoning { summary, .. }) =
+                self.items.get_mut(index).map(|item| &mut item.body)
+            {
                 summary.push(String::new());
             }
             part += 1;
@@ -375,9 +379,17 @@ impl Assembler {
     }
 
     fn seal(&mut self, seal: ReasoningSeal) -> Result<(), Malformed> {
+        let empty = seal.encrypted_content.is_none() && seal.signature.is_none() && seal.format.is_none();
+        if empty {
+            // Only ends the item that is open.
+            self.close_reasoning();
+            return Ok(());
+        }
         self.grow(seal.encrypted_content.as_ref().map_or(0, String::len))?;
         let index = self.open_reasoning()?;
-        if let Some(Body::Reasoning { seal: place, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
+        if let Some(Body::Reasoning { seal: place, .. }) =
+            self.items.get_mut(index).map(|item| &mut item.body)
+        {
             *place = Some(seal);
         }
         self.close_reasoning();
@@ -438,20 +450,24 @@ impl Assembler {
         self.finish_item(index, status);
     }
 
+    fn open_image(&mut self, key: u32) -> Result<usize, Malformed> {
+        self.close_reasoning();
+        self.close_message(Status::Completed);
+        let index = self.add(Body::Image { result: None }, Some(key))?;
+        for name in
+            ["response.image_generation_call.in_progress", "response.image_generation_call.generating"]
+        {
+            self.item_event(name, index, |_, _| {});
+        }
+        Ok(index)
+    }
+
     fn image(&mut self, image: Image, done: bool) -> Result<(), Malformed> {
         self.grow(image.base64.len())?;
         let open = self.items.iter().position(|item| item.is_open_image(image.key));
         let index = match open {
             Some(index) => index,
-            None => {
-                self.close_reasoning();
-                self.close_message(Status::Completed);
-                let index = self.add(Body::Image { result: None }, Some(image.key))?;
-                for name in ["in_progress", "generating"] {
-                    self.item_event(&format!("response.image_generation_call.{name}"), index, |_, _| {});
-                }
-                index
-            }
+            None => self.open_image(image.key)?,
         };
         if !done {
             self.item_event("response.image_generation_call.partial_image", index, |out, _| {
@@ -481,7 +497,8 @@ impl Assembler {
     }
 
     fn close_part(&mut self, index: usize, part: usize) {
-        let refusal = self.items.get(index).and_then(|item| item.parts().get(part)).is_some_and(Part::is_refusal);
+        let refusal =
+            self.items.get(index).and_then(|item| item.parts().get(part)).is_some_and(Part::is_refusal);
         let name = if refusal { "response.refusal.done" } else { "response.output_text.done" };
         self.item_event(name, index, |out, item| {
             raw(out, ",\"content_index\":");

@@ -68,7 +68,11 @@ impl AttemptFailure {
     pub(crate) fn call(error: &CallError) -> Self {
         tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
         if error.is_saturated() {
-            return Self::plain(Cause::Saturated, ErrorKind::ProviderOverloaded, "Service temporarily unavailable");
+            return Self::plain(
+                Cause::Saturated,
+                ErrorKind::ProviderOverloaded,
+                "Service temporarily unavailable",
+            );
         }
         Self::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
     }
@@ -249,7 +253,11 @@ pub(crate) async fn send(
     let provider = &endpoint.provider;
     let Some(origin) = &provider.origin else {
         tracing::warn!(provider = %provider.name, "the plugin wants to send a request, but its provider has no base_url");
-        return Err(AttemptFailure::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error"));
+        return Err(AttemptFailure::plain(
+            Cause::Plugin,
+            ErrorKind::ProviderUnavailable,
+            "Provider returned error",
+        ));
     };
     let outgoing = Outgoing {
         origin,

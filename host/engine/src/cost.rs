@@ -31,8 +31,7 @@ impl Amount {
         let dollars = self.0 / 1_000_000_000_000;
         let rest = format!("{:012}", self.0 % 1_000_000_000_000);
         let rest = rest.trim_end_matches('0');
-        let result =
-            if rest.is_empty() { write!(out, "{dollars}") } else { write!(out, "{dollars}.{rest}") };
+        let result = if rest.is_empty() { write!(out, "{dollars}") } else { write!(out, "{dollars}.{rest}") };
         debug_assert!(result.is_ok());
     }
 }
@@ -96,7 +95,11 @@ impl Cost {
             prices.image.times(u64::from(usage.images)),
         ];
         let sum = |parts: [u64; 3]| Amount(parts.into_iter().fold(0, u64::saturating_add));
-        Self { input: sum(input), output: sum(output), upstream: usage.cost_dollars.map(Amount::from_dollars) }
+        Self {
+            input: sum(input),
+            output: sum(output),
+            upstream: usage.cost_dollars.map(Amount::from_dollars),
+        }
     }
 
     /// All of it.

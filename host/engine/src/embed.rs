@@ -5,7 +5,7 @@ use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::fallback::Failures;
 use crate::ledger::{Caller, Entry};
-use crate::metadata::{Attempt, Trail};
+use crate::metadata::Trail;
 use crate::pace::{Late, Pace};
 use crate::reading::ANSWER_BYTES_MAX;
 use crate::refusal::Refusal;
@@ -98,20 +98,15 @@ impl Attempts<'_> {
                 continue;
             }
             self.entry.endpoint(&endpoint.candidate.model, &endpoint.provider.name);
-            match self.attempt(&endpoint, &mut pace).await {
+            let failed = match self.attempt(&endpoint, &mut pace).await {
                 Ok((vectors, status)) => {
-                    endpoint.provider.attempts.count(true);
-                    trail.selected = Some(place);
-                    let provider = endpoint.provider.name.clone();
-                    let model = endpoint.candidate.model.clone();
-                    trail.attempts.push(Attempt { provider, model, status, error: None });
+                    trail.answered(place, &endpoint, status);
                     return Ok((endpoint, vectors));
                 }
-                Err(failed) => {
-                    if failures.add(&endpoint, failed, trail) {
-                        break;
-                    }
-                }
+                Err(failed) => failed,
+            };
+            if failures.add(&endpoint, failed, trail).is_break() {
+                break;
             }
         }
         Err(failures.refusal(trail, metadata_wanted))
@@ -127,7 +122,9 @@ impl Attempts<'_> {
         target.options = own.map_or_else(|| b"{}".to_vec(), |(_, options)| options.to_vec());
         let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await.map_err(call)?;
         let upstream = match prepared {
-            Ok(PreparedEmbeddings::Answer(vectors)) => return self.checked(vectors).map(|vectors| (vectors, None)),
+            Ok(PreparedEmbeddings::Answer(vectors)) => {
+                return self.checked(vectors).map(|vectors| (vectors, None));
+            }
             Ok(PreparedEmbeddings::Upstream(upstream)) => upstream,
             Err(EmbeddingFailure::Failed(failure)) => return Err(AttemptFailure::dialect(failure)),
             Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
@@ -152,7 +149,8 @@ impl Attempts<'_> {
         let width = embeddings.vectors.first().map_or(0, Vec::len);
         let even = embeddings.vectors.iter().all(|vector| vector.len() == width);
         let asked = self.request.dimensions.is_none_or(|dimensions| width == dimensions as usize * 4);
-        let fits = embeddings.vectors.len() == self.request.input_count && width > 0 && width.is_multiple_of(4);
+        let fits =
+            embeddings.vectors.len() == self.request.input_count && width > 0 && width.is_multiple_of(4);
         let finite = embeddings.vectors.iter().all(|vector| floats(vector).all(f32::is_finite));
         if fits && even && asked && finite { Ok(embeddings) } else { Err(AttemptFailure::malformed()) }
     }
@@ -168,11 +166,8 @@ fn unsupported(index: u32) -> AttemptFailure {
 }
 
 fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings) -> Cost {
-    let usage = Usage {
-        input_tokens: embeddings.prompt_tokens,
-        cost_dollars: embeddings.cost_dollars,
-        ..no_usage()
-    };
+    let usage =
+        Usage { input_tokens: embeddings.prompt_tokens, cost_dollars: embeddings.cost_dollars, ..no_usage() };
     let cost = Cost::of(&usage, &endpoint.prices);
     entry.consumed(&usage, &cost);
     entry.settle(UsageOutcome::Completed);

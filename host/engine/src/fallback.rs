@@ -7,6 +7,7 @@ use crate::metadata::{Attempt, Trail};
 use crate::refusal::{Refusal, client_message, status_of};
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::json;
+use std::ops::ControlFlow;
 
 /// The failures of one request so far.
 #[derive(Default)]
@@ -41,8 +42,13 @@ impl Failures {
         !self.refused_models.contains(&endpoint.candidate.model)
     }
 
-    /// Notes a failure. True when nothing else may be tried.
-    pub(crate) fn add(&mut self, endpoint: &Endpoint, mut failed: AttemptFailure, trail: &mut Trail) -> bool {
+    /// Notes a failure. Breaks when nothing else may be tried.
+    pub(crate) fn add(
+        &mut self,
+        endpoint: &Endpoint,
+        mut failed: AttemptFailure,
+        trail: &mut Trail,
+    ) -> ControlFlow<()> {
         cover(endpoint, &mut failed);
         endpoint.provider.attempts.count(false);
         trail.attempts.push(Attempt {
@@ -71,7 +77,7 @@ impl Failures {
         } else if self.limited.as_ref().is_none_or(|known| !known.ends_before(&failed)) {
             self.limited = Some(failed);
         }
-        over
+        if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// The answer when every candidate has failed: the last error, but a limit
@@ -91,9 +97,9 @@ impl Failures {
                 members.insert("previous_errors".to_owned(), json!(previous));
             }
         }
-        refusal.metadata = metadata;
+        refusal.metadata = Box::new(metadata);
         if metadata_wanted && refusal.status != 500 {
-            refusal.service_metadata = Some(trail.json());
+            refusal.service_metadata = Some(Box::new(trail.json()));
         }
         refusal
     }
@@ -124,7 +130,11 @@ fn refusal_of(failed: &AttemptFailure) -> Refusal {
         Cause::Limited => Refusal::new(429, ErrorKind::RateLimitExceeded, client_message(failure)),
         Cause::Request => {
             let status = failed.status.filter(|status| matches!(status, 400 | 404 | 413 | 422));
-            Refusal::new(status.unwrap_or_else(|| status_of(failure.kind)), failure.kind, client_message(failure))
+            Refusal::new(
+                status.unwrap_or_else(|| status_of(failure.kind)),
+                failure.kind,
+                client_message(failure),
+            )
         }
         Cause::Dialect => Refusal::new(status_of(failure.kind), failure.kind, client_message(failure)),
         Cause::Endpoint | Cause::Plugin => {

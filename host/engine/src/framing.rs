@@ -183,11 +183,10 @@ mod tests {
 
     #[test]
     fn ndjson_lines_skip_blank_ones() {
-        assert_eq!(frames_of(Framing::Ndjson, &[b"{}\n\n [1]\r\n", b"2"]), [
-            pair("", "{}"),
-            pair("", " [1]"),
-            pair("", "2")
-        ]);
+        assert_eq!(
+            frames_of(Framing::Ndjson, &[b"{}\n\n [1]\r\n", b"2"]),
+            [pair("", "{}"), pair("", " [1]"), pair("", "2")]
+        );
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //! its `plugins`. A hook that breaks ends the request; it may be there to
 //! enforce something.
 
+use crate::Engine;
 use crate::refusal::Refusal;
 use crate::request::{RequestPlugin, ResponsesRequest};
 use crate::routing::printable;
-use crate::Engine;
-use cofferdam_runtime::wire::{Action, Failure};
 use cofferdam_runtime::manifest::Phase;
+use cofferdam_runtime::wire::{Action, Failure};
 use cofferdam_runtime::{CallContext, CallError, Plugin, Services};
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ pub(crate) async fn on_request(
     request: &mut ResponsesRequest,
 ) -> Result<(), Refusal> {
     for hook in hooks.iter().filter(|hook| hook.has(Phase::OnRequest)) {
-        let verdict = hook.plugin.on_request(context, Services::default(), &request.guest_json, &hook.settings).await;
+        let verdict =
+            hook.plugin.on_request(context, Services::default(), &request.guest_json, &hook.settings).await;
         let Some(replaced) = hook.judge(verdict)? else { continue };
         let new = ResponsesRequest::parse(&replaced, &[]).map_err(|error| {
             tracing::error!(plugin = %hook.plugin.name(), path = %error.path, "a hook made an invalid request");
@@ -78,7 +79,8 @@ pub(crate) async fn on_response(
     mut response: Vec<u8>,
 ) -> Result<Vec<u8>, Refusal> {
     for hook in hooks.iter().filter(|hook| hook.has(Phase::OnResponse)) {
-        let verdict = hook.plugin.on_response(context, Services::default(), request, &response, &hook.settings).await;
+        let verdict =
+            hook.plugin.on_response(context, Services::default(), request, &response, &hook.settings).await;
         let Some(replaced) = hook.judge(verdict)? else { continue };
         if serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&replaced).is_err() {
             tracing::error!(plugin = %hook.plugin.name(), "a hook made a response that is not an object");

@@ -22,7 +22,14 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Opens the row; until it is settled it stands for a cancelled request.
-    pub(crate) fn open(store: &Store, caller: &Caller, kind: UsageKind, request_id: &str, at_ms: u64, streamed: bool) -> Self {
+    pub(crate) fn open(
+        store: &Store,
+        caller: &Caller,
+        kind: UsageKind,
+        request_id: &str,
+        at_ms: u64,
+        streamed: bool,
+    ) -> Self {
         let row = UsageRow {
             request_id: request_id.to_owned(),
             at_ms,

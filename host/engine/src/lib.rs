@@ -105,7 +105,8 @@ impl Engine {
     /// # Errors
     /// [`NoRouter`].
     pub fn new(parts: EngineParts) -> Result<Self, NoRouter> {
-        let router = parts.plugins.get("router").filter(|plugin| plugin.kind() == Kind::Router).ok_or(NoRouter)?;
+        let router =
+            parts.plugins.get("router").filter(|plugin| plugin.kind() == Kind::Router).ok_or(NoRouter)?;
         let router = Arc::clone(router);
         let hooks = parts.plugins.iter().filter_map(|plugin| plugin.manifest().hook.as_ref());
         let hook_ids = hooks.map(|hook| hook.id.clone()).collect();

@@ -1,6 +1,7 @@
 //! Routing metadata: what was asked, what was tried, what answered. It is
 //! written from what happened, never from what was planned.
 
+use crate::catalog::Endpoint;
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::{Value, json};
 
@@ -35,6 +36,18 @@ pub(crate) struct Trail {
 }
 
 impl Trail {
+    /// Notes which candidate answered, and with what status.
+    pub(crate) fn answered(&mut self, place: usize, endpoint: &Endpoint, status: Option<u16>) {
+        endpoint.provider.attempts.count(true);
+        self.selected = Some(place);
+        self.attempts.push(Attempt {
+            provider: endpoint.provider.name.clone(),
+            model: endpoint.candidate.model.clone(),
+            status,
+            error: None,
+        });
+    }
+
     /// The object of interface section 2.8.
     pub(crate) fn json(&self) -> Value {
         let available: Vec<Value> = self

@@ -129,7 +129,10 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_the_request_ends_every_wait() {
         let mut pace = Pace::new(None, Duration::from_millis(5));
-        assert_eq!(pace.during(std::future::pending::<()>(), Duration::from_secs(40)).await, Err(Late::Total));
+        assert_eq!(
+            pace.during(std::future::pending::<()>(), Duration::from_secs(40)).await,
+            Err(Late::Total)
+        );
         assert!(!pace.has_spoken());
     }
 }

@@ -60,7 +60,11 @@ impl Reading {
     /// The events of the next read, which may be none. After the last of them
     /// [`Self::is_over`].
     pub(crate) async fn next(&mut self, pace: &mut Pace, limit: Duration) -> Result<Vec<Event>, ReadError> {
-        if self.framer.is_some() { self.next_frames(pace, limit).await } else { self.whole(pace, limit).await }
+        if self.framer.is_some() {
+            self.next_frames(pace, limit).await
+        } else {
+            self.whole(pace, limit).await
+        }
     }
 
     async fn whole(&mut self, pace: &mut Pace, limit: Duration) -> Result<Vec<Event>, ReadError> {
@@ -103,7 +107,8 @@ impl Reading {
             return Ok(Vec::new());
         }
         self.has_begun = true;
-        let events = self.instance.feed(&self.frames).await.map_err(ReadError::Call)?.map_err(ReadError::Guest);
+        let events =
+            self.instance.feed(&self.frames).await.map_err(ReadError::Call)?.map_err(ReadError::Guest);
         self.frames.clear();
         events
     }
@@ -126,7 +131,11 @@ impl Reading {
 /// one call into the guest and one write to the client. A piece per event is how
 /// providers send, and the connection hands over one piece at a time; yielding
 /// once lets it put the next in place. True at the end of the body.
-async fn gather(body: &mut ReplyBody, framer: &mut Framer, frames: &mut Vec<Frame>) -> Result<bool, ReadError> {
+async fn gather(
+    body: &mut ReplyBody,
+    framer: &mut Framer,
+    frames: &mut Vec<Frame>,
+) -> Result<bool, ReadError> {
     let mut gathered = 0;
     while gathered < GATHER_BYTES_MAX {
         let mut ready = poll_once(body.chunk()).await;

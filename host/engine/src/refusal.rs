@@ -15,11 +15,11 @@ pub struct Refusal {
     /// For the client: says what and where, never quotes content or secrets.
     pub message: String,
     /// Further members of `error.metadata` beside `error_type`, a JSON object or null.
-    pub metadata: Value,
+    pub metadata: Box<Value>,
     /// Seconds for `Retry-After`.
     pub retry_after_s: Option<u64>,
     /// Routing metadata, when the client opted in and routing took place.
-    pub service_metadata: Option<Value>,
+    pub service_metadata: Option<Box<Value>>,
 }
 
 impl Refusal {
@@ -29,7 +29,7 @@ impl Refusal {
             status,
             kind,
             message: message.into(),
-            metadata: Value::Null,
+            metadata: Box::default(),
             retry_after_s: None,
             service_metadata: None,
         }
@@ -63,7 +63,7 @@ impl Refusal {
         let mut refusal = Self::new(status_of(failure.kind), failure.kind, failure.message.clone());
         refusal.retry_after_s = failure.retry_after_ms.map(|ms| ms.div_ceil(1000));
         if let Some(code) = &failure.code {
-            refusal.metadata = json!({ "provider_code": code });
+            refusal.metadata = Box::new(json!({ "provider_code": code }));
         }
         refusal
     }
@@ -105,7 +105,9 @@ pub(crate) fn status_of(kind: ErrorKind) -> u16 {
 pub(crate) fn stream_code(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::RateLimitExceeded => "rate_limit_exceeded",
-        ErrorKind::ContextLengthExceeded | ErrorKind::InvalidRequest | ErrorKind::InvalidPrompt => "invalid_prompt",
+        ErrorKind::ContextLengthExceeded | ErrorKind::InvalidRequest | ErrorKind::InvalidPrompt => {
+            "invalid_prompt"
+        }
         ErrorKind::ContentPolicyViolation => "image_content_policy_violation",
         _ => "server_error",
     }
@@ -127,7 +129,9 @@ pub(crate) fn is_length(kind: ErrorKind) -> bool {
 /// can act on them, a fixed sentence for failures on the far side.
 pub(crate) fn client_message(failure: &Failure) -> String {
     match failure.kind {
-        ErrorKind::Server | ErrorKind::Unmapped | ErrorKind::ProviderUnavailable => "Provider returned error".to_owned(),
+        ErrorKind::Server | ErrorKind::Unmapped | ErrorKind::ProviderUnavailable => {
+            "Provider returned error".to_owned()
+        }
         ErrorKind::Timeout => "The operation was aborted due to timeout".to_owned(),
         _ if failure.message.is_empty() => "Provider returned error".to_owned(),
         _ => failure.message.clone(),

@@ -7,7 +7,7 @@ use crate::cost::{Cost, no_usage};
 use crate::fallback::Failures;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
-use crate::metadata::{Attempt, Trail};
+use crate::metadata::Trail;
 use crate::pace::{Late, Pace};
 use crate::reading::ReadError;
 use crate::refusal::{Refusal, client_message, is_length};
@@ -106,7 +106,9 @@ impl Job {
         if candidates.is_empty() {
             let all = routing::candidates(&models, |_| true);
             let tool = all.first().and_then(|(_, endpoint)| missing(endpoint));
-            return Err(tool.map_or_else(|| Refusal::not_found("No endpoints found for this model"), unoffered));
+            return Err(
+                tool.map_or_else(|| Refusal::not_found("No endpoints found for this model"), unoffered)
+            );
         }
         let summary = RequestSummary {
             preferences: request.provider.json.to_vec(),
@@ -128,7 +130,8 @@ impl Job {
         let id = self.context.request_id.to_string();
         let store = &self.engine.parts.store;
         let streamed = self.request.stream;
-        let mut entry = Entry::open(store, &self.caller, UsageKind::Responses, &id, self.context.now_ms, streamed);
+        let mut entry =
+            Entry::open(store, &self.caller, UsageKind::Responses, &id, self.context.now_ms, streamed);
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => self.carry_on(chosen, entry, pace).await,
             Err(refusal) => {
@@ -172,16 +175,15 @@ impl Job {
                 request: &self.request.guest_json,
                 options: self.options_for(&endpoint),
             };
-            match attempting.run(&endpoint, pace).await {
+            let failed = match attempting.run(&endpoint, pace).await {
                 Ok(begun) => {
-                    self.note_success(place, &endpoint, &begun);
+                    self.trail.answered(place, &endpoint, begun.status);
                     return Ok(Chosen { endpoint, begun });
                 }
-                Err(failed) => {
-                    if failures.add(&endpoint, failed, &mut self.trail) {
-                        break;
-                    }
-                }
+                Err(failed) => failed,
+            };
+            if failures.add(&endpoint, failed, &mut self.trail).is_break() {
+                break;
             }
         }
         Err(failures.refusal(&self.trail, self.options.metadata_field.is_some()))
@@ -193,19 +195,13 @@ impl Job {
         own.map_or(b"{}", |(_, options)| options)
     }
 
-    fn note_success(&mut self, place: usize, endpoint: &Endpoint, begun: &Begun) {
-        endpoint.provider.attempts.count(true);
-        self.trail.selected = Some(place);
-        self.trail.attempts.push(Attempt {
-            provider: endpoint.provider.name.clone(),
-            model: endpoint.candidate.model.clone(),
-            status: begun.status,
-            error: None,
-        });
-    }
-
     /// Takes an answer from its first event to its end.
-    async fn carry_on(mut self, chosen: Chosen, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+    async fn carry_on(
+        mut self,
+        chosen: Chosen,
+        mut entry: Entry,
+        pace: &mut Pace,
+    ) -> Result<Vec<u8>, Refusal> {
         let Chosen { endpoint, begun } = chosen;
         let identity = self.identity(&endpoint.candidate.model, &endpoint.candidate.tier);
         let mut assembler = Assembler::new(identity, self.request.stream);
@@ -231,11 +227,16 @@ impl Job {
                     }
                 }
                 // The provider's answer is over and there was no end to it.
-                _ => break Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned()),
+                _ => {
+                    break Outcome::Failed(
+                        ErrorKind::ProviderUnavailable,
+                        "Provider returned error".to_owned(),
+                    );
+                }
             };
         };
         let outcome = covered(outcome, &endpoint);
-        let usage = assembler.usage().cloned().unwrap_or_else(no_usage);
+        let usage = assembler.usage().copied().unwrap_or_else(no_usage);
         let cost = Cost::of(&usage, &endpoint.prices);
         entry.settle(settled(&outcome));
         if let Outcome::Failed(kind, _) = &outcome {

@@ -25,7 +25,11 @@ pub(crate) fn split_suffix(slug: &str) -> (&str, Option<&str>) {
 ///
 /// # Errors
 /// 404 naming an unknown model; 400 for a model of the other kind.
-pub(crate) fn find_models(catalog: &Catalog, slugs: &[String], kind: ModelKind) -> Result<Vec<Arc<Model>>, Refusal> {
+pub(crate) fn find_models(
+    catalog: &Catalog,
+    slugs: &[String],
+    kind: ModelKind,
+) -> Result<Vec<Arc<Model>>, Refusal> {
     let mut models: Vec<Arc<Model>> = Vec::with_capacity(slugs.len());
     for slug in slugs {
         // The whole slug first: an operator's model id may end like a suffix.
@@ -76,7 +80,10 @@ pub(crate) struct Route<'a> {
 }
 
 /// Every endpoint of `models` that `serves`, with the place of its model.
-pub(crate) fn candidates(models: &[Arc<Model>], serves: impl Fn(&Endpoint) -> bool) -> Vec<(u32, Arc<Endpoint>)> {
+pub(crate) fn candidates(
+    models: &[Arc<Model>],
+    serves: impl Fn(&Endpoint) -> bool,
+) -> Vec<(u32, Arc<Endpoint>)> {
     let ranked = models.iter().zip(0u32..);
     ranked
         .flat_map(|(model, rank)| model.endpoints.iter().map(move |endpoint| (rank, Arc::clone(endpoint))))

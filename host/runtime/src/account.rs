@@ -79,6 +79,8 @@ struct Poll {
     wall: Instant,
     /// Read only for calls that outlived a tick.
     cpu: Option<Duration>,
+    /// What the host did meanwhile on the guest's behalf.
+    beside: Duration,
 }
 
 impl Account {
@@ -87,7 +89,7 @@ impl Account {
         Self {
             turns,
             turn: Mutex::new(None),
-            poll: Mutex::new(Poll { wall: Instant::now(), cpu: None }),
+            poll: Mutex::new(Poll { wall: Instant::now(), cpu: None, beside: Duration::ZERO }),
             call_limit_ns: AtomicU64::new(0),
             call_spent_ns: AtomicU64::new(0),
             total_limit_ns: nanoseconds(total),
@@ -121,6 +123,20 @@ impl Account {
             self.out_of_time.store(true, Ordering::Relaxed);
         }
         answer
+    }
+
+    /// Drives work of the host that a guest waits for and is not charged with:
+    /// answering a guest's question may run other guests inside its own poll.
+    pub(crate) async fn beside<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let uncharged = poll_fn(|context| {
+            let started = self.now();
+            let polled = work.as_mut().poll(context);
+            let spent = self.now().saturating_sub(started);
+            lock(&self.poll).beside += spent;
+            polled
+        });
+        uncharged.await
     }
 
     /// What the epoch callback does at each tick: out of budget ends the guest,
@@ -167,7 +183,7 @@ impl Account {
 
     fn enter(&self) {
         let cpu = self.long.load(Ordering::Relaxed).then(thread_cpu_time);
-        *lock(&self.poll) = Poll { wall: Instant::now(), cpu };
+        *lock(&self.poll) = Poll { wall: Instant::now(), cpu, beside: Duration::ZERO };
     }
 
     fn leave(&self) {
@@ -178,13 +194,20 @@ impl Account {
         drop(lock(&self.turn).take());
     }
 
-    /// Time since the current poll began.
+    /// Time charged since the current poll began.
     fn slice(&self) -> Duration {
+        let spent = self.now();
         let poll = *lock(&self.poll);
         match poll.cpu {
-            Some(start) => thread_cpu_time().saturating_sub(start),
-            None => poll.wall.elapsed().min(FIRST_SLICE_MAX),
+            Some(start) => spent.saturating_sub(start).saturating_sub(poll.beside),
+            None => spent.saturating_sub(poll.beside).min(FIRST_SLICE_MAX),
         }
+    }
+
+    /// The clock this poll is measured by: since its start, or of the thread.
+    fn now(&self) -> Duration {
+        let poll = *lock(&self.poll);
+        if poll.cpu.is_some() { thread_cpu_time() } else { poll.wall.elapsed() }
     }
 }
 
@@ -226,4 +249,74 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    fn account(total: Duration) -> Arc<Account> {
+        Arc::new(Account::new(Arc::new(Turns::new(1)), total))
+    }
+
+    fn burn(time: Duration) {
+        let started = Instant::now();
+        while started.elapsed() < time {
+            std::hint::spin_loop();
+        }
+    }
+
+    async fn first_tick(account: &Arc<Account>, cpu: Duration) -> UpdateDeadline {
+        let ticked = async { account.tick() };
+        account.drive(Budget { cpu, wall: LONG }, ticked).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_guest_inside_its_budget_yields() {
+        let account = account(LONG);
+        assert!(matches!(first_tick(&account, LONG).await, UpdateDeadline::YieldCustom(1, _)));
+        assert_eq!(account.cut(), None);
+    }
+
+    #[tokio::test]
+    async fn the_budget_of_a_call_and_of_all_calls_end_it() {
+        for (cpu, total) in [(Duration::ZERO, LONG), (LONG, Duration::ZERO)] {
+            let account = account(total);
+            assert!(matches!(first_tick(&account, cpu).await, UpdateDeadline::Interrupt));
+            assert_eq!(account.cut(), Some(Cut::Time));
+        }
+    }
+
+    #[tokio::test]
+    async fn waiting_past_the_wall_time_ends_a_call() {
+        let account = account(LONG);
+        let budget = Budget { cpu: LONG, wall: Duration::ZERO };
+        assert_eq!(account.drive(budget, std::future::pending::<()>()).await, None);
+        assert_eq!(account.cut(), Some(Cut::Time));
+    }
+
+    #[tokio::test]
+    async fn turns_are_given_back() {
+        let account = account(LONG);
+        for _ in 0..3 {
+            let call = account.drive(Budget { cpu: LONG, wall: LONG }, std::future::ready(()));
+            assert_eq!(call.await, Some(()));
+        }
+        assert_eq!(account.turns.first.available_permits(), 1);
+        wait_for_turn(Arc::clone(&account)).await;
+        assert_eq!(account.turns.later.available_permits(), 0);
+        account.leave();
+        assert_eq!(account.turns.later.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_the_host_does_meanwhile_is_not_charged() {
+        let account = account(LONG);
+        let busy = async { burn(Duration::from_millis(2)) };
+        account.drive(Budget { cpu: LONG, wall: LONG }, account.beside(busy)).await.unwrap();
+        assert!(lock(&account.poll).beside > Duration::ZERO);
+        assert!(account.slice() < account.now());
+    }
 }

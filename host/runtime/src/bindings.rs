@@ -3,7 +3,7 @@
 //! that world: every exported interface is probed and loaded by itself, which
 //! is what makes the small interfaces of the contract optional.
 
-#![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated from wit/, documented there")]
+#![expect(missing_docs, reason = "generated from wit/, documented there")]
 
 wasmtime::component::bindgen!({
     path: "../../wit",

@@ -11,11 +11,11 @@ use crate::manifest::{Import, Manifest};
 #[derive(Debug, Clone, Default)]
 pub struct OperatorGrant {
     /// Hosts it may reach. Granting one grants the import `http`.
-    pub hosts: BTreeSet<String>,
+    pub hosts: Vec<String>,
     /// Secrets it may have placed.
-    pub secrets: BTreeSet<String>,
+    pub secrets: Vec<String>,
     /// Imports that cost money or show content: `model`, `tool-call`, `request`.
-    pub imports: BTreeSet<String>,
+    pub imports: Vec<String>,
     /// Caps the memory it asks for, in MiB.
     pub memory_mib: Option<u32>,
     /// Caps the processor time per call it asks for, in milliseconds.
@@ -55,11 +55,16 @@ impl Grant {
         operator: &OperatorGrant,
         used: &BTreeSet<Import>,
     ) -> (Self, Vec<Denial>) {
-        let hosts: BTreeSet<_> = manifest.hosts.intersection(&operator.hosts).cloned().collect();
-        let secrets: BTreeSet<_> = manifest.secrets.intersection(&operator.secrets).cloned().collect();
+        let both = |asked: &BTreeSet<String>, granted: &[String]| {
+            asked.iter().filter(|name| granted.contains(name)).cloned().collect::<BTreeSet<_>>()
+        };
+        let hosts = both(&manifest.hosts, &operator.hosts);
+        let secrets = both(&manifest.secrets, &operator.secrets);
         let granted = |import: &Import| match import {
             Import::Http => !hosts.is_empty(),
-            Import::Model | Import::ToolCall | Import::Request => operator.imports.contains(import.as_str()),
+            Import::Model | Import::ToolCall | Import::Request => {
+                operator.imports.iter().any(|name| name == import.as_str())
+            }
             // Coarse time, random bytes, the public list of models and the
             // plugin's own bytes harm nobody: asking is enough.
             Import::Clock | Import::Random | Import::Catalog | Import::Scratch => true,
@@ -98,15 +103,13 @@ fn denials(
             denials.push(Denial { wanted: import.to_string(), line: line_for(manifest, operator, *import) });
         }
     }
-    let missing_hosts =
-        manifest.hosts.difference(&operator.hosts).map(|host| (host, "hosts", &operator.hosts));
-    let missing_secrets =
-        manifest.secrets.difference(&operator.secrets).map(|name| (name, "secrets", &operator.secrets));
-    for (wanted, key, have) in missing_hosts.chain(missing_secrets) {
-        denials.push(Denial {
-            wanted: wanted.clone(),
-            line: operator_line(&manifest.name, key, have, [wanted]),
-        });
+    let lists =
+        [("hosts", &manifest.hosts, &operator.hosts), ("secrets", &manifest.secrets, &operator.secrets)];
+    for (key, asked, granted) in lists {
+        for wanted in asked.iter().filter(|name| !granted.contains(name)) {
+            let line = operator_line(&manifest.name, key, granted, [wanted]);
+            denials.push(Denial { wanted: wanted.clone(), line });
+        }
     }
     denials
 }
@@ -133,12 +136,11 @@ fn line_for(manifest: &Manifest, operator: &OperatorGrant, import: Import) -> St
 pub(crate) fn operator_line<'a>(
     plugin: &str,
     key: &str,
-    have: &BTreeSet<String>,
+    have: impl IntoIterator<Item = &'a String>,
     wanted: impl IntoIterator<Item = &'a String>,
 ) -> String {
-    let mut all = have.clone();
-    all.extend(wanted.into_iter().cloned());
-    format!("[plugins.{plugin}] {key} = {}", list(all.iter().map(String::as_str)))
+    let all: BTreeSet<_> = have.into_iter().chain(wanted).map(String::as_str).collect();
+    format!("[plugins.{plugin}] {key} = {}", list(all.into_iter()))
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -157,7 +159,7 @@ mod tests {
         Manifest::parse(&text).unwrap()
     }
 
-    fn names(names: &[&str]) -> BTreeSet<String> {
+    fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 

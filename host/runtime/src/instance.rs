@@ -50,7 +50,7 @@ pub(crate) struct GuestState {
     pub(crate) clock: Clock,
     pub(crate) asks: u32,
     pub(crate) requests: u32,
-    account: Arc<Account>,
+    pub(crate) account: Arc<Account>,
     limiter: Limiter,
     host_calls_left: u32,
     wasi: WasiCtx,

@@ -133,7 +133,8 @@ impl Connections {
             })
         };
         let builder = builder(Tracked(self.tasks.clone()));
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(Stalling::new(stream, STALL_MAX)), service));
+        let mut connection =
+            pin!(builder.serve_connection(TokioIo::new(Stalling::new(stream, STALL_MAX)), service));
         let mut rounds = tokio::time::interval(IDLE_ROUND);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut idle = Idle::default();

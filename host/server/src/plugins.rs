@@ -38,9 +38,9 @@ fn embedded((name, manifest, component): &Embedded) -> PluginSource {
 
 fn grants(config: &Config) -> BTreeMap<String, OperatorGrant> {
     let grant = |plugin: &crate::config::Plugin| OperatorGrant {
-        hosts: plugin.hosts.iter().cloned().collect(),
-        secrets: plugin.secrets.iter().cloned().collect(),
-        imports: plugin.imports.iter().cloned().collect(),
+        hosts: plugin.hosts.to_vec(),
+        secrets: plugin.secrets.to_vec(),
+        imports: plugin.imports.to_vec(),
         memory_mib: plugin.memory_mib,
         deadline_ms: plugin.deadline_ms,
         config: plugin.config.clone(),

@@ -146,9 +146,9 @@ impl Fault {
     fn into_parts(self) -> Parts {
         match self {
             Self::Refused { refusal, field } => Parts {
-                metadata: metadata(refusal.kind.as_str(), refusal.metadata),
+                metadata: metadata(refusal.kind.as_str(), *refusal.metadata),
                 message: Cow::Owned(refusal.message),
-                routing: field.zip(refusal.service_metadata),
+                routing: field.zip(refusal.service_metadata.map(|metadata| *metadata)),
                 retry_after_s: refusal
                     .retry_after_s
                     .or_else(|| matches!(refusal.status, 429 | 503).then_some(RETRY_AFTER_S)),

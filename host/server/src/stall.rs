@@ -85,7 +85,7 @@ mod tests {
     use std::io::ErrorKind;
     use std::time::Duration;
 
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     use super::Stalling;
 
@@ -97,18 +97,20 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 
+    async fn read_slowly(mut far: DuplexStream) -> [u8; 5] {
+        let mut text = [0; 5];
+        for byte in text.chunks_mut(1) {
+            tokio::time::advance(Duration::from_secs(40)).await;
+            far.read_exact(byte).await.unwrap();
+        }
+        text
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_slow_reader_is_waited_for() {
-        let (near, mut far) = duplex(1);
+        let (near, far) = duplex(1);
         let mut socket = Stalling::new(near, Duration::from_secs(60));
-        let reader = async {
-            let mut text = [0; 5];
-            for byte in text.chunks_mut(1) {
-                tokio::time::advance(Duration::from_secs(40)).await;
-                far.read_exact(byte).await.unwrap();
-            }
-            text
-        };
+        let reader = read_slowly(far);
         let (written, text) = tokio::join!(socket.write_all(b"hello"), reader);
         written.unwrap();
         assert_eq!(&text, b"hello");

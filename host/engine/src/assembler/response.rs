@@ -113,7 +113,11 @@ impl Assembler {
         let running = matches!(outcome, Outcome::InProgress);
         items::list(out, if running { &[] } else { &self.items }, |out, item: &Item| item.write(out));
         raw(out, ",\"usage\":");
-        if running { raw(out, "null") } else { self.write_usage(out, receipt) }
+        if running {
+            raw(out, "null")
+        } else {
+            self.write_usage(out, receipt)
+        }
         let served = self.ended.as_ref().and_then(|ended| ended.service_tier.as_deref());
         raw(out, ",\"service_tier\":");
         optional_string(out, Some(served.unwrap_or(&identity.service_tier)));

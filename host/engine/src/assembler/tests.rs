@@ -76,18 +76,21 @@ fn names(events: &[Value]) -> Vec<&str> {
 #[test]
 fn plain_text_has_every_event_a_client_waits_for() {
     let events = streamed(vec![text("Hel"), text("lo"), finish(FinishReason::Stop)], &Outcome::Completed);
-    assert_eq!(names(&events), [
-        "created",
-        "in_progress",
-        "output_item.added",
-        "content_part.added",
-        "output_text.delta",
-        "output_text.delta",
-        "output_text.done",
-        "content_part.done",
-        "output_item.done",
-        "completed",
-    ]);
+    assert_eq!(
+        names(&events),
+        [
+            "created",
+            "in_progress",
+            "output_item.added",
+            "content_part.added",
+            "output_text.delta",
+            "output_text.delta",
+            "output_text.done",
+            "content_part.done",
+            "output_item.done",
+            "completed",
+        ]
+    );
     assert_eq!(events[4]["logprobs"], serde_json::json!([]));
     assert_eq!(events[6]["text"], "Hello");
     assert_eq!(events[8]["item"]["status"], "completed");
@@ -148,7 +151,8 @@ fn parallel_calls_may_interleave_and_keep_their_places() {
 
 #[test]
 fn text_and_refusal_are_parts_of_one_message() {
-    let response = whole(vec![text("a"), Event::RefusalDelta("no".to_owned()), text("b")], &Outcome::Completed);
+    let response =
+        whole(vec![text("a"), Event::RefusalDelta("no".to_owned()), text("b")], &Outcome::Completed);
     let content = response["output"][0]["content"].as_array().unwrap();
     let kinds: Vec<&str> = content.iter().map(|part| part["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["output_text", "refusal", "output_text"]);
@@ -215,8 +219,12 @@ fn any_event() -> impl Strategy<Value = Event> {
         (0u32..3, words).prop_map(|(key, text)| arguments(key, &text)),
         (0u32..3).prop_map(Event::CallEnd),
         (0u32..2, any::<bool>()).prop_map(|(key, done)| {
-            let image =
-                Image { key, partial_index: 0, base64: "AA==".to_owned(), media_type: "image/png".to_owned() };
+            let image = Image {
+                key,
+                partial_index: 0,
+                base64: "AA==".to_owned(),
+                media_type: "image/png".to_owned(),
+            };
             if done { Event::ImageDone(image) } else { Event::ImagePartial(image) }
         }),
         Just(Event::Annotation(b"{\"type\":\"file_path\"}".to_vec())),

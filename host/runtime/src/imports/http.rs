@@ -26,7 +26,8 @@ impl Host for GuestState {
         }
         let Some(door) = self.services.http.clone() else { return Ok(Err(HttpError::Denied)) };
         let host = host_of(&request.url).map(str::to_owned);
-        let answer = door.send(self.plugin.name(), &self.plugin.grant, request).await;
+        let sending = door.send(self.plugin.name(), &self.plugin.grant, request);
+        let answer = self.account.beside(sending).await;
         if let (Err(HttpError::Denied), Some(host)) = (&answer, host) {
             self.report_denied(&host);
         }

@@ -28,6 +28,7 @@ impl Host for GuestState {
             return Ok(Err(Failure::new(ErrorKind::RateLimitExceeded, "The budget of questions is spent.")));
         }
         self.asks += 1;
-        Ok(ask.ask(Question { plugin: self.plugin.name().to_owned(), request, depth }).await)
+        let question = Question { plugin: self.plugin.name().to_owned(), request, depth };
+        Ok(self.account.beside(ask.ask(question)).await)
     }
 }

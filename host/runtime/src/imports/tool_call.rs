@@ -32,6 +32,6 @@ impl Host for GuestState {
             arguments: &arguments,
             depth,
         };
-        Ok(door.call(call).await)
+        Ok(self.account.beside(door.call(call)).await)
     }
 }

@@ -8,7 +8,9 @@ use std::task::{Context, Poll, Waker};
 
 use cofferdam_runtime::{CallErrorKind, Services};
 
-use crate::kit::{Never, candidates, context, frame, head, hook, provider, router, runtime, summary, target};
+use crate::kit::{
+    Never, Panics, candidates, context, frame, head, hook, provider, router, runtime, summary, target,
+};
 
 #[tokio::test]
 async fn a_full_pool_is_nobodys_fault_and_empties_again() {
@@ -93,6 +95,18 @@ async fn slots_come_back_after_every_kind_of_end() {
     }
     assert_eq!(runtime.gauges().instances, 0);
     assert_eq!(runtime.gauges().saturated, 0);
+}
+
+#[tokio::test]
+async fn a_panic_of_the_host_ends_the_request_and_leaves_nothing() {
+    let runtime = runtime();
+    let hook = hook(&runtime);
+    let services = Services { ask: Some(Arc::new(Panics)), ..Services::default() };
+    let asking = Arc::clone(&hook);
+    let call = async move { drop(asking.on_request(&context(), services, b"{}", b"ask").await) };
+    assert!(tokio::spawn(call).await.unwrap_err().is_panic());
+    assert_eq!(runtime.gauges().instances, 0);
+    assert!(hook.on_request(&context(), Services::default(), b"{}", b"").await.is_ok());
 }
 
 #[test]

@@ -93,8 +93,8 @@ pub(crate) fn tool(runtime: &Runtime) -> Arc<Plugin> {
 /// Grants all that the fixtures ask for, except the host `other.test`.
 pub(crate) fn everything() -> OperatorGrant {
     OperatorGrant {
-        hosts: ["api.test".to_owned()].into(),
-        imports: ["model", "tool-call", "request"].map(str::to_owned).into(),
+        hosts: vec!["api.test".to_owned()],
+        imports: ["model", "tool-call", "request"].map(str::to_owned).to_vec(),
         ..OperatorGrant::default()
     }
 }
@@ -201,6 +201,15 @@ pub(crate) struct Never;
 impl Ask for Never {
     fn ask(&self, _: Question) -> Opening<'_, Result<Answer, Failure>> {
         Box::pin(std::future::pending())
+    }
+}
+
+/// A door with a bug.
+pub(crate) struct Panics;
+
+impl Ask for Panics {
+    fn ask(&self, _: Question) -> Opening<'_, Result<Answer, Failure>> {
+        Box::pin(async { panic!("a bug of the host") })
     }
 }
 

@@ -47,9 +47,9 @@ fn wrong_method_names_the_right_ones() {
 #[test]
 fn refusal_of_the_engine_keeps_its_words() {
     let mut refusal = Refusal::invalid("input: expected a text");
-    refusal.metadata = json!({"provider_name": "p"});
+    refusal.metadata = Box::new(json!({"provider_name": "p"}));
     refusal.retry_after_s = Some(7);
-    refusal.service_metadata = Some(json!({"attempt": 1}));
+    refusal.service_metadata = Some(Box::new(json!({"attempt": 1})));
     let fault = Fault::Refused { refusal: Box::new(refusal), field: Some("service_metadata") };
     let response = fault.into_response(Some("m".to_owned()));
     assert_eq!(response.headers()[RETRY_AFTER], "7");

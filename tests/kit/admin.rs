@@ -1,0 +1,49 @@
+//! What an operator's tools read: health, readiness and metrics.
+
+use super::client::{Answer, read};
+use super::host::Host;
+use std::time::{Duration, Instant};
+
+/// How long a host may take to get where a test waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Reads the admin listener of a host.
+pub struct Admin {
+    http: reqwest::Client,
+    base: String,
+}
+
+impl Admin {
+    pub fn new(host: &Host) -> Self {
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        Self { http, base: host.admin.clone() }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        read(self.http.get(format!("{}{path}", self.base)).send().await.unwrap()).await
+    }
+
+    /// A sample of `/metrics` by its whole name, labels included; 0 when there is none.
+    pub async fn metric(&self, sample: &str) -> u64 {
+        let text = self.get("/metrics").await.text;
+        let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        line.map_or(0, |value| value.parse().unwrap())
+    }
+
+    /// Asks until `/readyz` says 200.
+    pub async fn until_ready(&self) {
+        let end = Instant::now() + PATIENCE;
+        while self.get("/readyz").await.status != 200 {
+            assert!(Instant::now() < end, "the host does not become ready");
+        }
+    }
+
+    /// Asks until a sample of `/metrics` is at least this.
+    pub async fn until_metric(&self, sample: &str, least: u64) {
+        let end = Instant::now() + PATIENCE;
+        while self.metric(sample).await < least {
+            assert!(Instant::now() < end, "{sample} stays below {least}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The test guests of `rogue/`, built, in folders for `--plugins`.
+
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A file of the built test guests.
+pub fn built(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/rogue/built").join(file)
+}
+
+/// A folder outside the sources with these of the plugins in it.
+pub fn folder(plugins: &[&str]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for plugin in plugins {
+        let manifest = std::fs::read_to_string(built(&format!("{plugin}.toml"))).unwrap();
+        let named = manifest.lines().find_map(|line| line.strip_prefix("component = \"")?.strip_suffix('"'));
+        let component = named.map_or_else(|| format!("{plugin}.wasm"), str::to_owned);
+        std::fs::copy(built(&component), folder.path().join(component)).unwrap();
+        std::fs::write(folder.path().join(format!("{plugin}.toml")), manifest).unwrap();
+    }
+    folder
+}

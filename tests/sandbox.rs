@@ -1,0 +1,370 @@
+//! Guests in their box: strangers' guests are served, and what a guest does
+//! wrong ends one request and nothing else.
+
+use crate::kit::admin::Admin;
+use crate::kit::client::{Client, events_of, last_response};
+use crate::kit::guests::{built, folder};
+use crate::kit::host::{Host, Setup};
+use crate::kit::upstream::{Reply, Upstream, sse_event};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What a provider plugin gets for one call when its manifest is silent.
+const BUDGET: Duration = Duration::from_millis(100);
+
+/// A provider and models of it, the model's name being what the provider calls it.
+fn provider(name: &str, adapter: &str, base: Option<&str>, models: &[&str]) -> String {
+    let base = base.map_or_else(String::new, |base| format!("base_url = \"{base}\"\n"));
+    let mut config = format!("[[providers]]\nname = \"{name}\"\nadapter = \"{adapter}\"\n{base}");
+    for model in models {
+        config.push_str(&format!(
+            "[[models]]\nid = \"{name}/{model}\"\nendpoints = [{{ provider = \"{name}\", model = \"{model}\" }}]\n"
+        ));
+    }
+    config
+}
+
+fn chunk(text: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {"content": text}}]})
+}
+
+fn chat_end() -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+}
+
+#[tokio::test]
+async fn a_provider_dropped_into_the_folder_answers_without_recompiling_the_host() {
+    let guests = folder(&["provider-own"]);
+    let host = Setup::new().config(&provider("mine", "own", None, &["m"])).plugins(guests.path()).start();
+    let client = Client::new(&host);
+    let whole = client.post("/responses", &json!({"model": "mine/m", "input": "draw"})).await;
+    assert_eq!((whole.status, whole.output_text()), (200, "OWN:ward"), "{}", whole.text);
+    let events = client.stream(&json!({"model": "mine/m", "input": "draw"})).await;
+    assert_eq!(last_response(&events)["output"][0]["content"][0]["text"], "OWN:ward");
+    let listed = host.command(&["plugin", "list"]);
+    let own = listed.as_array().unwrap().iter().find(|plugin| plugin["name"] == "provider-own").unwrap();
+    assert!(own["origin"].as_str().unwrap().starts_with(guests.path().to_str().unwrap()), "{own}");
+}
+
+#[tokio::test]
+async fn a_router_dropped_into_the_folder_decides_the_order() {
+    let guests = folder(&["router", "provider-own"]);
+    let config = "[[providers]]\nname = \"first\"\nadapter = \"own\"\n\
+        [[providers]]\nname = \"second\"\nadapter = \"own\"\n\
+        [[models]]\nid = \"mine/m\"\nendpoints = [{ provider = \"first\", model = \"m\" }, { provider = \"second\", model = \"m\" }]";
+    let host = Setup::new().config(config).plugins(guests.path()).start();
+    let request = Client::new(&host).request(reqwest::Method::POST, "/responses");
+    let request = request.header("x-service-metadata", "enabled");
+    let request = request.body(json!({"model": "mine/m", "input": "draw"}).to_string());
+    let answer = crate::kit::client::read(request.send().await.unwrap()).await;
+    let metadata = &answer.body["service_metadata"];
+    assert_eq!(metadata["strategy"], "own", "{}", answer.text);
+    let available = metadata["endpoints"]["available"].as_array().unwrap();
+    let selected = available.iter().find(|endpoint| endpoint["selected"] == true).unwrap();
+    assert_eq!(selected["provider"], "second", "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_dialect_is_known_to_its_guest_alone() {
+    let upstream = Upstream::start().await;
+    let config = provider("calm", "openai-chat", Some(&upstream.base), &["m"]);
+    let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}]});
+    let request = json!({"model": "calm/m", "input": "hi"});
+
+    let host = Setup::new().config(&config).start();
+    upstream.reply(Reply::json(200, body.clone()));
+    assert_eq!(Client::new(&host).post("/responses", &request).await.output_text(), "hello");
+
+    let guests = folder(&["provider-openai-chat"]);
+    let host = Setup::new().config(&config).plugins(guests.path()).start();
+    upstream.reply(Reply::json(200, body));
+    let answer = Client::new(&host).post("/responses", &request).await;
+    assert_eq!(answer.status, 502, "{}", answer.text);
+    assert_eq!(answer.body["error"]["code"], 502);
+}
+
+/// The misbehaviours, and how metrics call the way each is stopped.
+const DEEDS: [(&str, &[&str]); 6] = [
+    ("loop", &["out_of_time"]),
+    ("allocate", &["out_of_memory", "out_of_time"]),
+    // Compilers of guests put their stack below everything else: its end is the end of memory.
+    ("recurse", &["stack_overflow", "out_of_bounds"]),
+    ("trap", &["unreachable"]),
+    ("list", &["out_of_bounds", "invalid_value", "output_too_large"]),
+    ("log", &["out_of_time", "too_many_host_calls"]),
+];
+
+/// A host with the rogue, and a calm provider beside it.
+async fn host_with_rogue(places: &[&str]) -> (Host, tempfile::TempDir, Upstream, Upstream) {
+    let (rogue, calm) = (Upstream::start().await, Upstream::start().await);
+    let guests = folder(&["provider-rogue"]);
+    let mut models = vec!["echo".to_owned(), "marker".to_owned()];
+    for place in places {
+        let deeds = DEEDS.iter().map(|(deed, _)| *deed).chain(["flood", "disorder"]);
+        models.extend(deeds.map(|deed| format!("{deed}-{place}")));
+    }
+    let models: Vec<&str> = models.iter().map(String::as_str).collect();
+    let setup = Setup::new()
+        .config(&provider("rogue", "rogue", Some(&rogue.base), &models))
+        .config(&provider("calm", "openai-chat", Some(&calm.base), &["m"]));
+    let host = setup.plugins(guests.path()).start();
+    Admin::new(&host).until_ready().await;
+    (host, guests, rogue, calm)
+}
+
+async fn assert_the_rogue_still_echoes(client: &Client) {
+    let answer = client.post("/responses", &json!({"model": "rogue/echo", "input": "still here"})).await;
+    assert_eq!((answer.status, answer.output_text()), (200, "still here"));
+}
+
+/// A stream of the calm provider, a piece every 10 ms until told to end: what it
+/// said, and the longest that nothing came.
+struct Beside {
+    end: tokio::sync::oneshot::Sender<()>,
+    read: tokio::task::JoinHandle<(String, Duration)>,
+}
+
+impl Beside {
+    async fn start(host: &Host, calm: &Upstream) -> Self {
+        let (feed, reply) = Reply::fed();
+        calm.reply(reply);
+        let (end, mut ended) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            let mut pace = tokio::time::interval(Duration::from_millis(10));
+            while ended.try_recv().is_err() {
+                pace.tick().await;
+                feed.send(sse_event(&chunk("beat "))).await.unwrap();
+            }
+            feed.send(sse_event(&chat_end())).await.unwrap();
+            feed.send(sse_event(&json!("[DONE]"))).await.unwrap();
+        });
+        let request = json!({"model": "calm/m", "input": "go", "stream": true});
+        let request =
+            Client::new(host).request(reqwest::Method::POST, "/responses").body(request.to_string());
+        let mut response = request.send().await.unwrap();
+        let read = tokio::spawn(async move {
+            let (mut text, mut gap, mut last) = (String::new(), Duration::ZERO, Instant::now());
+            while let Some(bytes) = response.chunk().await.unwrap() {
+                gap = gap.max(last.elapsed());
+                last = Instant::now();
+                text.push_str(std::str::from_utf8(&bytes).unwrap());
+            }
+            (text, gap)
+        });
+        Self { end, read }
+    }
+
+    /// Ends the stream, which must be whole; the largest gap.
+    async fn end(self) -> Duration {
+        self.end.send(()).unwrap();
+        let (text, gap) = self.read.await.unwrap();
+        assert_eq!(events_of(&text).last().unwrap()["type"], "response.completed");
+        gap
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_misbehaving_guest_ends_its_own_request_and_nothing_else() {
+    let (host, _guests, rogue, calm) = host_with_rogue(&["prepare", "feed"]).await;
+    let (client, admin) = (Client::new(&host), Admin::new(&host));
+    for (deed, kinds) in DEEDS {
+        let before = broken_calls(&admin, kinds).await;
+        for (place, streamed) in [("prepare", false), ("prepare", true), ("feed", false), ("feed", true)] {
+            // A reply that the rogue did not ask for must not meet the next one.
+            rogue.clear();
+            rogue.reply(Reply::sse(&[json!({"go": 1})]));
+            let beside = Beside::start(&host, &calm).await;
+            let request = json!({"model": format!("rogue/{deed}-{place}"), "input": "x", "stream": streamed});
+            let began = Instant::now();
+            let answer = client.post("/responses", &request).await;
+            let took = began.elapsed();
+            assert_eq!(answer.status, 502, "{deed}-{place}: {}", answer.text);
+            assert_eq!(answer.message(), "Provider returned error");
+            assert_eq!(answer.body["error"]["metadata"]["error_type"], "provider_unavailable");
+            assert_the_rogue_still_echoes(&client).await;
+            let gap = beside.end().await;
+            let beyond = took.saturating_sub(BUDGET);
+            println!(
+                "{deed}-{place} streamed={streamed}: {took:?}, {beyond:?} beyond the budget, largest gap beside it {gap:?}"
+            );
+        }
+        let counted = broken_calls(&admin, kinds).await - before;
+        assert_eq!(counted, 4, "{deed}: {}", admin.get("/metrics").await.text);
+    }
+}
+
+/// Calls of the rogue that ended in one of these ways.
+async fn broken_calls(admin: &Admin, kinds: &[&str]) -> u64 {
+    let mut sum = 0;
+    for kind in kinds {
+        let labels = format!("plugin=\"provider-rogue\",kind=\"{kind}\"");
+        sum += admin.metric(&format!("cofferdam_plugin_errors_total{{{labels}}}")).await;
+    }
+    sum
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn misbehaving_guests_on_every_core_leave_other_streams_alone() {
+    let (host, _guests, _rogue, calm) = host_with_rogue(&["prepare"]).await;
+    let beside = Beside::start(&host, &calm).await;
+    let mut rogues = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let client = Client::new(&host);
+        rogues.spawn(async move {
+            client.post("/responses", &json!({"model": "rogue/loop-prepare", "input": "x"})).await.status
+        });
+    }
+    assert_eq!(rogues.join_all().await, [502; 8]);
+    println!("eight loops at once: largest gap beside them {:?}", beside.end().await);
+    assert_the_rogue_still_echoes(&Client::new(&host)).await;
+}
+
+#[tokio::test]
+async fn a_guest_may_misbehave_wherever_it_is_called() {
+    let places = ["new", "finish", "error", "drop"];
+    let (host, _guests, rogue, _calm) = host_with_rogue(&places).await;
+    let client = Client::new(&host);
+    for (deed, _) in DEEDS {
+        for place in places {
+            rogue.clear();
+            rogue.reply(match place {
+                "error" => Reply::json(500, json!({"error": "sorry"})),
+                _ => Reply::sse(&[json!({"go": 1})]),
+            });
+            let request = json!({"model": format!("rogue/{deed}-{place}"), "input": "x"});
+            let answer = client.post("/responses", &request).await;
+            assert_eq!(answer.status, status_of(deed, place), "{deed}-{place}: {}", answer.text);
+        }
+    }
+    assert_the_rogue_still_echoes(&client).await;
+}
+
+/// What happens after the answer is nobody's loss, and making a decoder hands over no list.
+fn status_of(deed: &str, place: &str) -> u16 {
+    if place == "drop" || (deed, place) == ("list", "new") { 200 } else { 502 }
+}
+
+#[tokio::test]
+async fn too_many_events_and_events_without_sense_are_errors_of_that_request() {
+    let (host, _guests, rogue, _calm) = host_with_rogue(&["prepare", "feed"]).await;
+    let client = Client::new(&host);
+    for model in ["flood-prepare", "flood-feed", "disorder-prepare", "disorder-feed"] {
+        rogue.clear();
+        rogue.reply(Reply::sse(&[json!({"go": 1})]));
+        let answer =
+            client.post("/responses", &json!({"model": format!("rogue/{model}"), "input": "x"})).await;
+        assert_eq!(answer.status, 502, "{model}: {}", answer.text);
+        assert_the_rogue_still_echoes(&client).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_guest_logs_is_bounded_and_cannot_drive_a_terminal() {
+    let (mut host, _guests, _rogue, _calm) = host_with_rogue(&["prepare"]).await;
+    let request = json!({"model": "rogue/log-prepare", "input": "x"});
+    assert_eq!(Client::new(&host).post("/responses", &request).await.status, 502);
+    let dropped = "cofferdam_plugin_log_lines_dropped_total{plugin=\"provider-rogue\"}";
+    Admin::new(&host).until_metric(dropped, 1).await;
+    host.signal("TERM");
+    host.wait();
+    let log = host.log();
+    let lines = log.lines().filter(|line| line.contains("cofferdam::guest")).count();
+    assert!((1..=64).contains(&lines), "{lines} lines of the guest");
+    assert!(!log.contains('\u{1b}') && !log.contains('\r'));
+    for line in log.lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "not a line of ours: {line}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_one_call_is_left_for_the_next() {
+    let (host, _guests, _rogue, _calm) = host_with_rogue(&[]).await;
+    host.command(&["workspace", "create", "other"]);
+    let other = host.command(&["key", "create", "--workspace", "other"]);
+    let clients = [Client::new(&host), Client::with_key(&host, other["key"].as_str().unwrap())];
+    for round in 0..20 {
+        let answer =
+            clients[round % 2].post("/responses", &json!({"model": "rogue/marker", "input": "x"})).await;
+        assert_eq!(answer.output_text(), "fresh", "round {round}");
+    }
+    let request = json!({"model": "rogue/marker", "input": "x"});
+    let [first, second] = &clients;
+    for _ in 0..10 {
+        let (a, b) = tokio::join!(first.post("/responses", &request), second.post("/responses", &request));
+        assert_eq!((a.output_text(), b.output_text()), ("fresh", "fresh"));
+    }
+}
+
+#[test]
+fn a_component_that_does_not_fit_is_refused_at_the_start_with_one_line() {
+    let fits = std::fs::read(built("router-own.wasm")).unwrap();
+    let skewed = replaced(&fits, b"routing@0.1.0", b"routing@0.9.0");
+    assert_ne!(fits, skewed);
+    let table: [(&str, Vec<u8>, &str); 6] = [
+        ("garbage", b"\x7fELF and so on".to_vec(), "is not WebAssembly"),
+        ("empty", Vec::new(), "is empty"),
+        ("cut short", fits[..fits.len() / 2].to_vec(), "router-own.wasm"),
+        ("core module", b"\0asm\x01\0\0\0".to_vec(), "is a core module"),
+        ("other world", std::fs::read(built("provider-own.wasm")).unwrap(), "the component is a provider"),
+        ("another version", skewed, "another version of the contract"),
+    ];
+    for (what, component, says) in table {
+        let guests = folder(&["router"]);
+        std::fs::write(guests.path().join("router-own.wasm"), component).unwrap();
+        let output = Setup::new().plugins(guests.path()).fail();
+        assert_eq!(output.status.code(), Some(78), "{what}: {output:?}");
+        assert!(output.stdout.is_empty(), "{what}: {output:?}");
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        let line = complaint.lines().last().unwrap();
+        assert!(line.contains("router.toml") && line.contains(says), "{what}: {complaint}");
+    }
+}
+
+fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for start in 0..bytes.len() - from.len() {
+        if bytes[start..].starts_with(from) {
+            bytes[start..start + to.len()].copy_from_slice(to);
+        }
+    }
+    bytes
+}
+
+/// Words of providers' formats. Those with quotes are also parts of our own names.
+const FOREIGN: [&str; 12] = [
+    "chat/completions",
+    "\"tool_calls\"",
+    "content_block",
+    "anthropic-version",
+    "\"choices\"",
+    "\"finish_reason\"",
+    "stop_reason",
+    "message_delta",
+    "tool_use_id",
+    "\"completion_tokens\"",
+    "logit_bias",
+    "generateContent",
+];
+
+#[test]
+fn no_word_of_a_providers_format_stands_in_the_host() {
+    let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut folders: Vec<_> =
+        std::fs::read_dir(host).unwrap().map(|entry| entry.unwrap().path().join("src")).collect();
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                files += 1;
+                let text = std::fs::read_to_string(&path).unwrap();
+                let known = FOREIGN.iter().find(|word| text.contains(*word));
+                assert_eq!(known, None, "{}", path.display());
+            }
+        }
+    }
+    assert!(files > 100, "only {files} sources were found");
+}
