@@ -24,10 +24,11 @@ mod embeddings;
 mod bad_input;
 
 #[cfg(test)]
+mod sandbox;
+
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod operations;
-#[cfg(test)]
-mod sandbox;

@@ -107,16 +107,16 @@ impl Upstream {
         self.replies.lock().unwrap().push_back(reply);
     }
 
+    /// Forgets replies that nobody asked for.
+    pub fn clear(&self) {
+        self.replies.lock().unwrap().clear();
+    }
+
     /// What the only request so far was.
     pub fn asked_once(&self) -> Asked {
         let asked = self.asked();
         assert_eq!(asked.len(), 1, "{asked:?}");
         asked.into_iter().next().unwrap()
-    }
-
-    /// Forgets replies that nobody asked for.
-    pub fn clear(&self) {
-        self.replies.lock().unwrap().clear();
     }
 
     /// What was asked so far.

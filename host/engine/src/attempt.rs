@@ -200,7 +200,10 @@ impl Attempting<'_> {
             } else {
                 self.timeouts.idle
             };
-            let more = reading.next(pace, limit).await.map_err(|error| AttemptFailure::read(error, status, begun))?;
+            let more = reading
+                .next(pace, limit)
+                .await
+                .map_err(|error| AttemptFailure::read(error, status, begun))?;
             let seen = events.len();
             events.extend(more);
             // Without a stream nothing is promised before the end: a failure

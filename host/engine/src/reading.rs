@@ -44,7 +44,13 @@ pub(crate) struct Reading {
 impl Reading {
     /// `framing` is none for an answer that comes as one body.
     pub(crate) fn new(instance: ProviderInstance, body: ReplyBody, framing: Option<Framing>) -> Self {
-        Self { instance, body: Some(body), framer: framing.map(Framer::new), frames: Vec::new(), has_begun: false }
+        Self {
+            instance,
+            body: Some(body),
+            framer: framing.map(Framer::new),
+            frames: Vec::new(),
+            has_begun: false,
+        }
     }
 
     /// Whether the first event of a stream is still to come. Comments are none.

@@ -354,7 +354,9 @@ fn broken(error: &ReadError) -> Outcome {
 /// A provider's words may repeat the credential.
 fn covered(outcome: Outcome, endpoint: &Endpoint) -> Outcome {
     match (outcome, &endpoint.provider.credential) {
-        (Outcome::Failed(kind, message), Some(credential)) => Outcome::Failed(kind, credential.covered(message)),
+        (Outcome::Failed(kind, message), Some(credential)) => {
+            Outcome::Failed(kind, credential.covered(message))
+        }
         (outcome, _) => outcome,
     }
 }
