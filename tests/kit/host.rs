@@ -263,17 +263,17 @@ impl Host {
         status
     }
 
-    /// Ends the host, as hard as there is.
-    pub fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
     /// Ends the host in good order; everything it has logged.
     pub fn end(&mut self) -> String {
         self.signal("TERM");
         self.wait();
         self.log()
+    }
+
+    /// Ends the host, as hard as there is.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Ends the host unless it has ended, and gives its directory to the next.
@@ -314,20 +314,10 @@ impl Host {
 
     /// The files below its directory that contain `text`, wherever it stands in them.
     pub fn files_with(&self, text: &str) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        let mut folders = vec![self.directory().to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                let kind = path.symlink_metadata().unwrap().file_type();
-                if kind.is_dir() {
-                    folders.push(path);
-                } else if kind.is_file() && contains(&std::fs::read(&path).unwrap(), text.as_bytes()) {
-                    found.push(path);
-                }
-            }
-        }
-        found
+        let mut files = Vec::new();
+        list_files(self.directory(), &mut files);
+        files.retain(|file| contains(&std::fs::read(file).unwrap(), text.as_bytes()));
+        files
     }
 
     /// Everything the host printed on stdout after its first line.
@@ -337,6 +327,18 @@ impl Host {
             stdout.read_to_string(&mut rest).unwrap();
         }
         rest
+    }
+}
+
+fn list_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            list_files(&entry.path(), files);
+        } else if kind.is_file() {
+            files.push(entry.path());
+        }
     }
 }
 
