@@ -2,7 +2,7 @@
 
 mod connection;
 
-use crate::kit::client::{Answer, Client};
+use crate::kit::client::{Answer, Client, read};
 use crate::kit::host::{Host, Setup};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -195,7 +195,7 @@ async fn keys_that_open_nothing_are_told_apart_only_by_presence() {
     let without = reqwest::Client::builder().no_proxy().build().unwrap();
     let answer =
         without.post(format!("{}/responses", host.base)).body(body.to_string()).send().await.unwrap();
-    check_key(&crate::kit::client::read(answer).await, "Missing Authentication header");
+    check_key(&read(answer).await, "Missing Authentication header");
     let expired = host.command(&["key", "create", "--workspace", "default", "--expires-days", "1"]);
     assert!(expired["key"].is_string(), "{expired}");
     let revoked = host.command(&["key", "create", "--workspace", "default"]);
@@ -244,7 +244,7 @@ async fn other_methods_and_paths_are_refused() {
         (Method::POST, "/models", "GET, HEAD"),
     ] {
         let answer = client.request(method, path).send().await.unwrap();
-        let answer = crate::kit::client::read(answer).await;
+        let answer = read(answer).await;
         check(&answer, 405, "Method not allowed");
         assert_eq!(answer.headers["allow"], allowed);
     }
@@ -276,4 +276,22 @@ async fn an_empty_directory_of_plugins_changes_nothing() {
     let host = Setup::new().plugins(empty.path()).start();
     let body = json!({"model": "local/demo", "input": "x"});
     assert_eq!(Client::new(&host).post("/responses", &body).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_session_header_is_bounded_unless_the_body_has_its_own() {
+    let host = traced();
+    let client = Client::new(&host);
+    let long = "s".repeat(257);
+    for (path, model) in [("/responses", "local/demo"), ("/embeddings", "local/embed")] {
+        let post = |body: Value| {
+            let request = client.request(Method::POST, path).header("x-session-id", &long);
+            request.header("content-type", "application/json").body(body.to_string()).send()
+        };
+        let refused = read(post(json!({"model": model, "input": CANARY})).await.unwrap()).await;
+        check(&refused, 400, "x-session-id");
+        let own = json!({"model": model, "input": CANARY, "session_id": "s"});
+        assert_eq!(read(post(own).await.unwrap()).await.status, 200);
+    }
+    end(host);
 }

@@ -283,6 +283,15 @@ async fn the_type_of_a_stream_may_be_written_in_any_letter_case() {
 }
 
 #[tokio::test]
+async fn a_stream_that_does_not_say_what_it_is_is_understood() {
+    let upstream = Upstream::start().await;
+    let pieces = script::chat_events(&["fine"]).iter().map(sse_event).collect();
+    upstream.reply(Reply::Stream { content_type: "", pieces });
+    let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
+    assert_eq!(text_of(&Client::new(&host).stream(&request()).await), "fine");
+}
+
+#[tokio::test]
 async fn metadata_of_a_broken_stream_selects_nobody_and_names_the_error() {
     let (a, _b, host) = pair().await;
     a.reply(Reply::cut(&[word("half")]));

@@ -35,7 +35,7 @@ pub enum Reply {
     Split { pieces: Vec<Vec<u8>> },
     /// A stream of comments without end and without an event.
     Comments,
-    /// Pieces of a body, then its end.
+    /// Pieces of a body, then its end. An empty type is left out.
     Stream { content_type: &'static str, pieces: Vec<String> },
     /// Pieces of a body, then the connection breaks.
     Cut { content_type: &'static str, pieces: Vec<String> },
@@ -189,7 +189,11 @@ async fn answer(
             Response::builder().header("content-type", "text/event-stream").body(body).unwrap()
         }
         Reply::Stream { content_type, pieces } => {
-            Response::builder().header("content-type", content_type).body(stream(pieces, false)).unwrap()
+            let mut response = Response::builder();
+            if !content_type.is_empty() {
+                response = response.header("content-type", content_type);
+            }
+            response.body(stream(pieces, false)).unwrap()
         }
         Reply::Cut { content_type, pieces } => {
             Response::builder().header("content-type", content_type).body(stream(pieces, true)).unwrap()

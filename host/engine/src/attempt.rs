@@ -294,7 +294,8 @@ fn headers_of(upstream: &UpstreamRequest) -> Result<Vec<(HeaderName, HeaderValue
 /// Whether the answer comes as a stream of events; a provider may also answer a
 /// request for a stream with one body.
 fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    // Who was asked for a stream and does not say what it sends is taken to have listened.
+    let Some(kind) = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes) else { return true };
     let starts = |known: &&str| {
         kind.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
     };

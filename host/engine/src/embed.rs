@@ -40,6 +40,7 @@ impl Engine {
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
         let request = EmbeddingsRequest::parse(body).map_err(|error| Refusal::invalid(error.to_string()))?;
+        options.check_session(request.session_id.as_deref())?;
         let id = format!("embd_{}", random_hex());
         let context = self.context(&id, &caller);
         let slugs = [request.model.clone()];

@@ -83,6 +83,22 @@ pub struct RespondOptions {
     pub session_header: Option<String>,
 }
 
+/// The longest session identifier, in characters (interface section 8).
+const SESSION_CHARS_MAX: usize = 256;
+
+impl RespondOptions {
+    /// Refuses a session header that counts and is too long. The body's value wins over it.
+    fn check_session(&self, in_body: Option<&str>) -> Result<(), Refusal> {
+        let header = self.session_header.as_deref().filter(|_| in_body.is_none());
+        match header {
+            Some(session) if session.chars().count() > SESSION_CHARS_MAX => {
+                Err(Refusal::invalid("x-session-id must have at most 256 characters"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// An answer.
 pub struct Answer {
     /// The id of the response or embedding.

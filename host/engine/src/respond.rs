@@ -35,6 +35,7 @@ impl Engine {
     ) -> Result<Answer, Refusal> {
         let request = ResponsesRequest::parse(body, &self.hook_ids);
         let request = request.map_err(|error| Refusal::invalid(error.to_string()))?;
+        options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
         let total = self.parts.timeouts.total;
         let mut job = Job::new(Arc::clone(self), caller, request, options)?;
