@@ -10,13 +10,17 @@ fn main() -> ExitCode {
     let sealed = hygiene::seal_process();
     let cli = Cli::parse();
     let as_json = cli.options.json;
-    if let Some(mistake) = telemetry::start(cli.log_level()) {
+    let (logging, mistake) = telemetry::start(cli.log_level());
+    if let Some(mistake) = mistake {
         tracing::warn!(mistake, "COFFERDAM_LOG is not a filter and not used");
     }
     if let Err(error) = sealed {
         tracing::warn!(%error, "the process cannot be sealed against debuggers and core files");
     }
-    match run(cli) {
+    let outcome = run(cli);
+    // The log ends before the last word.
+    drop(logging);
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             complain(&failure.describe(as_json));
