@@ -23,7 +23,8 @@ const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
 /// From this size on a value lies outside the tree, so that compaction does not copy it again and again.
 const SEPARATED_BYTES_MIN: u32 = 4 * 1024;
-const WORKER_THREADS: usize = 2;
+/// With two, one of the engine's workers passes its message back to itself for as long as the other compacts.
+const WORKER_THREADS: usize = 1;
 
 /// Handles to the open database. Cheap to clone; the last one closes it.
 #[derive(Clone)]
