@@ -21,6 +21,10 @@ const DRAIN: Duration = Duration::from_millis(20);
 /// How much of a burst is taken at once, in bytes.
 const GATHER_BYTES_MAX: usize = 64 << 10;
 
+/// How often the connection, which may run on another core, gets a turn to put the
+/// next piece in place.
+const GATHER_YIELDS: usize = 3;
+
 /// Why there is no next event.
 #[derive(Debug)]
 pub(crate) enum ReadError {
@@ -135,8 +139,8 @@ impl Reading {
 
 /// Takes what has arrived besides the first piece, so that a burst of events costs
 /// one call into the guest and one write to the client. A piece per event is how
-/// providers send, and the connection hands over one piece at a time; yielding
-/// once lets it put the next in place. True at the end of the body.
+/// providers send, and the connection hands over one piece at a time; yielding lets
+/// it put the next in place. True at the end of the body.
 async fn gather(
     body: &mut ReplyBody,
     framer: &mut Framer,
@@ -145,7 +149,10 @@ async fn gather(
     let mut gathered = 0;
     while gathered < GATHER_BYTES_MAX {
         let mut ready = poll_once(body.chunk()).await;
-        if ready.is_none() {
+        for _ in 0..GATHER_YIELDS {
+            if ready.is_some() {
+                break;
+            }
             tokio::task::yield_now().await;
             ready = poll_once(body.chunk()).await;
         }
