@@ -118,9 +118,8 @@ impl Attempts<'_> {
         let adapter = &endpoint.provider.adapter;
         let mut instance = adapter.open_provider(self.context).await.map_err(call)?;
         let mut target = endpoint.target.clone();
-        let options = &self.request.provider.options;
-        let own = options.iter().find(|(provider, _)| *provider == endpoint.provider.name);
-        target.options = own.map_or_else(|| b"{}".to_vec(), |(_, options)| options.to_vec());
+        let options = self.request.provider.options_for(&endpoint.provider.name);
+        options.clone_into(&mut target.options);
         let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await.map_err(call)?;
         let upstream = match prepared {
             Ok(PreparedEmbeddings::Answer(vectors)) => {

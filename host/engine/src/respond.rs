@@ -174,7 +174,7 @@ impl Job {
                 timeouts: &engine.parts.timeouts,
                 context: &self.context,
                 request: &self.request.guest_json,
-                options: self.options_for(&endpoint),
+                options: self.request.provider.options_for(&endpoint.provider.name),
             };
             let failed = match attempting.run(&endpoint, pace).await {
                 Ok(begun) => {
@@ -188,12 +188,6 @@ impl Job {
             }
         }
         Err(failures.refusal(&self.trail, self.options.metadata_field.is_some()))
-    }
-
-    fn options_for(&self, endpoint: &Endpoint) -> &[u8] {
-        let options = &self.request.provider.options;
-        let own = options.iter().find(|(provider, _)| *provider == endpoint.provider.name);
-        own.map_or(b"{}", |(_, options)| options)
     }
 
     /// Takes an answer from its first event to its end.

@@ -18,6 +18,15 @@ pub struct ProviderPreferences {
     pub options: Vec<(String, Bytes)>,
 }
 
+impl ProviderPreferences {
+    /// The options for one provider as JSON, `{}` when there are none.
+    #[must_use]
+    pub fn options_for(&self, provider: &str) -> &[u8] {
+        let own = self.options.iter().find(|(name, _)| name == provider);
+        own.map_or(b"{}", |(_, options)| options)
+    }
+}
+
 impl Default for ProviderPreferences {
     fn default() -> Self {
         Self {
