@@ -12,6 +12,7 @@ use cofferdam_engine::EventStream;
 use http_body::{Frame, SizeHint};
 
 use crate::record::Record;
+use crate::telemetry::within;
 
 /// What is sent, and the record of what came of it.
 #[derive(Default)]
@@ -87,7 +88,7 @@ impl http_body::Body for Body {
         let Some(mut record) = self.record.take() else {
             return self.next(context).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))));
         };
-        let next = record.span().in_scope(|| self.next(context));
+        let next = within(record.id(), || self.next(context));
         if let Poll::Ready(chunk) = &next {
             record.sent(chunk.as_ref().map(Bytes::len));
         }

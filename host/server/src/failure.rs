@@ -64,7 +64,7 @@ impl Failure {
     }
 
     /// A system error with what was attempted.
-    pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |cause| Self::System { what, cause }
     }

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use cofferdam_store::{AuthenticationError, Principal};
+use cofferdam_store::{AuthenticationError, MemberId, Principal};
 use futures_util::FutureExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use hyper::body::{Body as _, Incoming};
-use tracing::Instrument;
 
 use crate::answer::Body;
 use crate::api;
@@ -21,6 +20,7 @@ use crate::app::App;
 use crate::record::Record;
 use crate::reply::Fault;
 use crate::route::{Label, NoRoute, Route};
+use crate::telemetry::within_polls;
 use crate::{access, auth, body};
 
 /// The longest path and query, in bytes.
@@ -51,14 +51,15 @@ pub(crate) async fn handle(
     request: Request<Incoming>,
 ) -> Response<Body> {
     let mut record = Record::begin(request.method(), Arc::clone(&app.metrics), running);
-    let span = record.span().clone();
+    let id = record.id();
     let is_head = request.method() == Method::HEAD;
     // A panic is a mistake of ours in one request; the connection and all others go on.
-    let answer = AssertUnwindSafe(answer(&app, &mut record, request)).catch_unwind().instrument(span).await;
+    let answer = AssertUnwindSafe(answer(&app, &mut record, request)).catch_unwind();
+    let answer = within_polls(id, answer).await;
     let mut response = match answer {
         Ok(Ok(response)) => response,
         Ok(Err(Refused { fault, user, closing })) => {
-            let mut response = fault.into_response(user);
+            let mut response = fault.into_response(user.map(|member| member.to_string()));
             if closing {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
@@ -69,7 +70,7 @@ pub(crate) async fn handle(
     if is_head {
         empty(&mut response);
     }
-    if let Ok(id) = HeaderValue::try_from(record.id().to_string()) {
+    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
         response.headers_mut().insert("x-request-id", id);
     }
     record.status = response.status().as_u16();
@@ -83,7 +84,7 @@ pub(crate) async fn handle(
 /// A fault and whose request it ended.
 pub(crate) struct Refused {
     fault: Fault,
-    user: Option<String>,
+    user: Option<MemberId>,
     /// The connection cannot go on: part of the request is still on its way.
     closing: bool,
 }
@@ -136,8 +137,8 @@ async fn find_and_answer(
     })?;
     record.route = route.label();
     let principal = authenticate(app, head, record.route)?;
-    record.key = Some(principal.key_id().to_string());
-    let user = principal.member().map(|member| member.to_string());
+    record.key = Some(principal.key_id());
+    let user = principal.member();
     let mut call = Call { app, principal, head, record };
     dispatch(&mut call, route, body).await.map_err(|fault| Refused {
         // What is hidden must not differ from what is not there.

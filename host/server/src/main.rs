@@ -4,13 +4,20 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use cofferdam::cli::{Cli, run};
+use cofferdam::failure::Failure;
 use cofferdam::{hygiene, telemetry};
 
 fn main() -> ExitCode {
     let sealed = hygiene::seal_process();
     let cli = Cli::parse();
     let as_json = cli.options.json;
-    let (logging, mistake) = telemetry::start(cli.log_level());
+    let (logging, mistake) = match telemetry::start(cli.log_level()) {
+        Ok(started) => started,
+        Err(error) => {
+            complain(&Failure::system("the log")(error).describe(as_json));
+            return ExitCode::FAILURE;
+        }
+    };
     if let Some(mistake) = mistake {
         tracing::warn!(mistake, "COFFERDAM_LOG is not a filter and not used");
     }

@@ -6,25 +6,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use cofferdam_store::KeyId;
 use http::Method;
-use tracing::Span;
 use uuid::Uuid;
 
 use crate::metrics::Metrics;
 use crate::route::Label;
+use crate::telemetry::within;
 
 /// What is known of a request so far.
 pub(crate) struct Record {
     pub(crate) route: Label,
     pub(crate) status: u16,
     /// The public part of the key.
-    pub(crate) key: Option<String>,
+    pub(crate) key: Option<KeyId>,
     /// The id of the response or embedding, as sent in `X-Generation-Id`.
     pub(crate) generation: Option<String>,
     streamed: bool,
     id: Uuid,
     method: &'static str,
-    span: Span,
     started: Instant,
     bytes_sent: u64,
     whole: bool,
@@ -37,10 +37,6 @@ impl Record {
     pub(crate) fn begin(method: &Method, metrics: Arc<Metrics>, running: Arc<AtomicUsize>) -> Box<Self> {
         running.fetch_add(1, Ordering::Relaxed);
         metrics.requests_running.fetch_add(1, Ordering::Relaxed);
-        let id = Uuid::new_v4();
-        // The span is of the highest level: whatever else is filtered, a line that
-        // is written carries the id of its request.
-        let span = tracing::error_span!("request", request_id = %id);
         Box::new(Self {
             route: Label::None,
             // What stays when the client goes away before there is an answer.
@@ -48,9 +44,8 @@ impl Record {
             key: None,
             generation: None,
             streamed: false,
-            id,
+            id: Uuid::new_v4(),
             method: known(method),
-            span,
             started: Instant::now(),
             bytes_sent: 0,
             whole: false,
@@ -62,11 +57,6 @@ impl Record {
     /// Our id of the request.
     pub(crate) fn id(&self) -> Uuid {
         self.id
-    }
-
-    /// What log lines of this request stand in.
-    pub(crate) fn span(&self) -> &Span {
-        &self.span
     }
 
     /// The answer is a stream: it is live from now on.
@@ -100,8 +90,8 @@ impl Drop for Record {
             self.metrics.streams_running.fetch_sub(1, Ordering::Relaxed);
             self.metrics.streams_abandoned.fetch_add(u64::from(!self.whole), Ordering::Relaxed);
         }
-        // The span is entered, so that the line carries the request id as all others do.
-        self.span.in_scope(|| {
+        // The line carries the request id as all others do.
+        within(self.id, || {
             tracing::info!(
                 target: "cofferdam::access",
                 route = self.route.as_str(),
@@ -111,7 +101,7 @@ impl Drop for Record {
                 bytes_sent = self.bytes_sent,
                 streamed = self.streamed,
                 abandoned = self.streamed && !self.whole,
-                key = self.key.as_deref(),
+                key = self.key.map(tracing::field::display),
                 generation = self.generation.as_deref(),
                 "request"
             );

@@ -1,0 +1,173 @@
+use std::io::{self, ErrorKind, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::{HURRY_BYTES, Lines, Logging, WAITING_BYTES_MAX};
+
+/// Longer than any test: whoever waits for it waits for ever.
+const NEVER: Duration = Duration::from_secs(3600);
+
+#[derive(Clone, Default)]
+struct Sink(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().push(bytes.to_vec());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink {
+    fn writes(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().concat()).unwrap()
+    }
+}
+
+/// A reader of the log that takes a write only when it is told to.
+struct Stalling {
+    sink: Sink,
+    arrived: SyncSender<usize>,
+    go: Receiver<io::Result<usize>>,
+}
+
+impl Write for Stalling {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.arrived.send(bytes.len()).unwrap();
+        // Nobody tells any more: everything is taken.
+        let taken = self.go.recv().unwrap_or(Ok(bytes.len()))?.min(bytes.len());
+        self.sink.write(&bytes[..taken])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Stalled {
+    lines: Arc<Lines>,
+    logging: Logging,
+    sink: Sink,
+    arrived: Receiver<usize>,
+    go: SyncSender<io::Result<usize>>,
+}
+
+/// Lines to a reader that stalls; what is lost is reported as a line.
+fn stalled() -> Stalled {
+    let sink = Sink::default();
+    let ((arrives, arrived), (go, goes)) = (sync_channel(64), sync_channel(64));
+    let out = Stalling { sink: sink.clone(), arrived: arrives, go: goes };
+    let reports: Arc<Mutex<Option<Arc<Lines>>>> = Arc::default();
+    let reporter = Arc::clone(&reports);
+    let report = move |lost| {
+        let line = format!("lost {lost}\n");
+        put(reporter.lock().unwrap().as_ref().unwrap(), &line);
+    };
+    let (lines, logging) = Lines::start(out, Duration::ZERO, report).unwrap();
+    let lines = Arc::new(lines);
+    *reports.lock().unwrap() = Some(Arc::clone(&lines));
+    Stalled { lines, logging, sink, arrived, go }
+}
+
+fn put(lines: &Lines, line: &str) {
+    lines.make_writer().write_all(line.as_bytes()).unwrap();
+}
+
+fn no_loss(lost: u64) {
+    panic!("{lost} lines were lost");
+}
+
+#[test]
+fn lines_of_many_threads_come_out_whole_and_in_order() {
+    let sink = Sink::default();
+    let (lines, logging) = Lines::start(sink.clone(), Duration::ZERO, no_loss).unwrap();
+    thread::scope(|scope| {
+        for name in 'a'..'e' {
+            let lines = &lines;
+            scope.spawn(move || (0..500).for_each(|number| put(lines, &format!("{name} {number}\n"))));
+        }
+    });
+    drop(logging);
+    for name in 'a'..'e' {
+        let text = sink.text();
+        let own = text.lines().filter_map(|line| line.strip_prefix(name));
+        let expected: Vec<_> = (0..500).map(|number| format!(" {number}")).collect();
+        assert_eq!(own.collect::<Vec<_>>(), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_gathers_is_one_write_and_the_end_waits_for_no_more() {
+    let sink = Sink::default();
+    let (lines, logging) = Lines::start(sink.clone(), NEVER, no_loss).unwrap();
+    (0..100).for_each(|number| put(&lines, &format!("{number}\n")));
+    drop(logging);
+    assert_eq!(sink.text().lines().count(), 100);
+    assert_eq!(sink.writes(), 1);
+    // There is nobody who would write it, and nobody waits.
+    put(&lines, "late\n");
+}
+
+#[test]
+fn an_error_and_a_full_batch_do_not_wait_for_more() {
+    let (arrives, arrived) = sync_channel(64);
+    let (go, goes) = sync_channel(64);
+    let out = Stalling { sink: Sink::default(), arrived: arrives, go: goes };
+    let (lines, _logging) = Lines::start(out, NEVER, no_loss).unwrap();
+    put(&lines, "first\n");
+    lines.shared.append(b"wrong\n", true);
+    assert_eq!(arrived.recv().unwrap(), "first\nwrong\n".len());
+    go.send(Ok(usize::MAX)).unwrap();
+    put(&lines, &"x".repeat(HURRY_BYTES - 1));
+    put(&lines, "\n");
+    assert_eq!(arrived.recv().unwrap(), HURRY_BYTES);
+    drop(go);
+}
+
+#[test]
+fn a_reader_that_stalls_costs_lines_and_no_time() {
+    let Stalled { lines, logging, sink, arrived, go } = stalled();
+    put(&lines, "taken\n");
+    assert_eq!(arrived.recv().unwrap(), 6);
+    // The reader stalls now. What fits waits, in full lines, the rest is counted.
+    let line = format!("{}\n", "x".repeat(1023));
+    for _ in 0..WAITING_BYTES_MAX / 1024 + 7 {
+        put(&lines, &line);
+    }
+    drop(go);
+    drop(logging);
+    let text = sink.text();
+    assert_eq!(text.lines().filter(|line| line.len() == 1023).count(), WAITING_BYTES_MAX / 1024);
+    assert_eq!(text.lines().next(), Some("taken"));
+    assert_eq!(text.lines().last(), Some("lost 7"));
+}
+
+#[test]
+fn a_line_that_an_error_cuts_off_stays_alone_and_is_counted() {
+    let Stalled { lines, logging, sink, arrived, go } = stalled();
+    put(&lines, "first\n");
+    arrived.recv().unwrap();
+    put(&lines, "second\n");
+    put(&lines, "third\n");
+    go.send(Ok(usize::MAX)).unwrap();
+    assert_eq!(arrived.recv().unwrap(), 13);
+    put(&lines, "fourth\n");
+    // Two bytes are taken, then the disk is full, then it is not.
+    go.send(Ok(2)).unwrap();
+    go.send(Err(ErrorKind::Interrupted.into())).unwrap();
+    go.send(Err(ErrorKind::StorageFull.into())).unwrap();
+    drop(go);
+    drop(logging);
+    assert_eq!(sink.text(), "first\nse\nfourth\nlost 2\n");
+}

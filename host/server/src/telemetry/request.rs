@@ -1,0 +1,74 @@
+//! Which request a line of the log belongs to. A span of the tracing library would
+//! say it too, but is made, entered, left and formatted for every request whether
+//! or not a line is written; this is one word per thread, set while a request is
+//! polled on it, and looked at only when a line is written.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+
+use uuid::Uuid;
+
+thread_local! {
+    /// The request that this thread is polling.
+    static POLLED: Cell<Option<Uuid>> = const { Cell::new(None) };
+}
+
+/// Does some work of a request: lines that are logged meanwhile carry its id.
+pub(crate) fn within<T>(id: Uuid, work: impl FnOnce() -> T) -> T {
+    let _restored = Restored(POLLED.replace(Some(id)));
+    work()
+}
+
+/// [`within`] for all polls of a future.
+pub(crate) async fn within_polls<F: Future>(id: Uuid, future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| within(id, || future.as_mut().poll(context))).await
+}
+
+/// The request whose work is being done on this thread.
+pub(super) fn current() -> Option<Uuid> {
+    POLLED.get()
+}
+
+/// Puts back what was there before, also when the work panics.
+struct Restored(Option<Uuid>);
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        POLLED.set(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use uuid::Uuid;
+
+    use super::{current, within, within_polls};
+
+    #[test]
+    fn an_id_holds_for_its_work_only() {
+        let (outer, inner) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        within(outer, || {
+            assert_eq!(within(inner, current), Some(inner));
+            assert_eq!(current(), Some(outer));
+            let panicked = catch_unwind(|| within(inner, || panic!("in the work of a request")));
+            assert!(panicked.is_err());
+            assert_eq!(current(), Some(outer));
+        });
+        assert_eq!(current(), None);
+    }
+
+    #[tokio::test]
+    async fn an_id_holds_between_the_polls_of_its_future_and_not_beside_them() {
+        let id = Uuid::from_u128(3);
+        let inside = within_polls(id, async {
+            tokio::task::yield_now().await;
+            current()
+        });
+        let beside = async { current() };
+        assert_eq!(tokio::join!(inside, beside), (Some(id), None));
+    }
+}
