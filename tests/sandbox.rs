@@ -7,6 +7,7 @@ use crate::kit::guests::{built, folder};
 use crate::kit::host::{Host, Setup};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -277,23 +278,60 @@ async fn what_a_guest_logs_is_bounded_and_cannot_drive_a_terminal() {
     }
 }
 
+/// What the marker of an earlier call, met in this one, was signed with.
+async fn found_marker(client: &Client) -> Option<String> {
+    let answer = client.post("/responses", &json!({"model": "rogue/marker", "input": "x"})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let text = answer.output_text();
+    assert!(text == "fresh" || text.starts_with("found "), "{text}");
+    text.strip_prefix("found ").map(str::to_owned)
+}
+
 #[tokio::test]
-async fn nothing_of_one_call_is_left_for_the_next() {
+async fn what_one_workspace_leaves_in_a_guest_is_never_met_by_another() {
     let (host, _guests, _rogue, _calm) = host_with_rogue(&[]).await;
     host.command(&["workspace", "create", "other"]);
     let other = host.command(&["key", "create", "--workspace", "other"]);
     let clients = [Client::new(&host), Client::with_key(&host, other["key"].as_str().unwrap())];
-    for round in 0..20 {
-        let answer =
-            clients[round % 2].post("/responses", &json!({"model": "rogue/marker", "input": "x"})).await;
-        assert_eq!(answer.output_text(), "fresh", "round {round}");
+    let mut found = [BTreeSet::new(), BTreeSet::new()];
+    for _ in 0..10 {
+        for (client, found) in clients.iter().zip(&mut found) {
+            found.extend(found_marker(client).await);
+        }
     }
-    let request = json!({"model": "rogue/marker", "input": "x"});
     let [first, second] = &clients;
     for _ in 0..10 {
-        let (a, b) = tokio::join!(first.post("/responses", &request), second.post("/responses", &request));
-        assert_eq!((a.output_text(), b.output_text()), ("fresh", "fresh"));
+        let (a, b) = tokio::join!(found_marker(first), found_marker(second));
+        found[0].extend(a);
+        found[1].extend(b);
     }
+    // Each meets its own workspace's markers at most, and the two are told apart.
+    assert!(found.iter().all(|names| names.len() <= 1), "{found:?}");
+    assert!(found[0].is_disjoint(&found[1]), "{found:?}");
+}
+
+#[tokio::test]
+async fn what_one_key_leaves_in_a_guest_is_never_met_by_another() {
+    let (host, _guests, _rogue, _calm) = host_with_rogue(&["prepare"]).await;
+    let first = Client::new(&host);
+    // The marker grows the guest's memory, and one that grew is not kept for long.
+    assert_eq!(found_marker(&first).await, None);
+    let met = found_marker(&first).await;
+    assert!(met.is_some(), "a call that went well leaves its instance to the next of the same key");
+    for _ in 0..10 {
+        found_marker(&first).await;
+        let key = host.command(&["key", "create", "--workspace", "default"]);
+        let second = Client::with_key(&host, key["key"].as_str().unwrap());
+        assert_eq!(found_marker(&second).await, None);
+    }
+    let broken = Client::with_key(
+        &host,
+        host.command(&["key", "create", "--workspace", "default"])["key"].as_str().unwrap(),
+    );
+    assert_eq!(found_marker(&broken).await, None);
+    let request = json!({"model": "rogue/trap-prepare", "input": "x"});
+    assert_eq!(broken.post("/responses", &request).await.status, 502);
+    assert_eq!(found_marker(&broken).await, None, "an instance that broke is never met again");
 }
 
 #[test]

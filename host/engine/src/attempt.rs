@@ -165,7 +165,11 @@ impl Attempting<'_> {
         self.options.clone_into(&mut target.options);
         let prepared = instance.prepare(self.request, &target).await.map_err(call)?;
         let upstream = match prepared {
-            Ok(Prepared::Answer(events)) => return local(events),
+            Ok(Prepared::Answer(events)) => {
+                let begun = local(events)?;
+                instance.close().await;
+                return Ok(begun);
+            }
             Ok(Prepared::Upstream(upstream)) => upstream,
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
         };

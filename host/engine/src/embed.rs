@@ -123,7 +123,9 @@ impl Attempts<'_> {
         let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await.map_err(call)?;
         let upstream = match prepared {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
-                return self.checked(vectors).map(|vectors| (vectors, None));
+                let vectors = self.checked(vectors)?;
+                instance.close().await;
+                return Ok((vectors, None));
             }
             Ok(PreparedEmbeddings::Upstream(upstream)) => upstream,
             Err(EmbeddingFailure::Failed(failure)) => return Err(AttemptFailure::dialect(failure)),
@@ -141,7 +143,9 @@ impl Attempts<'_> {
         let body = body.map_err(|error: EgressError| AttemptFailure::egress(&error))?;
         let vectors = instance.decode_embeddings(&head, &body).await.map_err(call)?;
         let vectors = vectors.map_err(|failure| AttemptFailure::in_band(failure, status.as_u16()))?;
-        self.checked(vectors).map(|vectors| (vectors, Some(status.as_u16())))
+        let vectors = self.checked(vectors)?;
+        instance.close().await;
+        Ok((vectors, Some(status.as_u16())))
     }
 
     /// One vector for each input, all of the same length, of numbers only.

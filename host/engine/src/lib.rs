@@ -38,7 +38,7 @@ pub use stream::EventStream;
 use bytes::Bytes;
 use catalog::Catalog;
 use cofferdam_egress::Egress;
-use cofferdam_runtime::{CallContext, Kind, Plugin, Plugins};
+use cofferdam_runtime::{CallContext, Kind, Owner, Plugin, Plugins};
 use cofferdam_store::{Clock, Store};
 use std::sync::Arc;
 
@@ -156,6 +156,7 @@ impl Engine {
         CallContext {
             request_id: Arc::from(id),
             workspace: caller.workspace.to_string(),
+            owner: Some(Owner::new(caller.key.as_str())),
             now_ms: self.parts.clock.now_ms(),
         }
     }

@@ -135,6 +135,12 @@ impl Reading {
         let drained = tokio::time::timeout(DRAIN, rest).await;
         tracing::trace!(reused = drained.is_ok(), "end of the provider's answer");
     }
+
+    /// After an answer that went well: the instance may serve the next request of
+    /// the same owner. Dropped instead, it ends.
+    pub(crate) async fn close(self) {
+        self.instance.close().await;
+    }
 }
 
 /// Takes what has arrived besides the first piece, so that a burst of events costs

@@ -241,12 +241,18 @@ impl Job {
         let last = assembler.complete(&outcome, &self.receipt(cost));
         if !pace.is_streamed() {
             let body = whole(last, outcome)?;
+            if let Some(reading) = reading {
+                reading.close().await;
+            }
             return hooks::on_response(&self.hooks, &self.context, &self.request.guest_json, body).await;
         }
         if pace.say(last).await.is_ok()
-            && let Some(reading) = &mut reading
+            && let Some(mut reading) = reading
         {
             reading.drain().await;
+            if !matches!(outcome, Outcome::Failed(..)) {
+                reading.close().await;
+            }
         }
         Ok(Vec::new())
     }

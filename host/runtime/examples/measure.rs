@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cofferdam_runtime::wire::{Frame, Purpose, RequestSummary, ResponseHead, Target};
-use cofferdam_runtime::{CallContext, PluginSource, Plugins, Runtime, RuntimeConfig, tune};
+use cofferdam_runtime::wire::{
+    Candidate, Frame, Percentiles, Price, Purpose, RequestSummary, ResponseHead, Statistics, Target,
+};
+use cofferdam_runtime::{CallContext, Owner, PluginSource, Plugins, Runtime, RuntimeConfig, tune};
 
 const ROUNDS: usize = 3_000;
 
@@ -25,8 +27,11 @@ async fn measure() -> Result<(), Box<dyn std::error::Error>> {
     report("start of the sandbox", &mut [started.elapsed()]);
     loading(&runtime, "load and compile two plugins").await?;
     let plugins = loading(&Runtime::start(config)?, "the same from the cache").await?;
-    routing(&plugins).await?;
-    providing(&plugins).await?;
+    for owner in [None, Some(Owner::new("key"))] {
+        heading(if owner.is_some() { "instances of the same owner" } else { "fresh instances" });
+        routing(&plugins, &context(owner.clone())).await?;
+        providing(&plugins, &context(owner)).await?;
+    }
     std::fs::remove_dir_all(cache_dir)?;
     Ok(())
 }
@@ -51,11 +56,12 @@ fn source(kind: &str) -> std::io::Result<PluginSource> {
     })
 }
 
-fn context() -> CallContext {
-    CallContext { request_id: "resp_measure".into(), workspace: "workspace".into(), now_ms: 0 }
+/// With an owner, instances serve one round after the other.
+fn context(owner: Option<Owner>) -> CallContext {
+    CallContext { request_id: "resp_measure".into(), workspace: "workspace".into(), owner, now_ms: 0 }
 }
 
-async fn routing(plugins: &Plugins) -> Result<(), Box<dyn std::error::Error>> {
+async fn routing(plugins: &Plugins, context: &CallContext) -> Result<(), Box<dyn std::error::Error>> {
     let router = plugins.get("router").ok_or("no router")?;
     let summary = RequestSummary {
         purpose: Purpose::Responses,
@@ -72,18 +78,18 @@ async fn routing(plugins: &Plugins) -> Result<(), Box<dyn std::error::Error>> {
         streamed: true,
         sticky: None,
     };
+    let candidates = [candidate()];
     let mut times = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let started = Instant::now();
-        // An empty order breaks a rule of the contract, which costs the same.
-        drop(router.route(&context(), &summary, &[], 1).await);
+        router.route(context, &summary, &candidates, 1).await?.map_err(|failure| failure.message)?;
         times.push(started.elapsed());
     }
     report("route(), instance included", &mut times);
     Ok(())
 }
 
-async fn providing(plugins: &Plugins) -> Result<(), Box<dyn std::error::Error>> {
+async fn providing(plugins: &Plugins, context: &CallContext) -> Result<(), Box<dyn std::error::Error>> {
     let provider = plugins.get("provider").ok_or("no provider")?;
     let target = Target {
         model: "m".to_owned(),
@@ -99,7 +105,7 @@ async fn providing(plugins: &Plugins) -> Result<(), Box<dyn std::error::Error>> 
     let eight_frames = vec![frame.clone(); 8];
     for _ in 0..ROUNDS {
         let mut clock = Lap(Instant::now());
-        let mut attempt = provider.open_provider(&context()).await?;
+        let mut attempt = provider.open_provider(context).await?;
         open.push(clock.lap());
         drop(attempt.prepare(&[b' '; 1_024], &target).await?);
         prepare.push(clock.lap());
@@ -111,7 +117,7 @@ async fn providing(plugins: &Plugins) -> Result<(), Box<dyn std::error::Error>> 
         one.push(clock.lap());
         drop(attempt.feed(&eight_frames).await?);
         eight.push(clock.lap());
-        drop(attempt);
+        attempt.close().await;
         close.push(clock.lap());
     }
     report("open_provider", &mut open);
@@ -119,8 +125,41 @@ async fn providing(plugins: &Plugins) -> Result<(), Box<dyn std::error::Error>> 
     report("open_decoder", &mut decoder);
     report("feed of one event of 160 bytes", &mut one);
     report("feed of eight such events", &mut eight);
-    report("drop of the instance", &mut close);
+    report("end of the attempt", &mut close);
     Ok(())
+}
+
+fn candidate() -> Candidate {
+    let none = Percentiles { p50: 0.0, p75: 0.0, p90: 0.0, p99: 0.0 };
+    Candidate {
+        model: "a/b".to_owned(),
+        model_rank: 0,
+        provider: "p".to_owned(),
+        tier: "default".to_owned(),
+        price: Price {
+            input: 1.0,
+            output: 1.0,
+            cached_input: 1.0,
+            cache_write: 1.0,
+            reasoning: 1.0,
+            image: 0.0,
+        },
+        context_length: 0,
+        max_output: 0,
+        supports: Vec::new(),
+        quantization: "unknown".to_owned(),
+        zdr: false,
+        data_collection: false,
+        byok: false,
+        statistics: Statistics {
+            latency_ms: none,
+            throughput: none,
+            requests: 0,
+            failures: 0,
+            outage: false,
+            ejected: false,
+        },
+    }
 }
 
 struct Lap(Instant);
@@ -132,6 +171,11 @@ impl Lap {
         self.0 = Instant::now();
         lap
     }
+}
+
+#[expect(clippy::print_stdout, reason = "printing is what this program is for")]
+fn heading(what: &str) {
+    println!("-- {what}");
 }
 
 #[expect(clippy::print_stdout, reason = "printing is what this program is for")]

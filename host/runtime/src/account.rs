@@ -153,6 +153,12 @@ impl Account {
         UpdateDeadline::YieldCustom(1, Box::pin(wait_for_turn(Arc::clone(self))))
     }
 
+    /// Gives the next use of the instance the total anew. What was noticed of an
+    /// earlier one is not forgotten: such an instance has no next use.
+    pub(crate) fn renew(&self) {
+        self.total_spent_ns.store(0, Ordering::Relaxed);
+    }
+
     /// Time charged to the call that just ended, in nanoseconds.
     pub(crate) fn spent_ns(&self) -> u64 {
         self.call_spent_ns.load(Ordering::Relaxed)

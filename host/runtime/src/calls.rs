@@ -7,36 +7,58 @@ pub(crate) mod provider;
 pub(crate) mod router;
 mod tool;
 
-use wasmtime::component::{ComponentNamedList, Lift, Lower, TypedFunc};
+use wasmtime::component::{ComponentExportIndex, ComponentNamedList, Lift, Lower, TypedFunc};
 
-use crate::instance::Instance;
-use crate::plugin::Compiled;
+use crate::bindings::exports::cofferdam::plugin::{generation, routing};
+use crate::instance::{Instance, Live};
+use crate::plugin::{Compiled, Functions};
 
-/// The version in the names of the contract's interfaces. Components built
-/// against a compatible one are found under it too.
-const VERSION: &str = "0.1.0";
+/// What was looked up of one instance: finding a function compares its type with
+/// the host's, which costs as much as a short call.
+#[derive(Default)]
+pub(crate) struct Exports {
+    routing: Option<routing::Guest>,
+    generation: Option<generation::Guest>,
+    prepare: Option<TypedFunc<provider::Prepare<'static>, provider::PrepareAnswer>>,
+    prepare_embeddings: Option<TypedFunc<provider::Prepare<'static>, provider::EmbeddingsAnswer>>,
+    decode_embeddings: Option<TypedFunc<provider::Decode<'static>, provider::VectorsAnswer>>,
+}
 
-/// Looks a function up whose parameters are borrowed where the generated
-/// bindings would want owned bytes: bodies are copied once, into the guest.
+/// Finds a function whose parameters are borrowed, see [`Functions`].
 fn borrowing<P, R>(
     instance: &mut Instance,
-    interface: &str,
-    function: &str,
+    pick: impl FnOnce(&Functions) -> Option<ComponentExportIndex>,
 ) -> wasmtime::Result<TypedFunc<P, R>>
 where
     P: ComponentNamedList + Lower,
     R: ComponentNamedList + Lift,
 {
-    let name = format!("cofferdam:plugin/{interface}@{VERSION}");
-    let missing = || wasmtime::Error::msg("an export that was there when the plugin was loaded is gone");
-    let outer = instance.handle.get_export_index(&mut instance.store, None, &name).ok_or_else(missing)?;
-    let index =
-        instance.handle.get_export_index(&mut instance.store, Some(&outer), function).ok_or_else(missing)?;
-    instance.handle.get_typed_func(&mut instance.store, index)
+    let index = indices(instance, |compiled| pick(&compiled.functions))?;
+    let Live { store, handle, .. } = &mut *instance.live;
+    handle.get_typed_func(store, index)
+}
+
+/// The same for a function that is called again and again, looked up once per instance.
+fn cached<P, R>(
+    instance: &mut Instance,
+    place: impl FnOnce(&mut Exports) -> &mut Option<TypedFunc<P, R>>,
+    pick: impl FnOnce(&Functions) -> Option<ComponentExportIndex>,
+) -> wasmtime::Result<TypedFunc<P, R>>
+where
+    P: ComponentNamedList + Lower,
+    R: ComponentNamedList + Lift,
+{
+    let index = indices(instance, |compiled| pick(&compiled.functions))?;
+    let Live { store, handle, exports, .. } = &mut *instance.live;
+    let known = place(exports);
+    if let Some(function) = known {
+        return Ok(*function);
+    }
+    Ok(*known.insert(handle.get_typed_func(store, index)?))
 }
 
 /// What was looked up when the plugin was compiled.
-fn indices<T: Clone>(instance: &Instance, pick: impl FnOnce(&Compiled) -> Option<&T>) -> wasmtime::Result<T> {
-    let found = instance.compiled().and_then(pick).cloned();
+fn indices<T>(instance: &Instance, pick: impl FnOnce(&Compiled) -> Option<T>) -> wasmtime::Result<T> {
+    let found = instance.compiled().and_then(pick);
     found.ok_or_else(|| wasmtime::Error::msg("an interface that was checked for is gone"))
 }

@@ -11,6 +11,19 @@ use crate::instance::CLOCK_GRAIN_MS;
 /// Length of a pseudonym in bytes before it is written in hexadecimal.
 const PSEUDONYM_BYTES: usize = 16;
 
+/// Whose instances may serve a call, as an opaque id: the key that pays for it,
+/// or anything narrower. Two owners never meet in one instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner(Arc<str>);
+
+impl Owner {
+    /// The owner with this id.
+    #[must_use]
+    pub fn new(id: &str) -> Self {
+        Self(Arc::from(id))
+    }
+}
+
 /// On whose behalf a guest is called, and when.
 #[derive(Debug, Clone)]
 pub struct CallContext {
@@ -18,6 +31,9 @@ pub struct CallContext {
     pub request_id: Arc<str>,
     /// The workspace's id. Guests get a pseudonym of it, another one per plugin.
     pub workspace: String,
+    /// Who may be served by an instance this call leaves behind, and may have left
+    /// the one it gets; without an owner the instance is fresh and ends with the call.
+    pub owner: Option<Owner>,
     /// Unix time in milliseconds.
     pub now_ms: u64,
 }
@@ -59,7 +75,12 @@ mod tests {
 
     #[test]
     fn guests_see_coarse_time() {
-        let context = CallContext { request_id: "resp_1".into(), workspace: "w".into(), now_ms: 12_345_678 };
+        let context = CallContext {
+            request_id: "resp_1".into(),
+            workspace: "w".into(),
+            owner: None,
+            now_ms: 12_345_678,
+        };
         assert_eq!(context.for_guest("p").now_ms, 12_345_670);
     }
 }

@@ -1,9 +1,10 @@
 //! The one sandbox of the process: which WebAssembly it accepts, how much room
 //! it reserves, and the thread that lets it interrupt guests.
 
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig, Strategy,
@@ -12,6 +13,7 @@ use wasmtime::{
 use crate::error::StartError;
 use crate::limits::{CORE_INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES_MAX};
 use crate::manifest::MEMORY_MIB_MAX;
+use crate::warm::Warm;
 
 /// Instances beyond the streams: routers, hooks and tools of the same requests.
 const INSTANCES_BESIDE_STREAMS: u32 = 64;
@@ -124,15 +126,20 @@ fn pool_of(instances: u32) -> PoolingAllocationConfig {
     pool
 }
 
-/// The thread that moves the epoch on. It does nothing else, so that nothing can
-/// hold it up, and ends when this value is dropped.
+/// The thread that moves the epoch on and ends instances nobody came back for, a
+/// few at a time. It does nothing else, so that nothing can hold it up, and ends
+/// when this value is dropped.
 pub(crate) struct Ticker {
     stop: Option<SyncSender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Ticker {
-    pub(crate) fn start(engine: &Engine, tick: Duration) -> Result<Self, StartError> {
+    pub(crate) fn start<T: Send + 'static>(
+        engine: &Engine,
+        tick: Duration,
+        warm: Arc<Warm<T>>,
+    ) -> Result<Self, StartError> {
         let (stop, stopped) = sync_channel::<()>(1);
         let engine = engine.clone();
         let thread = thread::Builder::new()
@@ -140,6 +147,7 @@ impl Ticker {
             .spawn(move || {
                 while stopped.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
                     engine.increment_epoch();
+                    warm.expire(Instant::now());
                 }
             })
             .map_err(StartError::Ticker)?;
@@ -196,7 +204,8 @@ mod tests {
     #[test]
     fn the_ticker_ticks_and_stops() {
         let engine = Sandbox::start(1).unwrap().engine;
-        let ticker = Ticker::start(&engine, Duration::from_millis(1)).unwrap();
+        let warm = Arc::new(Warm::<()>::new(1));
+        let ticker = Ticker::start(&engine, Duration::from_millis(1), warm).unwrap();
         drop(ticker);
     }
 }

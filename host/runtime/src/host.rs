@@ -10,25 +10,33 @@ use wasmtime::Engine;
 use crate::account::Turns;
 use crate::cache::Cache;
 use crate::engine::{Sandbox, Ticker};
+use crate::instance::Live;
+use crate::warm::Warm;
 
 /// Shared by the runtime and its plugins; the last one stops the ticker.
 pub(crate) struct Host {
     pub(crate) engine: Engine,
     pub(crate) cache: Option<Cache>,
     pub(crate) turns: Arc<Turns>,
+    /// Instances between two calls.
+    pub(crate) warm: Arc<Warm<Box<Live>>>,
     slots: Arc<Semaphore>,
     instances_max: u32,
     pooled: bool,
     live: Arc<AtomicUsize>,
     saturated: AtomicU64,
+    plugins: AtomicU64,
     _ticker: Ticker,
 }
 
 /// How full the runtime is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gauges {
-    /// Instances that live now.
+    /// Instances that serve somebody now.
     pub instances: usize,
+    /// Instances that wait for the next call of whom they served. They make room
+    /// for anybody else.
+    pub idle: usize,
     /// Instances that may live at once.
     pub instances_max: usize,
     /// Whether instances come from the pool.
@@ -44,26 +52,45 @@ pub(crate) struct Slot {
 }
 
 impl Host {
-    pub(crate) fn new(sandbox: Sandbox, cache: Option<Cache>, ticker: Ticker) -> Self {
+    pub(crate) fn new(
+        sandbox: Sandbox,
+        cache: Option<Cache>,
+        warm: Arc<Warm<Box<Live>>>,
+        ticker: Ticker,
+    ) -> Self {
         let workers = std::thread::available_parallelism().map_or(2, std::num::NonZeroUsize::get);
         Self {
             cache,
             turns: Arc::new(Turns::new(workers)),
+            warm,
             slots: Arc::new(Semaphore::new(sandbox.instances as usize)),
             instances_max: sandbox.instances,
             pooled: sandbox.pooled,
             engine: sandbox.engine,
             live: Arc::new(AtomicUsize::new(0)),
             saturated: AtomicU64::new(0),
+            plugins: AtomicU64::new(0),
             _ticker: ticker,
         }
     }
 
-    /// Takes a slot if one is free; waiting is the caller's decision, not ours.
+    /// Takes a slot if one is free, or an idle instance's; waiting is the caller's
+    /// decision, not ours.
     pub(crate) fn take_slot(&self) -> Option<Slot> {
-        let permit = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        let permit = loop {
+            match Arc::clone(&self.slots).try_acquire_owned() {
+                Ok(permit) => break permit,
+                Err(_) if self.warm.evict() => {}
+                Err(_) => return None,
+            }
+        };
         self.live.fetch_add(1, Ordering::Relaxed);
         Some(Slot { _permit: permit, live: Arc::clone(&self.live) })
+    }
+
+    /// A number for a plugin, never given twice.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.plugins.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn count_saturated(&self) {
@@ -71,8 +98,10 @@ impl Host {
     }
 
     pub(crate) fn gauges(&self) -> Gauges {
+        let idle = self.warm.len();
         Gauges {
-            instances: self.live.load(Ordering::Relaxed),
+            instances: self.live.load(Ordering::Relaxed).saturating_sub(idle),
+            idle,
             instances_max: self.instances_max as usize,
             pooled: self.pooled,
             saturated: self.saturated.load(Ordering::Relaxed),

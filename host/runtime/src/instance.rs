@@ -1,8 +1,9 @@
 //! One instance of a guest and the calls into it. Every call gets its budgets
 //! anew and owns the instance while it runs: a call that fails or is dropped
-//! takes the instance with it, so a broken guest is never entered again.
+//! takes the instance with it, so a broken guest is never entered again. One that
+//! did well may wait for the next call of the same owner, see [`crate::warm`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use wasmtime::component::{self, ResourceTable};
@@ -14,13 +15,14 @@ use wasmtime_wasi::{
 use crate::account::{Account, Budget, Cut};
 use crate::bindings::cofferdam::plugin::log::Level;
 use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
-use crate::context::CallContext;
+use crate::calls::Exports;
+use crate::context::{CallContext, Owner};
 use crate::error::{CallError, CallErrorKind, TrapKind};
 use crate::host::Slot;
 use crate::limits::Limiter;
 use crate::logs::{GuestLog, GuestOutput};
 use crate::manifest::Import;
-use crate::plugin::{Compiled, Plugin};
+use crate::plugin::{Compiled, Plugin, Profile};
 use crate::services::Services;
 
 /// Calls of the host within one call of a guest, WASI not counted.
@@ -31,7 +33,7 @@ const HANDLES_MAX: usize = 1_024;
 const WASI_RANDOM_BYTES_MAX: u64 = 64 * 1024;
 /// What a guest may hand over while it is being instantiated.
 const START_OUTPUT_BYTES_MAX: usize = 64 * 1024;
-/// All calls of one instance together may use this many times the budget of one.
+/// All calls of one attempt together may use this many times the budget of one.
 const TOTAL_BUDGETS: u32 = 100;
 /// Wall time of a call that waits for nothing but the processor.
 const WALL_BUDGETS: u32 = 10;
@@ -42,9 +44,16 @@ const WALL_WAITING: Duration = Duration::from_secs(600);
 /// What clocks are rounded down to: a fine clock is half of a timing attack.
 pub(crate) const CLOCK_GRAIN_MS: u64 = 10;
 
+/// How often an instance is used before a fresh one takes its place: what a guest
+/// loses little by little does not add up for ever.
+const USES_MAX: u32 = 1_000;
+/// Memory and tables of an instance that is kept. One that grew for an unusual
+/// request does not hold on to what it needed.
+const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// What belongs to one instance on the host's side.
 pub(crate) struct GuestState {
-    pub(crate) plugin: Arc<Plugin>,
+    pub(crate) plugin: Arc<Profile>,
     pub(crate) services: Services,
     pub(crate) log: GuestLog,
     pub(crate) clock: Clock,
@@ -80,16 +89,41 @@ impl WasiView for GuestState {
 }
 
 /// Time as a guest sees it: the request's, moved on by what has passed since.
-#[derive(Clone, Copy)]
+/// Clones show the same time.
+#[derive(Clone)]
 pub(crate) struct Clock {
+    set: Arc<Mutex<Set>>,
+    /// Where the monotonic clock starts. It goes on when the instance serves
+    /// another request: a monotonic clock never goes back.
+    made: Instant,
+}
+
+/// What a clock was set to, and when.
+#[derive(Clone, Copy)]
+struct Set {
     now_ms: u64,
-    started: Instant,
+    at: Instant,
 }
 
 impl Clock {
+    fn new(now_ms: u64) -> Self {
+        let at = Instant::now();
+        Self { set: Arc::new(Mutex::new(Set { now_ms, at })), made: at }
+    }
+
+    /// Starts again at another request's time.
+    fn set(&self, now_ms: u64) {
+        *self.lock() = Set { now_ms, at: Instant::now() };
+    }
+
     /// Unix time in milliseconds, coarse.
     pub(crate) fn now_ms(&self) -> u64 {
-        coarse(self.now_ms.saturating_add(milliseconds(self.started.elapsed())))
+        let set = *self.lock();
+        coarse(set.now_ms.saturating_add(milliseconds(set.at.elapsed())))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Set> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -109,7 +143,7 @@ impl HostMonotonicClock for Clock {
     }
 
     fn now(&self) -> u64 {
-        coarse(milliseconds(self.started.elapsed())) * 1_000_000
+        coarse(milliseconds(self.made.elapsed())) * 1_000_000
     }
 }
 
@@ -121,15 +155,25 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A live instance. Field order is drop order: the store goes before the slot.
-pub(crate) struct Instance {
+/// A guest that lives, whoever it serves. Field order is drop order: the store
+/// goes before the slot.
+pub(crate) struct Live {
     pub(crate) store: Store<GuestState>,
     pub(crate) handle: component::Instance,
+    /// What was looked up of the instance so far.
+    pub(crate) exports: Exports,
+    account: Arc<Account>,
+    uses: u32,
+    _slot: Slot,
+}
+
+/// An instance in use: for one call, or for one attempt at a provider.
+pub(crate) struct Instance {
+    pub(crate) live: Box<Live>,
     pub(crate) plugin: Arc<Plugin>,
     pub(crate) context: GuestContext,
-    account: Arc<Account>,
+    owner: Option<Owner>,
     budget: Budget,
-    _slot: Slot,
 }
 
 impl Instance {
@@ -152,8 +196,30 @@ impl Instance {
         store.set_epoch_deadline(1);
         let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
         let handle = settle(plugin, &account, started)?;
-        let context = context.for_guest(plugin.name());
-        Ok(Self { store, handle, plugin: Arc::clone(plugin), context, account, budget, _slot: slot })
+        let live = Live { store, handle, exports: Exports::default(), account, uses: 0, _slot: slot };
+        Ok(Self::of(plugin, context, Box::new(live)))
+    }
+
+    /// Takes the instance that an earlier call of the same owner left, or makes one.
+    pub(crate) async fn warm(plugin: &Arc<Plugin>, context: &CallContext) -> Result<Self, CallError> {
+        let left = context.owner.as_ref().and_then(|owner| plugin.host.warm.take(plugin.number(), owner));
+        match left {
+            Some(mut live) => {
+                live.renew(context);
+                Ok(Self::of(plugin, context, live))
+            }
+            None => Self::open(plugin, context, Services::default()).await,
+        }
+    }
+
+    fn of(plugin: &Arc<Plugin>, context: &CallContext, live: Box<Live>) -> Self {
+        Self {
+            live,
+            plugin: Arc::clone(plugin),
+            context: context.for_guest(plugin.name()),
+            owner: context.owner.clone(),
+            budget: budget_of(plugin),
+        }
     }
 
     /// Runs one call. The instance comes back only from a call that went well.
@@ -164,14 +230,33 @@ impl Instance {
         output_bytes_max: usize,
         call: impl AsyncFnOnce(&mut Self) -> wasmtime::Result<T>,
     ) -> Result<(Self, T), CallError> {
-        self.store.set_hostcall_fuel(output_bytes_max);
-        self.store.set_epoch_deadline(1);
-        self.store.data_mut().host_calls_left = HOST_CALLS_MAX;
-        self.store.data().log.renew();
-        let (account, budget) = (Arc::clone(&self.account), self.budget);
+        let store = &mut self.live.store;
+        store.set_hostcall_fuel(output_bytes_max);
+        store.set_epoch_deadline(1);
+        store.data_mut().host_calls_left = HOST_CALLS_MAX;
+        store.data().log.renew();
+        let (account, budget) = (Arc::clone(&self.live.account), self.budget);
         let outcome = account.drive(budget, call(&mut self)).await;
         let answer = settle(&self.plugin, &account, outcome)?;
         Ok((self, answer))
+    }
+
+    /// Whether it may serve the next call of its owner.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.owner.is_some() && self.plugin.is_pure() && self.live.is_clean()
+    }
+
+    /// Leaves the instance to the next call of its owner, if it may be kept. Only
+    /// for one that did well in all it was asked.
+    pub(crate) fn keep(self) {
+        if !self.may_be_kept() {
+            return;
+        }
+        let Self { mut live, plugin, owner, .. } = self;
+        live.uses += 1;
+        if let Some(owner) = owner {
+            plugin.host.warm.keep(plugin.number(), owner, live);
+        }
     }
 
     pub(crate) fn compiled(&self) -> Option<&Compiled> {
@@ -179,10 +264,33 @@ impl Instance {
     }
 }
 
+impl Live {
+    /// Whether nothing of this use would be met again, or hurt, except in the
+    /// guest's own memory: no handle of a stream or a clock is left, nothing was
+    /// refused, and the memory has its ordinary size.
+    fn is_clean(&self) -> bool {
+        let state = self.store.data();
+        state.table.is_empty()
+            && self.account.cut().is_none()
+            && state.limiter.bytes() <= KEPT_BYTES_MAX
+            && self.uses < USES_MAX
+    }
+
+    /// Makes everything on the host's side that of another call.
+    fn renew(&mut self, context: &CallContext) {
+        self.account.renew();
+        let state = self.store.data_mut();
+        state.services = Services::default();
+        state.log.turn_to(Arc::clone(&context.request_id));
+        state.clock.set(context.now_ms);
+        (state.asks, state.requests) = (0, 0);
+    }
+}
+
 fn budget_of(plugin: &Plugin) -> Budget {
-    let cpu = plugin.grant.deadline;
+    let cpu = plugin.grant().deadline;
     let waits = [Import::Http, Import::Model, Import::ToolCall];
-    let wall = if waits.iter().any(|import| plugin.grant.imports.contains(import)) {
+    let wall = if waits.iter().any(|import| plugin.grant().imports.contains(import)) {
         WALL_WAITING
     } else {
         cpu.saturating_mul(WALL_BUDGETS).saturating_add(WALL_GRACE)
@@ -196,20 +304,20 @@ fn store(
     services: Services,
     account: &Arc<Account>,
 ) -> Store<GuestState> {
-    let log = GuestLog::new(Arc::clone(plugin), Arc::clone(&context.request_id));
-    let clock = Clock { now_ms: context.now_ms, started: Instant::now() };
+    let log = GuestLog::new(Arc::clone(plugin.profile()), Arc::clone(&context.request_id));
+    let clock = Clock::new(context.now_ms);
     let mut table = ResourceTable::new();
     table.set_max_capacity(HANDLES_MAX);
     let state = GuestState {
-        wasi: wasi(&log, clock),
-        plugin: Arc::clone(plugin),
+        wasi: wasi(&log, &clock),
+        plugin: Arc::clone(plugin.profile()),
         services,
         log,
         clock,
         asks: 0,
         requests: 0,
         account: Arc::clone(account),
-        limiter: Limiter::new(Arc::clone(account), plugin.grant.memory_bytes),
+        limiter: Limiter::new(Arc::clone(account), plugin.grant().memory_bytes),
         host_calls_left: HOST_CALLS_MAX,
         table,
     };
@@ -222,13 +330,13 @@ fn store(
 }
 
 /// WASI with nothing in it: no files, environment, arguments or network.
-fn wasi(log: &GuestLog, clock: Clock) -> WasiCtx {
+fn wasi(log: &GuestLog, clock: &Clock) -> WasiCtx {
     let output = |level| GuestOutput { log: log.clone(), level };
     WasiCtxBuilder::new()
         .stdout(output(Level::Info))
         .stderr(output(Level::Warn))
-        .wall_clock(clock)
-        .monotonic_clock(clock)
+        .wall_clock(clock.clone())
+        .monotonic_clock(clock.clone())
         .max_random_size(WASI_RANDOM_BYTES_MAX)
         .allow_tcp(false)
         .allow_udp(false)

@@ -3,9 +3,10 @@
 //! and host calls. What a guest does wrong ends that call with a [`CallError`]
 //! and nothing else: the host and all other requests go on.
 //!
-//! Load with [`Runtime::load`], call with the methods of [`Plugin`]. A fresh
-//! instance serves each call; one attempt at a provider keeps its
-//! [`ProviderInstance`] from `prepare` to the last event.
+//! Load with [`Runtime::load`], call with the methods of [`Plugin`]. One
+//! attempt at a provider keeps its [`ProviderInstance`] from `prepare` to the
+//! last event. Routers and providers may serve the next call of the same
+//! [`Owner`] with the same instance; nobody else ever meets it.
 
 mod account;
 mod bindings;
@@ -27,11 +28,12 @@ mod plugin;
 mod registry;
 mod schedule;
 pub mod services;
+mod warm;
 pub mod wire;
 
 pub use calls::provider::ProviderInstance;
 pub use calls::router::ChoiceQuestion;
-pub use context::CallContext;
+pub use context::{CallContext, Owner};
 pub use counters::{CounterValues, Counters};
 pub use error::{CallError, CallErrorKind, ContractError, LoadError, ManifestError, StartError, TrapKind};
 pub use grant::{Denial, Grant, OperatorGrant};

@@ -30,6 +30,11 @@ impl Limiter {
         Self { account, bytes_max, bytes: 0 }
     }
 
+    /// What all memories and tables have now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn grow(&mut self, current: usize, desired: usize, unit: usize) -> bool {
         let more = desired.saturating_sub(current).saturating_mul(unit);
         let total = self.bytes.saturating_add(more);

@@ -2,7 +2,7 @@
 //! standard output and error of WASI. Bounded per call, control characters
 //! escaped so that a guest cannot forge lines or drive a terminal.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use wasmtime_wasi::async_trait;
@@ -10,7 +10,7 @@ use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 
 use crate::bindings::cofferdam::plugin::log::Level;
-use crate::plugin::Plugin;
+use crate::plugin::Profile;
 
 /// Lines per call; more are counted and dropped.
 pub(crate) const LOG_LINES_MAX: u32 = 64;
@@ -20,29 +20,43 @@ pub(crate) const LOG_LINE_BYTES_MAX: usize = 4096;
 /// The log of one instance.
 #[derive(Clone)]
 pub(crate) struct GuestLog {
-    plugin: Arc<Plugin>,
+    plugin: Arc<Profile>,
+    page: Arc<Mutex<Page>>,
+}
+
+/// What lines are written under now.
+struct Page {
     request_id: Arc<str>,
-    lines_left: Arc<Mutex<u32>>,
+    lines_left: u32,
 }
 
 impl GuestLog {
-    pub(crate) fn new(plugin: Arc<Plugin>, request_id: Arc<str>) -> Self {
-        Self { plugin, request_id, lines_left: Arc::new(Mutex::new(LOG_LINES_MAX)) }
+    pub(crate) fn new(plugin: Arc<Profile>, request_id: Arc<str>) -> Self {
+        Self { plugin, page: Arc::new(Mutex::new(Page { request_id, lines_left: LOG_LINES_MAX })) }
     }
 
     /// Gives the next call its full quota.
     pub(crate) fn renew(&self) {
-        *self.lines_left.lock().unwrap_or_else(PoisonError::into_inner) = LOG_LINES_MAX;
+        self.page().lines_left = LOG_LINES_MAX;
+    }
+
+    /// Writes under another request from now on.
+    pub(crate) fn turn_to(&self, request_id: Arc<str>) {
+        self.page().request_id = request_id;
+    }
+
+    fn page(&self) -> MutexGuard<'_, Page> {
+        self.page.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn write(&self, level: Level, message: &[u8]) {
-        if !self.take_line() {
-            self.plugin.counters().dropped_line();
+        let Some(request_id) = self.take_line() else {
+            self.plugin.counters.dropped_line();
             return;
-        }
-        self.plugin.counters().logged();
+        };
+        self.plugin.counters.logged();
         let line = printable(message);
-        let (plugin, request_id) = (self.plugin.name(), &*self.request_id);
+        let (plugin, request_id) = (self.plugin.name(), &*request_id);
         match level {
             Level::Debug => tracing::debug!(target: "cofferdam::guest", plugin, request_id, "{line}"),
             Level::Info => tracing::info!(target: "cofferdam::guest", plugin, request_id, "{line}"),
@@ -51,11 +65,11 @@ impl GuestLog {
         }
     }
 
-    fn take_line(&self) -> bool {
-        let mut left = self.lines_left.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(less) = left.checked_sub(1) else { return false };
-        *left = less;
-        true
+    /// Takes one line of the quota; the request to write it under.
+    fn take_line(&self) -> Option<Arc<str>> {
+        let mut page = self.page();
+        page.lines_left = page.lines_left.checked_sub(1)?;
+        Some(Arc::clone(&page.request_id))
     }
 }
 

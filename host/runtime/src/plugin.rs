@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use wasmtime::component::{Component, InstancePre};
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use crate::bindings::exports::cofferdam::plugin as exports;
 use crate::contract::{Export, Finding};
@@ -20,8 +20,10 @@ use crate::manifest::{Import, Kind, Manifest};
 /// One installed plugin.
 pub struct Plugin {
     pub(crate) host: Arc<Host>,
-    pub(crate) grant: Grant,
-    manifest: Manifest,
+    profile: Arc<Profile>,
+    /// Tells this plugin from every other this runtime ever loaded, an earlier
+    /// one of the same name included.
+    number: u64,
     digest: String,
     origin: String,
     component: Cow<'static, [u8]>,
@@ -30,7 +32,14 @@ pub struct Plugin {
     /// One compilation at a time; the others wait for its result.
     compiling: Mutex<()>,
     compiled: OnceLock<Result<Compiled, Failed>>,
-    counters: Counters,
+}
+
+/// What an instance knows of its plugin. Instances that wait for their next call
+/// hold this and not the plugin, which takes them along when it goes.
+pub(crate) struct Profile {
+    pub(crate) grant: Grant,
+    pub(crate) manifest: Manifest,
+    pub(crate) counters: Counters,
 }
 
 /// What a plugin is made of, when it is loaded.
@@ -71,8 +80,46 @@ pub(crate) struct Compiled {
     pub(crate) on_request: Option<exports::on_request::GuestIndices>,
     pub(crate) on_response: Option<exports::on_response::GuestIndices>,
     pub(crate) tools: Option<exports::tools::GuestIndices>,
+    pub(crate) functions: Functions,
     from_cache: bool,
     ms: u64,
+}
+
+/// Functions that are called without the generated bindings, which would want
+/// owned bytes where a borrowed body is to be copied once, into the guest.
+pub(crate) struct Functions {
+    pub(crate) prepare: Option<ComponentExportIndex>,
+    pub(crate) map_error: Option<ComponentExportIndex>,
+    pub(crate) prepare_embeddings: Option<ComponentExportIndex>,
+    pub(crate) decode_embeddings: Option<ComponentExportIndex>,
+    pub(crate) on_request: Option<ComponentExportIndex>,
+    pub(crate) on_response: Option<ComponentExportIndex>,
+    pub(crate) tool_functions: Option<ComponentExportIndex>,
+    pub(crate) invoke_tool: Option<ComponentExportIndex>,
+}
+
+impl Functions {
+    /// The version in the names of the contract's interfaces. Components built
+    /// against a compatible one are found under it too.
+    const VERSION: &str = "0.1.0";
+
+    fn of(component: &Component) -> Self {
+        let find = |interface: &str, function: &str| {
+            let name = format!("cofferdam:plugin/{interface}@{}", Self::VERSION);
+            let interface = component.get_export_index(None, &name)?;
+            component.get_export_index(Some(&interface), function)
+        };
+        Self {
+            prepare: find("generation", "prepare"),
+            map_error: find("dialect", "map-error"),
+            prepare_embeddings: find("embedding", "prepare"),
+            decode_embeddings: find("embedding", "decode"),
+            on_request: find("on-request", "handle"),
+            on_response: find("on-response", "handle"),
+            tool_functions: find("tools", "functions"),
+            invoke_tool: find("tools", "invoke"),
+        }
+    }
 }
 
 struct Failed {
@@ -84,9 +131,9 @@ impl Plugin {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { host, manifest, digest, origin, component, finding, grant, denials } = parts;
         Self {
+            number: host.next_number(),
             host,
-            grant,
-            manifest,
+            profile: Arc::new(Profile { grant, manifest, counters: Counters::default() }),
             digest,
             origin,
             component,
@@ -94,26 +141,25 @@ impl Plugin {
             denials,
             compiling: Mutex::new(()),
             compiled: OnceLock::new(),
-            counters: Counters::default(),
         }
     }
 
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.manifest.name
+        self.profile.name()
     }
 
     /// What it is.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        self.manifest.kind
+        self.profile.manifest.kind
     }
 
     /// Its manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
-        &self.manifest
+        &self.profile.manifest
     }
 
     /// SHA-256 of the component's bytes, in hexadecimal.
@@ -131,7 +177,7 @@ impl Plugin {
     /// What it may do.
     #[must_use]
     pub fn grant(&self) -> &Grant {
-        &self.grant
+        &self.profile.grant
     }
 
     /// What it wants and does not get, each with the line that would allow it.
@@ -143,7 +189,7 @@ impl Plugin {
     /// Its running totals.
     #[must_use]
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.profile.counters
     }
 
     /// How far it is.
@@ -154,6 +200,21 @@ impl Plugin {
             Some(Ok(compiled)) => PluginState::Compiled { from_cache: compiled.from_cache, ms: compiled.ms },
             Some(Err(failed)) => PluginState::Failed(failed.reason.clone()),
         }
+    }
+
+    pub(crate) fn profile(&self) -> &Arc<Profile> {
+        &self.profile
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether its instances may serve more than one call. Only pure guests, which
+    /// import nothing but log and config: what hooks and tools have seen of one
+    /// request, through doors that were opened for it, ends with that request.
+    pub(crate) fn is_pure(&self) -> bool {
+        matches!(self.kind(), Kind::Router | Kind::Provider) && self.finding.imports.is_empty()
     }
 
     /// Whether it is a provider for responses.
@@ -234,7 +295,7 @@ impl Plugin {
         }
         let started = Instant::now();
         let (component, from_cache) = self.component()?;
-        let linker = imports::linker(&self.host.engine, &self.grant).map_err(unusable)?;
+        let linker = imports::linker(&self.host.engine, &self.profile.grant).map_err(unusable)?;
         let pre = linker.instantiate_pre(&component).map_err(unusable)?;
         let mut compiled = self.look_up(pre).map_err(unusable)?;
         compiled.from_cache = from_cache;
@@ -243,7 +304,7 @@ impl Plugin {
     }
 
     fn ungranted_import(&self) -> Option<Import> {
-        self.finding.used().into_iter().find(|import| !self.grant.imports.contains(import))
+        self.finding.used().into_iter().find(|import| !self.profile.grant.imports.contains(import))
     }
 
     fn component(&self) -> Result<(Component, bool), Failed> {
@@ -277,6 +338,7 @@ impl Plugin {
                 .then(|| exports::on_response::GuestIndices::new(&pre))
                 .transpose()?,
             tools: has(Export::Tools).then(|| exports::tools::GuestIndices::new(&pre)).transpose()?,
+            functions: Functions::of(pre.component()),
             from_cache: false,
             ms: 0,
             pre,
@@ -289,8 +351,20 @@ impl Plugin {
 
     /// Counts a failed call and makes its error.
     pub(crate) fn failed(&self, kind: CallErrorKind) -> CallError {
-        self.counters.failed(&kind);
+        self.profile.counters.failed(&kind);
         CallError::new(self.name(), kind)
+    }
+}
+
+impl Drop for Plugin {
+    fn drop(&mut self) {
+        self.host.warm.forget(self.number);
+    }
+}
+
+impl Profile {
+    pub(crate) fn name(&self) -> &str {
+        &self.manifest.name
     }
 }
 

@@ -19,6 +19,7 @@ use crate::grant::{Grant, OperatorGrant};
 use crate::host::{Gauges, Host};
 use crate::manifest::Manifest;
 use crate::plugin::{Parts, Plugin};
+use crate::warm::Warm;
 
 /// Longest manifest.
 const MANIFEST_BYTES_MAX: usize = 64 * 1024;
@@ -78,8 +79,9 @@ impl Runtime {
                 None
             }
         };
-        let ticker = Ticker::start(&sandbox.engine, config.tick)?;
-        Ok(Self { host: Arc::new(Host::new(sandbox, cache, ticker)) })
+        let warm = Arc::new(Warm::new(sandbox.instances as usize));
+        let ticker = Ticker::start(&sandbox.engine, config.tick, Arc::clone(&warm))?;
+        Ok(Self { host: Arc::new(Host::new(sandbox, cache, warm, ticker)) })
     }
 
     /// Checks manifests and components and joins them with the operator's

@@ -37,9 +37,9 @@ impl Plugin {
         let instance = Instance::open(self, context, services).await?;
         let handle = async |instance: &mut Instance| {
             type Parameters<'a> = (&'a [u8], &'a [u8], &'a GuestContext);
-            let function = borrowing::<Parameters<'_>, Verdict>(instance, "on-request", "handle")?;
+            let function = borrowing::<Parameters<'_>, Verdict>(instance, |functions| functions.on_request)?;
             let arguments = (request, settings, &instance.context);
-            Ok(function.call_async(&mut instance.store, arguments).await?.0)
+            Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
         let (_, answer) = instance.run(output_bytes_max(request.len()), handle).await?;
         self.check_action(answer)
@@ -64,9 +64,9 @@ impl Plugin {
         let instance = Instance::open(self, context, services).await?;
         let handle = async |instance: &mut Instance| {
             type Parameters<'a> = (&'a [u8], &'a [u8], &'a [u8], &'a GuestContext);
-            let function = borrowing::<Parameters<'_>, Verdict>(instance, "on-response", "handle")?;
+            let function = borrowing::<Parameters<'_>, Verdict>(instance, |functions| functions.on_response)?;
             let arguments = (request, response, settings, &instance.context);
-            Ok(function.call_async(&mut instance.store, arguments).await?.0)
+            Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
         let (_, answer) = instance.run(output_bytes_max(request.len() + response.len()), handle).await?;
         self.check_action(answer)

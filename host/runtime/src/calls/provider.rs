@@ -3,19 +3,18 @@
 
 use std::sync::Arc;
 
-use wasmtime::component::ResourceAny;
+use wasmtime::component::{ResourceAny, TypedFunc};
 
 use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::bindings::exports::cofferdam::plugin::generation;
 use crate::calls::answers::{
     Broken, check_events, check_prepared, check_upstream, check_vectors, event_bytes,
 };
-use crate::calls::{borrowing, indices};
+use crate::calls::{borrowing, cached, indices};
 use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind};
-use crate::instance::Instance;
+use crate::instance::{Instance, Live};
 use crate::plugin::Plugin;
-use crate::services::Services;
 use crate::wire::{
     EmbeddingFailure, Embeddings, Event, Failure, Frame, Prepared, PreparedEmbeddings, ResponseHead, Target,
 };
@@ -37,19 +36,25 @@ const BYTES_PER_EVENT: usize = 16;
 /// Most of an error's body, as `wit/provider.wit` says.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
+pub(super) type Prepare<'a> = (&'a [u8], &'a Target, &'a GuestContext);
+pub(super) type PrepareAnswer = (Result<Prepared, Failure>,);
+pub(super) type EmbeddingsAnswer = (Result<PreparedEmbeddings, EmbeddingFailure>,);
+pub(super) type Decode<'a> = (&'a ResponseHead, &'a [u8]);
+pub(super) type VectorsAnswer = (Result<Embeddings, Failure>,);
+
 /// One attempt at a provider. After any [`CallError`] it is dead, and so is it
 /// when a call was dropped before it answered: every later call is an error.
 pub struct ProviderInstance {
     plugin: Arc<Plugin>,
     live: Option<Instance>,
-    generation: Option<generation::Guest>,
     decoder: Option<ResourceAny>,
     fed_bytes: usize,
     emitted_bytes: usize,
 }
 
 impl Plugin {
-    /// Makes the instance for one attempt.
+    /// Gets the instance for one attempt: a fresh one, or one that an earlier
+    /// attempt of the same owner closed.
     ///
     /// # Errors
     ///
@@ -61,11 +66,10 @@ impl Plugin {
         if self.compiled().await?.dialect.is_none() {
             return Err(self.missing("dialect"));
         }
-        let live = Instance::open(self, context, Services::default()).await?;
+        let live = Instance::warm(self, context).await?;
         Ok(ProviderInstance {
             plugin: Arc::clone(self),
             live: Some(live),
-            generation: None,
             decoder: None,
             fed_bytes: 0,
             emitted_bytes: 0,
@@ -92,13 +96,10 @@ impl ProviderInstance {
     ) -> Result<Result<Prepared, Failure>, CallError> {
         self.require(self.plugin.exports_generation(), "generation")?;
         let prepare = async |instance: &mut Instance| {
-            let function = borrowing::<(&[u8], &Target, &GuestContext), (Result<Prepared, Failure>,)>(
-                instance,
-                "generation",
-                "prepare",
-            )?;
+            let function: TypedFunc<Prepare<'_>, _> =
+                cached(instance, |exports| &mut exports.prepare, |functions| functions.prepare)?;
             let arguments = (request, target, &instance.context);
-            Ok(function.call_async(&mut instance.store, arguments).await?.0)
+            Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
         let answer = self.call(output_bytes_max(request.len()), prepare).await?;
         if let Ok(prepared) = &answer {
@@ -114,15 +115,16 @@ impl ProviderInstance {
     /// The guest broke.
     pub async fn open_decoder(&mut self, head: &ResponseHead) -> Result<(), CallError> {
         self.require(self.plugin.exports_generation(), "generation")?;
+        let earlier = self.decoder.take();
         let open = async |instance: &mut Instance| {
-            let generation = indices(instance, |compiled| compiled.generation.as_ref())?;
-            let guest = generation.load(&mut instance.store, &instance.handle)?;
-            let decoder = guest.decoder().call_constructor(&mut instance.store, head).await?;
-            Ok((guest, decoder))
+            let guest = generation(instance)?;
+            let store = &mut instance.live.store;
+            if let Some(earlier) = earlier {
+                earlier.resource_drop_async(&mut *store).await?;
+            }
+            guest.decoder().call_constructor(store, head).await
         };
-        let (guest, decoder) = self.call(OUTPUT_BYTES_FREE, open).await?;
-        self.generation = Some(guest);
-        self.decoder = Some(decoder);
+        self.decoder = Some(self.call(OUTPUT_BYTES_FREE, open).await?);
         (self.fed_bytes, self.emitted_bytes) = (0, 0);
         Ok(())
     }
@@ -136,11 +138,11 @@ impl ProviderInstance {
         if frames.is_empty() {
             return Ok(Ok(Vec::new()));
         }
-        let (guest, decoder) = self.opened()?;
+        let decoder = self.opened()?;
         let bytes: usize = frames.iter().map(|frame| frame.name.len() + frame.data.len()).sum();
         self.fed_bytes = self.fed_bytes.saturating_add(bytes);
         let feed = async |instance: &mut Instance| {
-            guest.decoder().call_feed(&mut instance.store, decoder, frames).await
+            generation(instance)?.decoder().call_feed(&mut instance.live.store, decoder, frames).await
         };
         let answer = self.call(self.output_bytes_left(), feed).await?;
         self.take(answer, bytes)
@@ -152,9 +154,10 @@ impl ProviderInstance {
     ///
     /// The guest broke, or no decoder is open.
     pub async fn finish(&mut self) -> Result<Result<Vec<Event>, Failure>, CallError> {
-        let (guest, decoder) = self.opened()?;
-        let finish =
-            async |instance: &mut Instance| guest.decoder().call_finish(&mut instance.store, decoder).await;
+        let decoder = self.opened()?;
+        let finish = async |instance: &mut Instance| {
+            generation(instance)?.decoder().call_finish(&mut instance.live.store, decoder).await
+        };
         let answer = self.call(self.output_bytes_left(), finish).await?;
         self.take(answer, self.fed_bytes)
     }
@@ -167,8 +170,8 @@ impl ProviderInstance {
     pub async fn map_error(&mut self, head: &ResponseHead, body: &[u8]) -> Result<Failure, CallError> {
         let body = body.get(..ERROR_BODY_BYTES_MAX).unwrap_or(body);
         let map = async |instance: &mut Instance| {
-            let function = borrowing::<(&ResponseHead, &[u8]), (Failure,)>(instance, "dialect", "map-error")?;
-            Ok(function.call_async(&mut instance.store, (head, body)).await?.0)
+            let function = borrowing::<Decode<'_>, (Failure,)>(instance, |functions| functions.map_error)?;
+            Ok(function.call_async(&mut instance.live.store, (head, body)).await?.0)
         };
         self.call(OUTPUT_BYTES_FREE, map).await
     }
@@ -183,13 +186,15 @@ impl ProviderInstance {
         request: &[u8],
         target: &Target,
     ) -> Result<Result<PreparedEmbeddings, EmbeddingFailure>, CallError> {
-        type Answer = (Result<PreparedEmbeddings, EmbeddingFailure>,);
         self.require(self.plugin.exports_embedding(), "embedding")?;
         let prepare = async |instance: &mut Instance| {
-            let function =
-                borrowing::<(&[u8], &Target, &GuestContext), Answer>(instance, "embedding", "prepare")?;
+            let function: TypedFunc<Prepare<'_>, _> = cached(
+                instance,
+                |exports| &mut exports.prepare_embeddings,
+                |functions| functions.prepare_embeddings,
+            )?;
             let arguments = (request, target, &instance.context);
-            Ok(function.call_async(&mut instance.store, arguments).await?.0)
+            Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
         let answer = self.call(VECTORS_BYTES_MAX, prepare).await?;
         match &answer {
@@ -210,17 +215,32 @@ impl ProviderInstance {
         head: &ResponseHead,
         body: &[u8],
     ) -> Result<Result<Embeddings, Failure>, CallError> {
-        type Answer = (Result<Embeddings, Failure>,);
         self.require(self.plugin.exports_embedding(), "embedding")?;
         let decode = async |instance: &mut Instance| {
-            let function = borrowing::<(&ResponseHead, &[u8]), Answer>(instance, "embedding", "decode")?;
-            Ok(function.call_async(&mut instance.store, (head, body)).await?.0)
+            let function: TypedFunc<Decode<'_>, _> = cached(
+                instance,
+                |exports| &mut exports.decode_embeddings,
+                |functions| functions.decode_embeddings,
+            )?;
+            Ok(function.call_async(&mut instance.live.store, (head, body)).await?.0)
         };
         let answer = self.call(VECTORS_BYTES_MAX, decode).await?;
         if let Ok(embeddings) = &answer {
             self.accept(check_vectors(&embeddings.vectors))?;
         }
         Ok(answer)
+    }
+
+    /// Ends an attempt that went well and leaves its instance to the next one of
+    /// the same owner. An instance that is dropped instead serves nobody else.
+    pub async fn close(mut self) {
+        let Some(live) = self.live.take().filter(Instance::may_be_kept) else { return };
+        let Some(decoder) = self.decoder.take() else { return live.keep() };
+        let end = async |instance: &mut Instance| decoder.resource_drop_async(&mut instance.live.store).await;
+        // What breaks here was counted and logged; the attempt has its answer.
+        if let Ok((live, ())) = live.run(OUTPUT_BYTES_FREE, end).await {
+            live.keep();
+        }
     }
 
     /// Runs one call in the instance, which is gone unless the call goes well.
@@ -241,11 +261,9 @@ impl ProviderInstance {
         if exported { Ok(()) } else { Err(self.plugin.missing(interface)) }
     }
 
-    fn opened(&self) -> Result<(generation::Guest, ResourceAny), CallError> {
-        match (&self.generation, self.decoder) {
-            (Some(guest), Some(decoder)) => Ok((guest.clone(), decoder)),
-            _ => Err(CallError::new(self.plugin.name(), CallErrorKind::NotExported("an open decoder"))),
-        }
+    fn opened(&self) -> Result<ResourceAny, CallError> {
+        self.decoder
+            .ok_or_else(|| CallError::new(self.plugin.name(), CallErrorKind::NotExported("an open decoder")))
     }
 
     /// A broken rule ends the instance like a trap: its next answer is no better.
@@ -276,6 +294,16 @@ impl ProviderInstance {
         }
         Ok(answer)
     }
+}
+
+/// The functions of the decoder, looked up once per instance.
+fn generation(instance: &mut Instance) -> wasmtime::Result<generation::Guest> {
+    if let Some(guest) = &instance.live.exports.generation {
+        return Ok(guest.clone());
+    }
+    let indices = indices(instance, |compiled| compiled.generation.clone())?;
+    let Live { store, handle, exports, .. } = &mut *instance.live;
+    Ok(exports.generation.insert(indices.load(store, handle)?).clone())
 }
 
 fn output_bytes_max(input_bytes: usize) -> usize {

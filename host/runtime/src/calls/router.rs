@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::bindings::exports::cofferdam::plugin::{model_choice, routing};
 use crate::calls::answers::check_decision;
 use crate::calls::indices;
 use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind};
-use crate::instance::Instance;
+use crate::instance::{Instance, Live};
 use crate::plugin::Plugin;
 use crate::services::Services;
 use crate::wire::{Candidate, Choice, Decision, Failure, Model, RequestSummary, TextFacts};
@@ -47,16 +48,16 @@ impl Plugin {
         if self.compiled().await?.routing.is_none() {
             return Err(self.missing("routing"));
         }
-        let instance = Instance::open(self, context, Services::default()).await?;
+        let instance = Instance::warm(self, context).await?;
         let route = async |instance: &mut Instance| {
-            let routing = indices(instance, |compiled| compiled.routing.as_ref())?;
-            let guest = routing.load(&mut instance.store, &instance.handle)?;
-            guest.call_route(&mut instance.store, summary, candidates, seed).await
+            let guest = routing(instance)?;
+            guest.call_route(&mut instance.live.store, summary, candidates, seed).await
         };
-        let (_, answer) = instance.run(OUTPUT_BYTES_MAX, route).await?;
+        let (instance, answer) = instance.run(OUTPUT_BYTES_MAX, route).await?;
         if let Ok(decision) = &answer {
             check_decision(decision, candidates.len())
                 .map_err(|rule| self.failed(CallErrorKind::InvalidAnswer(rule)))?;
+            instance.keep();
         }
         Ok(answer)
     }
@@ -72,9 +73,8 @@ impl Plugin {
         }
         let instance = Instance::open(self, context, Services::default()).await?;
         let slugs = async |instance: &mut Instance| {
-            let choice = indices(instance, |compiled| compiled.model_choice.as_ref())?;
-            let guest = choice.load(&mut instance.store, &instance.handle)?;
-            guest.call_slugs(&mut instance.store).await
+            let guest = model_choice(instance)?;
+            guest.call_slugs(&mut instance.live.store).await
         };
         Ok(instance.run(OUTPUT_BYTES_MAX, slugs).await?.1)
     }
@@ -92,22 +92,38 @@ impl Plugin {
         if self.compiled().await?.model_choice.is_none() {
             return Err(self.missing("model-choice"));
         }
-        let instance = Instance::open(self, context, Services::default()).await?;
+        let instance = Instance::warm(self, context).await?;
         let settings = question.settings.to_vec();
         let choose = async |instance: &mut Instance| {
-            let choice = indices(instance, |compiled| compiled.model_choice.as_ref())?;
-            let guest = choice.load(&mut instance.store, &instance.handle)?;
+            let guest = model_choice(instance)?;
             let ChoiceQuestion { slug, summary, facts, models, seed, .. } = question;
-            guest.call_choose(&mut instance.store, slug, summary, facts, models, &settings, seed).await
+            guest.call_choose(&mut instance.live.store, slug, summary, facts, models, &settings, seed).await
         };
-        let (_, answer) = instance.run(OUTPUT_BYTES_MAX, choose).await?;
+        let (instance, answer) = instance.run(OUTPUT_BYTES_MAX, choose).await?;
         if let Ok(choice) = &answer {
             let offered = |id: &String| question.models.iter().any(|model| model.id == *id);
             if choice.models.is_empty() || !choice.models.iter().all(offered) {
                 let rule = "a chosen model is not among those offered, or none is chosen";
                 return Err(self.failed(CallErrorKind::InvalidAnswer(rule)));
             }
+            instance.keep();
         }
         Ok(answer)
     }
+}
+
+/// The router's functions, looked up once per instance.
+fn routing(instance: &mut Instance) -> wasmtime::Result<routing::Guest> {
+    if let Some(guest) = &instance.live.exports.routing {
+        return Ok(guest.clone());
+    }
+    let indices = indices(instance, |compiled| compiled.routing.clone())?;
+    let Live { store, handle, exports, .. } = &mut *instance.live;
+    Ok(exports.routing.insert(indices.load(store, handle)?).clone())
+}
+
+fn model_choice(instance: &mut Instance) -> wasmtime::Result<model_choice::Guest> {
+    let indices = indices(instance, |compiled| compiled.model_choice.clone())?;
+    let Live { store, handle, .. } = &mut *instance.live;
+    indices.load(store, handle)
 }

@@ -35,8 +35,9 @@ impl Plugin {
         let instance = Instance::open(self, context, services).await?;
         let functions = async |instance: &mut Instance| {
             type Answer = (Result<Vec<Function>, ToolError>,);
-            let function = borrowing::<(&[u8], &GuestContext), Answer>(instance, "tools", "functions")?;
-            Ok(function.call_async(&mut instance.store, (settings, &instance.context)).await?.0)
+            let function =
+                borrowing::<(&[u8], &GuestContext), Answer>(instance, |functions| functions.tool_functions)?;
+            Ok(function.call_async(&mut instance.live.store, (settings, &instance.context)).await?.0)
         };
         let (_, answer) = instance.run(FUNCTIONS_BYTES_MAX, functions).await?;
         if let Ok(functions) = &answer {
@@ -65,9 +66,9 @@ impl Plugin {
         let invoke = async |instance: &mut Instance| {
             type Parameters<'a> = (&'a str, &'a [u8], &'a [u8], &'a GuestContext);
             type Answer = (Result<Output, ToolError>,);
-            let typed = borrowing::<Parameters<'_>, Answer>(instance, "tools", "invoke")?;
+            let typed = borrowing::<Parameters<'_>, Answer>(instance, |functions| functions.invoke_tool)?;
             let parameters = (function, arguments, settings, &instance.context);
-            Ok(typed.call_async(&mut instance.store, parameters).await?.0)
+            Ok(typed.call_async(&mut instance.live.store, parameters).await?.0)
         };
         let (_, answer) = instance.run(OUTPUT_BYTES_MAX, invoke).await?;
         if let Ok(output) = &answer {

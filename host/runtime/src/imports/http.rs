@@ -42,7 +42,7 @@ impl GuestState {
             tracing::warn!(plugin, host, "request denied: the port, method or a header is not granted");
             return;
         }
-        let mut asked: BTreeSet<_> = self.plugin.manifest().hosts.clone();
+        let mut asked: BTreeSet<_> = self.plugin.manifest.hosts.clone();
         if asked.contains(host) {
             let line = operator_line(plugin, "hosts", &self.plugin.grant.hosts, [&host.to_owned()]);
             tracing::warn!(plugin, host, "request denied; to allow it: {line}");

@@ -100,7 +100,12 @@ pub(crate) fn everything() -> OperatorGrant {
 }
 
 pub(crate) fn context() -> CallContext {
-    CallContext { request_id: "resp_test".into(), workspace: "workspace-1".into(), now_ms: 1_700_000_000_123 }
+    CallContext {
+        request_id: "resp_test".into(),
+        workspace: "workspace-1".into(),
+        owner: None,
+        now_ms: 1_700_000_000_123,
+    }
 }
 
 pub(crate) fn summary(requested: &str) -> RequestSummary {

@@ -19,3 +19,4 @@ mod rogue;
 mod router;
 mod scheduling;
 mod tool;
+mod warm;

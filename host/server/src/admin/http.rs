@@ -87,8 +87,10 @@ fn metrics(app: &App) -> Page {
 
 fn sandbox(app: &App, text: &mut Text) {
     let gauges = app.runtime.gauges();
-    text.family("cofferdam_instances", "gauge", "Instances of plugins that are alive");
+    text.family("cofferdam_instances", "gauge", "Instances of plugins that serve a call");
     text.sample("cofferdam_instances", "", gauges.instances);
+    text.family("cofferdam_instances_idle", "gauge", "Instances of plugins kept for the next call of a key");
+    text.sample("cofferdam_instances_idle", "", gauges.idle);
     text.family("cofferdam_instances_max", "gauge", "Room for instances of plugins");
     text.sample("cofferdam_instances_max", "", gauges.instances_max);
     text.family("cofferdam_saturated_total", "counter", "Calls refused because there was no room");

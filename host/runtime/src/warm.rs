@@ -1,0 +1,170 @@
+//! Instances between two calls. Making an instance and giving its memory back
+//! costs more than the calls themselves, so one whose call went well waits here
+//! for the next call of the same plugin by the same owner.
+//!
+//! The promise that nothing of one owner reaches another stands and falls with
+//! the comparison in [`Warm::take`]. Everything else here bounds what waiting
+//! costs: how many, how long, and that they make way.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::context::Owner;
+
+/// How long an instance waits, and what it has seen stays in memory.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// Instances of one plugin that wait for one owner.
+const PER_OWNER_MAX: usize = 16;
+/// Which part of all instances may wait.
+const PART_OF_ALL: usize = 16;
+/// Instances that one tick ends.
+const EXPIRED_PER_TICK: usize = 8;
+
+/// The instances that wait, the one that waits longest first.
+pub(crate) struct Warm<T> {
+    kept: Mutex<VecDeque<Kept<T>>>,
+    room: usize,
+}
+
+struct Kept<T> {
+    plugin: u64,
+    owner: Owner,
+    since: Instant,
+    instance: T,
+}
+
+impl<T> Warm<T> {
+    /// Room for a part of this many instances.
+    pub(crate) fn new(instances: usize) -> Self {
+        Self { kept: Mutex::new(VecDeque::new()), room: (instances / PART_OF_ALL).max(1) }
+    }
+
+    /// The instance of this plugin that this owner left last.
+    pub(crate) fn take(&self, plugin: u64, owner: &Owner) -> Option<T> {
+        let mut kept = self.lock();
+        let place = kept.iter().rposition(|kept| kept.plugin == plugin && kept.owner == *owner)?;
+        kept.remove(place).map(|kept| kept.instance)
+    }
+
+    /// Keeps an instance for its owner. Without room the longest waiting one goes,
+    /// and one too many of the same owner is not kept.
+    pub(crate) fn keep(&self, plugin: u64, owner: Owner, instance: T) {
+        let mut kept = self.lock();
+        let own = kept.iter().filter(|kept| kept.plugin == plugin && kept.owner == owner).count();
+        let (surplus, oldest);
+        if own < PER_OWNER_MAX {
+            (surplus, oldest) = (None, if kept.len() < self.room { None } else { kept.pop_front() });
+            kept.push_back(Kept { plugin, owner, since: Instant::now(), instance });
+        } else {
+            (surplus, oldest) = (Some(instance), None);
+        }
+        // Ending an instance takes a while; nobody waits for the lock meanwhile.
+        drop(kept);
+        drop((surplus, oldest));
+    }
+
+    /// Ends the instance that waits longest; false if none waits.
+    pub(crate) fn evict(&self) -> bool {
+        let oldest = self.lock().pop_front();
+        oldest.is_some()
+    }
+
+    /// Ends the instances of a plugin that is no more.
+    pub(crate) fn forget(&self, plugin: u64) {
+        let mut kept = self.lock();
+        let (gone, stay) = kept.drain(..).partition(|kept| kept.plugin == plugin);
+        *kept = stay;
+        drop(kept);
+        drop::<VecDeque<_>>(gone);
+    }
+
+    /// Ends a few of those that have waited too long.
+    pub(crate) fn expire(&self, now: Instant) {
+        for _ in 0..EXPIRED_PER_TICK {
+            // Whoever holds the lock does not hold up the clock of all guests.
+            let Ok(mut kept) = self.kept.try_lock() else { return };
+            let overdue = |kept: &Kept<T>| now.saturating_duration_since(kept.since) >= IDLE_MAX;
+            let expired = kept.pop_front_if(|kept| overdue(kept));
+            drop(kept);
+            if expired.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Kept<T>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(id: &str) -> Owner {
+        Owner::new(id)
+    }
+
+    #[test]
+    fn only_the_same_owner_of_the_same_plugin_gets_it_and_once() {
+        let warm = Warm::new(1_000);
+        warm.keep(1, owner("a"), "a's");
+        assert_eq!(warm.take(1, &owner("b")), None);
+        assert_eq!(warm.take(2, &owner("a")), None);
+        assert_eq!(warm.take(1, &owner("a")), Some("a's"));
+        assert_eq!(warm.take(1, &owner("a")), None);
+    }
+
+    #[test]
+    fn the_last_one_left_is_taken_first() {
+        let warm = Warm::new(1_000);
+        for instance in 1..=3 {
+            warm.keep(1, owner("a"), instance);
+        }
+        assert_eq!(warm.take(1, &owner("a")), Some(3));
+        assert_eq!(warm.take(1, &owner("a")), Some(2));
+    }
+
+    #[test]
+    fn owners_together_and_each_have_a_bound() {
+        let warm = Warm::new(PART_OF_ALL * PER_OWNER_MAX * 2);
+        for instance in 0..PER_OWNER_MAX * 2 {
+            warm.keep(1, owner("a"), instance);
+        }
+        assert_eq!(warm.len(), PER_OWNER_MAX);
+        for instance in 0..PER_OWNER_MAX * 2 {
+            warm.keep(1, owner(&instance.to_string()), instance);
+        }
+        assert_eq!(warm.len(), PER_OWNER_MAX * 2);
+        assert_eq!(warm.take(1, &owner("a")), None, "the longest waiting made way");
+        assert!(warm.take(1, &owner("0")).is_some());
+    }
+
+    #[test]
+    fn they_end_when_nobody_comes_or_room_is_needed_or_the_plugin_goes() {
+        let warm = Warm::new(1_000);
+        let now = Instant::now();
+        for instance in 0..EXPIRED_PER_TICK + 1 {
+            warm.keep(1, owner("a"), instance);
+        }
+        warm.expire(now);
+        assert_eq!(warm.len(), EXPIRED_PER_TICK + 1);
+        let late = Instant::now() + IDLE_MAX;
+        warm.expire(late);
+        assert_eq!(warm.len(), 1, "a few at a time");
+        warm.expire(late);
+        assert_eq!(warm.len(), 0);
+        warm.keep(1, owner("a"), 0);
+        warm.keep(2, owner("a"), 1);
+        warm.forget(1);
+        assert_eq!(warm.take(1, &owner("a")), None);
+        assert!(warm.evict());
+        assert!(!warm.evict());
+    }
+}

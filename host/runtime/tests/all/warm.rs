@@ -1,0 +1,203 @@
+//! Instances that serve more than one call: whose they are, what ends them, and
+//! that they are in nobody's way.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use cofferdam_runtime::{CallContext, CallErrorKind, OperatorGrant, Owner, Plugin, Services};
+
+use crate::kit::{
+    PROVIDER, candidates, context, frame, head, hook, plugin, provider, router, runtime, summary, target,
+    tool,
+};
+use crate::rogue::{LOOP, Rogue, TRAP};
+
+fn owned(owner: &str) -> CallContext {
+    CallContext { owner: Some(Owner::new(owner)), ..context() }
+}
+
+/// How many calls the instance has served that serves this one.
+async fn calls(router: &Arc<Plugin>, context: &CallContext) -> u32 {
+    let decision = router.route(context, &summary(""), &candidates(1), 0).await.unwrap().unwrap();
+    let calls = decision.reason.strip_prefix("calls=").unwrap();
+    calls.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_instance_serves_its_owner_again_and_nobody_else() {
+    let runtime = runtime();
+    let router = router(&runtime);
+    // Two keys of one workspace are two owners.
+    for round in 1..=3 {
+        for key in ["key-1", "key-2"] {
+            assert_eq!(calls(&router, &owned(key)).await, round, "{key}");
+        }
+    }
+    assert_eq!(calls(&router, &owned("key-3")).await, 1);
+    assert_eq!(calls(&router, &context()).await, 1, "nobody's instance is fresh");
+    assert_eq!(calls(&router, &context()).await, 1, "and is not kept");
+    let gauges = runtime.gauges();
+    assert_eq!((gauges.instances, gauges.idle), (0, 3));
+}
+
+#[tokio::test]
+async fn calls_at_the_same_time_have_an_instance_each() {
+    let runtime = runtime();
+    let provider = provider(&runtime);
+    let owner = owned("key");
+    let first = provider.open_provider(&owner).await.unwrap();
+    let second = provider.open_provider(&owner).await.unwrap();
+    assert_eq!(runtime.gauges().instances, 2);
+    first.close().await;
+    assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (1, 1));
+    let third = provider.open_provider(&owner).await.unwrap();
+    assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (2, 0));
+    drop((second, third));
+    assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, 0), "dropped is not closed");
+}
+
+#[tokio::test]
+async fn what_did_not_go_well_is_never_met_again() {
+    let runtime = runtime();
+    let router = router(&runtime);
+    let key = owned("key");
+    for deed in ["trap", "loop", "recurse", "divide", "exit", "bomb", "fail", "twice", "empty"] {
+        assert_eq!(calls(&router, &key).await, 1, "before {deed}");
+        assert_eq!(runtime.gauges().idle, 1, "{deed}");
+        let answer = router.route(&key, &summary(deed), &candidates(1), 0).await;
+        assert!(!matches!(answer, Ok(Ok(_))), "{deed}");
+        assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, 0), "{deed}");
+        assert_eq!(calls(&router, &key).await, 1, "after {deed}");
+        drop(router.route(&key, &summary("trap"), &candidates(1), 0).await);
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_call_takes_the_instance_with_it() {
+    let runtime = runtime();
+    let router = router(&runtime);
+    let key = owned("key");
+    assert_eq!(calls(&router, &key).await, 1);
+    {
+        let (summary, candidates) = (summary("loop"), candidates(1));
+        let mut call = pin!(router.route(&key, &summary, &candidates, 0));
+        assert!(matches!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
+    }
+    assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, 0));
+    assert_eq!(calls(&router, &key).await, 1);
+}
+
+#[tokio::test]
+async fn every_attempt_begins_anew() {
+    let runtime = runtime();
+    let provider = provider(&runtime);
+    for round in 0..3 {
+        let now_ms = 1_700_000_000_000 + round;
+        let context = CallContext { request_id: format!("resp_{round}").into(), now_ms, ..owned("key") };
+        let mut attempt = provider.open_provider(&context).await.unwrap();
+        attempt.prepare(b"{}", &target("m")).await.unwrap().unwrap();
+        assert_eq!(attempt.finish().await.unwrap_err().kind, CallErrorKind::NotExported("an open decoder"));
+        attempt.open_decoder(&head()).await.unwrap();
+        attempt.open_decoder(&head()).await.unwrap();
+        attempt.feed(&[frame("", "x")]).await.unwrap().unwrap();
+        let rest = attempt.finish().await.unwrap().unwrap();
+        assert!(format!("{rest:?}").contains("frames=1"), "{rest:?}");
+        attempt.close().await;
+        assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, 1));
+    }
+}
+
+#[tokio::test]
+async fn a_guest_that_breaks_in_mid_attempt_is_not_kept() {
+    let runtime = runtime();
+    let provider = provider(&runtime);
+    let owner = owned("key");
+    for deed in ["trap", "bad item"] {
+        let mut attempt = provider.open_provider(&owner).await.unwrap();
+        attempt.open_decoder(&head()).await.unwrap();
+        attempt.feed(&[frame(deed, "")]).await.unwrap_err();
+        attempt.close().await;
+        assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, 0), "{deed}");
+    }
+}
+
+#[tokio::test]
+async fn a_destructor_that_breaks_costs_the_instance_and_nothing_else() {
+    let runtime = runtime();
+    for deed in [TRAP, LOOP] {
+        let manifest = format!("{PROVIDER}[limits]\ndeadline_ms = 5\n");
+        let rogue = Rogue::of("generation-provider")
+            .importing(
+                "(import \"[export]cofferdam:plugin/generation@0.1.0\" \"[resource-new]decoder\" \
+                 (func $new (param i32) (result i32)))",
+            )
+            .with_body("[constructor]decoder", "(call $new (i32.const 8))")
+            .plus(&format!(
+                "(func (export \"cofferdam:plugin/generation@0.1.0#[dtor]decoder\") (param i32) {deed})"
+            ));
+        let rogue = plugin(&runtime, "provider", &manifest, rogue.build(), OperatorGrant::default());
+        let mut attempt = rogue.open_provider(&owned("key")).await.unwrap();
+        attempt.open_decoder(&head()).await.unwrap();
+        attempt.close().await;
+        assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, 0), "{deed}");
+        assert_eq!(rogue.counters().values().errors.values().sum::<u64>(), 1, "{deed}");
+        // Nobody's instance ends without asking the guest.
+        let mut attempt = rogue.open_provider(&context()).await.unwrap();
+        attempt.open_decoder(&head()).await.unwrap();
+        attempt.close().await;
+        assert_eq!(rogue.counters().values().errors.values().sum::<u64>(), 1, "{deed}");
+    }
+}
+
+#[tokio::test]
+async fn an_instance_that_grew_is_not_kept() {
+    let runtime = runtime();
+    let provider = provider(&runtime);
+    for (bytes, kept) in [(1 << 10, 1), (4 << 20, 0)] {
+        let mut attempt = provider.open_provider(&owned("key")).await.unwrap();
+        attempt.prepare(&vec![b' '; bytes], &target("m")).await.unwrap().unwrap();
+        attempt.close().await;
+        assert_eq!(runtime.gauges().idle, kept, "{bytes}");
+    }
+}
+
+#[tokio::test]
+async fn what_waits_makes_room_for_whoever_comes() {
+    let runtime = runtime();
+    let (router, provider) = (router(&runtime), provider(&runtime));
+    let room = runtime.gauges().instances_max;
+    for key in 0..room {
+        assert_eq!(calls(&router, &owned(&format!("key-{key}"))).await, 1);
+    }
+    assert!((1..room / 2).contains(&runtime.gauges().idle), "{:?}", runtime.gauges());
+    let mut attempts = Vec::new();
+    for _ in 0..room {
+        attempts.push(provider.open_provider(&context()).await.unwrap());
+    }
+    let gauges = runtime.gauges();
+    assert_eq!((gauges.instances, gauges.idle, gauges.saturated), (room, 0, 0));
+}
+
+#[tokio::test]
+async fn the_instances_of_a_plugin_go_with_it() {
+    let runtime = runtime();
+    let (old, kept) = (router(&runtime), provider(&runtime));
+    kept.open_provider(&owned("key")).await.unwrap().close().await;
+    assert_eq!(calls(&old, &owned("key")).await, 1);
+    assert_eq!(runtime.gauges().idle, 2);
+    let new = router(&runtime);
+    assert_eq!(calls(&new, &owned("key")).await, 1, "another generation of the same plugin");
+    drop(old);
+    assert_eq!(runtime.gauges().idle, 2);
+    assert_eq!(calls(&new, &owned("key")).await, 2);
+}
+
+#[tokio::test]
+async fn hooks_and_tools_are_fresh_for_every_call() {
+    let runtime = runtime();
+    let (hook, tool) = (hook(&runtime), tool(&runtime));
+    hook.on_request(&owned("key"), Services::default(), b"{}", b"").await.unwrap().unwrap();
+    tool.functions(&owned("key"), Services::default(), b"{}").await.unwrap().unwrap();
+    assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, 0));
+}
