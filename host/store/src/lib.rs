@@ -31,6 +31,7 @@ mod secret;
 mod store;
 mod token;
 mod usage;
+mod vault;
 
 pub use audit::{Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary};
 pub use authentication::{AuthenticationError, Principal};
@@ -47,3 +48,7 @@ pub use secret::Secret;
 pub use store::{IssuedKey, OpenOptions, Store, StoreStatus};
 pub use token::{KeyId, KeyIdError};
 pub use usage::{UsageKind, UsageOutcome, UsageRow};
+pub use vault::{
+    EffectiveScope, EffectiveSecret, Fingerprint, HostName, HostNameError, Hosts, HostsError, NewSecret,
+    Page, SecretMetadata, SecretName, SecretNameError, SecretValue, SecretValueError, VaultId,
+};
