@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use fjall::{Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
-use sha2::{Digest as _, Sha256};
 
 use crate::audit::{AuditEntry, AuditRecord};
 use crate::error::OpenError;
+use crate::log::{self, UsageDigest};
 use crate::rows::{self, Marker, SetHash};
 use crate::seal::{Digest, StoreKeys};
 use crate::usage::UsageRow;
@@ -99,13 +99,6 @@ impl Database {
         Ok(markers)
     }
 
-    /// The newest audit record there is, with its number.
-    pub(crate) fn last_audit_row(&self) -> Result<Option<(u64, Vec<u8>)>, fjall::Error> {
-        let Some(last) = self.log.prefix(rows::audit_prefix()).next_back() else { return Ok(None) };
-        let (key, value) = last.into_inner()?;
-        Ok(rows::audit_seq(&key).map(|seq| (seq, value.to_vec())))
-    }
-
     /// Writes one commit under the number `seq`: rows, usage, audit record and markers in a single batch that
     /// is on the disk when this returns. Any error is fatal for the store; see the crate's writer.
     pub(crate) fn apply(
@@ -129,24 +122,24 @@ impl Database {
                 None => batch.remove(&self.keys, key),
             }
         }
-        let mut digest = Sha256::new();
-        for (index, row) in (0_u32..).zip(&commit.usage) {
+        let mut digest = UsageDigest::default();
+        for (place, row) in (0_u32..).zip(&commit.usage) {
             let value = rows::encode_body(row);
-            digest.update((value.len() as u64).to_be_bytes());
-            digest.update(&value);
-            batch.insert(&self.log, rows::usage_key(row.at_ms, seq, index), value);
+            digest.add(&value);
+            batch.insert(&self.log, log::usage_key(seq, place), value);
         }
+        let (usage_rows, usage_digest) = digest.finish();
         let record = AuditRecord {
             seq,
             at_ms: commit.at_ms,
             previous: tip.head,
             entries: commit.entries,
-            usage_rows: commit.usage.len(),
-            usage_digest: digest.finalize().into(),
+            usage_rows,
+            usage_digest,
         };
         let record = rows::encode_body(&record);
         let head = keys.audit_head(&tip.head, &record);
-        batch.insert(&self.log, rows::audit_key(seq), record);
+        batch.insert(&self.log, log::audit_key(seq), record);
         for (name, keyspace) in self.keyspaces() {
             let set = if name == KEYS { set } else { SetHash::default() };
             batch.insert(keyspace, rows::MARKER, Marker { seq, set }.encode(keys, name));

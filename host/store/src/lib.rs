@@ -18,6 +18,7 @@ mod hex;
 mod ids;
 mod journal;
 mod lock;
+mod log;
 mod name;
 mod open;
 mod queue;

@@ -19,6 +19,7 @@ use crate::database::{Database, KEYS, Tip};
 use crate::directory::Directory;
 use crate::error::{OpenError, OutOfStep};
 use crate::journal;
+use crate::log;
 use crate::root_key::{RootKeyId, RootKeySource};
 use crate::rows::{self, Header, RowKind, SCHEMA, SetHash};
 use crate::seal::{KeyRecord, StoreKeys};
@@ -198,7 +199,7 @@ fn gather(
         Some(anchor) => anchor.read(keys).map_err(OpenError::io(&paths.anchor))?,
         None => Found::Nothing,
     };
-    let record = database.last_audit_row()?.and_then(|(seq, bytes)| {
+    let record = log::last_audit_row(&database.log)?.and_then(|(seq, bytes)| {
         let record: AuditRecord = rows::decode_body(&bytes)?;
         (record.seq == seq).then_some((record, bytes))
     });
@@ -229,7 +230,7 @@ impl Acceptance<'_> {
         let Some(highest) = highest.filter(|highest| *highest == self.seq) else {
             return Err(OpenError::NothingToAccept { given: self.seq, found: self.found.to_string() });
         };
-        let (last, head) = match self.database.last_audit_row()? {
+        let (last, head) = match log::last_audit_row(&self.database.log)? {
             Some((seq, bytes)) => {
                 let record: AuditRecord = rows::decode_body(&bytes)
                     .ok_or_else(|| OpenError::damaged("its last audit record cannot be read"))?;

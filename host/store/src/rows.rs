@@ -21,8 +21,6 @@ const WORKSPACE: u8 = b'w';
 const MEMBER: u8 = b'm';
 const INTERN: u8 = b'i';
 const API_KEY: u8 = b'a';
-const AUDIT: u8 = b'A';
-const USAGE: u8 = b'U';
 
 const ROW_VERSION: u8 = 1;
 /// First word of a header: tells a store of ours from any other database in this format.
@@ -113,30 +111,6 @@ pub(crate) fn intern_key(id: InternId) -> Vec<u8> {
 
 pub(crate) fn api_key_key(id: KeyId) -> Vec<u8> {
     [[API_KEY].as_slice(), id.as_bytes()].concat()
-}
-
-pub(crate) fn audit_key(seq: u64) -> Vec<u8> {
-    [[AUDIT].as_slice(), &seq.to_be_bytes()].concat()
-}
-
-pub(crate) fn audit_prefix() -> [u8; 1] {
-    [AUDIT]
-}
-
-/// The sequence number in the key of an audit record.
-pub(crate) fn audit_seq(key: &[u8]) -> Option<u64> {
-    let (tag, seq) = key.split_first()?;
-    let seq = seq.try_into().ok()?;
-    (*tag == AUDIT).then(|| u64::from_be_bytes(seq))
-}
-
-/// Time first, so that a span of days is one range.
-pub(crate) fn usage_key(at_ms: u64, seq: u64, index: u32) -> Vec<u8> {
-    [[USAGE].as_slice(), &at_ms.to_be_bytes(), &seq.to_be_bytes(), &index.to_be_bytes()].concat()
-}
-
-pub(crate) fn usage_prefix() -> [u8; 1] {
-    [USAGE]
 }
 
 /// Version and JSON body, without a MAC.

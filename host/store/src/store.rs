@@ -1,6 +1,5 @@
 //! The store as the rest of the program sees it.
 
-use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,11 +18,11 @@ use crate::directory::Directory;
 use crate::error::{Error, OpenError, QueueFull};
 use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
 use crate::lock::DirectoryLock;
+use crate::log;
 use crate::open::{self, Opened};
 use crate::queue::{Queue, Settle};
 use crate::records::{ApiKey, Intern, Member, Role, Workspace};
 use crate::root_key::{RootKeyId, RootKeySource};
-use crate::rows;
 use crate::seal::StoreKeys;
 use crate::secret::Secret;
 use crate::token::KeyId;
@@ -264,8 +263,7 @@ impl Store {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
     pub fn usage_rows(&self, limit: usize) -> Result<Vec<UsageRow>, Error> {
-        let rows = self.database()?.log.prefix(rows::usage_prefix()).rev().take(limit);
-        rows.map(|row| rows::decode_body(&row.value()?).ok_or(Error::Damaged)).collect()
+        log::usage_rows(&self.database()?.log, limit)
     }
 
     /// Audit records with numbers above `since`, oldest first, at most `limit`.
@@ -273,12 +271,10 @@ impl Store {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
     pub fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
-        let range = (Bound::Excluded(rows::audit_key(since)), Bound::Included(rows::audit_key(u64::MAX)));
-        let rows = self.database()?.log.range(range).take(limit);
-        rows.map(|row| rows::decode_body(&row.value()?).ok_or(Error::Damaged)).collect()
+        log::audit_records(&self.database()?.log, since, limit)
     }
 
-    /// Checks the whole audit chain against the state of this moment.
+    /// Checks the whole audit chain, usage rows included, against the state of this moment.
     ///
     /// # Errors
     /// [`Error::Engine`], [`Error::Closed`]. A broken chain is an answer, not an error.
@@ -286,11 +282,7 @@ impl Store {
         let log = self.database()?.log;
         // Commits made from here on are left out: their head is not this one.
         let tip = self.0.shared.tip();
-        let rows = log.range(rows::audit_key(0)..=rows::audit_key(tip.seq)).map(|row| {
-            let (key, value) = row.into_inner()?;
-            Ok::<_, Error>((rows::audit_seq(&key).unwrap_or(0), value.to_vec()))
-        });
-        audit::verify(&self.0.keys, &tip.head, rows)
+        audit::verify(&self.0.keys, &tip.head, log::rows_until(&log, tip.seq))
     }
 
     /// The store at a glance. Never waits for the writer.
