@@ -46,6 +46,9 @@ pub enum Error {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// The store was opened with its recovery key: what is made now could not be opened with the root key.
+    #[error("the store was opened with its recovery key; give it a root key first with `vault rotate-root`")]
+    NoRootKey,
     /// A row could not be read or does not prove to be ours.
     #[error("a row of the store is damaged")]
     Damaged,

@@ -130,10 +130,11 @@ fn unlock(database: &Database, source: &RootKeySource) -> Result<(Header, StoreK
     if !root.matches(&header.root) {
         return Err(OpenError::WrongRootKey { given: root.id(), needs });
     }
+    let recovery = header.recovery.as_ref().map(|recovery| recovery.id);
     let record = database.keys.get(rows::STORE_KEYS)?;
     let keys = record
         .and_then(|row| rows::decode_unchecked::<KeyRecord>(&row))
-        .and_then(|record| StoreKeys::open(header.store, &record, &root))
+        .and_then(|record| StoreKeys::open(header.store, &record, &root.wrap_key(), recovery))
         .ok_or_else(|| OpenError::damaged("its key record does not open"))?;
     // The header was believed so far because nothing could check it.
     if rows::checked(&keys, KEYS, rows::HEADER, &header_row).is_none() {

@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 pub use source::{PassphraseSource, RootKeyError, RootKeySource, SourceError};
 
 use crate::hex;
+use crate::seal::WrapKey;
 use crate::secret::Secret;
 
 pub(crate) const ROOT_KEY_BYTES: usize = 32;
@@ -141,8 +142,8 @@ impl RootKey {
     }
 
     /// The key that wraps key records and nothing else.
-    pub(crate) fn wrapping_key(&self) -> Zeroizing<[u8; 32]> {
-        self.derive(b"wrap/v1")
+    pub(crate) fn wrap_key(&self) -> WrapKey {
+        WrapKey::new(self.id(), self.derive(b"wrap/v1"))
     }
 
     pub(crate) fn to_hex(&self) -> Zeroizing<String> {

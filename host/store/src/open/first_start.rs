@@ -18,7 +18,7 @@ use crate::ids::StoreId;
 use crate::name::Name;
 use crate::root_key::{RootKey, RootKeySource};
 use crate::rows::{self, Header, SetHash};
-use crate::seal::StoreKeys;
+use crate::seal::{StoreKeys, WrapKeys};
 
 /// Builds a store in `store.new` and renames it last, so that a store is either whole or not there.
 pub(super) fn first_start(paths: &Paths, source: &RootKeySource, clock: &Clock) -> Result<(), OpenError> {
@@ -58,9 +58,10 @@ pub(super) fn first_start(paths: &Paths, source: &RootKeySource, clock: &Clock) 
 }
 
 fn first_commit(keys: &Arc<StoreKeys>, root: &RootKey, header: &Header) -> Result<Commit, OpenError> {
+    let under = WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() };
     let mut draft = Draft::new(Arc::clone(keys), Directory::default(), header.created_at_ms);
     draft.put_row(rows::HEADER.to_vec(), header);
-    draft.put_row(rows::STORE_KEYS.to_vec(), &keys.seal(root)?);
+    draft.put_row(rows::STORE_KEYS.to_vec(), &keys.seal(&under)?);
     draft.audit(Actor::System, AuditAction::StoreCreated { store: header.store, root_key: header.root.id });
     #[expect(clippy::expect_used, reason = "a fixed word that follows the rules for names")]
     let name = Name::parse("default").expect("`default` is a name");
