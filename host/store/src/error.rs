@@ -72,6 +72,8 @@ impl Error {
 #[error("the usage queue takes no more rows")]
 pub struct QueueFull;
 
+const REPLACED: &str = ", which a rotation put in its place: point `root_key` in `[vault]` at the new one";
+
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -87,12 +89,14 @@ pub enum OpenError {
     #[error("no root key for a new store: {0}")]
     NewRootKey(#[source] RootKeyError),
     /// A good key, but another one.
-    #[error("root key {given} given, the store needs {needs}")]
+    #[error("root key {given} given, the store needs {needs}{}", if *.replaced { REPLACED } else { "" })]
     WrongRootKey {
         /// The key configured.
         given: RootKeyId,
-        /// The key the store was made with.
+        /// The key the store is wrapped under.
         needs: RootKeyId,
+        /// Whether the key given is the one before it.
+        replaced: bool,
     },
     /// The anchor and the markers of the four keyspaces do not belong together.
     #[error("{0}")]

@@ -44,7 +44,7 @@ pub use ids::{IdError, InternId, MemberId, StoreId, WorkspaceId};
 pub use lock::{DirectoryLock, LockError};
 pub use name::{Name, NameError};
 pub use records::{ApiKey, Credit, Intern, KeyKind, Member, Role, RoleError, Workspace};
-pub use root_key::{PassphraseSource, RootKeyError, RootKeyId, RootKeySource, SourceError};
+pub use root_key::{PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError};
 pub use secret::Secret;
 pub use store::{IssuedKey, OpenOptions, Store, StoreStatus};
 pub use token::{KeyId, KeyIdError};

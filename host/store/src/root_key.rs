@@ -4,6 +4,7 @@
 //! strictly, and known by an id, so that a mix-up is reported as "X given, Y needed" and not as a failed
 //! decryption. A key is made only for a new store and only in a file.
 
+mod material;
 mod source;
 
 use std::fmt;
@@ -16,6 +17,8 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+pub use material::RootKeyMaterial;
+pub(crate) use source::write_file;
 pub use source::{PassphraseSource, RootKeyError, RootKeySource, SourceError};
 
 use crate::hex;
@@ -90,6 +93,7 @@ pub(crate) struct RootKeyRecord {
 }
 
 /// The key itself.
+#[derive(Clone)]
 pub(crate) struct RootKey(Zeroizing<[u8; ROOT_KEY_BYTES]>);
 
 impl RootKey {

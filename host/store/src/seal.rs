@@ -25,14 +25,14 @@ use crate::rows::STORE_KEYS;
 pub(crate) const DIGEST_BYTES: usize = 32;
 pub(crate) type Digest = [u8; DIGEST_BYTES];
 
-/// Format of a record's wrappings.
+/// Version of the store's own record.
 const RECORD_VERSION: u32 = 1;
 const NONCE_BYTES: usize = 24;
 
 /// A set of keys as it lies in the store: the same content once per key that can open it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct KeyRecord {
-    version: u32,
+    pub(crate) version: u32,
     wrappings: Vec<Wrapping>,
 }
 
@@ -124,7 +124,7 @@ impl StoreKeys {
         for key in keys.chain(recovery.map(|recovery| &recovery.key)) {
             plain.extend_from_slice(key.as_ref());
         }
-        self.wrap_record(STORE_KEYS, &plain, under)
+        self.wrap_record(STORE_KEYS, RECORD_VERSION, &plain, under)
     }
 
     /// The reverse of [`StoreKeys::seal`]; `None` when no wrapping opens with this key. `recovery` is the id of
@@ -154,17 +154,18 @@ impl StoreKeys {
         })
     }
 
-    /// Wraps keys for the row `row`, under everything that has to be able to open it.
+    /// Wraps keys for the row `row`, under everything that has to be able to open it. The version is the content's
+    /// and bound to it.
     ///
     /// # Errors
     /// [`Error::NoRootKey`] in a store that was opened with its recovery key: the root key could never open
     /// such a record.
-    pub(crate) fn seal_record(&self, row: &[u8], plain: &[u8]) -> Result<KeyRecord, Error> {
+    pub(crate) fn seal_record(&self, row: &[u8], version: u32, plain: &[u8]) -> Result<KeyRecord, Error> {
         let under = self.wrap_keys();
         if under.root.is_none() {
             return Err(Error::NoRootKey);
         }
-        Ok(self.wrap_record(row, plain, &under)?)
+        Ok(self.wrap_record(row, version, plain, &under)?)
     }
 
     /// The keys in the record of the row `row`; `None` when nothing loaded opens it.
@@ -204,9 +205,15 @@ impl StoreKeys {
         self.wrap_keys.store(Arc::new(keys));
     }
 
-    fn wrap_record(&self, row: &[u8], plain: &[u8], under: &WrapKeys) -> Result<KeyRecord, getrandom::Error> {
-        let wrappings = under.iter().map(|by| wrap(self.store, row, RECORD_VERSION, plain, by));
-        Ok(KeyRecord { version: RECORD_VERSION, wrappings: wrappings.collect::<Result<_, _>>()? })
+    fn wrap_record(
+        &self,
+        row: &[u8],
+        version: u32,
+        plain: &[u8],
+        under: &WrapKeys,
+    ) -> Result<KeyRecord, getrandom::Error> {
+        let wrappings = under.iter().map(|by| wrap(self.store, row, version, plain, by));
+        Ok(KeyRecord { version, wrappings: wrappings.collect::<Result<_, _>>()? })
     }
 
     pub(crate) fn store_id(&self) -> StoreId {
@@ -342,13 +349,13 @@ mod tests {
         let store_record = keys.seal(&both).unwrap();
         let (store, id) = (keys.store_id(), Some(recovery.id()));
         let by_root = StoreKeys::open(store, &store_record, &root, id).unwrap();
-        let later = by_root.seal_record(b"v1", b"plain").unwrap();
+        let later = by_root.seal_record(b"v1", 1, b"plain").unwrap();
         assert_eq!(later.wrapped_by().collect::<Vec<_>>(), [root.id(), recovery.id()]);
 
         let by_recovery = StoreKeys::open(store, &store_record, &recovery, id).unwrap();
         assert_eq!(*by_recovery.open_record(b"v1", &later).unwrap(), b"plain");
         assert!(by_recovery.open_record(b"v2", &later).is_none(), "a wrapping opened in another row");
-        assert!(matches!(by_recovery.seal_record(b"v1", b"plain"), Err(Error::NoRootKey)));
+        assert!(matches!(by_recovery.seal_record(b"v1", 1, b"plain"), Err(Error::NoRootKey)));
     }
 
     #[test]
@@ -356,7 +363,7 @@ mod tests {
         let (old, new) = (key(), key());
         let keys = keys();
         keys.set_wrap_keys(under(&old));
-        let record = keys.seal_record(b"v1", b"plain").unwrap();
+        let record = keys.seal_record(b"v1", 1, b"plain").unwrap();
         let both = WrapKeys { next: Some(new.clone()), ..under(&old) };
         let wrapped = keys.rewrap(b"v1", &record, &both).unwrap().unwrap();
         assert_eq!(wrapped.wrappings[0], record.wrappings[0]);

@@ -35,7 +35,8 @@ pub(super) fn first_start(paths: &Paths, source: &RootKeySource, clock: &Clock) 
     } else if exists(&paths.anchor)? {
         return Err(OpenError::StoreMissing { anchor: paths.anchor.clone(), store: paths.store.clone() });
     }
-    let (root, stretching) = source.load_or_make().map_err(OpenError::NewRootKey)?;
+    let material = source.read_or_make().map_err(OpenError::NewRootKey)?;
+    let (root, stretching) = material.to_new_key().map_err(OpenError::NewRootKey)?;
     DirBuilder::new().mode(0o700).create(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
     sync_folder(&paths.dir)?;
     let store = StoreId::random()?;
