@@ -8,6 +8,7 @@
 mod anchor;
 mod audit;
 mod authentication;
+mod backup;
 mod changes;
 mod clock;
 mod commit;
