@@ -12,7 +12,9 @@ use crate::name::Name;
 use crate::records::{KeyKind, Role};
 use crate::root_key::RootKeyId;
 use crate::seal::{Digest, StoreKeys};
+use crate::text;
 use crate::token::KeyId;
+use crate::vault::{FingerprintPrefix, HostName, SecretMetadata, SecretName, VaultId};
 
 /// Who asked for a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
@@ -96,12 +98,15 @@ pub enum AuditAction {
         /// The member it was made by or for.
         created_by: MemberId,
     },
-    /// An intern was deleted and its keys revoked.
+    /// An intern was deleted with its secrets and its keys revoked.
     InternDeleted {
         /// Which.
         id: InternId,
         /// How many keys went with it.
         keys_revoked: usize,
+        /// How many secrets went with it.
+        #[serde(default)]
+        secrets_deleted: usize,
     },
     /// A key was issued.
     KeyIssued {
@@ -132,6 +137,58 @@ pub enum AuditAction {
         /// Which.
         id: KeyId,
     },
+    /// A secret was made or replaced.
+    SecretStored {
+        /// Where.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// Its name.
+        #[serde(with = "text")]
+        name: SecretName,
+        /// Where it may be released to.
+        #[serde(with = "text::list")]
+        hosts: Vec<HostName>,
+        /// Which value, without telling it.
+        #[serde(with = "text::option")]
+        fingerprint: Option<FingerprintPrefix>,
+    },
+    /// A secret was deleted.
+    SecretDeleted {
+        /// Where.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// Its name.
+        #[serde(with = "text")]
+        name: SecretName,
+    },
+    /// Secrets were copied with their hosts.
+    SecretsCopied {
+        /// Where from.
+        #[serde(with = "text")]
+        from: VaultId,
+        /// Where to.
+        #[serde(with = "text")]
+        to: VaultId,
+        /// Which.
+        secrets: Vec<CopiedSecret>,
+    },
+}
+
+/// A secret that was copied, as it is in its new vault.
+#[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
+pub struct CopiedSecret {
+    /// Its name.
+    #[serde(with = "text")]
+    pub name: SecretName,
+    /// Which value, without telling it.
+    #[serde(with = "text::option")]
+    pub fingerprint: Option<FingerprintPrefix>,
+}
+
+impl CopiedSecret {
+    pub(crate) fn of(copy: &SecretMetadata) -> CopiedSecret {
+        CopiedSecret { name: copy.name.clone(), fingerprint: copy.fingerprint.map(|it| it.prefix()) }
+    }
 }
 
 /// One mutation.

@@ -25,6 +25,7 @@ use crate::log;
 use crate::root_key::{RootKeyMaterial, RootKeySource};
 use crate::rows::{self, Header, RowKind, SetHash};
 use crate::seal::StoreKeys;
+use crate::vault::{self, Access, Head};
 
 /// Where root keys come from.
 pub(crate) struct Sources<'a> {
@@ -58,13 +59,12 @@ impl Paths {
 
 /// A store that may be served.
 pub(crate) struct Opened {
-    pub(crate) database: Database,
+    pub(crate) access: Access,
     pub(crate) anchor: Anchor,
-    pub(crate) keys: Arc<StoreKeys>,
     pub(crate) header: Header,
     /// The root key to rotate to.
     pub(crate) rotate_to: Option<RootKeyMaterial>,
-    pub(crate) directory: Directory,
+    pub(crate) directory: Arc<Directory>,
     pub(crate) tip: Tip,
     pub(crate) journal_cut: bool,
 }
@@ -81,15 +81,16 @@ pub(crate) fn open(
     }
     let (database, journal_cut) = journal::open(&paths.store, &paths.torn_journals)?;
     let Unlocked { header, keys, rotate_to } = unlock(&database, sources)?;
-    let keys = Arc::new(keys);
-    let loaded = load(&database, &keys)?;
+    let access = Access { database, keys: Arc::new(keys), damage: Arc::default() };
+    let Access { database, keys, .. } = &access;
+    let loaded = load(database, keys)?;
     let anchor = open_anchor(&paths)?;
-    let evidence = gather(&database, &keys, anchor.as_ref(), &loaded, &paths)?;
-    let (anchor, tip, loaded) = match (judge(&keys, &evidence), anchor) {
+    let evidence = gather(database, keys, anchor.as_ref(), &loaded, &paths)?;
+    let (anchor, tip, loaded) = match (judge(keys, &evidence), anchor) {
         (Ok(verdict), Some(anchor)) => {
             if verdict.anchor_is_behind {
                 let slot = Slot { seq: verdict.tip.seq, head: verdict.tip.head };
-                anchor.write(&keys, slot).map_err(OpenError::io(&paths.anchor))?;
+                anchor.write(keys, slot).map_err(OpenError::io(&paths.anchor))?;
             }
             if accept_rollback.is_some() {
                 tracing::warn!("the store is in the state it was left in; there is no rollback to accept");
@@ -101,11 +102,11 @@ pub(crate) fn open(
             let found =
                 OutOfStep { anchor: evidence.anchor_seq(), markers: evidence.named_markers(), reason };
             let Some(seq) = accept_rollback else { return Err(OpenError::OutOfStep(Box::new(found))) };
-            let accepted = Acceptance { paths: &paths, database: &database, keys: &keys, found, seq };
+            let accepted = Acceptance { paths: &paths, access: &access, found, seq };
             accepted.carry_out(anchor, loaded, clock)?
         }
     };
-    Ok(Opened { database, anchor, keys, header, rotate_to, directory: loaded.directory, tip, journal_cut })
+    Ok(Opened { access, anchor, header, rotate_to, directory: loaded.directory, tip, journal_cut })
 }
 
 fn exists(path: &Path) -> Result<bool, OpenError> {
@@ -116,27 +117,44 @@ fn sync_folder(path: &Path) -> Result<(), OpenError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(OpenError::io(path))
 }
 
-/// The keyspace `keys` in memory.
+/// The keyspace `keys` in memory, and what the vaults' heads add up to.
 struct Loaded {
-    directory: Directory,
+    directory: Arc<Directory>,
     set: SetHash,
+    heads: SetHash,
     /// Keys of rows that do not prove to be ours.
     damaged: Vec<Vec<u8>>,
+    /// Whether every head proves to be ours.
+    heads_hold: bool,
 }
 
 fn load(database: &Database, keys: &StoreKeys) -> Result<Loaded, OpenError> {
-    let mut loaded = Loaded { directory: Directory::default(), set: SetHash::default(), damaged: Vec::new() };
+    let mut directory = Directory::default();
+    let (mut set, mut damaged) = (SetHash::default(), Vec::new());
     for row in database.keys.iter() {
         let (key, value) = row.into_inner()?;
         if RowKind::of(&key) == Some(RowKind::Marker) {
             continue;
         }
-        loaded.set.add(&keys.element(&key, &value));
-        if load_row(keys, &mut loaded.directory, &key, &value).is_none() {
-            loaded.damaged.push(key.to_vec());
+        set.add(&keys.element(&key, &value));
+        if load_row(keys, &mut directory, &key, &value).is_none() {
+            damaged.push(key.to_vec());
         }
     }
-    Ok(loaded)
+    let (heads, heads_hold) = load_heads(database, keys)?;
+    Ok(Loaded { directory: Arc::new(directory), set, heads, damaged, heads_hold })
+}
+
+/// What the heads of all vaults add up to, and whether each proves to be ours.
+fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), fjall::Error> {
+    let (mut set, mut hold) = (SetHash::default(), true);
+    for row in database.meta.range(vault::head_range()) {
+        let (key, value) = row.into_inner()?;
+        set.add(&keys.element(&key, &value));
+        let head = vault::vault_of_head(&key).and_then(|vault| Head::decode(keys, vault, &value));
+        hold &= head.is_some();
+    }
+    Ok((set, hold))
 }
 
 /// `None` for a row whose MAC fails, whose kind is unknown or that lies under another record's key.
@@ -177,17 +195,17 @@ fn gather(
         let record: AuditRecord = rows::decode_body(&bytes)?;
         (record.seq == seq).then_some((record, bytes))
     });
-    let [keys_marker, ..] = markers;
+    let [keys_marker, meta_marker, ..] = markers;
     let rows_hold = loaded.damaged.is_empty() && keys_marker.is_some_and(|marker| marker.set == loaded.set);
+    let heads_hold = loaded.heads_hold && meta_marker.is_some_and(|marker| marker.set == loaded.heads);
     let markers = markers.map(|marker| marker.map(|marker| marker.seq));
-    Ok(Evidence { anchor, markers, record, set: loaded.set, rows_hold })
+    Ok(Evidence { anchor, markers, record, set: loaded.set, heads: loaded.heads, rows_hold, heads_hold })
 }
 
 /// The deliberate way past a refusal: an audited commit on top of what is there.
 struct Acceptance<'a> {
     paths: &'a Paths,
-    database: &'a Database,
-    keys: &'a Arc<StoreKeys>,
+    access: &'a Access,
     found: OutOfStep,
     seq: u64,
 }
@@ -199,41 +217,42 @@ impl Acceptance<'_> {
         loaded: Loaded,
         clock: &Clock,
     ) -> Result<(Anchor, Tip, Loaded), OpenError> {
+        let Access { database, keys, .. } = self.access;
         let markers = self.found.markers.map(|(_, seq)| seq);
         let highest = markers.into_iter().flatten().max();
         let Some(highest) = highest.filter(|highest| *highest == self.seq) else {
             return Err(OpenError::NothingToAccept { given: self.seq, found: self.found.to_string() });
         };
-        let (last, head) = match log::last_audit_row(&self.database.log)? {
+        let (last, head) = match log::last_audit_row(&database.log)? {
             Some((seq, bytes)) => {
                 let record: AuditRecord = rows::decode_body(&bytes)
                     .ok_or_else(|| OpenError::damaged("its last audit record cannot be read"))?;
-                (seq, self.keys.audit_head(&record.previous, &bytes))
+                (seq, keys.audit_head(&record.previous, &bytes))
             }
             None => (0, [0; 32]),
         };
-        let mut draft = Draft::new(Arc::clone(self.keys), loaded.directory, clock.now_ms());
+        let mut draft = Draft::new(self.access.view(), loaded.directory, clock.now_ms());
         let rows_dropped = loaded.damaged.len();
-        for key in loaded.damaged {
-            draft.drop_row(key);
+        for key in &loaded.damaged {
+            draft.drop_row(key.clone());
         }
         let action = AuditAction::RollbackAccepted { anchor: self.found.anchor, markers, rows_dropped };
         draft.audit(Actor::Operator, action);
         let (commit, directory) = draft.finish();
         // Above everything seen, so that no number is ever used twice.
         let seq = highest.max(last).max(self.found.anchor.unwrap_or(0)) + 1;
-        let before = Tip { seq: highest, head, set: loaded.set };
-        let tip = self.database.apply(self.keys, &before, seq, commit)?;
+        let before = Tip { seq: highest, head, set: loaded.set, heads: loaded.heads };
+        let tip = database.apply(keys, &before, seq, commit)?;
         let anchor = match anchor {
             Some(anchor) => anchor,
             None => Anchor::create(&self.paths.anchor).map_err(OpenError::io(&self.paths.anchor))?,
         };
         anchor
-            .write(self.keys, Slot { seq: tip.seq, head: tip.head })
+            .write(keys, Slot { seq: tip.seq, head: tip.head })
             .map_err(OpenError::io(&self.paths.anchor))?;
         sync_folder(&self.paths.dir)?;
         tracing::warn!(found = %self.found, rows_dropped, seq, "accepted the state of the store as it is");
-        Ok((anchor, tip, Loaded { directory, set: tip.set, damaged: Vec::new() }))
+        Ok((anchor, tip, Loaded { directory, ..loaded }))
     }
 }
 

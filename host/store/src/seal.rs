@@ -230,6 +230,16 @@ impl StoreKeys {
         mac(&self.rows, "row/v1", &[self.store.as_bytes(), keyspace.as_bytes(), key, body])
     }
 
+    /// Covers what the encryption of a secret is bound to, so that a listing needs no decryption to trust a row.
+    pub(crate) fn metadata_mac(&self, associated_data: &[u8]) -> Digest {
+        mac(&self.rows, "meta/v1", &[associated_data])
+    }
+
+    /// One element of a vault's set hash: a version of one of its secrets.
+    pub(crate) fn secret_element(&self, key: &[u8], generation: u64) -> Digest {
+        mac(&self.rows, "secret/v1", &[self.store.as_bytes(), key, &generation.to_be_bytes()])
+    }
+
     /// One element of a keyspace's set hash.
     pub(crate) fn element(&self, key: &[u8], value: &[u8]) -> Digest {
         mac(&self.rows, "set/v1", &[self.store.as_bytes(), key, value])
