@@ -6,7 +6,7 @@ use crate::audit::{Actor, AuditEntry};
 use crate::error::{Error, QueueFull};
 use crate::ids::{InternId, WorkspaceId};
 use crate::pending::{Pending, Place};
-use crate::vault::release::Request;
+use crate::vault::release::{self, Request};
 use crate::vault::{
     EffectiveSecret, HostName, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseScope, SecretMetadata,
     SecretName, VaultId, View, list,
@@ -93,6 +93,20 @@ impl Store {
         let (entry, released) = self.read(|view| request.decide(view))?;
         self.0.queue.push_audit(entry).map_err(|QueueFull| ReleaseError::Busy)?;
         released
+    }
+
+    /// Whether [`Store::release`] would release the secret to this host. Leaves no audit record: nothing is
+    /// released or refused.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Engine`], [`Error::Closed`].
+    pub fn is_releasable(
+        &self,
+        scope: ReleaseScope,
+        name: &SecretName,
+        host: &HostName,
+    ) -> Result<bool, Error> {
+        self.read(|view| release::is_bound(view, scope, name, host))
     }
 
     /// The same, with the audit record on the disk before the value is handed out. Reading and decrypting is

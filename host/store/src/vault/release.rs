@@ -114,7 +114,7 @@ pub(crate) struct Request<'a> {
 impl Request<'_> {
     /// Decides and decrypts; what is to be written down comes along with the outcome.
     pub(crate) fn decide(&self, view: &View) -> Result<(AuditEntry, Result<Release, ReleaseError>), Error> {
-        let (vault, released) = self.winner(view)?;
+        let (vault, released) = winner(view, self.scope, self.name)?;
         let released = match released {
             Ok(winner) => self.open(view, vault, &winner)?,
             Err(refusal) => Err(refusal),
@@ -124,27 +124,6 @@ impl Request<'_> {
             Err(reason) => (self.refused(vault, reason), Err(reason.into())),
         };
         Ok((AuditEntry { actor: self.actor, action }, result))
-    }
-
-    /// The entry that counts, whether or not it may go to the host.
-    fn winner(&self, view: &View) -> Result<(VaultId, Result<Stored, ReleaseRefusal>), Error> {
-        let vault = match self.scope {
-            ReleaseScope::Operator => VaultId::Operator,
-            ReleaseScope::Workspace(id) => VaultId::Workspace(id),
-            ReleaseScope::Intern(id) => {
-                let own = VaultId::Intern(id);
-                let intern = match view.intern(id) {
-                    Err(Error::Lookup(_)) => return Ok((own, Err(ReleaseRefusal::Unknown))),
-                    intern => intern?,
-                };
-                match found(view, own, self.name)? {
-                    // Nothing of its own: the workspace's counts.
-                    Err(ReleaseRefusal::Unknown) => VaultId::Workspace(intern.workspace),
-                    winner => return Ok((own, winner)),
-                }
-            }
-        };
-        Ok((vault, found(view, vault, self.name)?))
     }
 
     fn open(
@@ -187,6 +166,45 @@ impl Request<'_> {
             reason,
             purpose: self.purpose.clone(),
         }
+    }
+}
+
+/// The entry that counts, whether or not it may go to the host.
+fn winner(
+    view: &View,
+    scope: ReleaseScope,
+    name: &SecretName,
+) -> Result<(VaultId, Result<Stored, ReleaseRefusal>), Error> {
+    let vault = match scope {
+        ReleaseScope::Operator => VaultId::Operator,
+        ReleaseScope::Workspace(id) => VaultId::Workspace(id),
+        ReleaseScope::Intern(id) => {
+            let own = VaultId::Intern(id);
+            let intern = match view.intern(id) {
+                Err(Error::Lookup(_)) => return Ok((own, Err(ReleaseRefusal::Unknown))),
+                intern => intern?,
+            };
+            match found(view, own, name)? {
+                // Nothing of its own: the workspace's counts.
+                Err(ReleaseRefusal::Unknown) => VaultId::Workspace(intern.workspace),
+                winner => return Ok((own, winner)),
+            }
+        }
+    };
+    Ok((vault, found(view, vault, name)?))
+}
+
+/// Whether the entry that counts is bound to the host.
+pub(crate) fn is_bound(
+    view: &View,
+    scope: ReleaseScope,
+    name: &SecretName,
+    host: &HostName,
+) -> Result<bool, Error> {
+    match winner(view, scope, name)?.1 {
+        Ok(stored) => Ok(stored.metadata.hosts.is_some_and(|hosts| hosts.contains(host))),
+        Err(ReleaseRefusal::Damaged) => Err(Error::Damaged),
+        Err(_) => Ok(false),
     }
 }
 
