@@ -74,13 +74,13 @@ impl Placement {
         Ok(Self { header, before: before.to_owned(), after: after.to_owned() })
     }
 
-    /// Puts a secret in its place.
+    /// Puts a secret in its place. The finished value is wiped with the last request that has it; wiping `exposed`
+    /// is the caller's.
     ///
     /// # Errors
     ///
     /// The value is not fit for a header; it is refused as it is and never trimmed.
-    pub fn fill(&self, secret: &Secret) -> Result<Credential, CredentialError> {
-        let exposed = secret.expose();
+    pub fn fill(&self, exposed: &[u8]) -> Result<Credential, CredentialError> {
         if exposed.is_empty() {
             return Err(CredentialError::Empty);
         }
@@ -114,7 +114,7 @@ impl Credential {
     ///
     /// As those two.
     pub fn new(header: &str, format: &str, value: Secret) -> Result<Self, CredentialError> {
-        Placement::parse(header, format)?.fill(&value)
+        Placement::parse(header, format)?.fill(value.expose())
     }
 
     /// Writes asterisks over every occurrence of the secret in what a provider has sent back: some repeat

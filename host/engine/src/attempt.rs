@@ -2,6 +2,7 @@
 //! has been promised to the client and the next endpoint may be tried.
 
 use crate::catalog::Endpoint;
+use crate::credential::{Credentials, Used};
 use crate::pace::{Late, Pace, Timeouts};
 use crate::reading::{ANSWER_BYTES_MAX, ReadError, Reading, Verdict, verdict};
 use cofferdam_egress::{Egress, Error as EgressError, Limits, Outgoing, Reply};
@@ -23,6 +24,7 @@ pub(crate) struct Begun {
     pub(crate) events: Vec<Event>,
     pub(crate) reading: Option<Reading>,
     pub(crate) status: Option<u16>,
+    pub(crate) used: Option<Used>,
 }
 
 /// Why an attempt gave no answer.
@@ -43,8 +45,10 @@ pub(crate) enum Cause {
     Endpoint,
     /// The dialect cannot carry the request; another one may.
     Dialect,
-    /// The provider did not accept the credential.
+    /// The provider did not accept our credential.
     Credential,
+    /// The provider did not accept the caller's own credential.
+    CallersCredential,
     /// The provider's limit for us.
     Limited,
     /// It took too long. `begun` says whether the answer had started.
@@ -60,7 +64,7 @@ impl AttemptFailure {
         Self { status, failure, cause }
     }
 
-    fn plain(cause: Cause, kind: ErrorKind, message: &str) -> Self {
+    pub(crate) fn plain(cause: Cause, kind: ErrorKind, message: &str) -> Self {
         let failure = Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None };
         Self::new(cause, None, failure)
     }
@@ -120,6 +124,18 @@ impl AttemptFailure {
         failed
     }
 
+    /// With the credential in mind that went along: a provider's words may repeat it, and who owns it has to
+    /// know that it was refused.
+    pub(crate) fn after(mut self, used: Option<&Used>) -> Self {
+        let Some(used) = used else { return self };
+        self.failure.message = used.credential.covered(self.failure.message);
+        self.failure.code = self.failure.code.map(|code| used.credential.covered(code));
+        if used.is_byok && self.cause == Cause::Credential {
+            self.cause = Cause::CallersCredential;
+        }
+        self
+    }
+
     fn from_status(status: StatusCode, failure: Failure) -> Self {
         let cause = match status.as_u16() {
             400 | 404 | 413 | 422 => Cause::Request,
@@ -146,6 +162,7 @@ fn in_band_cause(kind: ErrorKind) -> Cause {
 /// What an attempt needs besides the endpoint.
 pub(crate) struct Attempting<'a> {
     pub(crate) egress: &'a Egress,
+    pub(crate) credentials: Credentials<'a>,
     pub(crate) timeouts: &'a Timeouts,
     pub(crate) context: &'a CallContext,
     /// The checked request for the guest.
@@ -173,16 +190,32 @@ impl Attempting<'_> {
             Ok(Prepared::Upstream(upstream)) => upstream,
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
         };
+        let used = self.credentials.release(provider).await?;
+        match self.exchange(instance, endpoint, &upstream, used.as_ref(), pace).await {
+            Ok(begun) => Ok(Begun { used, ..begun }),
+            Err(failed) => Err(failed.after(used.as_ref())),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        mut instance: ProviderInstance,
+        endpoint: &Endpoint,
+        upstream: &UpstreamRequest,
+        used: Option<&Used>,
+        pace: &mut Pace,
+    ) -> Result<Begun, AttemptFailure> {
+        let provider = &endpoint.provider;
         let begin_by = Instant::now() + self.timeouts.first_event;
-        let reply = send(self.egress, self.timeouts, endpoint, &upstream, pace).await?;
+        let reply = send(self.egress, self.timeouts, endpoint, upstream, used, pace).await?;
         let status = reply.status;
         let manifest = provider.adapter.manifest();
         let streamed = upstream.streamed && is_event_stream(&reply.headers);
         let head = response_head(manifest, &reply, streamed);
         if !status.is_success() {
-            return Err(map_error(&mut instance, &head, reply, endpoint, pace).await);
+            return Err(map_error(&mut instance, &head, reply, used, pace).await);
         }
-        instance.open_decoder(&head).await.map_err(call)?;
+        instance.open_decoder(&head).await.map_err(|error| AttemptFailure::call(&error))?;
         let framing = streamed.then(|| framing_of(manifest));
         let reading = Reading::new(instance, reply.body, framing);
         self.first_events(reading, status.as_u16(), begin_by, pace).await
@@ -219,7 +252,8 @@ impl Attempting<'_> {
                     return Err(AttemptFailure::in_band(failure, status));
                 }
                 Verdict::Answered if pace.is_streamed() || ended => {
-                    return Ok(Begun { events, reading: Some(reading), status: Some(status) });
+                    let (reading, status) = (Some(reading), Some(status));
+                    return Ok(Begun { events, reading, status, used: None });
                 }
                 Verdict::Wait | Verdict::Answered if !reading.is_over() => {}
                 _ => return Err(AttemptFailure { status: Some(status), ..AttemptFailure::malformed() }),
@@ -243,7 +277,7 @@ fn verdict_for(events: &[Event], streamed: bool) -> Verdict {
 /// A guest that answers by itself has nobody to blame but its request.
 fn local(events: Vec<Event>) -> Result<Begun, AttemptFailure> {
     match verdict(&events) {
-        Verdict::Answered => Ok(Begun { events, reading: None, status: None }),
+        Verdict::Answered => Ok(Begun { events, reading: None, status: None, used: None }),
         Verdict::Failed(failure) => Err(AttemptFailure::new(in_band_cause(failure.kind), None, failure)),
         Verdict::Wait | Verdict::Empty => Err(AttemptFailure::malformed()),
     }
@@ -255,6 +289,7 @@ pub(crate) async fn send(
     timeouts: &Timeouts,
     endpoint: &Endpoint,
     upstream: &UpstreamRequest,
+    used: Option<&Used>,
     pace: &mut Pace,
 ) -> Result<Reply, AttemptFailure> {
     let provider = &endpoint.provider;
@@ -272,7 +307,7 @@ pub(crate) async fn send(
         headers: headers_of(upstream)?,
         body: upstream.body.clone().into(),
         streamed: upstream.streamed,
-        credential: provider.credential.as_ref(),
+        credential: used.map(|used| &used.credential),
         limits: Limits {
             head: timeouts.first_event,
             idle: timeouts.total,
@@ -325,7 +360,7 @@ pub(crate) async fn map_error(
     instance: &mut ProviderInstance,
     head: &ResponseHead,
     reply: Reply,
-    endpoint: &Endpoint,
+    used: Option<&Used>,
     pace: &mut Pace,
 ) -> AttemptFailure {
     let status = reply.status;
@@ -335,8 +370,8 @@ pub(crate) async fn map_error(
     }
     // An error whose body does not come is still the error its status says.
     let mut body = pace.during(beginning(reply), ERROR_TIME_MAX).await.unwrap_or_default();
-    if let Some(credential) = &endpoint.provider.credential {
-        credential.cover(&mut body);
+    if let Some(used) = used {
+        used.credential.cover(&mut body);
     }
     match instance.map_error(head, &body).await {
         Ok(failure) => AttemptFailure::from_status(status, failure),

@@ -2,7 +2,8 @@
 //! Built once from the checked configuration and replaced whole on reload.
 
 use crate::cost::Prices;
-use cofferdam_egress::{Credential, Origin};
+use crate::credential::Authentication;
+use cofferdam_egress::Origin;
 use cofferdam_runtime::{Plugin, wire};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -37,7 +38,7 @@ pub struct Provider {
     /// Where requests go; none for a guest that answers by itself.
     pub origin: Option<Origin>,
     /// What authenticates us there.
-    pub credential: Option<Credential>,
+    pub authentication: Option<Authentication>,
     /// Attempts so far, by how they ended.
     pub attempts: AttemptCounters,
 }

@@ -3,6 +3,7 @@
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
+use crate::credential::{Credentials, Used};
 use crate::fallback::Failures;
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
@@ -16,17 +17,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use cofferdam_egress::Error as EgressError;
-use cofferdam_runtime::CallContext;
 use cofferdam_runtime::wire::{
-    EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, Purpose, Usage,
+    EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, Purpose, UpstreamRequest, Usage,
 };
+use cofferdam_runtime::{CallContext, ProviderInstance};
 use cofferdam_store::{UsageKind, UsageOutcome};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
-/// Vectors, and the status of the provider that made them.
-type Vectors = (Embeddings, Option<u16>);
+/// Vectors, the status of the provider that made them, and the credential that it took.
+type Vectors = (Embeddings, Option<u16>, Option<Used>);
 
 impl Engine {
     /// Answers a request for embeddings. `body` is the client's JSON.
@@ -52,8 +53,11 @@ impl Engine {
         summary.needs = request.needs.iter().map(|need| need.as_str().to_owned()).collect();
         summary.parameters = request.parameters.iter().map(|&name| name.to_owned()).collect();
         summary.input_tokens = request.input_tokens;
+        let credentials =
+            Credentials { store: &self.parts.store, caller: &caller, request_id: &context.request_id };
         let route = Route {
             router: &self.router,
+            credentials,
             context: &context,
             summary,
             allow_fallbacks: request.provider.allow_fallbacks,
@@ -62,11 +66,13 @@ impl Engine {
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await?;
         let mut entry =
             Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, context.now_ms, false);
-        let mut attempts = Attempts { engine: self, request: &request, context: &context, entry: &mut entry };
+        let mut attempts =
+            Attempts { engine: self, request: &request, context: &context, credentials, entry: &mut entry };
         match Box::pin(attempts.run(order, &mut trail, options.metadata_field.is_some())).await {
             Ok((endpoint, vectors)) => {
                 let cost = settle(&mut entry, &endpoint, &vectors);
-                let body = body_of(&id, &endpoint, request.encoding_format, &vectors, &cost);
+                let format = request.encoding_format;
+                let body = body_of(&id, &endpoint, format, &vectors, &cost, trail.is_byok);
                 let body = body.map_err(|_| Refusal::internal())?;
                 Ok(Answer { id, body: AnswerBody::Whole(body) })
             }
@@ -82,6 +88,7 @@ struct Attempts<'a> {
     engine: &'a Engine,
     request: &'a EmbeddingsRequest,
     context: &'a CallContext,
+    credentials: Credentials<'a>,
     entry: &'a mut Entry,
 }
 
@@ -100,8 +107,8 @@ impl Attempts<'_> {
             }
             self.entry.endpoint(&endpoint.candidate.model, &endpoint.provider.name);
             let failed = match self.attempt(&endpoint, &mut pace).await {
-                Ok((vectors, status)) => {
-                    trail.answered(place, &endpoint, status);
+                Ok((vectors, status, used)) => {
+                    trail.answered(place, &endpoint, status, used.as_ref());
                     return Ok((endpoint, vectors));
                 }
                 Err(failed) => failed,
@@ -125,27 +132,43 @@ impl Attempts<'_> {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
                 let vectors = self.checked(vectors)?;
                 instance.close().await;
-                return Ok((vectors, None));
+                return Ok((vectors, None, None));
             }
             Ok(PreparedEmbeddings::Upstream(upstream)) => upstream,
             Err(EmbeddingFailure::Failed(failure)) => return Err(AttemptFailure::dialect(failure)),
             Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
         };
+        let used = self.credentials.release(&endpoint.provider).await?;
+        match self.exchange(instance, endpoint, &upstream, used.as_ref(), pace).await {
+            Ok((vectors, status)) => Ok((vectors, Some(status), used)),
+            Err(failed) => Err(failed.after(used.as_ref())),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        mut instance: ProviderInstance,
+        endpoint: &Endpoint,
+        upstream: &UpstreamRequest,
+        used: Option<&Used>,
+        pace: &mut Pace,
+    ) -> Result<(Embeddings, u16), AttemptFailure> {
         let timeouts = &self.engine.parts.timeouts;
-        let reply = send(&self.engine.parts.egress, timeouts, endpoint, &upstream, pace).await?;
+        let reply = send(&self.engine.parts.egress, timeouts, endpoint, upstream, used, pace).await?;
         let status = reply.status;
-        let head = response_head(adapter.manifest(), &reply, false);
+        let head = response_head(endpoint.provider.adapter.manifest(), &reply, false);
         if !status.is_success() {
-            return Err(map_error(&mut instance, &head, reply, endpoint, pace).await);
+            return Err(map_error(&mut instance, &head, reply, used, pace).await);
         }
         let body = pace.during(reply.body.collect(ANSWER_BYTES_MAX), timeouts.idle).await;
         let body = body.map_err(|late: Late| AttemptFailure::late(late, true))?;
         let body = body.map_err(|error: EgressError| AttemptFailure::egress(&error))?;
-        let vectors = instance.decode_embeddings(&head, &body).await.map_err(call)?;
+        let vectors = instance.decode_embeddings(&head, &body).await;
+        let vectors = vectors.map_err(|error| AttemptFailure::call(&error))?;
         let vectors = vectors.map_err(|failure| AttemptFailure::in_band(failure, status.as_u16()))?;
         let vectors = self.checked(vectors)?;
         instance.close().await;
-        Ok((vectors, Some(status.as_u16())))
+        Ok((vectors, status.as_u16()))
     }
 
     /// One vector for each input, all of the same length, of numbers only.
@@ -223,6 +246,7 @@ fn body_of(
     format: EncodingFormat,
     embeddings: &Embeddings,
     cost: &Cost,
+    is_byok: bool,
 ) -> Result<Bytes, serde_json::Error> {
     let embedding = |vector: &Vec<u8>| match format {
         EncodingFormat::Base64 => Embedding::Base64(STANDARD.encode(vector)),
@@ -241,7 +265,7 @@ fn body_of(
         prompt_tokens_details: RawValue::from_string(details).ok(),
         cost: cost.total(),
         cost_details: CostDetails { upstream_inference_cost: cost.upstream },
-        is_byok: false,
+        is_byok,
     };
     let body = Body { object: "list", id, model: &endpoint.candidate.model, data, usage };
     serde_json::to_vec(&body).map(Bytes::from)

@@ -46,10 +46,9 @@ impl Failures {
     pub(crate) fn add(
         &mut self,
         endpoint: &Endpoint,
-        mut failed: AttemptFailure,
+        failed: AttemptFailure,
         trail: &mut Trail,
     ) -> ControlFlow<()> {
-        cover(endpoint, &mut failed);
         endpoint.provider.attempts.count(false);
         trail.attempts.push(Attempt {
             provider: endpoint.provider.name.clone(),
@@ -64,7 +63,7 @@ impl Failures {
             error_type = failed.failure.kind.as_str(),
             "an attempt failed"
         );
-        if failed.cause == Cause::Request {
+        if matches!(failed.cause, Cause::Request | Cause::CallersCredential) {
             self.refused_models.push(endpoint.candidate.model.clone());
         }
         let over = matches!(failed.cause, Cause::Late { total: true, .. } | Cause::Saturated);
@@ -86,7 +85,7 @@ impl Failures {
         let Some(Failed { why: failed, provider, place }) = self.last.or(self.limited) else {
             return Refusal::not_found("No endpoints found for this model");
         };
-        let mut refusal = refusal_of(&failed);
+        let mut refusal = refusal_of(&failed, &provider);
         let mut metadata = json!({ "provider_name": provider });
         if let Some(members) = metadata.as_object_mut() {
             if let Some(code) = &failed.failure.code {
@@ -105,15 +104,7 @@ impl Failures {
     }
 }
 
-/// A provider's words may repeat the credential.
-fn cover(endpoint: &Endpoint, failed: &mut AttemptFailure) {
-    let Some(credential) = &endpoint.provider.credential else { return };
-    let failure = &mut failed.failure;
-    failure.message = credential.covered(std::mem::take(&mut failure.message));
-    failure.code = failure.code.take().map(|code| credential.covered(code));
-}
-
-fn refusal_of(failed: &AttemptFailure) -> Refusal {
+fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
     let failure = &failed.failure;
     let mut refusal = match failed.cause {
         Cause::Saturated => return Refusal::saturated(),
@@ -126,6 +117,11 @@ fn refusal_of(failed: &AttemptFailure) -> Refusal {
         Cause::Credential => {
             // Ours, not the client's: its own key was fine.
             Refusal::new(502, ErrorKind::ProviderUnavailable, "Provider returned error")
+        }
+        Cause::CallersCredential => {
+            let status = failed.status.filter(|status| matches!(status, 401..=403));
+            let message = format!("Provider {provider} did not accept your key: {}", client_message(failure));
+            Refusal::new(status.unwrap_or_else(|| status_of(failure.kind)), failure.kind, message)
         }
         Cause::Limited => Refusal::new(429, ErrorKind::RateLimitExceeded, client_message(failure)),
         Cause::Request => {

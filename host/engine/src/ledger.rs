@@ -3,13 +3,15 @@
 
 use crate::cost::Cost;
 use cofferdam_runtime::wire::Usage;
-use cofferdam_store::{KeyId, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
+use cofferdam_store::{InternId, KeyId, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
 
 /// Who asks.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The workspace the key belongs to.
     pub workspace: WorkspaceId,
+    /// The intern it is confined to.
+    pub intern: Option<InternId>,
     /// The key.
     pub key: KeyId,
 }

@@ -16,6 +16,7 @@ mod routing;
 mod pace;
 
 mod attempt;
+mod credential;
 mod fallback;
 mod framing;
 mod reading;
@@ -30,6 +31,7 @@ mod embed;
 mod respond;
 mod stream;
 
+pub use credential::{Authentication, BoundSecret, OwnKey};
 pub use ledger::Caller;
 pub use pace::Timeouts;
 pub use refusal::Refusal;

@@ -2,6 +2,7 @@
 //! written from what happened, never from what was planned.
 
 use crate::catalog::Endpoint;
+use crate::credential::Used;
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::{Value, json};
 
@@ -36,8 +37,15 @@ pub(crate) struct Trail {
 }
 
 impl Trail {
-    /// Notes which candidate answered, and with what status.
-    pub(crate) fn answered(&mut self, place: usize, endpoint: &Endpoint, status: Option<u16>) {
+    /// Notes which candidate answered, with what status and whose credential.
+    pub(crate) fn answered(
+        &mut self,
+        place: usize,
+        endpoint: &Endpoint,
+        status: Option<u16>,
+        used: Option<&Used>,
+    ) {
+        self.is_byok = used.is_some_and(|used| used.is_byok);
         endpoint.provider.attempts.count(true);
         self.selected = Some(place);
         self.attempts.push(Attempt {

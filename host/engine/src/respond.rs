@@ -4,6 +4,7 @@ use crate::assembler::{Assembler, Ended, Identity, Malformed, Outcome, Receipt};
 use crate::attempt::{Attempting, Begun};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Cost, no_usage};
+use crate::credential::{Credentials, Used};
 use crate::fallback::Failures;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
@@ -154,8 +155,14 @@ impl Job {
     /// Tries endpoints in the router's order until one answers.
     async fn choose(&mut self, plan: Plan, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
         let engine = Arc::clone(&self.engine);
+        let credentials = Credentials {
+            store: &engine.parts.store,
+            caller: &self.caller,
+            request_id: &self.context.request_id,
+        };
         let route = Route {
             router: &engine.router,
+            credentials,
             context: &self.context,
             summary: plan.summary,
             allow_fallbacks: self.request.provider.allow_fallbacks,
@@ -171,6 +178,7 @@ impl Job {
             entry.endpoint(&endpoint.candidate.model, &endpoint.provider.name);
             let attempting = Attempting {
                 egress: &engine.parts.egress,
+                credentials,
                 timeouts: &engine.parts.timeouts,
                 context: &self.context,
                 request: &self.request.guest_json,
@@ -178,7 +186,7 @@ impl Job {
             };
             let failed = match attempting.run(&endpoint, pace).await {
                 Ok(begun) => {
-                    self.trail.answered(place, &endpoint, begun.status);
+                    self.trail.answered(place, &endpoint, begun.status, begun.used.as_ref());
                     return Ok(Chosen { endpoint, begun });
                 }
                 Err(failed) => failed,
@@ -201,7 +209,7 @@ impl Job {
         let identity = self.identity(&endpoint.candidate.model, &endpoint.candidate.tier);
         let mut assembler = Assembler::new(identity, self.request.stream);
         assembler.begin();
-        let Begun { mut events, mut reading, .. } = begun;
+        let Begun { mut events, mut reading, used, .. } = begun;
         let outcome = loop {
             let applied = apply(&mut assembler, events);
             if let Some(usage) = assembler.usage() {
@@ -230,7 +238,7 @@ impl Job {
                 }
             };
         };
-        let outcome = covered(outcome, &endpoint);
+        let outcome = covered(outcome, used.as_ref());
         let usage = assembler.usage().copied().unwrap_or_else(no_usage);
         let cost = Cost::of(&usage, &endpoint.prices);
         entry.settle(settled(&outcome));
@@ -353,10 +361,10 @@ fn broken(error: &ReadError) -> Outcome {
 }
 
 /// A provider's words may repeat the credential.
-fn covered(outcome: Outcome, endpoint: &Endpoint) -> Outcome {
-    match (outcome, &endpoint.provider.credential) {
-        (Outcome::Failed(kind, message), Some(credential)) => {
-            Outcome::Failed(kind, credential.covered(message))
+fn covered(outcome: Outcome, used: Option<&Used>) -> Outcome {
+    match (outcome, used) {
+        (Outcome::Failed(kind, message), Some(used)) => {
+            Outcome::Failed(kind, used.credential.covered(message))
         }
         (outcome, _) => outcome,
     }

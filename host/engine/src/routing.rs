@@ -2,6 +2,7 @@
 //! the host lists what could serve, the router guest decides.
 
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
+use crate::credential::Credentials;
 use crate::metadata::Trail;
 use crate::refusal::Refusal;
 use cofferdam_runtime::wire::{Candidate, Purpose, RequestSummary};
@@ -72,6 +73,7 @@ pub(crate) fn printable(word: &str) -> String {
 /// One request's routing.
 pub(crate) struct Route<'a> {
     pub(crate) router: &'a Arc<Plugin>,
+    pub(crate) credentials: Credentials<'a>,
     pub(crate) context: &'a CallContext,
     pub(crate) summary: RequestSummary,
     /// Whether more than the first endpoint may be tried.
@@ -99,10 +101,11 @@ impl Route<'_> {
         trail: &mut Trail,
     ) -> Result<Vec<Arc<Endpoint>>, Refusal> {
         trail.total = candidates.len();
-        let described: Vec<Candidate> = candidates
-            .iter()
-            .map(|(rank, endpoint)| Candidate { model_rank: *rank, ..endpoint.candidate.clone() })
-            .collect();
+        let mut described = Vec::with_capacity(candidates.len());
+        for (rank, endpoint) in &candidates {
+            let byok = self.credentials.has_byok(&endpoint.provider).await;
+            described.push(Candidate { model_rank: *rank, byok, ..endpoint.candidate.clone() });
+        }
         let answer = self.router.route(self.context, &self.summary, &described, self.seed).await;
         let decision = match answer {
             Ok(Ok(decision)) => decision,

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam_egress::{Credential, Egress};
+use cofferdam_egress::{Egress, Origin, Placement};
 use cofferdam_engine::catalog::{self, Catalog, Endpoint, ModelKind, Provider};
 use cofferdam_engine::cost::{Amount, Prices};
-use cofferdam_engine::{Engine, EngineParts, Timeouts};
+use cofferdam_engine::{Authentication, BoundSecret, Engine, EngineParts, OwnKey, Timeouts};
+use cofferdam_runtime::manifest::CredentialSlot;
 use cofferdam_runtime::wire::{Candidate, Percentiles, Price, Statistics, Target};
 use cofferdam_runtime::{Kind, Plugins, Runtime};
-use cofferdam_store::{Clock, Secret, Store};
+use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
-use crate::config::{self, Config, ConfigError, DataCollection, Environment, Place, Problem};
+use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Place, Problem};
 use crate::plugins;
 
 /// What a reload replaces.
@@ -152,20 +153,47 @@ fn provider(
     if written.origin.is_none() && slot.is_some() {
         return Err(format!("base_url is missing: adapter `{}` sends requests", written.adapter));
     }
-    let credential = match (secret, slot) {
-        (None, _) => None,
-        (Some(secret), Some(slot)) => Some(
-            Credential::new(&slot.header, &slot.format, secret).map_err(|error| format!("key: {error}"))?,
-        ),
-        (Some(_), None) => return Err(format!("key: adapter `{}` sends no credential", written.adapter)),
+    let has_credential = written.key.is_some() || written.byok.is_some();
+    let authentication = match slot {
+        Some(slot) if has_credential => Some(authentication(written, slot, secret)?),
+        None if has_credential => {
+            return Err(format!("key: adapter `{}` sends no credential", written.adapter));
+        }
+        _ => None,
     };
     Ok(Provider {
         name: written.name.clone(),
         adapter: Arc::clone(adapter),
         origin: written.origin.clone(),
-        credential,
+        authentication,
         attempts: catalog::AttemptCounters::default(),
     })
+}
+
+/// Whose credential requests carry. `environment` is the one named `env:`, which may be absent where nothing is
+/// sent.
+fn authentication(
+    written: &config::Provider,
+    slot: &CredentialSlot,
+    environment: Option<Secret>,
+) -> Result<Authentication, String> {
+    let placement = Placement::parse(&slot.header, &slot.format).map_err(|error| format!("key: {error}"))?;
+    let bound = |name: &SecretName, key: &str| -> Result<BoundSecret, String> {
+        let host = written.origin.as_ref().map_or("", Origin::host);
+        let host =
+            host.parse().map_err(|error: HostNameError| format!("{key}: the host of base_url is {error}"))?;
+        Ok(BoundSecret { name: name.clone(), host })
+    };
+    let own = match written.key.as_ref().map(|(source, _)| source) {
+        Some(KeySource::Operator(name)) => Some(OwnKey::Vault(bound(name, "key")?)),
+        Some(KeySource::Env(_)) => {
+            let fixed = environment.map(|secret| placement.fill(secret.expose()));
+            fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OwnKey::Fixed)
+        }
+        None => None,
+    };
+    let byok = written.byok.as_ref().map(|(name, _)| bound(name, "byok")).transpose()?;
+    Ok(Authentication { placement, own, byok })
 }
 
 fn model(written: &config::Model, providers: &BTreeMap<&str, Arc<Provider>>) -> catalog::Model {

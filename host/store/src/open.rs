@@ -2,6 +2,7 @@
 
 mod first_start;
 mod rule;
+mod unlock;
 
 use std::fs::File;
 use std::io;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use first_start::first_start;
 use rule::{Evidence, NO_ANCHOR, judge};
+use unlock::{Unlocked, unlock};
 
 use crate::anchor::{Anchor, Found, Slot};
 use crate::audit::{Actor, AuditAction, AuditRecord};
@@ -19,9 +21,20 @@ use crate::database::{Database, KEYS, Tip};
 use crate::directory::Directory;
 use crate::error::{OpenError, OutOfStep};
 use crate::journal;
-use crate::root_key::{RootKeyId, RootKeySource};
-use crate::rows::{self, Header, RowKind, SCHEMA, SetHash};
-use crate::seal::{KeyRecord, StoreKeys};
+use crate::log;
+use crate::root_key::{RootKeyMaterial, RootKeySource};
+use crate::rows::{self, Header, RowKind, SetHash};
+use crate::seal::StoreKeys;
+use crate::vault::{self, Access, Head};
+
+/// Where root keys come from.
+pub(crate) struct Sources<'a> {
+    pub(crate) configured: &'a RootKeySource,
+    /// The one before it, during a rotation.
+    pub(crate) previous: Option<&'a RootKeySource>,
+    /// The one after it, during a rotation of a key file that is not configured but implied.
+    pub(crate) next: Option<&'a RootKeySource>,
+}
 
 /// Where things lie in the data directory.
 struct Paths {
@@ -46,37 +59,38 @@ impl Paths {
 
 /// A store that may be served.
 pub(crate) struct Opened {
-    pub(crate) database: Database,
+    pub(crate) access: Access,
     pub(crate) anchor: Anchor,
-    pub(crate) keys: Arc<StoreKeys>,
-    pub(crate) root_key: RootKeyId,
-    pub(crate) has_recovery_key: bool,
-    pub(crate) directory: Directory,
+    pub(crate) header: Header,
+    /// The root key to rotate to.
+    pub(crate) rotate_to: Option<RootKeyMaterial>,
+    pub(crate) directory: Arc<Directory>,
     pub(crate) tip: Tip,
     pub(crate) journal_cut: bool,
 }
 
 pub(crate) fn open(
     dir: &Path,
-    source: &RootKeySource,
+    sources: &Sources<'_>,
     accept_rollback: Option<u64>,
     clock: &Clock,
 ) -> Result<Opened, OpenError> {
     let paths = Paths::new(dir);
     if !exists(&paths.store)? {
-        first_start(&paths, source, clock)?;
+        first_start(&paths, sources.configured, clock)?;
     }
     let (database, journal_cut) = journal::open(&paths.store, &paths.torn_journals)?;
-    let (header, keys) = unlock(&database, source)?;
-    let keys = Arc::new(keys);
-    let loaded = load(&database, &keys)?;
+    let Unlocked { header, keys, rotate_to } = unlock(&database, sources)?;
+    let access = Access { database, keys: Arc::new(keys), damage: Arc::default() };
+    let Access { database, keys, .. } = &access;
+    let loaded = load(database, keys)?;
     let anchor = open_anchor(&paths)?;
-    let evidence = gather(&database, &keys, anchor.as_ref(), &loaded, &paths)?;
-    let (anchor, tip, loaded) = match (judge(&keys, &evidence), anchor) {
+    let evidence = gather(database, keys, anchor.as_ref(), &loaded, &paths)?;
+    let (anchor, tip, loaded) = match (judge(keys, &evidence), anchor) {
         (Ok(verdict), Some(anchor)) => {
             if verdict.anchor_is_behind {
                 let slot = Slot { seq: verdict.tip.seq, head: verdict.tip.head };
-                anchor.write(&keys, slot).map_err(OpenError::io(&paths.anchor))?;
+                anchor.write(keys, slot).map_err(OpenError::io(&paths.anchor))?;
             }
             if accept_rollback.is_some() {
                 tracing::warn!("the store is in the state it was left in; there is no rollback to accept");
@@ -88,20 +102,11 @@ pub(crate) fn open(
             let found =
                 OutOfStep { anchor: evidence.anchor_seq(), markers: evidence.named_markers(), reason };
             let Some(seq) = accept_rollback else { return Err(OpenError::OutOfStep(Box::new(found))) };
-            let accepted = Acceptance { paths: &paths, database: &database, keys: &keys, found, seq };
+            let accepted = Acceptance { paths: &paths, access: &access, found, seq };
             accepted.carry_out(anchor, loaded, clock)?
         }
     };
-    Ok(Opened {
-        database,
-        anchor,
-        keys,
-        root_key: header.root.id,
-        has_recovery_key: header.recovery.is_some(),
-        directory: loaded.directory,
-        tip,
-        journal_cut,
-    })
+    Ok(Opened { access, anchor, header, rotate_to, directory: loaded.directory, tip, journal_cut })
 }
 
 fn exists(path: &Path) -> Result<bool, OpenError> {
@@ -112,56 +117,44 @@ fn sync_folder(path: &Path) -> Result<(), OpenError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(OpenError::io(path))
 }
 
-/// Reads the header, takes the root key and opens the store's keys with it.
-fn unlock(database: &Database, source: &RootKeySource) -> Result<(Header, StoreKeys), OpenError> {
-    let header_row =
-        database.keys.get(rows::HEADER)?.ok_or_else(|| OpenError::damaged("it has no header"))?;
-    let header: Header = rows::decode_unchecked(&header_row)
-        .filter(Header::is_ours)
-        .ok_or_else(|| OpenError::damaged("its header cannot be read"))?;
-    if header.min_reader > SCHEMA {
-        return Err(OpenError::TooNew { found: header.schema_major, known: SCHEMA });
-    }
-    let needs = header.root.id;
-    let root = source
-        .load(header.root.stretching.as_ref())
-        .map_err(|source| OpenError::RootKey { needs, source })?;
-    if !root.matches(&header.root) {
-        return Err(OpenError::WrongRootKey { given: root.id(), needs });
-    }
-    let record = database.keys.get(rows::STORE_KEYS)?;
-    let keys = record
-        .and_then(|row| rows::decode_unchecked::<KeyRecord>(&row))
-        .and_then(|record| StoreKeys::open(header.store, &record, &root))
-        .ok_or_else(|| OpenError::damaged("its key record does not open"))?;
-    // The header was believed so far because nothing could check it.
-    if rows::checked(&keys, KEYS, rows::HEADER, &header_row).is_none() {
-        return Err(OpenError::damaged("its header was changed"));
-    }
-    Ok((header, keys))
-}
-
-/// The keyspace `keys` in memory.
+/// The keyspace `keys` in memory, and what the vaults' heads add up to.
 struct Loaded {
-    directory: Directory,
+    directory: Arc<Directory>,
     set: SetHash,
+    heads: SetHash,
     /// Keys of rows that do not prove to be ours.
     damaged: Vec<Vec<u8>>,
+    /// Whether every head proves to be ours.
+    heads_hold: bool,
 }
 
 fn load(database: &Database, keys: &StoreKeys) -> Result<Loaded, OpenError> {
-    let mut loaded = Loaded { directory: Directory::default(), set: SetHash::default(), damaged: Vec::new() };
+    let mut directory = Directory::default();
+    let (mut set, mut damaged) = (SetHash::default(), Vec::new());
     for row in database.keys.iter() {
         let (key, value) = row.into_inner()?;
         if RowKind::of(&key) == Some(RowKind::Marker) {
             continue;
         }
-        loaded.set.add(&keys.element(&key, &value));
-        if load_row(keys, &mut loaded.directory, &key, &value).is_none() {
-            loaded.damaged.push(key.to_vec());
+        set.add(&keys.element(&key, &value));
+        if load_row(keys, &mut directory, &key, &value).is_none() {
+            damaged.push(key.to_vec());
         }
     }
-    Ok(loaded)
+    let (heads, heads_hold) = load_heads(database, keys)?;
+    Ok(Loaded { directory: Arc::new(directory), set, heads, damaged, heads_hold })
+}
+
+/// What the heads of all vaults add up to, and whether each proves to be ours.
+fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), fjall::Error> {
+    let (mut set, mut hold) = (SetHash::default(), true);
+    for row in database.meta.range(vault::head_range()) {
+        let (key, value) = row.into_inner()?;
+        set.add(&keys.element(&key, &value));
+        let head = vault::vault_of_head(&key).and_then(|vault| Head::decode(keys, vault, &value));
+        hold &= head.is_some();
+    }
+    Ok((set, hold))
 }
 
 /// `None` for a row whose MAC fails, whose kind is unknown or that lies under another record's key.
@@ -198,21 +191,21 @@ fn gather(
         Some(anchor) => anchor.read(keys).map_err(OpenError::io(&paths.anchor))?,
         None => Found::Nothing,
     };
-    let record = database.last_audit_row()?.and_then(|(seq, bytes)| {
+    let record = log::last_audit_row(&database.log)?.and_then(|(seq, bytes)| {
         let record: AuditRecord = rows::decode_body(&bytes)?;
         (record.seq == seq).then_some((record, bytes))
     });
-    let [keys_marker, ..] = markers;
+    let [keys_marker, meta_marker, ..] = markers;
     let rows_hold = loaded.damaged.is_empty() && keys_marker.is_some_and(|marker| marker.set == loaded.set);
+    let heads_hold = loaded.heads_hold && meta_marker.is_some_and(|marker| marker.set == loaded.heads);
     let markers = markers.map(|marker| marker.map(|marker| marker.seq));
-    Ok(Evidence { anchor, markers, record, set: loaded.set, rows_hold })
+    Ok(Evidence { anchor, markers, record, set: loaded.set, heads: loaded.heads, rows_hold, heads_hold })
 }
 
 /// The deliberate way past a refusal: an audited commit on top of what is there.
 struct Acceptance<'a> {
     paths: &'a Paths,
-    database: &'a Database,
-    keys: &'a Arc<StoreKeys>,
+    access: &'a Access,
     found: OutOfStep,
     seq: u64,
 }
@@ -224,41 +217,42 @@ impl Acceptance<'_> {
         loaded: Loaded,
         clock: &Clock,
     ) -> Result<(Anchor, Tip, Loaded), OpenError> {
+        let Access { database, keys, .. } = self.access;
         let markers = self.found.markers.map(|(_, seq)| seq);
         let highest = markers.into_iter().flatten().max();
         let Some(highest) = highest.filter(|highest| *highest == self.seq) else {
             return Err(OpenError::NothingToAccept { given: self.seq, found: self.found.to_string() });
         };
-        let (last, head) = match self.database.last_audit_row()? {
+        let (last, head) = match log::last_audit_row(&database.log)? {
             Some((seq, bytes)) => {
                 let record: AuditRecord = rows::decode_body(&bytes)
                     .ok_or_else(|| OpenError::damaged("its last audit record cannot be read"))?;
-                (seq, self.keys.audit_head(&record.previous, &bytes))
+                (seq, keys.audit_head(&record.previous, &bytes))
             }
             None => (0, [0; 32]),
         };
-        let mut draft = Draft::new(Arc::clone(self.keys), loaded.directory, clock.now_ms());
+        let mut draft = Draft::new(self.access.view(), loaded.directory, clock.now_ms());
         let rows_dropped = loaded.damaged.len();
-        for key in loaded.damaged {
-            draft.drop_row(key);
+        for key in &loaded.damaged {
+            draft.drop_row(key.clone());
         }
         let action = AuditAction::RollbackAccepted { anchor: self.found.anchor, markers, rows_dropped };
         draft.audit(Actor::Operator, action);
         let (commit, directory) = draft.finish();
         // Above everything seen, so that no number is ever used twice.
         let seq = highest.max(last).max(self.found.anchor.unwrap_or(0)) + 1;
-        let before = Tip { seq: highest, head, set: loaded.set };
-        let tip = self.database.apply(self.keys, &before, seq, commit)?;
+        let before = Tip { seq: highest, head, set: loaded.set, heads: loaded.heads };
+        let tip = database.apply(keys, &before, seq, commit)?;
         let anchor = match anchor {
             Some(anchor) => anchor,
             None => Anchor::create(&self.paths.anchor).map_err(OpenError::io(&self.paths.anchor))?,
         };
         anchor
-            .write(self.keys, Slot { seq: tip.seq, head: tip.head })
+            .write(keys, Slot { seq: tip.seq, head: tip.head })
             .map_err(OpenError::io(&self.paths.anchor))?;
         sync_folder(&self.paths.dir)?;
         tracing::warn!(found = %self.found, rows_dropped, seq, "accepted the state of the store as it is");
-        Ok((anchor, tip, Loaded { directory, set: tip.set, damaged: Vec::new() }))
+        Ok((anchor, tip, Loaded { directory, ..loaded }))
     }
 }
 

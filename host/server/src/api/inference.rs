@@ -43,7 +43,7 @@ pub(crate) async fn read_body(
 pub(crate) fn caller(call: &Call<'_>) -> Result<Caller, Fault> {
     // Access has refused keys without a workspace; a key that lost it since is no key.
     let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
-    Ok(Caller { workspace, key: call.principal.key_id() })
+    Ok(Caller { workspace, intern: call.principal.intern(), key: call.principal.key_id() })
 }
 
 /// What the headers ask for.

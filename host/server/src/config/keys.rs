@@ -94,9 +94,10 @@ pub const KEYS: &[Key] = &[
         about: "Where the root key comes from: `file:PATH`, `env:NAME`, `fd:N` or `passphrase:SOURCE`",
         later: None,
     },
-    later(
-        optional("vault.root_key_previous", "source", "The root key before, during a rotation"),
-        "key rotation",
+    optional(
+        "vault.root_key_previous",
+        "source",
+        "The root key before: with both, a start begins or finishes the rotation to `root_key`",
     ),
     later(key("vault.writes", "true", "flag", "False: no secret can be stored, copied or deleted"), VAULT),
     later(
@@ -122,8 +123,8 @@ pub const KEYS: &[Key] = &[
     required("providers[].name", "text", "What models and metadata call this provider"),
     required("providers[].adapter", "text", "The dialect it speaks: the plugin `provider-ADAPTER`"),
     optional("providers[].base_url", "URL", "Its origin and base path; only a local adapter goes without"),
-    optional("providers[].key", "source", "Its credential: `env:NAME`; `operator:NAME` comes with the vault"),
-    later(optional("providers[].byok", "secret name", "The workspace secret that wins over `key`"), VAULT),
+    optional("providers[].key", "source", "Its credential: `env:NAME`, or `operator:NAME` from the vault"),
+    optional("providers[].byok", "secret name", "The workspace's or intern's secret that wins over `key`"),
     required("models[].id", "vendor/name", "What clients ask for"),
     key("models[].kind", "\"responses\"", "`responses` or `embeddings`", "What the model is asked for"),
     optional("models[].context_length", "tokens", "The longest input and output together"),

@@ -111,6 +111,7 @@ pub fn demo() -> (Vec<Provider>, Vec<Model>) {
         adapter: "demo".to_owned(),
         origin: None,
         key: None,
+        byok: None,
         place: place.clone(),
     };
     let model = |id: &str, kind, upstream: &str| Model {

@@ -2,6 +2,7 @@
 //! that one origin; the rules for it are egress's.
 
 use cofferdam_egress::{EgressConfig, Origin};
+use cofferdam_store::SecretName;
 
 use super::Place;
 use super::document::{Table, Value};
@@ -11,6 +12,8 @@ use super::document::{Table, Value};
 pub enum KeySource {
     /// This environment variable.
     Env(String),
+    /// This secret of the operator's vault.
+    Operator(SecretName),
 }
 
 /// One upstream service.
@@ -24,6 +27,9 @@ pub struct Provider {
     pub origin: Option<Origin>,
     /// Its credential, and the place in the file that names it.
     pub key: Option<(KeySource, Place)>,
+    /// The secret of the caller's vault that wins over `key` when it is bound to
+    /// the origin's host, and the place in the file that names it.
+    pub byok: Option<(SecretName, Place)>,
     /// Where the provider stands in the file.
     pub place: Place,
 }
@@ -40,21 +46,30 @@ pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Provider>
             adapter.reject("expected lower-case letters, digits and hyphens");
         }
         let key = table.text("key").and_then(|written| Some((key_source(&written)?, written.place())));
+        let byok = table
+            .text("byok")
+            .and_then(|written| Some((secret_name(&written, &written.value)?, written.place())));
+        let host_bound = byok.is_some() || matches!(key, Some((KeySource::Operator(_), _)));
         providers.push(Provider {
-            origin: origin(table, key.is_some(), egress),
+            origin: origin(table, key.is_some() || byok.is_some(), host_bound, egress),
             name: name.value,
             adapter: adapter.value,
             key,
+            byok,
             place: table.value("", ()).place(),
         });
     }
     providers
 }
 
-fn origin(table: &Table<'_>, with_credential: bool, egress: &EgressConfig) -> Option<Origin> {
+fn origin(
+    table: &Table<'_>,
+    with_credential: bool,
+    host_bound: bool,
+    egress: &EgressConfig,
+) -> Option<Origin> {
     let written = table.text("base_url")?;
-    // Credentials from the environment belong to the origin and are not bound to a host name.
-    match Origin::parse(&written.value, with_credential, false, egress) {
+    match Origin::parse(&written.value, with_credential, host_bound, egress) {
         Ok(origin) => Some(origin),
         Err(error) => {
             written.reject(error.to_string());
@@ -67,12 +82,17 @@ fn key_source(written: &Value<'_, String>) -> Option<KeySource> {
     match written.value.split_once(':') {
         Some(("env", name)) if is_variable(name) => return Some(KeySource::Env(name.to_owned())),
         Some(("env", _)) => written.reject("expected the name of an environment variable after `env:`"),
-        Some(("operator", _)) => written
-            .reject("operator secrets belong to the vault, which this build does not have yet; use env:NAME"),
+        Some(("operator", name)) => return secret_name(written, name).map(KeySource::Operator),
         // The text itself is not repeated: it may be a credential in the wrong place.
-        _ => written.reject("expected env:NAME; a credential itself does not belong in this file"),
+        _ => written
+            .reject("expected env:NAME or operator:NAME; a credential itself does not belong in this file"),
     }
     None
+}
+
+/// The text is not repeated here either.
+fn secret_name(written: &Value<'_, String>, name: &str) -> Option<SecretName> {
+    name.parse().map_err(|error: cofferdam_store::SecretNameError| written.reject(error.to_string())).ok()
 }
 
 fn is_variable(name: &str) -> bool {

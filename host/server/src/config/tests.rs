@@ -69,6 +69,7 @@ name = "openai"
 adapter = "openai-responses"
 base_url = "https://api.openai.com/v1"
 key = "env:OPENAI_API_KEY"
+byok = "openai_api_key"
 
 [[models]]
 id = "meta/llama-3.2"
@@ -109,6 +110,7 @@ fn every_section_is_read() {
     let [ollama, openai] = config.providers.as_slice() else { panic!() };
     assert_eq!(ollama.origin.as_ref().unwrap().port(), 11434);
     assert!(matches!(&openai.key, Some((KeySource::Env(name), _)) if name == "OPENAI_API_KEY"));
+    assert_eq!(openai.byok.as_ref().unwrap().0.as_str(), "openai_api_key");
     let [llama, embed] = config.models.as_slice() else { panic!() };
     assert_eq!(embed.kind, ModelKind::Embeddings);
     let [first, second] = llama.endpoints.as_slice() else { panic!() };
@@ -154,7 +156,6 @@ fn mistakes_are_told_with_their_place() {
         ("[limits]\nconnections = 0", (2, 15, "limits.connections"), "0 is outside"),
         ("[limits]\nrequests_per_minute = 5", (2, 1, "limits.requests_per_minute"), "belongs to rate limits"),
         ("[vault]\nwrites = false", (2, 1, "vault.writes"), "the vault, which this build does not have yet"),
-        ("[vault]\nroot_key_previous = \"fd:3\"", (2, 1, "vault.root_key_previous"), "leave it out"),
         ("[vault]\nroot_key = \"secret\"", (2, 12, "vault.root_key"), "expected file:PATH"),
         ("[egress]\nports = [0]", (2, 10, "egress.ports[0]"), "expected a port"),
         ("[egress]\nallow_private = [\"10.0.0.0/33\"]", (2, 18, "egress.allow_private[0]"), "address range"),
@@ -202,15 +203,20 @@ fn providers_and_models_must_fit_together() {
             "allow_plaintext_loopback",
         ),
         (
-            format!("{provider}key = \"operator:k\""),
+            format!("{provider}key = \"operator:K\""),
             "providers[0].key",
-            "the vault, which this build does not have yet",
+            "lower-case letters, digits and single underscores",
         ),
         (format!("{provider}key = \"sk-123\""), "providers[0].key", "does not belong in this file"),
         (
-            format!("{provider}byok = \"k\""),
+            format!("{provider}byok = \"k_\""),
             "providers[0].byok",
-            "the vault, which this build does not have yet",
+            "lower-case letters, digits and single underscores",
+        ),
+        (
+            format!("{provider}base_url = \"https://203.0.113.1/\"\nbyok = \"k\""),
+            "providers[0].base_url",
+            "needs a host name",
         ),
         (format!("{provider}adapter2 = \"k\""), "providers[0].adapter2", "did you mean `adapter`?"),
         (

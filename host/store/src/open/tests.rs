@@ -20,7 +20,9 @@ fn tamper(scratch: &Scratch, change: impl FnOnce(&Database)) {
 
 fn store_keys(scratch: &Scratch) -> Arc<StoreKeys> {
     let database = Database::open(&scratch.path("store")).unwrap();
-    Arc::new(unlock(&database, &scratch.options().root_key).unwrap().1)
+    let configured = &scratch.options().root_key;
+    let sources = Sources { configured, previous: None, next: None };
+    Arc::new(unlock(&database, &sources).unwrap().keys)
 }
 
 fn out_of_step(result: Result<Store, OpenError>) -> OutOfStep {
@@ -54,7 +56,15 @@ fn evidence(anchor: Found, markers: [Option<u64>; 4], previous: [u8; 32]) -> Evi
     let record =
         AuditRecord { seq, at_ms: 0, previous, entries: Vec::new(), usage_rows: 0, usage_digest: [0; 32] };
     let bytes = rows::encode_body(&record);
-    Evidence { anchor, markers, record: Some((record, bytes)), set: SetHash::default(), rows_hold: true }
+    Evidence {
+        anchor,
+        markers,
+        record: Some((record, bytes)),
+        set: SetHash::default(),
+        heads: SetHash::default(),
+        rows_hold: true,
+        heads_hold: true,
+    }
 }
 
 #[test]
@@ -80,6 +90,7 @@ fn the_rule_serves_two_states_and_refuses_the_rest() {
         Evidence { record: None, ..in_step.clone() },
         Evidence { record: None, ..ahead.clone() },
         Evidence { rows_hold: false, ..in_step.clone() },
+        Evidence { heads_hold: false, ..in_step.clone() },
         Evidence { rows_hold: false, ..ahead },
         Evidence { markers: [Some(7), Some(7), Some(7), Some(8)], ..in_step.clone() },
         Evidence { markers: [Some(8), Some(7), Some(7), Some(7)], ..in_step.clone() },
@@ -99,12 +110,12 @@ fn a_wrong_root_key_is_a_configuration_error_that_names_both() {
     assert!(matches!(missing, OpenError::RootKey { .. }) && missing.is_configuration());
     assert!(!scratch.path("root.key").exists(), "no key is made for a store that exists");
 
-    let other = RootKeySource::File(scratch.path("root.key")).load_or_make().unwrap().0;
+    let other = RootKeySource::File(scratch.path("root.key")).read_or_make().unwrap().to_new_key().unwrap().0;
     let wrong = scratch.try_open().unwrap_err();
     assert!(wrong.is_configuration());
-    let OpenError::WrongRootKey { given, needs } = wrong else { panic!("{wrong}") };
+    let OpenError::WrongRootKey { given, needs, replaced } = wrong else { panic!("{wrong}") };
     assert_eq!(given, other.id());
-    let message = OpenError::WrongRootKey { given, needs }.to_string();
+    let message = OpenError::WrongRootKey { given, needs, replaced }.to_string();
     assert_eq!(message, format!("root key {given} given, the store needs {needs}"));
 
     std::fs::rename(scratch.path("right.key"), scratch.path("root.key")).unwrap();

@@ -1,0 +1,162 @@
+//! Whose credential goes along with an attempt. A secret of the vault is released
+//! for one attempt, right before it is sent, and to the host of the origin alone.
+
+use crate::attempt::{AttemptFailure, Cause};
+use crate::catalog::Provider;
+use crate::ledger::Caller;
+use cofferdam_egress::{Credential, CredentialError, Placement};
+use cofferdam_runtime::wire::ErrorKind;
+use cofferdam_store::{
+    Actor, Error as StoreError, HostName, Purpose, Release, ReleaseError, ReleaseScope, SecretName, Store,
+};
+
+/// What authenticates requests to a provider.
+#[derive(Debug)]
+pub struct Authentication {
+    /// Where the credential stands in a request.
+    pub placement: Placement,
+    /// The operator's.
+    pub own: Option<OwnKey>,
+    /// The caller's, which wins when it is bound to the origin's host.
+    pub byok: Option<BoundSecret>,
+}
+
+/// The operator's credential for a provider.
+#[derive(Debug)]
+pub enum OwnKey {
+    /// Read once, from the environment; it belongs to the origin.
+    Fixed(Credential),
+    /// A secret of the operator's vault.
+    Vault(BoundSecret),
+}
+
+/// A secret, and the host it is wanted for: the one of the provider's origin.
+#[derive(Clone, Debug)]
+pub struct BoundSecret {
+    /// Its name.
+    pub name: SecretName,
+    /// Where it would go.
+    pub host: HostName,
+}
+
+/// The credential of one attempt.
+pub(crate) struct Used {
+    pub(crate) credential: Credential,
+    /// It is the caller's own.
+    pub(crate) is_byok: bool,
+}
+
+/// The credentials that one request may use.
+#[derive(Clone, Copy)]
+pub(crate) struct Credentials<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) caller: &'a Caller,
+    pub(crate) request_id: &'a str,
+}
+
+impl Credentials<'_> {
+    /// Whether the caller's own credential would be used at `provider`. A vault that
+    /// cannot be read has none; the attempt will say so.
+    pub(crate) async fn has_byok(&self, provider: &Provider) -> bool {
+        let Some(secret) = provider.authentication.as_ref().and_then(|it| it.byok.as_ref()) else {
+            return false;
+        };
+        self.is_bound(secret).await.unwrap_or(false)
+    }
+
+    /// The credential for one attempt at `provider`; none where none is configured.
+    pub(crate) async fn release(&self, provider: &Provider) -> Result<Option<Used>, AttemptFailure> {
+        let Some(Authentication { placement, own, byok }) = &provider.authentication else { return Ok(None) };
+        let failed = |error| failed(provider, error);
+        // Looked for first: that a caller has no key of its own is no refusal to be audited.
+        if let Some(secret) = byok
+            && self.is_bound(secret).await.map_err(failed)?
+        {
+            match self.released(self.scope(), secret, provider).await {
+                Ok(release) => {
+                    let credential = placement.fill(release.expose());
+                    let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
+                    return Ok(Some(Used { credential, is_byok: true }));
+                }
+                // Deleted in between.
+                Err(ReleaseError::Unavailable) => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        let credential = match own {
+            None => return Ok(None),
+            Some(OwnKey::Fixed(credential)) => credential.clone(),
+            Some(OwnKey::Vault(secret)) => {
+                let release = self.released(ReleaseScope::Operator, secret, provider).await;
+                let release = release.map_err(failed)?;
+                placement.fill(release.expose()).map_err(|error| {
+                    tracing::error!(provider = %provider.name, secret.name = %secret.name, %error, "an operator's secret cannot be sent");
+                    unavailable()
+                })?
+            }
+        };
+        Ok(Some(Used { credential, is_byok: false }))
+    }
+
+    fn scope(&self) -> ReleaseScope {
+        match self.caller.intern {
+            Some(intern) => ReleaseScope::Intern(intern),
+            None => ReleaseScope::Workspace(self.caller.workspace),
+        }
+    }
+
+    async fn is_bound(&self, secret: &BoundSecret) -> Result<bool, ReleaseError> {
+        let (store, scope, secret) = (self.store.clone(), self.scope(), secret.clone());
+        aside(move || store.is_releasable(scope, &secret.name, &secret.host).map_err(ReleaseError::from))
+            .await
+    }
+
+    async fn released(
+        &self,
+        scope: ReleaseScope,
+        secret: &BoundSecret,
+        provider: &Provider,
+    ) -> Result<Release, ReleaseError> {
+        let (store, actor, secret) = (self.store.clone(), Actor::Key(self.caller.key), secret.clone());
+        let purpose = Purpose {
+            used_by: format!("provider {}", provider.name),
+            request_id: self.request_id.to_owned(),
+        };
+        aside(move || store.release(actor, scope, &secret.name, &secret.host, &purpose)).await
+    }
+}
+
+/// The store reads its files on the calling thread; requests must not wait for a slow disk.
+async fn aside<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, ReleaseError> + Send + 'static,
+) -> Result<T, ReleaseError> {
+    // It only fails to finish when the program ends.
+    tokio::task::spawn_blocking(read).await.unwrap_or(Err(ReleaseError::Store(StoreError::Closed)))
+}
+
+/// Where the operator's side of a release is at fault.
+fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
+    match error {
+        ReleaseError::Busy => AttemptFailure::plain(
+            Cause::Saturated,
+            ErrorKind::ProviderOverloaded,
+            "Service temporarily unavailable",
+        ),
+        error => {
+            let hint = matches!(error, ReleaseError::Unavailable)
+                .then_some("store it with `cofferdam secret put NAME --operator --host HOST`");
+            tracing::error!(provider = %provider.name, %error, hint, "no credential for a provider");
+            unavailable()
+        }
+    }
+}
+
+fn unavailable() -> AttemptFailure {
+    AttemptFailure::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error")
+}
+
+/// Only the caller can cure this, so it is told, and no other endpoint is tried.
+fn unfit_byok(provider: &Provider, secret: &BoundSecret, error: CredentialError) -> AttemptFailure {
+    let message = format!("Provider {}: the secret {} cannot be used: {error}", provider.name, secret.name);
+    AttemptFailure::plain(Cause::Request, ErrorKind::InvalidRequest, &message)
+}

@@ -1,0 +1,115 @@
+//! Exact host names that secrets are bound to (interface.md 4.1, RFC 1035, RFC 1123).
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The longest name before normalisation, in characters: 253 and the root's dot.
+const GIVEN_CHARS_MAX: usize = 254;
+/// The longest name, in bytes.
+const BYTES_MAX: usize = 253;
+/// The longest label, in bytes.
+const LABEL_BYTES_MAX: usize = 63;
+/// Most entries of one secret, counted before duplicates go.
+const HOSTS_MAX: usize = 100;
+
+/// A host name in its one spelling: lower case, no root dot, letters, digits and hyphens, never an address.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct HostName(Box<str>);
+
+/// Text that is not an exact host name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("not an exact host name")]
+pub struct HostNameError;
+
+impl HostName {
+    /// A name out of a row, for whoever checks the row's MAC: it was parsed before it was stored.
+    pub(super) fn from_row(name: &str) -> HostName {
+        HostName(name.into())
+    }
+
+    /// The canonical name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for HostName {
+    type Err = HostNameError;
+
+    /// Lowers the case and takes one root dot away; everything else must be right as it stands.
+    fn from_str(text: &str) -> Result<HostName, HostNameError> {
+        if text.len() > GIVEN_CHARS_MAX || !text.is_ascii() {
+            return Err(HostNameError);
+        }
+        let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
+        let is_label = |label: &str| {
+            (1..=LABEL_BYTES_MAX).contains(&label.len())
+                && label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        if name.len() > BYTES_MAX || !name.split('.').all(is_label) {
+            return Err(HostNameError);
+        }
+        Ok(HostName(name.into()))
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The hosts of one secret: 1 to 100 names, each once, in the order of first appearance.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Hosts(Vec<HostName>);
+
+/// A list of hosts that cannot be a secret's.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum HostsError {
+    /// None, or more than 100, counted before duplicates go.
+    #[error("a secret has 1 to 100 hosts")]
+    Count,
+    /// An entry is no exact host name.
+    #[error("hosts[{index}] is not an exact host name")]
+    Host {
+        /// Which.
+        index: usize,
+    },
+}
+
+impl Hosts {
+    /// Parses the entries and drops duplicates.
+    ///
+    /// # Errors
+    /// See [`HostsError`].
+    pub fn parse<T: AsRef<str>>(entries: &[T]) -> Result<Hosts, HostsError> {
+        if !(1..=HOSTS_MAX).contains(&entries.len()) {
+            return Err(HostsError::Count);
+        }
+        let mut hosts: Vec<HostName> = Vec::with_capacity(entries.len());
+        for (index, entry) in entries.iter().enumerate() {
+            let host = entry.as_ref().parse().map_err(|HostNameError| HostsError::Host { index })?;
+            if !hosts.contains(&host) {
+                hosts.push(host);
+            }
+        }
+        Ok(Hosts(hosts))
+    }
+
+    /// The names of a row, in the same way.
+    pub(super) fn from_row(names: Vec<HostName>) -> Hosts {
+        Hosts(names)
+    }
+
+    /// The names, in order.
+    pub fn as_slice(&self) -> &[HostName] {
+        &self.0
+    }
+
+    /// Whether the name is one of them, byte for byte.
+    pub fn contains(&self, host: &HostName) -> bool {
+        self.0.contains(host)
+    }
+}

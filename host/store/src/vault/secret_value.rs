@@ -1,0 +1,39 @@
+//! Values of secrets.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+/// The longest value, in characters: Unicode scalar values (interface.md 8).
+const CHARS_MAX: usize = 65_536;
+
+/// A value: 1 to 65,536 characters, kept byte for byte and wiped when dropped.
+pub struct SecretValue(Zeroizing<String>);
+
+/// A value that is empty or too long.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("a secret's value has 1 to 65536 characters")]
+pub struct SecretValueError;
+
+impl SecretValue {
+    /// Takes the text over; nothing is trimmed or normalised.
+    ///
+    /// # Errors
+    /// It has no characters or too many; the text is wiped.
+    pub fn new(text: Zeroizing<String>) -> Result<SecretValue, SecretValueError> {
+        // The count stops one past the limit, whatever the length.
+        let chars = text.chars().take(CHARS_MAX + 1).count();
+        if (1..=CHARS_MAX).contains(&chars) { Ok(SecretValue(text)) } else { Err(SecretValueError) }
+    }
+
+    /// The bytes. Keep the borrow short and copy nothing out of it that is not wiped again.
+    pub(crate) fn expose(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretValue(..)")
+    }
+}
