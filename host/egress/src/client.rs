@@ -3,21 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, header};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
 
 use crate::{
     ConfigError, Credential, EgressConfig, Error, Origin, Reason, Reply, ReplyBody,
-    error::reduce,
+    dial::Dialler,
     headers,
+    pool::{Line, Pool},
     reach::Reach,
     resolver::{CheckedNames, Names},
     tls,
+    wire::{Exchange, Outward, Shared, Unanswered},
 };
-
-/// Idle connections are closed before the usual server (60 s and more) closes them under a request.
-const POOL_IDLE: Duration = Duration::from_secs(50);
-/// Idle connections kept per origin: as many as the default number of streams.
-const POOL_IDLE_MAX: usize = 1000;
 
 /// The door out. Clones share its connections.
 #[derive(Clone)]
@@ -27,9 +26,15 @@ pub struct Egress {
 
 /// One client, and so one pool, per reach.
 struct Clients {
-    anywhere: reqwest::Client,
-    local: reqwest::Client,
-    loopback: reqwest::Client,
+    anywhere: Client,
+    local: Client,
+    loopback: Client,
+}
+
+/// Sends to origins of one reach.
+struct Client {
+    dialler: Dialler,
+    pool: Arc<Pool>,
 }
 
 /// One request to a provider; always a POST with a JSON body.
@@ -79,13 +84,17 @@ impl Egress {
     ///
     /// A root certificate that cannot be read, or settings that a library refuses.
     pub fn new(config: EgressConfig) -> Result<Self, ConfigError> {
-        let tls = tls::settings(&config.roots)?;
+        let tls = Arc::new(tls::settings(&config.roots)?);
         let names = Arc::new(Names::new(&config)?);
-        let client = |reach| client(CheckedNames::new(Arc::clone(&names), reach), tls.clone(), &config);
+        let client = |reach| {
+            let names = CheckedNames::new(Arc::clone(&names), reach);
+            let dialler = Dialler::new(names, Arc::clone(&tls), config.connect_timeout);
+            Client { dialler, pool: Arc::default() }
+        };
         let clients = Clients {
-            anywhere: client(Reach::Anywhere)?,
-            local: client(Reach::Local)?,
-            loopback: client(Reach::Loopback)?,
+            anywhere: client(Reach::Anywhere),
+            local: client(Reach::Local),
+            loopback: client(Reach::Loopback),
         };
         Ok(Self { clients: Arc::new(clients) })
     }
@@ -104,44 +113,80 @@ impl Egress {
             Reach::Local if credential.is_some() => return Err(Reason::Plaintext.into()),
             Reach::Local => &self.clients.local,
         };
-        let url = origin.join(path).map_err(Reason::Path)?;
-        let mut request = reqwest::Request::new(Method::POST, url);
+        let uri = origin.join(path).map_err(Reason::Path)?;
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
         *request.headers_mut() = headers::assemble(headers, streamed, credential)?;
-        *request.body_mut() = Some(body.into());
 
-        let mut response = match tokio::time::timeout(limits.head, client.execute(request)).await {
-            Ok(outcome) => outcome.map_err(|error| reduce(&error))?,
-            Err(_elapsed) => return Err(Error::TimedOut),
-        };
-        let headers = std::mem::take(response.headers_mut());
-        if headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        let outcome = tokio::time::timeout(limits.head, client.exchange(origin, uri, request)).await;
+        let (head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
+        if head.headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
             return Err(Error::Broken);
         }
-        Ok(Reply { status: response.status(), headers, body: ReplyBody::new(response, &limits) })
+        let body = ReplyBody::new(exchange, (Arc::clone(&client.pool), Arc::clone(origin.key())), &limits);
+        Ok(Reply { status: head.status, headers: head.headers, body })
     }
 }
 
-/// Everything that could send a request a second time, elsewhere or with more in it is off.
-fn client(
-    names: CheckedNames,
-    tls: rustls::ClientConfig,
-    config: &EgressConfig,
-) -> Result<reqwest::Client, ConfigError> {
-    reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
-        .dns_resolver(Arc::new(names))
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .referer(false)
-        .user_agent(concat!("cofferdam/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(config.connect_timeout)
-        .tcp_nodelay(true)
-        .pool_idle_timeout(POOL_IDLE)
-        .pool_max_idle_per_host(POOL_IDLE_MAX)
-        // A silent peer is asked for a sign of life, so that a dead path is noticed before the idle time.
-        .http2_keep_alive_interval(Duration::from_secs(20))
-        .http2_keep_alive_timeout(Duration::from_secs(10))
-        .build()
-        .map_err(|_| ConfigError::Client)
+impl Client {
+    /// Sends a request once. A connection that had died before it took a byte of the request is not counted.
+    async fn exchange(
+        &self,
+        origin: &Origin,
+        uri: Uri,
+        mut request: Outward,
+    ) -> Result<(http::response::Parts, Exchange), Error> {
+        loop {
+            let (line, is_new) = match self.pool.take(origin.key()) {
+                Some(line) => (line, false),
+                None => (self.dial(origin, uri.clone()).await?, true),
+            };
+            let answered = match line {
+                Line::Own(mut wire) => {
+                    for_one(&mut request, &uri, origin);
+                    wire.send(request).await.map(|answer| (answer, Some(wire)))
+                }
+                Line::Shared(shared) => {
+                    for_many(&mut request, &uri);
+                    Box::pin(send_shared(shared, request)).await.map(|answer| (answer, None))
+                }
+            };
+            match answered {
+                Ok((answer, wire)) => {
+                    let (head, body) = answer.into_parts();
+                    return Ok((head, Exchange { body, wire }));
+                }
+                Err(Unanswered(Some(unsent))) if !is_new => request = unsent,
+                Err(_) => return Err(Error::Broken),
+            }
+        }
+    }
+
+    /// A new connection. It is rare, so what it takes is not part of every request.
+    async fn dial(&self, origin: &Origin, uri: Uri) -> Result<Line, Error> {
+        let line = Box::pin(self.dialler.dial(uri)).await?;
+        if let Line::Shared(shared) = &line {
+            self.pool.share(origin.key(), shared);
+        }
+        Ok(line)
+    }
+}
+
+async fn send_shared(mut shared: Shared, request: Outward) -> Result<Response<Incoming>, Unanswered> {
+    match shared.ready().await {
+        Ok(()) => Ok(shared.try_send_request(request).await?),
+        Err(_) => Err(Unanswered(Some(request))),
+    }
+}
+
+/// HTTP/1 names the path in its first line and the host in a header.
+fn for_one(request: &mut Outward, uri: &Uri, origin: &Origin) {
+    *request.uri_mut() = uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from);
+    request.headers_mut().insert(header::HOST, origin.host_header().clone());
+}
+
+/// HTTP/2 has the host in the address.
+fn for_many(request: &mut Outward, uri: &Uri) {
+    *request.uri_mut() = uri.clone();
+    request.headers_mut().remove(header::HOST);
 }

@@ -80,9 +80,9 @@ impl From<Reason> for Error {
 #[error("address refused")]
 pub(crate) struct AddressRefused(pub(crate) Reason);
 
-/// Reduces the HTTP library's error to ours, and drops the rest of it: it may contain the URL.
-pub(crate) fn reduce(error: &reqwest::Error) -> Error {
-    let mut cause: Option<&(dyn StdError + 'static)> = error.source();
+/// Reduces what kept us from connecting to our errors, and drops the rest of it: it may contain the URL.
+pub(crate) fn reduce(error: &(dyn StdError + 'static)) -> Error {
+    let mut cause = Some(error);
     while let Some(current) = cause {
         if let Some(AddressRefused(reason)) = current.downcast_ref() {
             return Error::Refused { reason: *reason };
@@ -92,7 +92,7 @@ pub(crate) fn reduce(error: &reqwest::Error) -> Error {
         }
         cause = current.source();
     }
-    if error.is_connect() { Error::Unreachable } else { Error::Broken }
+    Error::Unreachable
 }
 
 fn is_certificate(error: &(dyn StdError + 'static)) -> bool {

@@ -13,6 +13,9 @@ const HEADERS_MAX: usize = 100;
 /// The longest header value, in bytes; many servers stop sooner.
 pub(crate) const VALUE_BYTES_MAX: usize = 16 * 1024;
 
+/// Who we say we are, unless the guest says it.
+const USER_AGENT: &str = concat!("cofferdam/", env!("CARGO_PKG_VERSION"));
+
 /// Puts the headers of one request together.
 ///
 /// # Errors
@@ -45,6 +48,7 @@ pub(crate) fn assemble(
     headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static(accept));
     // Compressed bytes could not be framed, and later not be searched for released secrets.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
     if let Some(credential) = credential {
         headers.insert(credential.header().clone(), credential.value().clone());
     }

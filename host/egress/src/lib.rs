@@ -16,6 +16,10 @@ mod config;
 mod resolver;
 mod tls;
 
+mod dial;
+mod pool;
+mod wire;
+
 mod credential;
 mod headers;
 

@@ -3,8 +3,13 @@
 //! An [`Origin`] exists only if its scheme, host and credential go together, so a request needs no further
 //! look at them; names are looked at again when they have been resolved. A guest only ever adds a path.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
+use bytes::{BufMut, BytesMut};
+use http::{
+    HeaderValue, Uri,
+    uri::{Authority, PathAndQuery, Scheme as UriScheme},
+};
 use url::{Host, Url};
 
 use crate::{EgressConfig, PathError, Reason, path, reach::Reach};
@@ -15,8 +20,15 @@ mod tests;
 /// A checked `base_url`: scheme, host, port and the path that all requests begin with.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// Canonical, without a slash at the end.
-    base: String,
+    scheme: UriScheme,
+    /// Canonical: a name in lower case, no port that goes without saying.
+    authority: Authority,
+    /// The authority once more, as a header.
+    host_header: HeaderValue,
+    /// What connections to this origin are kept under.
+    key: Arc<str>,
+    /// The path of the base URL, with a slash at the end.
+    base_path: String,
     host: String,
     port: u16,
     reach: Reach,
@@ -110,8 +122,19 @@ impl Origin {
         if host_bound && literal.is_some() {
             return Err(OriginError::HostBoundLiteral);
         }
-        let base = url.as_str().strip_suffix('/').unwrap_or(url.as_str());
-        Ok(Self { base: base.to_owned(), host: host.to_string(), port, reach })
+        let base: Uri = url.as_str().parse().map_err(|_| OriginError::Malformed)?;
+        let authority = base.authority().cloned().ok_or(OriginError::Malformed)?;
+        let path = url.path();
+        Ok(Self {
+            scheme: base.scheme().cloned().ok_or(OriginError::Malformed)?,
+            host_header: HeaderValue::from_str(authority.as_str()).map_err(|_| OriginError::Malformed)?,
+            key: Arc::from(format!("{}://{authority}", url.scheme())),
+            authority,
+            base_path: format!("{}/", path.strip_suffix('/').unwrap_or(path)),
+            host: host.to_string(),
+            port,
+            reach,
+        })
     }
 
     /// Appends a path, with or without a leading slash and perhaps with a query, to the path of the base URL.
@@ -119,13 +142,18 @@ impl Origin {
     /// # Errors
     ///
     /// Refuses whatever could lead elsewhere: see [`PathError`].
-    pub fn join(&self, path: &str) -> Result<Url, PathError> {
+    pub fn join(&self, path: &str) -> Result<Uri, PathError> {
         let relative = path::check(path)?;
-        let mut text = String::with_capacity(self.base.len() + 1 + relative.len());
-        text.push_str(&self.base);
-        text.push('/');
-        text.push_str(relative);
-        Url::parse(&text).map_err(|_| PathError::Character)
+        let mut text = BytesMut::with_capacity(self.base_path.len() + relative.len());
+        text.put_slice(self.base_path.as_bytes());
+        text.put_slice(relative.as_bytes());
+        // Scheme and authority are not even looked at again: no path can change them.
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        let path_and_query = PathAndQuery::from_maybe_shared(text.freeze());
+        parts.path_and_query = Some(path_and_query.map_err(|_| PathError::Character)?);
+        Uri::from_parts(parts).map_err(|_| PathError::Character)
     }
 
     /// The host in canonical form: a name in lower case, or an address (IPv6 in brackets).
@@ -142,6 +170,14 @@ impl Origin {
 
     pub(crate) fn reach(&self) -> Reach {
         self.reach
+    }
+
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    pub(crate) fn host_header(&self) -> &HeaderValue {
+        &self.host_header
     }
 }
 

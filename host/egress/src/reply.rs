@@ -6,16 +6,22 @@
 use std::{
     fmt,
     future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::Pin,
+    sync::Arc,
     task::Poll,
     time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
+use http_body::Body;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::{Error, Limits, error::reduce};
+use crate::{
+    Error, Limits,
+    pool::Pool,
+    wire::{Cut, Exchange},
+};
 
 /// The head of an answer and the way to its body.
 #[derive(Debug)]
@@ -31,7 +37,9 @@ pub struct Reply {
 /// The body of an answer, piece by piece.
 pub struct ReplyBody {
     /// `None` once the body has ended, well or not: the connection is given back or closed at once.
-    upstream: Option<reqwest::Response>,
+    upstream: Option<Exchange>,
+    /// Where the connection goes when the body has ended well, and under which name.
+    home: (Arc<Pool>, Arc<str>),
     ended: Result<(), Error>,
     bytes_left: u64,
     idle: Duration,
@@ -41,9 +49,10 @@ pub struct ReplyBody {
 }
 
 impl ReplyBody {
-    pub(crate) fn new(upstream: reqwest::Response, limits: &Limits) -> Self {
+    pub(crate) fn new(upstream: Exchange, home: (Arc<Pool>, Arc<str>), limits: &Limits) -> Self {
         Self {
             upstream: Some(upstream),
+            home,
             ended: Ok(()),
             bytes_left: limits.body_bytes_max,
             idle: limits.idle,
@@ -64,7 +73,7 @@ impl ReplyBody {
                 return self.ended.map(|()| None);
             };
             // What is announced to be too long is not worth its first byte.
-            if upstream.content_length().is_some_and(|length| length > self.bytes_left) {
+            if upstream.body.size_hint().lower() > self.bytes_left {
                 return self.end(Err(Error::TooLarge));
             }
             let next = match next(upstream, self.idle, &mut self.alarm).await {
@@ -88,7 +97,7 @@ impl ReplyBody {
     /// As [`ReplyBody::chunk`].
     pub async fn collect(mut self, bytes_max: usize) -> Result<Bytes, Error> {
         self.bytes_left = self.bytes_left.min(u64::try_from(bytes_max).unwrap_or(u64::MAX));
-        let announced = self.upstream.as_ref().and_then(reqwest::Response::content_length);
+        let announced = self.upstream.as_ref().map(|upstream| upstream.body.size_hint().lower());
         let Some(first) = self.chunk().await? else {
             return Ok(Bytes::new());
         };
@@ -106,7 +115,11 @@ impl ReplyBody {
     }
 
     fn end(&mut self, how: Result<(), Error>) -> Result<Option<Bytes>, Error> {
-        self.upstream = None;
+        let upstream = self.upstream.take();
+        if let (Ok(()), Some(wire)) = (how, upstream.and_then(|upstream| upstream.wire)) {
+            let (pool, origin) = &self.home;
+            pool.keep(origin, wire);
+        }
         self.alarm = None;
         self.ended = how;
         how.map(|()| None)
@@ -122,15 +135,14 @@ impl fmt::Debug for ReplyBody {
 /// Waits for one piece, at most the idle time. The time counts only while we wait: a client that takes
 /// its time between two calls is not the server's fault.
 async fn next(
-    upstream: &mut reqwest::Response,
+    upstream: &mut Exchange,
     idle: Duration,
     alarm: &mut Option<Pin<Box<Sleep>>>,
 ) -> Result<Option<Bytes>, Error> {
-    let mut piece = pin!(upstream.chunk());
     let mut deadline = None;
     poll_fn(|context| {
-        if let Poll::Ready(outcome) = piece.as_mut().poll(context) {
-            return Poll::Ready(outcome.map_err(|error| reduce(&error)));
+        if let Poll::Ready(piece) = upstream.poll_piece(context) {
+            return Poll::Ready(piece.transpose().map_err(|Cut| Error::Broken));
         }
         let deadline = *deadline.get_or_insert_with(|| Instant::now() + idle);
         let alarm = alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));

@@ -6,8 +6,12 @@
 
 use std::{
     collections::BTreeMap,
+    error::Error as StdError,
+    future::Future,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::Pin,
     sync::Arc,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -16,7 +20,8 @@ use hickory_resolver::{
     config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig},
     net::runtime::TokioRuntimeProvider,
 };
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use hyper_util::client::legacy::connect::dns::Name;
+use tower_service::Service;
 
 use crate::{ConfigError, EgressConfig, error::AddressRefused, origin::is_localhost, reach::Reach};
 
@@ -90,6 +95,7 @@ fn server(address: SocketAddr) -> NameServerConfig {
 }
 
 /// The same names under the rule of one pool of connections.
+#[derive(Clone)]
 pub(crate) struct CheckedNames {
     names: Arc<Names>,
     reach: Reach,
@@ -106,8 +112,18 @@ impl CheckedNames {
 #[error("no address")]
 struct NoAddress;
 
-impl Resolve for CheckedNames {
-    fn resolve(&self, name: Name) -> Resolving {
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+impl Service<Name> for CheckedNames {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
         let names = Arc::clone(&self.names);
         let reach = self.reach;
         Box::pin(async move {
@@ -119,7 +135,7 @@ impl Resolve for CheckedNames {
             // Port 0 stands for the one in the URL.
             let dialled =
                 addresses.into_iter().take(ADDRESSES_MAX).map(|address| SocketAddr::new(address, 0));
-            Ok(Box::new(dialled) as Addrs)
+            Ok(dialled.collect::<Vec<_>>().into_iter())
         })
     }
 }

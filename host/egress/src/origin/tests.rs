@@ -28,8 +28,8 @@ fn origins_become_canonical() {
     ];
     for (base_url, joined, host, port) in table {
         let origin = parse(base_url, false).unwrap();
-        assert_eq!(origin.join("x").unwrap().as_str(), joined);
-        assert_eq!(origin.join("/x").unwrap().as_str(), joined);
+        assert_eq!(origin.join("x").unwrap().to_string(), joined);
+        assert_eq!(origin.join("/x").unwrap().to_string(), joined);
         assert_eq!((origin.host(), origin.port()), (host, port));
     }
 }
@@ -156,7 +156,7 @@ proptest! {
     #[test]
     fn parsed_hosts_are_those_that_were_written(base_url in "https?://[a-c.@:\\\\#?/%0-9\\[\\]]{0,16}") {
         if let Ok(origin) = parse(&base_url, false) {
-            let url = origin.join("x").unwrap();
+            let url = Url::parse(&origin.join("x").unwrap().to_string()).unwrap();
             prop_assert_eq!(url.host_str(), Some(origin.host()));
             prop_assert!(url.username().is_empty() && url.password().is_none());
             prop_assert!(!base_url.contains(['@', '\\', '#', '?']));
@@ -166,14 +166,16 @@ proptest! {
     #[test]
     fn no_path_leaves_the_origin(path in "[a-z0-9./?#@:%25eEfF\\\\ \r\n\\-]{0,24}") {
         let origin = parse("https://api.example.com:8443/v1/base", false).unwrap();
-        if let Ok(url) = origin.join(&path) {
+        if let Ok(uri) = origin.join(&path) {
+            // A parser that repairs finds nothing to repair: what was checked is what is sent.
+            let url = Url::parse(&uri.to_string()).unwrap();
+            prop_assert_eq!(url.as_str(), uri.to_string());
             prop_assert_eq!(url.scheme(), "https");
             prop_assert_eq!(url.host_str(), Some("api.example.com"));
             prop_assert_eq!(url.port(), Some(8443));
             prop_assert!(url.username().is_empty() && url.password().is_none());
             prop_assert!(url.fragment().is_none());
             prop_assert!(url.path().starts_with("/v1/base/"));
-            // What was checked is what is sent: the parser found nothing to repair.
             let written = path.split('?').next().unwrap();
             prop_assert!(url.path().ends_with(written.trim_start_matches('/')));
         }
@@ -183,7 +185,7 @@ proptest! {
     fn no_text_at_all_leaves_the_origin(path in any::<String>()) {
         let origin = parse("https://api.example.com/v1", false).unwrap();
         if let Ok(url) = origin.join(&path) {
-            prop_assert!(url.as_str().starts_with("https://api.example.com/v1/"));
+            prop_assert!(url.to_string().starts_with("https://api.example.com/v1/"));
         }
     }
 }

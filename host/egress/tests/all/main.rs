@@ -10,6 +10,8 @@ mod limits;
 #[cfg(test)]
 mod names;
 #[cfg(test)]
+mod reuse;
+#[cfg(test)]
 mod secrecy;
 #[cfg(test)]
 mod trust;

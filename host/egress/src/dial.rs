@@ -1,0 +1,84 @@
+//! New connections: resolve, check, connect, agree on TLS and on the protocol.
+
+use std::{future::poll_fn, sync::Arc, time::Duration};
+
+use http::Uri;
+use hyper::client::conn::http2;
+use hyper_rustls::HttpsConnector;
+use hyper_util::{
+    client::legacy::connect::{Connection, HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use tower_service::Service;
+
+use crate::{
+    Error,
+    error::reduce,
+    pool::Line,
+    resolver::CheckedNames,
+    wire::{Stream, Wire},
+};
+
+/// A silent peer is asked for a sign of life this often, so that a dead path is noticed.
+const PROBE: Duration = Duration::from_secs(15);
+/// How many of those may stay without an answer.
+const PROBES: u32 = 3;
+/// What was sent must be acknowledged by the peer's system within this.
+const ACKNOWLEDGED: Duration = Duration::from_secs(30);
+/// The same for HTTP/2, which can ask by itself: interval and patience.
+const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
+
+/// Opens connections under the rule of one reach.
+pub(crate) struct Dialler {
+    connector: HttpsConnector<HttpConnector<CheckedNames>>,
+    timeout: Duration,
+}
+
+impl Dialler {
+    pub(crate) fn new(names: CheckedNames, tls: Arc<rustls::ClientConfig>, timeout: Duration) -> Self {
+        let mut http = HttpConnector::new_with_resolver(names);
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        // Shared out among the addresses of a name, so that a dead one leaves time for the next.
+        http.set_connect_timeout(Some(timeout));
+        http.set_keepalive(Some(PROBE));
+        http.set_keepalive_interval(Some(PROBE));
+        http.set_keepalive_retries(Some(PROBES));
+        #[cfg(target_os = "linux")]
+        http.set_tcp_user_timeout(Some(ACKNOWLEDGED));
+        Self { connector: HttpsConnector::from((http, tls)), timeout }
+    }
+
+    /// Connects to the origin of `uri`. There is no proxy and no second look-up.
+    ///
+    /// # Errors
+    ///
+    /// An address is refused, nobody answers in time, or the server cannot prove who it is.
+    pub(crate) async fn dial(&self, uri: Uri) -> Result<Line, Error> {
+        let opening = async {
+            let stream = self.connect(uri).await?;
+            if stream.connected().is_negotiated_h2() {
+                return share(stream).await;
+            }
+            Wire::open(stream).await.map(Line::Own).ok_or(Error::Unreachable)
+        };
+        tokio::time::timeout(self.timeout, opening).await.unwrap_or(Err(Error::Unreachable))
+    }
+
+    async fn connect(&self, uri: Uri) -> Result<Stream, Error> {
+        let mut connector = self.connector.clone();
+        let ready = poll_fn(|context| connector.poll_ready(context)).await;
+        ready.map_err(|error| reduce(error.as_ref()))?;
+        connector.call(uri).await.map_err(|error| reduce(error.as_ref()))
+    }
+}
+
+/// Speaks HTTP/2 on a new stream, in a task that ends with its last user.
+async fn share(stream: Stream) -> Result<Line, Error> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder.timer(TokioTimer::new()).keep_alive_interval(Some(PING.0)).keep_alive_timeout(PING.1);
+    let (sender, connection) = builder.handshake(stream).await.map_err(|_| Error::Unreachable)?;
+    // How it ends, every exchange on it learns.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(Line::Shared(sender))
+}

@@ -1,0 +1,187 @@
+//! Connections, and one exchange on one of them.
+//!
+//! An HTTP/1 connection has no task of its own: whoever waits for its answer polls it. So a request and its
+//! answer stay on one thread and wake nobody but the task that waits, and dropping an exchange closes the
+//! connection. An HTTP/2 connection is shared by many exchanges and runs as a task.
+
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker, ready},
+};
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::Full;
+use hyper::{
+    body::Incoming,
+    client::conn::{TrySendError, http1, http2},
+};
+use hyper_rustls::MaybeHttpsStream;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+/// The bytes below HTTP.
+pub(crate) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+/// What we send.
+pub(crate) type Outward = Request<Full<Bytes>>;
+/// The sending side of a shared connection.
+pub(crate) type Shared = http2::SendRequest<Full<Bytes>>;
+
+/// How often we look again at a connection that has moved, before others get their turn.
+const TURNS_MAX: usize = 8;
+
+/// Nothing came back. With the request, if it is certain that no byte of it was sent.
+pub(crate) struct Unanswered(pub(crate) Option<Outward>);
+
+impl From<TrySendError<Outward>> for Unanswered {
+    fn from(mut error: TrySendError<Outward>) -> Self {
+        Self(error.take_message())
+    }
+}
+
+/// An HTTP/1 connection.
+pub(crate) struct Wire {
+    sender: http1::SendRequest<Full<Bytes>>,
+    connection: http1::Connection<Stream, Full<Bytes>>,
+    /// The connection is over and must not be polled any more.
+    over: bool,
+    relay: Arc<Relay>,
+    waker: Waker,
+}
+
+impl Wire {
+    /// Speaks HTTP/1 on a new stream. `None` if the stream broke already.
+    pub(crate) async fn open(stream: Stream) -> Option<Box<Self>> {
+        let (sender, connection) = http1::handshake(stream).await.ok()?;
+        let relay = Arc::new(Relay::default());
+        let waker = Waker::from(Arc::clone(&relay));
+        let mut wire = Box::new(Self { sender, connection, over: false, relay, waker });
+        wire.is_ready().then_some(wire)
+    }
+
+    /// Can a request be sent, as far as anybody can know?
+    pub(crate) fn is_ready(&mut self) -> bool {
+        // Nobody waits, and what happens meanwhile is seen the next time.
+        self.relay.task.take();
+        self.relay.begin();
+        let waker = self.waker.clone();
+        self.drive(&mut Context::from_waker(&waker));
+        !self.over && self.sender.is_ready()
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) async fn send(&mut self, request: Outward) -> Result<Response<Incoming>, Unanswered> {
+        let mut answer = pin!(self.sender.try_send_request(request));
+        let outcome = std::future::poll_fn(|context| self.poll(context, |inner| answer.as_mut().poll(inner)));
+        // Without an outcome the connection is over and has not even said so.
+        Ok(outcome.await.ok_or(Unanswered(None))??)
+    }
+
+    /// Polls for something that comes out of this connection. `None` if it never will.
+    fn poll<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        mut wanted: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<Option<T>> {
+        self.relay.task.register(context.waker());
+        let waker = self.waker.clone();
+        let mut inner = Context::from_waker(&waker);
+        for _ in 0..TURNS_MAX {
+            self.relay.begin();
+            if let Poll::Ready(found) = wanted(&mut inner) {
+                return Poll::Ready(Some(found));
+            }
+            let was_over = self.over;
+            self.drive(&mut inner);
+            if let Poll::Ready(found) = wanted(&mut inner) {
+                return Poll::Ready(Some(found));
+            }
+            if was_over {
+                return Poll::Ready(None);
+            }
+            if !self.over && self.relay.rest() {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn drive(&mut self, context: &mut Context<'_>) {
+        // How it ended, the answer or its body knows.
+        self.over = self.over || Pin::new(&mut self.connection).poll(context).is_ready();
+    }
+}
+
+/// Stands between a connection and the task that polls it. The connection and what comes out of it wake each
+/// other all the time while they are polled together; that must not have the task polled once more.
+#[derive(Default)]
+struct Relay {
+    task: AtomicWaker,
+    /// Somebody called since the poll began.
+    called: AtomicBool,
+    /// The task is not polling, so calls are passed on.
+    resting: AtomicBool,
+}
+
+impl Relay {
+    fn begin(&self) {
+        self.resting.store(false, Ordering::SeqCst);
+        self.called.store(false, Ordering::SeqCst);
+    }
+
+    /// True if nobody called since the beginning; whoever calls from now on wakes the task.
+    fn rest(&self) -> bool {
+        self.resting.store(true, Ordering::SeqCst);
+        !self.called.swap(false, Ordering::SeqCst)
+    }
+}
+
+impl Wake for Relay {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.called.store(true, Ordering::SeqCst);
+        if self.resting.load(Ordering::SeqCst) {
+            self.task.wake();
+        }
+    }
+}
+
+/// The body of an answer, and the connection if it is this answer's alone.
+pub(crate) struct Exchange {
+    pub(crate) body: Incoming,
+    pub(crate) wire: Option<Box<Wire>>,
+}
+
+/// The connection broke inside the body.
+pub(crate) struct Cut;
+
+impl Exchange {
+    /// The next piece, perhaps empty; `None` at the end.
+    pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Cut>>> {
+        let Self { body, wire } = self;
+        let mut body = Pin::new(body);
+        let frame = match wire {
+            None => ready!(body.poll_frame(context)),
+            Some(wire) => match ready!(wire.poll(context, |inner| body.as_mut().poll_frame(inner))) {
+                Some(frame) => frame,
+                None => return Poll::Ready(Some(Err(Cut))),
+            },
+        };
+        Poll::Ready(frame.map(|frame| match frame {
+            // Trailers are of no use to anybody.
+            Ok(frame) => Ok(frame.into_data().unwrap_or_default()),
+            Err(_) => Err(Cut),
+        }))
+    }
+}

@@ -1,0 +1,159 @@
+//! Which connection a request goes over.
+
+use cofferdam_egress::{Egress, EgressConfig, Error, Origin};
+use futures_util::future::join_all;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use crate::kit::{
+    PATIENCE, Server, config, egress, ok, origin, read_head, request, resolving, tls::Authority,
+};
+
+const FINE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine";
+
+async fn ask(egress: &Egress, origin: &Origin) -> Result<(), Error> {
+    let reply = egress.send(request(origin)).await?;
+    assert_eq!(reply.body.collect(16).await?, "fine");
+    Ok(())
+}
+
+async fn ask_often(egress: &Egress, origin: &Origin, times: usize) {
+    for outcome in join_all((0..times).map(|_| ask(egress, origin))).await {
+        outcome.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn exchanges_at_once_have_a_connection_each_and_leave_it_to_the_next() {
+    let server = Server::start(ok).await;
+    let (egress, origin) = (egress(&config()), origin(&server.url()));
+    ask_often(&egress, &origin, 8).await;
+    let connections = server.connections();
+    assert!((1..=8).contains(&connections), "{connections}");
+    for _ in 0..connections {
+        ask(&egress, &origin).await.unwrap();
+    }
+    assert_eq!(server.connections(), connections);
+}
+
+#[tokio::test]
+async fn exchanges_share_an_http2_connection() {
+    let authority = Authority::new();
+    let server = Server::start_tls(authority.acceptor("api.test", &["h2"]), ok).await;
+    let origin = origin(&format!("https://api.test:{}/v1", server.address.port()));
+    let config = EgressConfig { roots: vec![authority.pem()], ..resolving("api.test", &["127.0.0.1"]) };
+    let egress = egress(&config);
+    ask(&egress, &origin).await.unwrap();
+    ask_often(&egress, &origin, 8).await;
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn origins_do_not_share_connections() {
+    let server = Server::start(ok).await;
+    let egress = egress(&config());
+    let port = server.address.port();
+    for host in ["127.0.0.1", "localhost"] {
+        for path in ["v1", "v2"] {
+            ask(&egress, &origin(&format!("http://{host}:{port}/{path}"))).await.unwrap();
+        }
+    }
+    assert_eq!(server.connections(), 2);
+}
+
+/// Answers once, then leaves.
+async fn once(mut stream: TcpStream) {
+    stream.write_all(FINE).await.unwrap();
+}
+
+#[tokio::test]
+async fn connection_that_the_server_has_closed_is_not_used() {
+    let server = Server::script(once).await;
+    let (egress, origin) = (egress(&config()), origin(&server.url()));
+    for round in 1..=3 {
+        ask(&egress, &origin).await.unwrap();
+        assert_eq!(server.connections(), round);
+        // An exchange with somebody else: by its end the news of the first one has arrived.
+        let other = Server::start(ok).await;
+        ask(&egress, &crate::kit::origin(&other.url())).await.unwrap();
+    }
+}
+
+/// Answers once, takes another request and leaves.
+async fn once_and_a_half(mut stream: TcpStream) {
+    stream.write_all(FINE).await.unwrap();
+    read_head(&mut stream).await;
+}
+
+#[tokio::test]
+async fn request_that_may_have_been_seen_is_not_sent_again() {
+    let server = Server::script(once_and_a_half).await;
+    let (egress, origin) = (egress(&config()), origin(&server.url()));
+    ask(&egress, &origin).await.unwrap();
+    assert_eq!(ask(&egress, &origin).await, Err(Error::Broken));
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn connection_that_the_server_wants_closed_is_not_kept() {
+    let server = Server::script(|mut stream| async move {
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\nfine")
+            .await
+            .unwrap();
+        let _gone = stream.read_to_end(&mut Vec::new()).await;
+    })
+    .await;
+    let (egress, origin) = (egress(&config()), origin(&server.url()));
+    for round in 1..=2 {
+        ask(&egress, &origin).await.unwrap();
+        assert_eq!(server.connections(), round);
+    }
+}
+
+#[tokio::test]
+async fn answer_without_a_length_ends_with_its_connection() {
+    let server = Server::script(|mut stream| async move {
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nfine").await.unwrap()
+    })
+    .await;
+    let (egress, origin) = (egress(&config()), origin(&server.url()));
+    ask(&egress, &origin).await.unwrap();
+    ask(&egress, &origin).await.unwrap();
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn idle_connection_is_closed_without_another_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = origin(&format!("http://{}/v1", listener.local_addr().unwrap()));
+    let egress = egress(&config());
+    let serve = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_head(&mut stream).await;
+        stream.write_all(FINE).await.unwrap();
+        stream
+    };
+    let (outcome, mut stream) = tokio::join!(Box::pin(ask(&egress, &origin)), serve);
+    outcome.unwrap();
+    // From here on time passes as soon as everybody waits.
+    tokio::time::pause();
+    let end = tokio::time::timeout(20 * PATIENCE, stream.read_to_end(&mut Vec::new())).await;
+    end.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn long_request_is_sent_while_its_answer_is_waited_for() {
+    let server = Server::start(|request| {
+        assert_eq!(request.body().len(), 8 << 20);
+        ok(request)
+    })
+    .await;
+    let origin = origin(&server.url());
+    let body = vec![b' '; 8 << 20].into();
+    let outgoing = cofferdam_egress::Outgoing { body, ..request(&origin) };
+    let reply = egress(&config()).send(outgoing).await.unwrap();
+    assert_eq!(reply.body.collect(16).await.unwrap(), "fine");
+}
