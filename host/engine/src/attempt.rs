@@ -174,10 +174,11 @@ impl Attempting<'_> {
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
         };
         let begin_by = Instant::now() + self.timeouts.first_event;
-        let reply = send(self.egress, self.timeouts, endpoint, &upstream, pace).await?;
+        let asked_for_stream = upstream.streamed;
+        let reply = send(self.egress, self.timeouts, endpoint, upstream, pace).await?;
         let status = reply.status;
         let manifest = provider.adapter.manifest();
-        let streamed = upstream.streamed && is_event_stream(&reply.headers);
+        let streamed = asked_for_stream && is_event_stream(&reply.headers);
         let head = response_head(manifest, &reply, streamed);
         if !status.is_success() {
             return Err(map_error(&mut instance, &head, reply, endpoint, pace).await);
@@ -254,7 +255,7 @@ pub(crate) async fn send(
     egress: &Egress,
     timeouts: &Timeouts,
     endpoint: &Endpoint,
-    upstream: &UpstreamRequest,
+    upstream: UpstreamRequest,
     pace: &mut Pace,
 ) -> Result<Reply, AttemptFailure> {
     let provider = &endpoint.provider;
@@ -269,8 +270,8 @@ pub(crate) async fn send(
     let outgoing = Outgoing {
         origin,
         path: &upstream.path,
-        headers: headers_of(upstream)?,
-        body: upstream.body.clone().into(),
+        headers: headers_of(&upstream)?,
+        body: upstream.body.into(),
         streamed: upstream.streamed,
         credential: provider.credential.as_ref(),
         limits: Limits {

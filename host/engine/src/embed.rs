@@ -132,7 +132,7 @@ impl Attempts<'_> {
             Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
         };
         let timeouts = &self.engine.parts.timeouts;
-        let reply = send(&self.engine.parts.egress, timeouts, endpoint, &upstream, pace).await?;
+        let reply = send(&self.engine.parts.egress, timeouts, endpoint, upstream, pace).await?;
         let status = reply.status;
         let head = response_head(adapter.manifest(), &reply, false);
         if !status.is_success() {
