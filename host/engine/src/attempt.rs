@@ -191,7 +191,7 @@ impl Attempting<'_> {
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
         };
         let used = self.credentials.release(provider).await?;
-        match self.exchange(instance, endpoint, &upstream, used.as_ref(), pace).await {
+        match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
             Ok(begun) => Ok(Begun { used, ..begun }),
             Err(failed) => Err(failed.after(used.as_ref())),
         }
@@ -201,16 +201,17 @@ impl Attempting<'_> {
         &self,
         mut instance: ProviderInstance,
         endpoint: &Endpoint,
-        upstream: &UpstreamRequest,
+        upstream: UpstreamRequest,
         used: Option<&Used>,
         pace: &mut Pace,
     ) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
         let begin_by = Instant::now() + self.timeouts.first_event;
+        let asked_for_stream = upstream.streamed;
         let reply = send(self.egress, self.timeouts, endpoint, upstream, used, pace).await?;
         let status = reply.status;
         let manifest = provider.adapter.manifest();
-        let streamed = upstream.streamed && is_event_stream(&reply.headers);
+        let streamed = asked_for_stream && is_event_stream(&reply.headers);
         let head = response_head(manifest, &reply, streamed);
         if !status.is_success() {
             return Err(map_error(&mut instance, &head, reply, used, pace).await);
@@ -288,7 +289,7 @@ pub(crate) async fn send(
     egress: &Egress,
     timeouts: &Timeouts,
     endpoint: &Endpoint,
-    upstream: &UpstreamRequest,
+    upstream: UpstreamRequest,
     used: Option<&Used>,
     pace: &mut Pace,
 ) -> Result<Reply, AttemptFailure> {
@@ -304,8 +305,8 @@ pub(crate) async fn send(
     let outgoing = Outgoing {
         origin,
         path: &upstream.path,
-        headers: headers_of(upstream)?,
-        body: upstream.body.clone().into(),
+        headers: headers_of(&upstream)?,
+        body: upstream.body.into(),
         streamed: upstream.streamed,
         credential: used.map(|used| &used.credential),
         limits: Limits {

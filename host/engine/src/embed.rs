@@ -139,7 +139,7 @@ impl Attempts<'_> {
             Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
         };
         let used = self.credentials.release(&endpoint.provider).await?;
-        match self.exchange(instance, endpoint, &upstream, used.as_ref(), pace).await {
+        match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
             Ok((vectors, status)) => Ok((vectors, Some(status), used)),
             Err(failed) => Err(failed.after(used.as_ref())),
         }
@@ -149,7 +149,7 @@ impl Attempts<'_> {
         &self,
         mut instance: ProviderInstance,
         endpoint: &Endpoint,
-        upstream: &UpstreamRequest,
+        upstream: UpstreamRequest,
         used: Option<&Used>,
         pace: &mut Pace,
     ) -> Result<(Embeddings, u16), AttemptFailure> {

@@ -90,7 +90,10 @@ impl Reading {
         }
         self.frames.push(Frame { name: String::new(), data });
         let mut events = self.feed().await?;
-        events.extend(self.finish().await?);
+        // Behind the end of an answer nothing is left to be told.
+        if !events.iter().any(|event| matches!(event, Event::Finish(_) | Event::Error(_))) {
+            events.extend(self.finish().await?);
+        }
         Ok(events)
     }
 

@@ -183,6 +183,20 @@ impl Instance {
         context: &CallContext,
         services: Services,
     ) -> Result<Self, CallError> {
+        loop {
+            match Self::make(plugin, context, services.clone()).await {
+                // A slot was free, but not the memories: idle instances have some.
+                Err(error) if error.is_saturated() && plugin.host.warm.evict() => {}
+                made => return made,
+            }
+        }
+    }
+
+    async fn make(
+        plugin: &Arc<Plugin>,
+        context: &CallContext,
+        services: Services,
+    ) -> Result<Self, CallError> {
         let compiled = plugin.compiled().await?;
         let Some(slot) = plugin.host.take_slot() else {
             plugin.host.count_saturated();

@@ -46,8 +46,10 @@ impl Events {
         raw(&mut self.out, "data: [DONE]\n\n");
     }
 
-    /// What was written since the last call.
+    /// What was written since the last call. What comes next is about as long, so
+    /// its buffer is made in one piece instead of growing step by step.
     pub(super) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.out)
+        let next = Vec::with_capacity(self.out.len());
+        std::mem::replace(&mut self.out, next)
     }
 }

@@ -1,7 +1,5 @@
 //! Writing JSON into a byte buffer without a tree.
 
-use std::io::Write as _;
-
 /// Text that is JSON already.
 pub(super) fn raw(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
@@ -9,7 +7,7 @@ pub(super) fn raw(out: &mut Vec<u8>, text: &str) {
 
 /// A whole number.
 pub(super) fn number(out: &mut Vec<u8>, number: u64) {
-    written(write!(out, "{number}"));
+    written(serde_json::to_writer(out, &number));
 }
 
 /// A string with quotes and escapes.

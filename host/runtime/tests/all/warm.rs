@@ -8,10 +8,13 @@ use std::task::{Context, Poll, Waker};
 use cofferdam_runtime::{CallContext, CallErrorKind, OperatorGrant, Owner, Plugin, Services};
 
 use crate::kit::{
-    PROVIDER, candidates, context, frame, head, hook, plugin, provider, router, runtime, summary, target,
-    tool,
+    PROVIDER, ROUTER, candidates, context, frame, head, hook, plugin, provider, router, runtime, summary,
+    target, tool,
 };
-use crate::rogue::{LOOP, Rogue, TRAP};
+use crate::rogue::{LOOP, Rogue, TRAP, Wit};
+
+/// A router's decision at 1024: one index, 0, and two empty texts.
+const ANSWER: &str = "(data (i32.const 1032) \"\\00\\08\\00\\00\\01\")";
 
 fn owned(owner: &str) -> CallContext {
     CallContext { owner: Some(Owner::new(owner)), ..context() }
@@ -180,6 +183,28 @@ async fn what_waits_makes_room_for_whoever_comes() {
 }
 
 #[tokio::test]
+async fn what_waits_makes_room_for_memories_too() {
+    let runtime = runtime();
+    let greedy = Rogue::of("router")
+        .memory("(memory (export \"memory\") 32) (memory 1) (memory 1) (memory 1)")
+        .plus(ANSWER)
+        .doing("i32.const 1024");
+    let greedy = plugin(&runtime, "router", ROUTER, greedy.build(), OperatorGrant::default());
+    for key in 0..4 {
+        let owner = owned(&format!("key-{key}"));
+        greedy.route(&owner, &summary(""), &candidates(1), 0).await.unwrap().unwrap();
+    }
+    assert_eq!(runtime.gauges().idle, 4);
+    // There are as many memories as instances, and each of these takes one.
+    let provider = provider(&runtime);
+    let mut attempts = Vec::new();
+    for _ in 0..runtime.gauges().instances_max - 8 {
+        attempts.push(provider.open_provider(&context()).await.unwrap());
+    }
+    assert!(runtime.gauges().idle < 4, "{:?}", runtime.gauges());
+}
+
+#[tokio::test]
 async fn the_instances_of_a_plugin_go_with_it() {
     let runtime = runtime();
     let (old, kept) = (router(&runtime), provider(&runtime));
@@ -200,4 +225,33 @@ async fn hooks_and_tools_are_fresh_for_every_call() {
     hook.on_request(&owned("key"), Services::default(), b"{}", b"").await.unwrap().unwrap();
     tool.functions(&owned("key"), Services::default(), b"{}").await.unwrap().unwrap();
     assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, 0));
+}
+
+/// The contract for a guest that also opens its standard output.
+fn with_stdout() -> Wit {
+    let wasi = "package wasi:io@0.2.6 { interface streams { resource output-stream; } }\n\
+        package wasi:cli@0.2.6 { interface stdout {\n\
+          use wasi:io/streams@0.2.6.{output-stream};\n\
+          get-stdout: func() -> output-stream;\n\
+        } }\n";
+    Wit::own()
+        .with("/// What every guest may import.\n", &format!("{wasi}/// What every guest may import.\n"))
+        .with("  import log;\n", "  import log;\n  import wasi:cli/stdout@0.2.6;\n")
+}
+
+#[tokio::test]
+async fn an_instance_that_holds_on_to_what_it_opened_is_not_kept() {
+    let runtime = runtime();
+    for (what, body, kept) in
+        [("nothing", "i32.const 1024", 1), ("a stream", "(drop (call $get_stdout)) i32.const 1024", 0)]
+    {
+        let rogue = Rogue::of("router")
+            .wit(with_stdout())
+            .importing("(import \"wasi:cli/stdout@0.2.6\" \"get-stdout\" (func $get_stdout (result i32)))")
+            .plus(ANSWER)
+            .doing(body);
+        let rogue = plugin(&runtime, "router", ROUTER, rogue.build(), OperatorGrant::default());
+        rogue.route(&owned("key"), &summary(""), &candidates(1), 0).await.unwrap().unwrap();
+        assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, kept), "{what}");
+    }
 }
