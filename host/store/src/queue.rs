@@ -1,17 +1,18 @@
 //! The bounded queue before the writer: mutations that somebody waits for, usage rows that nobody waits for.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use tokio::sync::Semaphore;
 
 use crate::changes::Draft;
 use crate::error::{Error, QueueFull};
+use crate::pending::Place;
 use crate::usage::UsageRow;
 
-/// Mutations waiting at most; past this a caller waits for a place.
-const JOBS_MAX: usize = 256;
-/// Mutations in one commit at most.
-const GROUP_JOBS_MAX: usize = 64;
+/// Mutations waiting at most; past this a caller waits for a place. Each may hold a value of 262,144 bytes.
+const JOBS_MAX: usize = 512;
 /// Usage rows waiting at most.
 const USAGE_ROWS_MAX: usize = 4096;
 /// So many usage rows are written at once without waiting for more.
@@ -24,43 +25,43 @@ pub(crate) type Job = Box<dyn FnOnce(&mut Draft) -> Settle + Send>;
 /// Answers the caller: true after the commit became durable, false after it failed.
 pub(crate) type Settle = Box<dyn FnOnce(bool) + Send>;
 
-/// What goes into one commit.
-#[derive(Default)]
-pub(crate) struct Group {
-    pub(crate) jobs: Vec<Job>,
-    pub(crate) usage: Vec<UsageRow>,
-}
-
 #[derive(Default)]
 struct Waiting {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<(Place, Job)>,
     usage: Vec<UsageRow>,
     closed: bool,
 }
 
-#[derive(Default)]
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
-    taken: Condvar,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        let places = Arc::new(Semaphore::new(JOBS_MAX));
+        Queue { waiting: Mutex::default(), arrived: Condvar::new(), places }
+    }
 }
 
 impl Queue {
-    /// Adds a mutation, waiting for a place at most as long as given.
-    pub(crate) fn push(&self, job: Job, patience: Duration) -> Result<(), Error> {
-        let full = |waiting: &mut Waiting| waiting.jobs.len() >= JOBS_MAX && !waiting.closed;
-        let waited = self.taken.wait_timeout_while(self.lock(), patience, full);
-        let (mut waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+    /// Waits for a place, in the order of asking.
+    pub(crate) async fn place(&self) -> Result<Place, Error> {
+        let permit = Arc::clone(&self.places).acquire_owned().await;
+        permit.map(Place::new).map_err(|_| Error::Closed)
+    }
+
+    /// Adds a mutation. On a closed queue it is dropped, which tells its caller.
+    pub(crate) fn push(&self, place: Place, job: Job) {
+        let mut waiting = self.lock();
         if waiting.closed {
-            return Err(Error::Closed);
+            drop(waiting);
+            return;
         }
-        if timeout.timed_out() {
-            return Err(Error::Busy);
-        }
-        waiting.jobs.push_back(job);
+        waiting.jobs.push_back((place, job));
         drop(waiting);
         self.arrived.notify_one();
-        Ok(())
     }
 
     /// Adds a usage row without ever waiting.
@@ -79,8 +80,8 @@ impl Queue {
         Ok(())
     }
 
-    /// The next group, waiting for one; `None` once the queue is closed and empty. For the writer alone.
-    pub(crate) fn next(&self) -> Option<Group> {
+    /// Waits until there is something to commit; false once the queue is closed and empty. For the writer alone.
+    pub(crate) fn wait(&self) -> bool {
         let nothing =
             |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.usage.is_empty() && !waiting.closed;
         let waiting = self.arrived.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
@@ -88,20 +89,26 @@ impl Queue {
             waiting.jobs.is_empty() && waiting.usage.len() < USAGE_ROWS_ENOUGH && !waiting.closed
         };
         let waited = self.arrived.wait_timeout_while(waiting, USAGE_DELAY, few);
-        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let count = waiting.jobs.len().min(GROUP_JOBS_MAX);
-        let group =
-            Group { jobs: waiting.jobs.drain(..count).collect(), usage: std::mem::take(&mut waiting.usage) };
-        drop(waiting);
-        self.taken.notify_all();
-        if group.jobs.is_empty() && group.usage.is_empty() { None } else { Some(group) }
+        let (waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !(waiting.jobs.is_empty() && waiting.usage.is_empty())
+    }
+
+    /// The mutation that waits longest, if any. Its place is free again.
+    pub(crate) fn take_job(&self) -> Option<Job> {
+        self.lock().jobs.pop_front().map(|(_, job)| job)
+    }
+
+    /// Every usage row that waits. Taken after the mutations of a group, so that a row handed over before a
+    /// mutation is never committed after it.
+    pub(crate) fn take_usage(&self) -> Vec<UsageRow> {
+        std::mem::take(&mut self.lock().usage)
     }
 
     /// Takes nothing more; what waits is still handed to the writer.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
+        self.places.close();
         self.arrived.notify_all();
-        self.taken.notify_all();
     }
 
     /// Takes nothing more and drops what waits. Dropping a job tells its caller.
@@ -110,8 +117,8 @@ impl Queue {
         waiting.closed = true;
         let dropped = (std::mem::take(&mut waiting.jobs), std::mem::take(&mut waiting.usage));
         drop(waiting);
+        self.places.close();
         drop(dropped);
-        self.taken.notify_all();
     }
 
     /// Mutations and usage rows waiting.
