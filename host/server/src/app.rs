@@ -101,7 +101,7 @@ impl App {
     pub(crate) fn readiness(&self) -> Readiness {
         Readiness {
             plugins_compiled: self.compiled.load(Ordering::Acquire),
-            store_writable: self.store.is_writable(),
+            store_writable: self.store.is_writable() && !self.store.is_stalled(),
             draining: self.draining.load(Ordering::Acquire),
         }
     }

@@ -8,6 +8,7 @@ mod greeting;
 mod reload;
 mod serve;
 mod start;
+mod watchdog;
 
 // Operators' requests.
 mod admin;
