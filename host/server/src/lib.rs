@@ -22,6 +22,7 @@ mod auth;
 mod body;
 mod connection;
 mod handle;
+mod rate;
 mod route;
 mod stall;
 

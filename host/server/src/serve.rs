@@ -178,11 +178,11 @@ async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Gro
 }
 
 async fn accept_clients(connections: Connections, listener: TcpListener, app: Arc<App>) {
-    connections.accept(listener, move |request, running| handle(Arc::clone(&app), running, request)).await;
+    connections.accept(listener, move |request, peer| handle(Arc::clone(&app), peer, request)).await;
 }
 
 async fn accept_operators(connections: Connections, listener: TcpListener, app: Arc<App>) {
-    let handler = move |request, running| admin::http::handle(Arc::clone(&app), running, request);
+    let handler = move |request, peer| admin::http::handle(Arc::clone(&app), peer, request);
     connections.accept(listener, handler).await;
 }
 
