@@ -26,5 +26,7 @@ pub fn prepare<T>(setup: &Setup, work: impl FnOnce(&Store) -> T) -> T {
 fn open(data: &Path) -> Store {
     let lock = DirectoryLock::acquire(data).unwrap();
     let root_key = RootKeySource::File(data.join("root.key"));
-    Store::open(lock, OpenOptions { root_key, accept_rollback: None, clock: Clock::system() }).unwrap()
+    let clock = Clock::system();
+    let options = OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock };
+    Store::open(lock, options).unwrap()
 }

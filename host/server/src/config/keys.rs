@@ -94,9 +94,10 @@ pub const KEYS: &[Key] = &[
         about: "Where the root key comes from: `file:PATH`, `env:NAME`, `fd:N` or `passphrase:SOURCE`",
         later: None,
     },
-    later(
-        optional("vault.root_key_previous", "source", "The root key before, during a rotation"),
-        "key rotation",
+    optional(
+        "vault.root_key_previous",
+        "source",
+        "The root key before: with both, a start begins or finishes the rotation to `root_key`",
     ),
     key("vault.writes", "true", "flag", "False: clients cannot store, copy or delete secrets"),
     key("vault.rate_limit.reads_per_minute", "600", "requests per minute", "Per key; 0 is no limit"),

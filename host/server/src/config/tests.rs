@@ -163,7 +163,6 @@ fn mistakes_are_told_with_their_place() {
             "-1 is outside 0 to 1000000",
         ),
         ("[vault]\nrate_limit = 60", (2, 14, "vault.rate_limit"), "expected a table"),
-        ("[vault]\nroot_key_previous = \"fd:3\"", (2, 1, "vault.root_key_previous"), "leave it out"),
         ("[vault]\nroot_key = \"secret\"", (2, 12, "vault.root_key"), "expected file:PATH"),
         ("[egress]\nports = [0]", (2, 10, "egress.ports[0]"), "expected a port"),
         ("[egress]\nallow_private = [\"10.0.0.0/33\"]", (2, 18, "egress.allow_private[0]"), "address range"),

@@ -22,20 +22,13 @@ pub struct Vault {
     pub writes_per_minute: u64,
     /// Where the root key comes from.
     pub root_key: RootKeySource,
+    /// Where the one before it comes from, during a rotation.
+    pub root_key_previous: Option<RootKeySource>,
 }
 
 pub(super) fn read(table: &Table<'_>, data: &Path) -> Vault {
-    let default = RootKeySource::File(data.join("root.key"));
-    let root_key = match table.text("root_key") {
-        None => default,
-        Some(written) => match written.value.parse() {
-            Ok(source) => relative_to(table.directory(), source),
-            Err(_) => {
-                written.reject("expected file:PATH, env:NAME, fd:N or passphrase:SOURCE");
-                default
-            }
-        },
-    };
+    let root_key = source(table, "root_key").unwrap_or_else(|| RootKeySource::File(data.join("root.key")));
+    let root_key_previous = source(table, "root_key_previous");
     let limits = table.table("rate_limit");
     let per_minute = |key| limits.integer(key, 0..=PER_MINUTE_MAX).unwrap_or(0);
     Vault {
@@ -44,6 +37,18 @@ pub(super) fn read(table: &Table<'_>, data: &Path) -> Vault {
         reads_per_minute: per_minute("reads_per_minute"),
         writes_per_minute: per_minute("writes_per_minute"),
         root_key,
+        root_key_previous,
+    }
+}
+
+fn source(table: &Table<'_>, key: &'static str) -> Option<RootKeySource> {
+    let written = table.text(key)?;
+    match written.value.parse() {
+        Ok(source) => Some(relative_to(table.directory(), source)),
+        Err(_) => {
+            written.reject("expected file:PATH, env:NAME, fd:N or passphrase:SOURCE");
+            None
+        }
     }
 }
 
