@@ -362,6 +362,14 @@ impl Store {
         self.0.queue.place().await.map_err(|_| self.0.shared.refusal())
     }
 
+    /// Waits for a place on this thread, for commands.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] after the given time, and those of [`Store::place`].
+    pub fn place_within(&self, patience: Duration) -> Result<Place, Error> {
+        pending::wait(self.place(), patience).unwrap_or(Err(Error::Busy))
+    }
+
     /// Hands a change to the writer's thread.
     fn enqueue<T: Send + 'static, E: From<Error> + Send + 'static>(
         &self,
@@ -383,7 +391,7 @@ impl Store {
         &self,
         change: impl FnOnce(&mut Draft) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let place = pending::wait(self.place(), QUEUE_PATIENCE).unwrap_or(Err(Error::Busy))?;
+        let place = self.place_within(QUEUE_PATIENCE)?;
         self.enqueue(place, change).wait(COMMIT_PATIENCE)
     }
 
