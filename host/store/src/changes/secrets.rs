@@ -1,6 +1,8 @@
 //! Changes of the vaults: a draft of rows over the state before the commit, so that the changes of one group
 //! see each other.
 
+mod rotation;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
