@@ -14,7 +14,10 @@ use crate::root_key::RootKeyId;
 use crate::seal::{Digest, StoreKeys};
 use crate::text;
 use crate::token::KeyId;
-use crate::vault::{FingerprintPrefix, HostName, SecretMetadata, SecretName, VaultId};
+use crate::vault::{
+    FingerprintPrefix, HostName, Purpose, ReleaseRefusal, SecretMetadata, SecretName, VaultFinding, VaultId,
+    VaultPart,
+};
 
 /// Who asked for a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
@@ -249,6 +252,52 @@ pub enum AuditAction {
         /// Number of its last commit.
         seq: u64,
     },
+    /// A value left the vault.
+    SecretReleased {
+        /// Where it lay.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// Its name.
+        #[serde(with = "text")]
+        name: SecretName,
+        /// The one host it may be sent to.
+        #[serde(with = "text")]
+        host: HostName,
+        /// Which value, without telling it.
+        #[serde(with = "text::option")]
+        fingerprint: Option<FingerprintPrefix>,
+        /// What for.
+        #[serde(flatten)]
+        purpose: Purpose,
+    },
+    /// A value was asked for and not released.
+    ReleaseRefused {
+        /// Where it lies, or would.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// The name asked for.
+        #[serde(with = "text")]
+        name: SecretName,
+        /// The host asked for.
+        #[serde(with = "text")]
+        host: HostName,
+        /// Why.
+        reason: ReleaseRefusal,
+        /// What for.
+        #[serde(flatten)]
+        purpose: Purpose,
+    },
+    /// A row was met that does not prove to be ours; told once for each between two starts.
+    DamageFound {
+        /// The vault.
+        #[serde(with = "text::option")]
+        vault: Option<VaultId>,
+        /// The secret, if it is about one.
+        #[serde(with = "text::option")]
+        name: Option<SecretName>,
+        /// What does not hold.
+        part: VaultPart,
+    },
     /// Secrets were copied with their hosts.
     SecretsCopied {
         /// Where from.
@@ -271,6 +320,13 @@ pub struct CopiedSecret {
     /// Which value, without telling it.
     #[serde(with = "text::option")]
     pub fingerprint: Option<FingerprintPrefix>,
+}
+
+impl AuditEntry {
+    pub(crate) fn of_damage(finding: VaultFinding) -> AuditEntry {
+        let VaultFinding { vault, name, part } = finding;
+        AuditEntry { actor: Actor::System, action: AuditAction::DamageFound { vault, name, part } }
+    }
 }
 
 impl CopiedSecret {

@@ -359,6 +359,11 @@ impl Draft {
         self.entries.push(AuditEntry { actor, action });
     }
 
+    /// Entries about what changed nothing: releases and damage.
+    pub(crate) fn record(&mut self, entries: impl Iterator<Item = AuditEntry>) {
+        self.entries.extend(entries);
+    }
+
     /// A row that is not part of the directory: header and key records.
     pub(crate) fn put_row<T: serde::Serialize>(&mut self, key: Vec<u8>, record: &T) {
         let value = rows::encode(self.view.keys(), KEYS, &key, record);

@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 
 use crate::anchor::{Anchor, Slot};
+use crate::audit::AuditEntry;
 use crate::changes::Draft;
 use crate::clock::Clock;
 use crate::database::{Commit, Tip};
 use crate::directory::Directory;
 use crate::error::Error;
-use crate::queue::{Queue, Settle};
+use crate::queue::{Queue, Rows, Settle};
 use crate::vault::Access;
 
 /// A commit that takes longer than this is reported as stalled.
@@ -125,7 +126,9 @@ impl Writer {
             let Some(job) = self.queue.take_job() else { break };
             answers.push(job(&mut draft));
         }
-        let usage = self.queue.take_usage();
+        let Rows { usage, audit } = self.queue.take_rows();
+        let damage = self.access.damage.take_unreported();
+        draft.record(audit.into_iter().chain(damage.into_iter().map(AuditEntry::of_damage)));
         let (commit, directory) = draft.finish();
         let commit = Commit { usage, ..commit };
         let written = self.write(commit, directory);

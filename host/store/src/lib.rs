@@ -57,6 +57,7 @@ pub use token::{KeyId, KeyIdError};
 pub use usage::{UsageKind, UsageOutcome, UsageRow};
 pub use vault::{
     EffectiveScope, EffectiveSecret, Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts,
-    HostsError, LegacySecret, NewSecret, Page, SecretMetadata, SecretName, SecretNameError, SecretValue,
-    SecretValueError, VaultId,
+    HostsError, LegacySecret, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope,
+    SecretMetadata, SecretName, SecretNameError, SecretValue, SecretValueError, VaultFinding, VaultId,
+    VaultPart,
 };

@@ -39,6 +39,13 @@ impl<T, E: From<Error>> Pending<T, E> {
         (Answer { sender: Some(sender), begun: false, shared }, Pending(receiver))
     }
 
+    /// An answer that is there already.
+    pub(crate) fn ready(result: Result<T, E>) -> Pending<T, E> {
+        let (sender, receiver) = oneshot::channel();
+        drop(sender.send(result));
+        Pending(receiver)
+    }
+
     /// Waits on this thread.
     ///
     /// # Errors

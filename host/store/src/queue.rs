@@ -1,4 +1,4 @@
-//! The bounded queue before the writer: mutations that somebody waits for, usage rows that nobody waits for.
+//! The bounded queue before the writer: mutations that somebody waits for, rows that nobody waits for.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use crate::audit::AuditEntry;
 use crate::changes::Draft;
 use crate::error::{Error, QueueFull};
 use crate::pending::Place;
@@ -15,21 +16,37 @@ use crate::usage::UsageRow;
 const JOBS_MAX: usize = 512;
 /// Usage rows waiting at most.
 const USAGE_ROWS_MAX: usize = 4096;
-/// So many usage rows are written at once without waiting for more.
-const USAGE_ROWS_ENOUGH: usize = 512;
-/// How long usage rows wait for company. Part of the second that a kill may cost.
-const USAGE_DELAY: Duration = Duration::from_millis(250);
+/// Audit entries of releases waiting at most.
+pub(crate) const AUDIT_ENTRIES_MAX: usize = 4096;
+/// So many rows or entries are written at once without waiting for more.
+const ENOUGH: usize = 512;
+/// How long rows and entries wait for company. Part of the second that a kill may cost.
+const COMPANY_DELAY: Duration = Duration::from_millis(250);
 
 /// A mutation: changes the draft or refuses, and gives what tells its caller once the commit is decided.
 pub(crate) type Job = Box<dyn FnOnce(&mut Draft) -> Settle + Send>;
 /// Answers the caller: true after the commit became durable, false after it failed.
 pub(crate) type Settle = Box<dyn FnOnce(bool) + Send>;
 
+/// What nobody waits for: usage rows, and audit entries of releases.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub(crate) usage: Vec<UsageRow>,
+    pub(crate) audit: Vec<AuditEntry>,
+}
+
 #[derive(Default)]
 struct Waiting {
     jobs: VecDeque<(Place, Job)>,
     usage: Vec<UsageRow>,
+    audit: Vec<AuditEntry>,
     closed: bool,
+}
+
+impl Waiting {
+    fn rows(&self) -> usize {
+        self.usage.len() + self.audit.len()
+    }
 }
 
 pub(crate) struct Queue {
@@ -71,26 +88,40 @@ impl Queue {
             return Err(QueueFull);
         }
         waiting.usage.push(row);
-        let rows = waiting.usage.len();
+        self.announce(waiting);
+        Ok(())
+    }
+
+    /// Adds an audit entry without ever waiting.
+    pub(crate) fn push_audit(&self, entry: AuditEntry) -> Result<(), QueueFull> {
+        let mut waiting = self.lock();
+        if waiting.closed || waiting.audit.len() >= AUDIT_ENTRIES_MAX {
+            return Err(QueueFull);
+        }
+        waiting.audit.push(entry);
+        self.announce(waiting);
+        Ok(())
+    }
+
+    /// Wakes the writer for the first of them and when it is time; in between it sleeps on purpose.
+    fn announce(&self, waiting: MutexGuard<'_, Waiting>) {
+        let rows = waiting.rows();
         drop(waiting);
-        // In between the writer is asleep on purpose, waiting for more.
-        if rows == 1 || rows == USAGE_ROWS_ENOUGH {
+        if rows == 1 || rows == ENOUGH {
             self.arrived.notify_one();
         }
-        Ok(())
     }
 
     /// Waits until there is something to commit; false once the queue is closed and empty. For the writer alone.
     pub(crate) fn wait(&self) -> bool {
         let nothing =
-            |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.usage.is_empty() && !waiting.closed;
+            |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.rows() == 0 && !waiting.closed;
         let waiting = self.arrived.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
-        let few = |waiting: &mut Waiting| {
-            waiting.jobs.is_empty() && waiting.usage.len() < USAGE_ROWS_ENOUGH && !waiting.closed
-        };
-        let waited = self.arrived.wait_timeout_while(waiting, USAGE_DELAY, few);
+        let few =
+            |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.rows() < ENOUGH && !waiting.closed;
+        let waited = self.arrived.wait_timeout_while(waiting, COMPANY_DELAY, few);
         let (waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        !(waiting.jobs.is_empty() && waiting.usage.is_empty())
+        !(waiting.jobs.is_empty() && waiting.rows() == 0)
     }
 
     /// The mutation that waits longest, if any. Its place is free again.
@@ -98,10 +129,11 @@ impl Queue {
         self.lock().jobs.pop_front().map(|(_, job)| job)
     }
 
-    /// Every usage row that waits. Taken after the mutations of a group, so that a row handed over before a
-    /// mutation is never committed after it.
-    pub(crate) fn take_usage(&self) -> Vec<UsageRow> {
-        std::mem::take(&mut self.lock().usage)
+    /// Every row that waits. Taken after the mutations of a group, so that a row handed over before a mutation
+    /// is never committed after it.
+    pub(crate) fn take_rows(&self) -> Rows {
+        let mut waiting = self.lock();
+        Rows { usage: std::mem::take(&mut waiting.usage), audit: std::mem::take(&mut waiting.audit) }
     }
 
     /// Takes nothing more; what waits is still handed to the writer.
@@ -115,7 +147,8 @@ impl Queue {
     pub(crate) fn abandon(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;
-        let dropped = (std::mem::take(&mut waiting.jobs), std::mem::take(&mut waiting.usage));
+        let dropped = std::mem::take(&mut waiting.jobs);
+        (waiting.usage, waiting.audit) = (Vec::new(), Vec::new());
         drop(waiting);
         self.places.close();
         drop(dropped);

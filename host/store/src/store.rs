@@ -340,7 +340,7 @@ impl Store {
             failed: self.0.shared.has_failed(),
             stalled_for_ms: self.stalled_for_ms(),
             journal_cut: self.0.journal_cut,
-            damaged_rows_met: self.0.damage.count(),
+            damaged_rows_met: self.0.damage.met(),
             queued_mutations,
             queued_usage_rows,
         }

@@ -4,10 +4,12 @@
 //! and comes back is decided in `rows`, what may change in `changes`.
 
 mod access;
+mod damage;
 mod head;
 mod host_name;
 mod keys;
 pub(crate) mod list;
+pub(crate) mod release;
 mod secret_name;
 mod secret_value;
 mod stored;
@@ -18,10 +20,13 @@ use std::str::FromStr;
 use crate::hex;
 use crate::ids::{IdError, InternId, WorkspaceId};
 
-pub(crate) use access::{Access, Damage, View};
+pub(crate) use access::{Access, View};
+pub(crate) use damage::Damage;
+pub use damage::{VaultFinding, VaultPart};
 pub(crate) use head::Head;
 pub use host_name::{HostName, HostNameError, Hosts, HostsError};
 pub(crate) use keys::VaultKeys;
+pub use release::{Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope};
 pub use secret_name::{SecretName, SecretNameError};
 pub use secret_value::{SecretValue, SecretValueError};
 pub(crate) use stored::{Stored, head_key, head_range, secret_key, vault_of_head};

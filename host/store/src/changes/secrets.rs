@@ -6,6 +6,8 @@ mod rotation;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use zeroize::Zeroizing;
+
 use super::Draft;
 use crate::audit::{Actor, AuditAction, CopiedSecret};
 use crate::database::VaultRows;
@@ -13,8 +15,8 @@ use crate::error::Error;
 use crate::ids::{InternId, WorkspaceId};
 use crate::rows;
 use crate::vault::{
-    Head, Hosts, NewSecret, SecretMetadata, SecretName, Stored, VaultId, VaultKeys, View, head_key,
-    secret_key,
+    Head, Hosts, NewSecret, SecretMetadata, SecretName, SecretValue, Stored, VaultId, VaultKeys, VaultPart,
+    View, head_key, secret_key,
 };
 
 /// What the changes of one group make of the vaults.
@@ -47,6 +49,25 @@ struct Written {
 struct Staged {
     written: Written,
     replaces: Option<Stored>,
+}
+
+impl Written {
+    /// A new version of a secret, encrypted with the vault's newest key.
+    fn encrypt(
+        view: &View,
+        keys: &VaultKeys,
+        vault: VaultId,
+        metadata: SecretMetadata,
+        value: &[u8],
+    ) -> Result<Written, Error> {
+        let kid = keys.active().ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
+        let mut generation = [0; 8];
+        getrandom::fill(&mut generation)?;
+        let stored = Stored { metadata, kid, generation: u64::from_be_bytes(generation) };
+        let sealed = keys.encrypt(kid, &stored.associated_data(view.keys(), vault), value)?;
+        let sealed = sealed.ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
+        Ok(Written { vault, stored, sealed })
+    }
 }
 
 impl Vaults {
@@ -91,7 +112,8 @@ impl Vaults {
         let (keys, head) = match (view.vault_keys(vault)?, view.head(vault)?) {
             (Some(keys), Some(head)) => (keys, head),
             (None, None) => return Ok(None),
-            _ => return Err(view.damaged(vault, None, "head or key record is missing")),
+            (None, Some(_)) => return Err(view.damaged(vault, None, VaultPart::KeyRecord)),
+            (Some(_), None) => return Err(view.damaged(vault, None, VaultPart::Head)),
         };
         Ok(place.insert(Some(Opened { keys, head, unrecorded: false, changed: false })).as_mut())
     }
@@ -107,53 +129,37 @@ impl Vaults {
     }
 
     /// The value of a secret as it is in this draft.
-    fn value(
-        &mut self,
-        view: &View,
-        vault: VaultId,
-        stored: &Stored,
-    ) -> Result<zeroize::Zeroizing<Vec<u8>>, Error> {
-        let name = &stored.metadata.name;
-        let in_view;
-        let written = self.secrets.get(&secret_key(vault, name)).and_then(Option::as_ref);
-        let sealed = match written {
-            Some(written) => &written.sealed,
-            None => {
-                in_view = view.sealed(vault, name)?;
-                &in_view
+    fn value(&self, view: &View, vault: VaultId, stored: &Stored) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let key = secret_key(vault, &stored.metadata.name);
+        match (self.secrets.get(&key), self.opened.get(&vault)) {
+            // Written in this group, under keys that may not be on the disk yet.
+            (Some(Some(written)), Some(Some(opened))) => {
+                view.decrypt(vault, stored, &opened.keys, &written.sealed)
             }
-        };
-        let sealed = sealed.clone();
-        let opened = self.open(view, vault)?;
-        let opened = opened.ok_or_else(|| view.damaged(vault, Some(name), "its vault has no keys"))?;
-        view.open(vault, stored, &opened.keys, &sealed)
+            _ => view.value(vault, stored),
+        }
     }
 
-    /// Encrypts a value for its place. A name that was there before keeps its date.
+    /// Encrypts a value for its place. A name that was there before keeps its date. Without hosts it is a legacy
+    /// secret, which shows no fingerprint either.
     fn stage(
         &mut self,
         view: &View,
         now_ms: u64,
         place: (VaultId, SecretName),
-        hosts: Hosts,
+        hosts: Option<Hosts>,
         value: &[u8],
     ) -> Result<Staged, Error> {
         let (vault, name) = place;
         let replaces = self.secret(view, vault, &name)?;
         let keys = &self.open_or_make(view, vault, now_ms)?.keys;
-        let kid = keys.active().ok_or_else(|| view.damaged(vault, None, "no active key"))?;
-        let mut generation = [0; 8];
-        getrandom::fill(&mut generation)?;
         let metadata = SecretMetadata {
             name,
-            hosts: Some(hosts),
-            fingerprint: Some(keys.fingerprint(value)),
+            fingerprint: hosts.as_ref().map(|_| keys.fingerprint(value)),
+            hosts,
             created_at_ms: replaces.as_ref().map_or(now_ms, |before| before.metadata.created_at_ms),
         };
-        let stored = Stored { metadata, kid, generation: u64::from_be_bytes(generation) };
-        let sealed = keys.encrypt(kid, &stored.associated_data(view.keys(), vault), value)?;
-        let sealed = sealed.ok_or_else(|| view.damaged(vault, None, "no active key"))?;
-        Ok(Staged { written: Written { vault, stored, sealed }, replaces })
+        Ok(Staged { written: Written::encrypt(view, keys, vault, metadata, value)?, replaces })
     }
 
     fn apply(&mut self, view: &View, staged: Staged) -> SecretMetadata {
@@ -196,7 +202,8 @@ impl Draft {
     pub(crate) fn put_secret(&mut self, actor: Actor, new: NewSecret) -> Result<SecretMetadata, Error> {
         let NewSecret { vault, name, hosts, value } = new;
         self.check_vault(vault)?;
-        let staged = self.vaults.stage(&self.view, self.now_ms, (vault, name), hosts, value.expose())?;
+        let staged =
+            self.vaults.stage(&self.view, self.now_ms, (vault, name), Some(hosts), value.expose())?;
         self.record_keys(vault)?;
         let metadata = self.vaults.apply(&self.view, staged);
         self.audit(
@@ -211,6 +218,27 @@ impl Draft {
         Ok(metadata)
     }
 
+    /// Takes over a secret from before hosts were required, as old as it says. One stored since then counts and
+    /// stays: tells whether anything was written. Leaves the audit entry to the caller.
+    pub(crate) fn import_secret(
+        &mut self,
+        vault: VaultId,
+        name: SecretName,
+        value: &SecretValue,
+        created_at_ms: u64,
+    ) -> Result<bool, Error> {
+        self.check_vault(vault)?;
+        let before = self.vaults.secret(&self.view, vault, &name)?;
+        if before.is_some_and(|before| before.metadata.hosts.is_some()) {
+            return Ok(false);
+        }
+        let place = (vault, name);
+        let staged = self.vaults.stage(&self.view, created_at_ms, place, None, value.expose())?;
+        self.record_keys(vault)?;
+        self.vaults.apply(&self.view, staged);
+        Ok(true)
+    }
+
     /// A legacy secret is not the caller's to delete: it is answered as if it were not there.
     pub(crate) fn delete_secret(
         &mut self,
@@ -222,7 +250,7 @@ impl Draft {
         let stored = self.vaults.secret(&self.view, vault, &name)?;
         let stored = stored.filter(|it| it.metadata.hosts.is_some()).ok_or(Error::NoSuchSecret)?;
         if self.vaults.open(&self.view, vault)?.is_none() {
-            return Err(self.view.damaged(vault, None, "head and key record are missing"));
+            return Err(self.view.damaged(vault, None, VaultPart::Head));
         }
         let key = secret_key(vault, &name);
         self.vaults.count(&self.view, vault, &key, Some(&stored), None);
@@ -250,7 +278,7 @@ impl Draft {
         for (source, hosts) in sources.iter().zip(bound) {
             let value = self.vaults.value(&self.view, from, source)?;
             let place = (to, source.metadata.name.clone());
-            staged.push(self.vaults.stage(&self.view, self.now_ms, place, hosts, &value)?);
+            staged.push(self.vaults.stage(&self.view, self.now_ms, place, Some(hosts), &value)?);
         }
         if staged.is_empty() {
             return Ok(Vec::new());

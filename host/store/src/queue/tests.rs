@@ -47,7 +47,7 @@ fn whatever_waits_is_handed_out_in_order() {
     }
     queue.push_usage(row()).unwrap();
     assert!(queue.wait());
-    assert_eq!((jobs(&queue), queue.take_usage().len()), (3, 1));
+    assert_eq!((jobs(&queue), queue.take_rows().usage.len()), (3, 1));
     assert_eq!(queue.lengths(), (0, 0));
 }
 
@@ -56,7 +56,7 @@ fn usage_rows_alone_are_written_after_a_moment() {
     let queue = Queue::default();
     queue.push_usage(row()).unwrap();
     assert!(queue.wait());
-    assert_eq!((jobs(&queue), queue.take_usage().len()), (0, 1));
+    assert_eq!((jobs(&queue), queue.take_rows().usage.len()), (0, 1));
 }
 
 #[test]

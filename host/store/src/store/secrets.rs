@@ -2,11 +2,15 @@
 //! the calling thread, and never wait for it.
 
 use super::Store;
-use crate::audit::Actor;
-use crate::error::Error;
+use crate::audit::{Actor, AuditEntry};
+use crate::error::{Error, QueueFull};
 use crate::ids::{InternId, WorkspaceId};
 use crate::pending::{Pending, Place};
-use crate::vault::{EffectiveSecret, NewSecret, Page, SecretMetadata, SecretName, VaultId, list};
+use crate::vault::release::Request;
+use crate::vault::{
+    EffectiveSecret, HostName, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseScope, SecretMetadata,
+    SecretName, VaultId, View, list,
+};
 
 impl Store {
     /// Makes or replaces a secret. A name that was there keeps its date, and gets hosts if it had none.
@@ -50,7 +54,7 @@ impl Store {
         offset: usize,
         limit: usize,
     ) -> Result<Page<SecretMetadata>, Error> {
-        list::secrets(&self.access()?.view(), vault, offset, limit)
+        self.read(|view| list::secrets(view, vault, offset, limit))
     }
 
     /// Secrets as an intern has them: its own, and those of its workspace that none of its own hides. Order and
@@ -64,7 +68,63 @@ impl Store {
         offset: usize,
         limit: usize,
     ) -> Result<Page<EffectiveSecret>, Error> {
-        list::effective(&self.access()?.view(), intern, offset, limit)
+        self.read(|view| list::effective(view, intern, offset, limit))
+    }
+
+    /// Releases a value toward one host. The audit record, of a refusal too, is handed to the writer and not
+    /// waited for: a kill may cost those of the last second.
+    ///
+    /// Reads the disk, and decrypts up to 262,144 bytes, on the calling thread.
+    ///
+    /// # Errors
+    /// See [`ReleaseError`]. [`ReleaseError::Busy`] when 4,096 audit records wait.
+    pub fn release(
+        &self,
+        actor: Actor,
+        scope: ReleaseScope,
+        name: &SecretName,
+        host: &HostName,
+        purpose: &Purpose,
+    ) -> Result<Release, ReleaseError> {
+        if !self.0.shared.is_running() {
+            return Err(self.0.shared.refusal().into());
+        }
+        let request = Request { actor, scope, name, host, purpose };
+        let (entry, released) = self.read(|view| request.decide(view))?;
+        self.0.queue.push_audit(entry).map_err(|QueueFull| ReleaseError::Busy)?;
+        released
+    }
+
+    /// The same, with the audit record on the disk before the value is handed out. Reading and decrypting is
+    /// done before this returns.
+    pub fn release_recorded(
+        &self,
+        place: Place,
+        actor: Actor,
+        scope: ReleaseScope,
+        name: &SecretName,
+        host: &HostName,
+        purpose: &Purpose,
+    ) -> Pending<Release, ReleaseError> {
+        let request = Request { actor, scope, name, host, purpose };
+        match self.read(|view| request.decide(view)) {
+            Ok((entry, released)) => self.enqueue(place, move |draft| {
+                draft.record(std::iter::once(entry));
+                released
+            }),
+            Err(error) => Pending::ready(Err(error.into())),
+        }
+    }
+
+    /// Reads at one moment, and tells the audit log of damage that was met.
+    fn read<T>(&self, read: impl FnOnce(&View) -> Result<T, Error>) -> Result<T, Error> {
+        let access = self.access()?;
+        let result = read(&access.view());
+        for finding in access.damage.take_unreported() {
+            // Counted and in the log already; a full queue costs only the audit record.
+            self.0.queue.push_audit(AuditEntry::of_damage(finding)).unwrap_or_default();
+        }
+        result
     }
 }
 

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use fjall::{Guard, Readable, Slice, Snapshot};
 use zeroize::Zeroizing;
 
 use super::stored::{Stored, head_key, name_in, secret_key, secrets_range};
-use super::{Head, SecretName, VaultId, VaultKeys};
+use super::{Damage, Head, SecretName, VaultId, VaultKeys, VaultPart};
 use crate::database::{Database, KEYS};
 use crate::directory::{Kind, LookupError};
 use crate::error::Error;
@@ -17,23 +16,6 @@ use crate::ids::InternId;
 use crate::records::Intern;
 use crate::rows;
 use crate::seal::{KeyRecord, StoreKeys};
-
-/// How often a row was met that does not prove to be ours.
-#[derive(Debug, Default)]
-pub(crate) struct Damage(AtomicU64);
-
-impl Damage {
-    pub(crate) fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn found(&self, vault: VaultId, name: Option<&SecretName>, what: &'static str) -> Error {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        let name = name.map(SecretName::as_str);
-        tracing::error!(%vault, secret.name = name, what, "a row of the vault is damaged");
-        Error::Damaged
-    }
-}
 
 /// All that reading and checking needs.
 #[derive(Clone)]
@@ -62,8 +44,8 @@ impl View {
     }
 
     /// Counts and logs a row that does not prove to be ours.
-    pub(crate) fn damaged(&self, vault: VaultId, name: Option<&SecretName>, what: &'static str) -> Error {
-        self.access.damage.found(vault, name, what)
+    pub(crate) fn damaged(&self, vault: VaultId, name: Option<&SecretName>, part: VaultPart) -> Error {
+        self.access.damage.found(vault, name, part)
     }
 
     /// A row of the keyspace `keys` as it lies.
@@ -92,7 +74,8 @@ impl View {
         let row = self.snapshot.get(&self.access.database.keys, &key)?;
         let row = row.ok_or_else(|| LookupError::not_found(Kind::Intern, id))?;
         let intern: Option<Intern> = rows::decode(&self.access.keys, KEYS, &key, &row);
-        intern.filter(|intern| intern.id == id).ok_or(Error::Damaged)
+        let intern = intern.filter(|intern| intern.id == id);
+        intern.ok_or_else(|| self.damaged(VaultId::Intern(id), None, VaultPart::Owner))
     }
 
     /// A secret without its value.
@@ -120,14 +103,14 @@ impl View {
     /// A row's content, if it proves to be ours and under its own name.
     pub(crate) fn decode(&self, vault: VaultId, name: SecretName, row: &[u8]) -> Result<Stored, Error> {
         let stored = Stored::decode(&self.access.keys, vault, name.clone(), row);
-        stored.ok_or_else(|| self.damaged(vault, Some(&name), "metadata"))
+        stored.ok_or_else(|| self.damaged(vault, Some(&name), VaultPart::Metadata))
     }
 
     /// What the vault adds up to; `None` for a vault that never had a secret.
     pub(crate) fn head(&self, vault: VaultId) -> Result<Option<Head>, Error> {
         let row = self.snapshot.get(&self.access.database.meta, head_key(vault))?;
         let head = row.map(|row| Head::decode(&self.access.keys, vault, &row));
-        head.map(|head| head.ok_or_else(|| self.damaged(vault, None, "head"))).transpose()
+        head.map(|head| head.ok_or_else(|| self.damaged(vault, None, VaultPart::Head))).transpose()
     }
 
     /// The vault's keys; `None` for a vault that never had a secret.
@@ -136,18 +119,23 @@ impl View {
         let Some(row) = self.snapshot.get(&self.access.database.keys, &key)? else { return Ok(None) };
         let record: Option<KeyRecord> = rows::decode(&self.access.keys, KEYS, &key, &row);
         let keys = record.and_then(|record| VaultKeys::open(&self.access.keys, vault, &record));
-        keys.map(Some).ok_or_else(|| self.damaged(vault, None, "key record"))
+        keys.map(Some).ok_or_else(|| self.damaged(vault, None, VaultPart::KeyRecord))
     }
 
     /// The encrypted value that lies under a secret's key.
-    pub(crate) fn sealed(&self, vault: VaultId, name: &SecretName) -> Result<Vec<u8>, Error> {
+    pub(crate) fn sealed(&self, vault: VaultId, name: &SecretName) -> Result<Slice, Error> {
         let sealed = self.snapshot.get(&self.access.database.values, secret_key(vault, name))?;
-        let sealed = sealed.ok_or_else(|| self.damaged(vault, Some(name), "its value is missing"))?;
-        Ok(sealed.to_vec())
+        sealed.ok_or_else(|| self.damaged(vault, Some(name), VaultPart::Value))
     }
 
     /// The value of a secret.
-    pub(crate) fn open(
+    pub(crate) fn value(&self, vault: VaultId, stored: &Stored) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let keys = self.vault_keys(vault)?.ok_or_else(|| self.damaged(vault, None, VaultPart::KeyRecord))?;
+        self.decrypt(vault, stored, &keys, &self.sealed(vault, &stored.metadata.name)?)
+    }
+
+    /// The value of a secret out of the encrypted value of the same version.
+    pub(crate) fn decrypt(
         &self,
         vault: VaultId,
         stored: &Stored,
@@ -156,7 +144,7 @@ impl View {
     ) -> Result<Zeroizing<Vec<u8>>, Error> {
         let data = stored.associated_data(&self.access.keys, vault);
         let value = keys.decrypt(stored.kid, &data, sealed);
-        value.ok_or_else(|| self.damaged(vault, Some(&stored.metadata.name), "value"))
+        value.ok_or_else(|| self.damaged(vault, Some(&stored.metadata.name), VaultPart::Value))
     }
 }
 
@@ -168,6 +156,6 @@ impl Row {
     pub(crate) fn named(self, view: &View, vault: VaultId) -> Result<(SecretName, Slice), Error> {
         let (key, row) = self.0.into_inner()?;
         let name = name_in(&key).filter(|(found, _)| *found == vault).map(|(_, name)| name);
-        Ok((name.ok_or_else(|| view.damaged(vault, None, "a key that is no name"))?, row))
+        Ok((name.ok_or_else(|| view.damaged(vault, None, VaultPart::RowKey))?, row))
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Draft, Opened, Staged, Vaults, Written};
+use super::{Draft, Staged, Vaults, Written};
 use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
-use crate::vault::{LegacySecret, SecretMetadata, SecretName, Stored, VaultId, VaultKeys, View, secret_key};
+use crate::vault::{LegacySecret, SecretName, Stored, VaultId, View, secret_key};
 
 /// What became of the keys of one vault.
 pub(crate) struct KeysChecked {
@@ -83,19 +83,17 @@ impl Draft {
         vault: VaultId,
         secrets: Vec<LegacySecret>,
     ) -> Result<u64, Error> {
-        self.check_vault(vault)?;
-        let mut staged = Vec::new();
-        for secret in secrets {
-            staged.extend(self.vaults.stage_legacy(&self.view, self.now_ms, vault, secret)?);
+        let mut names = Vec::new();
+        for LegacySecret { name, value, created_at_ms } in secrets {
+            let created_at_ms = created_at_ms.unwrap_or(self.now_ms);
+            if self.import_secret(vault, name.clone(), &value, created_at_ms)? {
+                names.push(name);
+            }
         }
-        if staged.is_empty() {
-            return Ok(0);
-        }
-        self.record_keys(vault)?;
-        let names: Vec<SecretName> =
-            staged.into_iter().map(|staged| self.vaults.apply(&self.view, staged).name).collect();
         let count = names.len() as u64;
-        self.audit(actor, AuditAction::LegacyImported { vault, names });
+        if count > 0 {
+            self.audit(actor, AuditAction::LegacyImported { vault, names });
+        }
         Ok(count)
     }
 
@@ -127,44 +125,7 @@ impl Vaults {
         let value = self.value(view, vault, &stored)?;
         let opened = self.open(view, vault)?.ok_or(Error::Damaged)?;
         let metadata = stored.metadata.clone();
-        let written = encrypt(view, &opened.keys, vault, metadata, &value)?;
+        let written = Written::encrypt(view, &opened.keys, vault, metadata, &value)?;
         Ok(Staged { written, replaces: Some(stored) })
     }
-
-    /// A secret without hosts; `None` if its name has one with.
-    fn stage_legacy(
-        &mut self,
-        view: &View,
-        now_ms: u64,
-        vault: VaultId,
-        secret: LegacySecret,
-    ) -> Result<Option<Staged>, Error> {
-        let LegacySecret { name, value, created_at_ms } = secret;
-        let replaces = self.secret(view, vault, &name)?;
-        if replaces.as_ref().is_some_and(|before| before.metadata.hosts.is_some()) {
-            return Ok(None);
-        }
-        let before_ms = replaces.as_ref().map(|before| before.metadata.created_at_ms);
-        let created_at_ms = created_at_ms.or(before_ms).unwrap_or(now_ms);
-        let Opened { keys, .. } = self.open_or_make(view, vault, now_ms)?;
-        let metadata = SecretMetadata { name, hosts: None, fingerprint: None, created_at_ms };
-        let written = encrypt(view, keys, vault, metadata, value.expose())?;
-        Ok(Some(Staged { written, replaces }))
-    }
-}
-
-fn encrypt(
-    view: &View,
-    keys: &VaultKeys,
-    vault: VaultId,
-    metadata: SecretMetadata,
-    value: &[u8],
-) -> Result<Written, Error> {
-    let kid = keys.active().ok_or_else(|| view.damaged(vault, None, "no active key"))?;
-    let mut generation = [0; 8];
-    getrandom::fill(&mut generation)?;
-    let stored = Stored { metadata, kid, generation: u64::from_be_bytes(generation) };
-    let sealed = keys.encrypt(kid, &stored.associated_data(view.keys(), vault), value)?;
-    let sealed = sealed.ok_or_else(|| view.damaged(vault, None, "no active key"))?;
-    Ok(Written { vault, stored, sealed })
 }

@@ -39,8 +39,7 @@ fn value(store: &Store, vault: VaultId, name: &str) -> (u32, String) {
     let view = store.access().unwrap().view();
     let name = name.parse().unwrap();
     let stored = view.secret(vault, &name).unwrap().unwrap();
-    let keys = view.vault_keys(vault).unwrap().unwrap();
-    let value = view.open(vault, &stored, &keys, &view.sealed(vault, &name).unwrap()).unwrap();
+    let value = view.value(vault, &stored).unwrap();
     (stored.kid, String::from_utf8(value.to_vec()).unwrap())
 }
 
