@@ -7,6 +7,7 @@ mod concurrency;
 mod copying;
 mod framing;
 mod hosts;
+mod legacy;
 mod limits;
 mod listing;
 mod model;
