@@ -32,3 +32,6 @@ mod commands;
 mod keys;
 #[cfg(test)]
 mod operations;
+
+#[cfg(test)]
+mod faults;
