@@ -7,11 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::hex;
 use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
+use crate::log::{Row, UsageDigest};
 use crate::name::Name;
 use crate::records::{KeyKind, Role};
 use crate::root_key::RootKeyId;
 use crate::seal::{Digest, StoreKeys};
+use crate::text;
 use crate::token::KeyId;
+use crate::vault::{
+    FingerprintPrefix, HostName, Purpose, ReleaseRefusal, SecretMetadata, SecretName, VaultFinding, VaultId,
+    VaultPart,
+};
 
 /// Who asked for a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
@@ -95,12 +101,15 @@ pub enum AuditAction {
         /// The member it was made by or for.
         created_by: MemberId,
     },
-    /// An intern was deleted and its keys revoked.
+    /// An intern was deleted with its secrets and its keys revoked.
     InternDeleted {
         /// Which.
         id: InternId,
         /// How many keys went with it.
         keys_revoked: usize,
+        /// How many secrets went with it.
+        #[serde(default)]
+        secrets_deleted: usize,
     },
     /// A key was issued.
     KeyIssued {
@@ -131,6 +140,111 @@ pub enum AuditAction {
         /// Which.
         id: KeyId,
     },
+    /// A secret was made or replaced.
+    SecretStored {
+        /// Where.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// Its name.
+        #[serde(with = "text")]
+        name: SecretName,
+        /// Where it may be released to.
+        #[serde(with = "text::list")]
+        hosts: Vec<HostName>,
+        /// Which value, without telling it.
+        #[serde(with = "text::option")]
+        fingerprint: Option<FingerprintPrefix>,
+    },
+    /// A secret was deleted.
+    SecretDeleted {
+        /// Where.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// Its name.
+        #[serde(with = "text")]
+        name: SecretName,
+    },
+    /// A value left the vault.
+    SecretReleased {
+        /// Where it lay.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// Its name.
+        #[serde(with = "text")]
+        name: SecretName,
+        /// The one host it may be sent to.
+        #[serde(with = "text")]
+        host: HostName,
+        /// Which value, without telling it.
+        #[serde(with = "text::option")]
+        fingerprint: Option<FingerprintPrefix>,
+        /// What for.
+        #[serde(flatten)]
+        purpose: Purpose,
+    },
+    /// A value was asked for and not released.
+    ReleaseRefused {
+        /// Where it lies, or would.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// The name asked for.
+        #[serde(with = "text")]
+        name: SecretName,
+        /// The host asked for.
+        #[serde(with = "text")]
+        host: HostName,
+        /// Why.
+        reason: ReleaseRefusal,
+        /// What for.
+        #[serde(flatten)]
+        purpose: Purpose,
+    },
+    /// A row was met that does not prove to be ours; told once for each between two starts.
+    DamageFound {
+        /// The vault.
+        #[serde(with = "text::option")]
+        vault: Option<VaultId>,
+        /// The secret, if it is about one.
+        #[serde(with = "text::option")]
+        name: Option<SecretName>,
+        /// What does not hold.
+        part: VaultPart,
+    },
+    /// Secrets were copied with their hosts.
+    SecretsCopied {
+        /// Where from.
+        #[serde(with = "text")]
+        from: VaultId,
+        /// Where to.
+        #[serde(with = "text")]
+        to: VaultId,
+        /// Which.
+        secrets: Vec<CopiedSecret>,
+    },
+}
+
+/// A secret that was copied, as it is in its new vault.
+#[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
+pub struct CopiedSecret {
+    /// Its name.
+    #[serde(with = "text")]
+    pub name: SecretName,
+    /// Which value, without telling it.
+    #[serde(with = "text::option")]
+    pub fingerprint: Option<FingerprintPrefix>,
+}
+
+impl AuditEntry {
+    pub(crate) fn of_damage(finding: VaultFinding) -> AuditEntry {
+        let VaultFinding { vault, name, part } = finding;
+        AuditEntry { actor: Actor::System, action: AuditAction::DamageFound { vault, name, part } }
+    }
+}
+
+impl CopiedSecret {
+    pub(crate) fn of(copy: &SecretMetadata) -> CopiedSecret {
+        CopiedSecret { name: copy.name.clone(), fingerprint: copy.fingerprint.map(|it| it.prefix()) }
+    }
 }
 
 /// One mutation.
@@ -174,33 +288,84 @@ impl AuditRecord {
 pub struct AuditSummary {
     /// How many records hold.
     pub records: u64,
+    /// How many usage rows they vouch for.
+    pub usage_rows: u64,
     /// Number of the first record that does not, if any.
     pub broken_at: Option<u64>,
 }
 
-/// Walks the chain from its beginning; `rows` are the stored bytes by number.
+/// Walks the chain from its beginning; `rows` are the stored bytes, each record before its usage rows.
 pub(crate) fn verify<E>(
     keys: &StoreKeys,
     expected_head: &Digest,
-    rows: impl Iterator<Item = Result<(u64, Vec<u8>), E>>,
+    rows: impl Iterator<Item = Result<Row, E>>,
 ) -> Result<AuditSummary, E> {
-    let mut head = Digest::default();
-    let mut last = 0;
-    let mut records = 0;
+    let mut chain = Chain::default();
+    let mut holds = true;
     for row in rows {
-        let (seq, bytes) = row?;
-        let record = crate::rows::decode_body::<AuditRecord>(&bytes);
-        let holds = record.is_some_and(|record| {
-            let follows = seq == last + 1 || (seq > last && record.accepts_rollback());
-            record.seq == seq && record.previous == head && follows
-        });
+        let ((seq, index), bytes) = row?;
+        holds = if index == 0 { chain.record(keys, seq, &bytes) } else { chain.usage(seq, index, &bytes) };
         if !holds {
-            return Ok(AuditSummary { records, broken_at: Some(seq) });
+            break;
         }
-        head = keys.audit_head(&head, &bytes);
-        last = seq;
-        records += 1;
     }
-    let broken_at = (head != *expected_head).then_some(last + 1);
-    Ok(AuditSummary { records, broken_at })
+    holds = holds && chain.settle();
+    let broken_at = match holds {
+        true => (chain.head != *expected_head).then_some(chain.last + 1),
+        false => Some(chain.broken_at),
+    };
+    Ok(AuditSummary { records: chain.records, usage_rows: chain.usage_rows, broken_at })
+}
+
+/// How far the walk has come.
+#[derive(Default)]
+struct Chain {
+    head: Digest,
+    last: u64,
+    records: u64,
+    usage_rows: u64,
+    /// The last record, until its usage rows are known to be all there.
+    open: Option<(AuditRecord, UsageDigest)>,
+    broken_at: u64,
+}
+
+impl Chain {
+    fn record(&mut self, keys: &StoreKeys, seq: u64, bytes: &[u8]) -> bool {
+        if !self.settle() {
+            return false;
+        }
+        self.broken_at = seq;
+        let Some(record) = crate::rows::decode_body::<AuditRecord>(bytes) else { return false };
+        let follows = seq == self.last + 1 || (seq > self.last && record.accepts_rollback());
+        if record.seq != seq || record.previous != self.head || !follows {
+            return false;
+        }
+        self.head = keys.audit_head(&self.head, bytes);
+        self.last = seq;
+        self.open = Some((record, UsageDigest::default()));
+        true
+    }
+
+    fn usage(&mut self, seq: u64, index: u32, bytes: &[u8]) -> bool {
+        self.broken_at = seq;
+        let Some((record, digest)) = self.open.as_mut().filter(|(record, _)| record.seq == seq) else {
+            return false;
+        };
+        digest.add(bytes);
+        // The engine gives rows in the order of their keys, so that a gap is a row that is gone.
+        digest.rows() == index as usize && digest.rows() <= record.usage_rows
+    }
+
+    /// Whether the usage rows of the last record are all there and the ones it vouched for.
+    fn settle(&mut self) -> bool {
+        let Some((record, digest)) = self.open.take() else { return true };
+        self.broken_at = record.seq;
+        let found = digest.finish();
+        let holds = found == (record.usage_rows, record.usage_digest);
+        if holds {
+            self.records += 1;
+            self.usage_rows += record.usage_rows as u64;
+        }
+        holds
+    }
 }

@@ -3,8 +3,12 @@
 //! Changes run one after another on the writer's thread, against a draft of the next directory. Each one checks
 //! everything before it touches the draft: a refused change leaves no trace in the commit it would have been in.
 
+mod secrets;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use secrets::Vaults;
 
 use crate::audit::{Actor, AuditAction, AuditEntry};
 use crate::database::{Commit, KEYS};
@@ -14,9 +18,9 @@ use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::name::Name;
 use crate::records::{ApiKey, Credit, Intern, KeyKind, Member, Role, Workspace};
 use crate::rows::{self, StoredKey};
-use crate::seal::StoreKeys;
 use crate::secret::Secret;
 use crate::token::{KeyId, Token};
+use crate::vault::{VaultId, View};
 
 /// Name of the member every workspace is born with.
 const OWNER: &str = "owner";
@@ -111,22 +115,47 @@ pub struct KeyChange {
 
 /// The next state in the making.
 pub(crate) struct Draft {
-    keys: Arc<StoreKeys>,
-    directory: Directory,
+    view: View,
+    directory: Arc<Directory>,
     rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    vaults: Vaults,
     entries: Vec<AuditEntry>,
     now_ms: u64,
 }
 
 impl Draft {
-    pub(crate) fn new(keys: Arc<StoreKeys>, directory: Directory, now_ms: u64) -> Draft {
-        Draft { keys, directory, rows: BTreeMap::new(), entries: Vec::new(), now_ms }
+    /// A draft over the state that the view shows, which must be the newest, and the directory of that state.
+    pub(crate) fn new(view: View, directory: Arc<Directory>, now_ms: u64) -> Draft {
+        Draft {
+            view,
+            directory,
+            rows: BTreeMap::new(),
+            vaults: Vaults::default(),
+            entries: Vec::new(),
+            now_ms,
+        }
+    }
+
+    /// Bytes of values that the commit would carry.
+    pub(crate) fn value_bytes(&self) -> usize {
+        self.vaults.bytes
     }
 
     /// The commit this draft amounts to, without usage rows, and the directory after it.
-    pub(crate) fn finish(self) -> (Commit, Directory) {
-        let commit = Commit { at_ms: self.now_ms, rows: self.rows, entries: self.entries, usage: Vec::new() };
+    pub(crate) fn finish(self) -> (Commit, Arc<Directory>) {
+        let commit = Commit {
+            at_ms: self.now_ms,
+            rows: self.rows,
+            vaults: self.vaults.finish(&self.view),
+            entries: self.entries,
+            usage: Vec::new(),
+        };
         (commit, self.directory)
+    }
+
+    /// The next directory: a copy of the last one from the first change on.
+    fn directory_mut(&mut self) -> &mut Directory {
+        Arc::make_mut(&mut self.directory)
     }
 
     pub(crate) fn create_workspace(&mut self, actor: Actor, new: NewWorkspace) -> Result<Workspace, Error> {
@@ -230,25 +259,28 @@ impl Draft {
         );
         let key = rows::intern_key(intern.id);
         self.put_row(key, &intern);
-        self.directory.put_intern(intern.clone());
+        self.directory_mut().put_intern(intern.clone());
         Ok(intern)
     }
 
-    /// Removes the intern and revokes its keys in one step, so that no key outlives its intern.
+    /// Removes the intern with its secrets and revokes its keys in one step, so that none outlives it.
     pub(crate) fn delete_intern(&mut self, actor: Actor, id: InternId) -> Result<Intern, Error> {
-        let intern =
-            self.directory.intern(id).ok_or_else(|| LookupError::not_found(Kind::Intern, id))?.clone();
+        let intern = self.intern(id)?.clone();
+        let vault = VaultId::Intern(id);
+        let secrets = self.rows_of_vault(vault)?;
         let live =
             |stored: &&Arc<StoredKey>| stored.key.intern == Some(id) && stored.key.revoked_at_ms.is_none();
         let keys: Vec<StoredKey> =
             self.directory.stored_keys().filter(live).map(|key| (**key).clone()).collect();
-        self.audit(actor, AuditAction::InternDeleted { id, keys_revoked: keys.len() });
+        let (keys_revoked, secrets_deleted) = (keys.len(), secrets.len());
+        self.audit(actor, AuditAction::InternDeleted { id, keys_revoked, secrets_deleted });
+        self.drop_vault(vault, secrets);
         for mut stored in keys {
             stored.key.revoked_at_ms = Some(self.now_ms);
             self.put_key(stored);
         }
         self.rows.insert(rows::intern_key(id), None);
-        self.directory.remove_intern(id);
+        self.directory_mut().remove_intern(id);
         Ok(intern)
     }
 
@@ -288,7 +320,10 @@ impl Draft {
             actor,
             AuditAction::KeyIssued { id: key.id, kind, workspace, member, intern, expires_at_ms },
         );
-        self.put_key(StoredKey { key: key.clone(), proof: self.keys.token_proof(token.secret.as_ref()) });
+        self.put_key(StoredKey {
+            key: key.clone(),
+            proof: self.view.keys().token_proof(token.secret.as_ref()),
+        });
         Ok((key, token.to_text()))
     }
 
@@ -323,9 +358,14 @@ impl Draft {
         self.entries.push(AuditEntry { actor, action });
     }
 
+    /// Entries about what changed nothing: releases and damage.
+    pub(crate) fn record(&mut self, entries: impl Iterator<Item = AuditEntry>) {
+        self.entries.extend(entries);
+    }
+
     /// A row that is not part of the directory: header and key records.
     pub(crate) fn put_row<T: serde::Serialize>(&mut self, key: Vec<u8>, record: &T) {
-        let value = rows::encode(&self.keys, KEYS, &key, record);
+        let value = rows::encode(self.view.keys(), KEYS, &key, record);
         self.rows.insert(key, Some(value));
     }
 
@@ -335,12 +375,12 @@ impl Draft {
 
     fn put_workspace(&mut self, workspace: &Workspace) {
         self.put_row(rows::workspace_key(workspace.id), workspace);
-        self.directory.put_workspace(workspace.clone());
+        self.directory_mut().put_workspace(workspace.clone());
     }
 
     fn put_member(&mut self, member: &Member) {
         self.put_row(rows::member_key(member.id), member);
-        self.directory.put_member(member.clone());
+        self.directory_mut().put_member(member.clone());
     }
 
     fn put_new_member(&mut self, actor: Actor, member: &Member) {
@@ -351,11 +391,15 @@ impl Draft {
 
     fn put_key(&mut self, stored: StoredKey) {
         self.put_row(rows::api_key_key(stored.key.id), &stored);
-        self.directory.put_key(stored);
+        self.directory_mut().put_key(stored);
     }
 
     fn workspace(&self, id: WorkspaceId) -> Result<&Workspace, Error> {
         self.directory.workspace(id).ok_or_else(|| LookupError::not_found(Kind::Workspace, id).into())
+    }
+
+    fn intern(&self, id: InternId) -> Result<&Intern, Error> {
+        self.directory.intern(id).ok_or_else(|| LookupError::not_found(Kind::Intern, id).into())
     }
 
     fn stored_key(&self, id: KeyId) -> Result<StoredKey, Error> {
@@ -373,7 +417,7 @@ impl Draft {
 
     fn check_intern_of(&self, workspace: WorkspaceId, id: InternId) -> Result<(), Error> {
         self.workspace(workspace)?;
-        let intern = self.directory.intern(id).ok_or_else(|| LookupError::not_found(Kind::Intern, id))?;
+        let intern = self.intern(id)?;
         if intern.workspace == workspace { Ok(()) } else { Err(Error::OtherWorkspace { owner: "intern" }) }
     }
 

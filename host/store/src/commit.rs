@@ -10,15 +10,21 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 
 use crate::anchor::{Anchor, Slot};
+use crate::audit::AuditEntry;
 use crate::changes::Draft;
 use crate::clock::Clock;
-use crate::database::{Commit, Database, Tip};
+use crate::database::{Commit, Tip};
 use crate::directory::Directory;
-use crate::queue::{Group, Queue, Settle};
-use crate::seal::StoreKeys;
+use crate::error::Error;
+use crate::queue::{Queue, Rows, Settle};
+use crate::vault::Access;
 
 /// A commit that takes longer than this is reported as stalled.
 const STALL_MS: u64 = 10_000;
+/// Mutations in one commit at most.
+const GROUP_JOBS_MAX: usize = 512;
+/// Bytes of values after which a commit takes no further mutation. One copy of 100 secrets may bring 26 MB.
+const GROUP_VALUE_BYTES: usize = 8 * 1024 * 1024;
 
 const RUNNING: u8 = 0;
 const FAILED: u8 = 1;
@@ -35,9 +41,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(directory: Directory, tip: Tip, clock: Clock) -> Shared {
+    pub(crate) fn new(directory: Arc<Directory>, tip: Tip, clock: Clock) -> Shared {
         Shared {
-            directory: ArcSwap::from_pointee(directory),
+            directory: ArcSwap::new(directory),
             tip: ArcSwap::from_pointee(tip),
             state: AtomicU8::new(RUNNING),
             busy_since_ms: AtomicU64::new(0),
@@ -57,10 +63,20 @@ impl Shared {
         self.state.load(Ordering::Acquire) == FAILED
     }
 
-    /// The watchdog: true while one commit has been on its way for ten seconds.
-    pub(crate) fn is_stalled(&self) -> bool {
+    /// Why a store that does not run takes no change.
+    pub(crate) fn refusal(&self) -> Error {
+        if self.has_failed() { Error::NotWritable } else { Error::Closed }
+    }
+
+    /// How long the commit in flight has been on its way; `None` between commits.
+    pub(crate) fn busy_for_ms(&self) -> Option<u64> {
         let since_ms = self.busy_since_ms.load(Ordering::Acquire);
-        since_ms != 0 && self.clock.monotonic_ms().saturating_sub(since_ms) >= STALL_MS
+        (since_ms != 0).then(|| self.clock.monotonic_ms().saturating_sub(since_ms))
+    }
+
+    /// The watchdog: how long the commit in flight has been on its way, once that is ten seconds.
+    pub(crate) fn stalled_for_ms(&self) -> Option<u64> {
+        self.busy_for_ms().filter(|busy_ms| *busy_ms >= STALL_MS)
     }
 
     fn busy(&self) {
@@ -74,9 +90,8 @@ impl Shared {
 
 /// Everything the thread owns.
 pub(crate) struct Writer {
-    pub(crate) database: Database,
+    pub(crate) access: Access,
     pub(crate) anchor: Anchor,
-    pub(crate) keys: Arc<StoreKeys>,
     pub(crate) tip: Tip,
     pub(crate) queue: Arc<Queue>,
     pub(crate) shared: Arc<Shared>,
@@ -91,9 +106,9 @@ impl Writer {
     pub(crate) fn run(mut self) {
         // Also when a panic ends the thread, nobody may go on believing that the store writes.
         let guard = FailOnDrop { queue: Arc::clone(&self.queue), shared: Arc::clone(&self.shared) };
-        while let Some(group) = self.queue.next() {
+        while self.queue.wait() {
             self.shared.busy();
-            let committed = self.commit(group);
+            let committed = self.commit();
             self.shared.idle();
             if let Err(Failed) = committed {
                 return;
@@ -102,12 +117,20 @@ impl Writer {
         guard.shared.state.store(CLOSED, Ordering::Release);
     }
 
-    fn commit(&mut self, group: Group) -> Result<(), Failed> {
-        let before = self.shared.directory.load_full();
-        let mut draft = Draft::new(Arc::clone(&self.keys), Directory::clone(&before), self.clock.now_ms());
-        let answers: Vec<Settle> = group.jobs.into_iter().map(|job| job(&mut draft)).collect();
+    /// Commits what waits, and what comes while the changes before it are made.
+    fn commit(&mut self) -> Result<(), Failed> {
+        let directory = self.shared.directory.load_full();
+        let mut draft = Draft::new(self.access.view(), directory, self.clock.now_ms());
+        let mut answers: Vec<Settle> = Vec::new();
+        while answers.len() < GROUP_JOBS_MAX && draft.value_bytes() < GROUP_VALUE_BYTES {
+            let Some(job) = self.queue.take_job() else { break };
+            answers.push(job(&mut draft));
+        }
+        let Rows { usage, audit } = self.queue.take_rows();
+        let damage = self.access.damage.take_unreported();
+        draft.record(audit.into_iter().chain(damage.into_iter().map(AuditEntry::of_damage)));
         let (commit, directory) = draft.finish();
-        let commit = Commit { usage: group.usage, ..commit };
+        let commit = Commit { usage, ..commit };
         let written = self.write(commit, directory);
         for answer in answers {
             answer(written.is_ok());
@@ -115,26 +138,24 @@ impl Writer {
         written
     }
 
-    fn write(&mut self, commit: Commit, directory: Directory) -> Result<(), Failed> {
+    fn write(&mut self, commit: Commit, directory: Arc<Directory>) -> Result<(), Failed> {
         // A group of refusals or of nothing but a request to flush leaves nothing to write.
         if commit.entries.is_empty() && commit.usage.is_empty() {
             return Ok(());
         }
-        let changed = !commit.entries.is_empty();
-        let tip = self.database.apply(&self.keys, &self.tip, self.tip.seq + 1, commit).map_err(|error| {
+        let Access { database, keys, .. } = &self.access;
+        let tip = database.apply(keys, &self.tip, self.tip.seq + 1, commit).map_err(|error| {
             self.fail();
             tracing::error!(%error, "the store cannot write; it takes no more writes");
             Failed
         })?;
-        self.anchor.write(&self.keys, Slot { seq: tip.seq, head: tip.head }).map_err(|error| {
+        self.anchor.write(keys, Slot { seq: tip.seq, head: tip.head }).map_err(|error| {
             self.fail();
             tracing::error!(%error, "the anchor cannot be written; the store takes no more writes");
             Failed
         })?;
         self.tip = tip;
-        if changed {
-            self.shared.directory.store(Arc::new(directory));
-        }
+        self.shared.directory.store(directory);
         self.shared.tip.store(Arc::new(tip));
         Ok(())
     }
@@ -172,15 +193,15 @@ mod tests {
     #[test]
     fn a_commit_under_way_for_ten_seconds_is_a_stall() {
         let clock = Clock::manual();
-        let tip = Tip { seq: 1, head: [0; 32], set: SetHash::default() };
-        let shared = Shared::new(Directory::default(), tip, clock.clone());
-        assert!(!shared.is_stalled());
+        let tip = Tip { seq: 1, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
+        let shared = Shared::new(Arc::default(), tip, clock.clone());
+        assert_eq!(shared.busy_for_ms(), None);
         shared.busy();
         clock.advance(Duration::from_millis(STALL_MS - 1));
-        assert!(!shared.is_stalled());
+        assert_eq!((shared.busy_for_ms(), shared.stalled_for_ms()), (Some(STALL_MS - 1), None));
         clock.advance(Duration::from_millis(1));
-        assert!(shared.is_stalled());
+        assert_eq!(shared.stalled_for_ms(), Some(STALL_MS));
         shared.idle();
-        assert!(!shared.is_stalled());
+        assert_eq!(shared.stalled_for_ms(), None);
     }
 }

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use fjall::{Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode};
-use sha2::{Digest as _, Sha256};
 
 use crate::audit::{AuditEntry, AuditRecord};
 use crate::error::OpenError;
+use crate::log::{self, UsageDigest};
 use crate::rows::{self, Marker, SetHash};
 use crate::seal::{Digest, StoreKeys};
 use crate::usage::UsageRow;
@@ -17,6 +17,8 @@ use crate::usage::UsageRow;
 pub(crate) const KEYSPACES: [&str; 4] = ["keys", "meta", "values", "log"];
 /// The name of the keyspace that is held in memory and covered by the set hash.
 pub(crate) const KEYS: &str = "keys";
+/// The name of the keyspace of heads and of secrets without their values.
+pub(crate) const META: &str = "meta";
 
 const MEMTABLE_BYTES: u64 = 4 * 1024 * 1024;
 const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -41,15 +43,32 @@ pub(crate) struct Database {
 pub(crate) struct Tip {
     pub(crate) seq: u64,
     pub(crate) head: Digest,
+    /// Set hash of the rows of `keys`, kept in its marker.
     pub(crate) set: SetHash,
+    /// Set hash of the vaults' heads, kept in the marker of `meta`.
+    pub(crate) heads: SetHash,
+}
+
+/// Changes of rows by key; `None` removes.
+pub(crate) type RowChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// What a commit does to the vaults.
+#[derive(Default)]
+pub(crate) struct VaultRows {
+    /// Secrets in `meta`.
+    pub(crate) meta: RowChanges,
+    /// Heads of vaults in `meta`.
+    pub(crate) heads: RowChanges,
+    pub(crate) values: RowChanges,
 }
 
 /// The content of one commit.
 #[derive(Default)]
 pub(crate) struct Commit {
     pub(crate) at_ms: u64,
-    /// Rows of `keys`; `None` removes.
-    pub(crate) rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Rows of `keys`.
+    pub(crate) rows: RowChanges,
+    pub(crate) vaults: VaultRows,
     pub(crate) entries: Vec<AuditEntry>,
     pub(crate) usage: Vec<UsageRow>,
 }
@@ -78,10 +97,15 @@ impl Database {
             small().with_kv_separation(Some(options))
         };
         let keys = engine.keyspace(KEYS, small)?;
-        let meta = engine.keyspace("meta", small)?;
+        let meta = engine.keyspace(META, small)?;
         let values = engine.keyspace("values", separated)?;
         let log = engine.keyspace("log", small)?;
         Ok(Database { engine, keys, meta, values, log })
+    }
+
+    /// What all keyspaces hold after the last commit.
+    pub(crate) fn snapshot(&self) -> fjall::Snapshot {
+        self.engine.snapshot()
     }
 
     /// The four keyspaces with their names, in reporting order.
@@ -99,13 +123,6 @@ impl Database {
         Ok(markers)
     }
 
-    /// The newest audit record there is, with its number.
-    pub(crate) fn last_audit_row(&self) -> Result<Option<(u64, Vec<u8>)>, fjall::Error> {
-        let Some(last) = self.log.prefix(rows::audit_prefix()).next_back() else { return Ok(None) };
-        let (key, value) = last.into_inner()?;
-        Ok(rows::audit_seq(&key).map(|seq| (seq, value.to_vec())))
-    }
-
     /// Writes one commit under the number `seq`: rows, usage, audit record and markers in a single batch that
     /// is on the disk when this returns. Any error is fatal for the store; see the crate's writer.
     pub(crate) fn apply(
@@ -117,42 +134,68 @@ impl Database {
     ) -> Result<Tip, fjall::Error> {
         let mut batch = self.engine.batch().durability(Some(PersistMode::SyncAll));
         let mut set = tip.set;
-        for (key, value) in commit.rows {
-            if let Some(old) = self.keys.get(&key)? {
-                set.remove(&keys.element(&key, &old));
-            }
-            match value {
-                Some(value) => {
-                    set.add(&keys.element(&key, &value));
-                    batch.insert(&self.keys, key, value);
-                }
-                None => batch.remove(&self.keys, key),
-            }
-        }
-        let mut digest = Sha256::new();
-        for (index, row) in (0_u32..).zip(&commit.usage) {
+        recount(keys, &self.keys, &mut set, &commit.rows)?;
+        stage(&mut batch, &self.keys, commit.rows);
+        let mut heads = tip.heads;
+        recount(keys, &self.meta, &mut heads, &commit.vaults.heads)?;
+        stage(&mut batch, &self.meta, commit.vaults.heads);
+        stage(&mut batch, &self.meta, commit.vaults.meta);
+        stage(&mut batch, &self.values, commit.vaults.values);
+        let mut digest = UsageDigest::default();
+        for (place, row) in (0_u32..).zip(&commit.usage) {
             let value = rows::encode_body(row);
-            digest.update((value.len() as u64).to_be_bytes());
-            digest.update(&value);
-            batch.insert(&self.log, rows::usage_key(row.at_ms, seq, index), value);
+            digest.add(&value);
+            batch.insert(&self.log, log::usage_key(seq, place), value);
         }
+        let (usage_rows, usage_digest) = digest.finish();
         let record = AuditRecord {
             seq,
             at_ms: commit.at_ms,
             previous: tip.head,
             entries: commit.entries,
-            usage_rows: commit.usage.len(),
-            usage_digest: digest.finalize().into(),
+            usage_rows,
+            usage_digest,
         };
         let record = rows::encode_body(&record);
         let head = keys.audit_head(&tip.head, &record);
-        batch.insert(&self.log, rows::audit_key(seq), record);
+        batch.insert(&self.log, log::audit_key(seq), record);
         for (name, keyspace) in self.keyspaces() {
-            let set = if name == KEYS { set } else { SetHash::default() };
+            let set = match name {
+                KEYS => set,
+                META => heads,
+                _ => SetHash::default(),
+            };
             batch.insert(keyspace, rows::MARKER, Marker { seq, set }.encode(keys, name));
         }
         batch.commit()?;
-        Ok(Tip { seq, head, set })
+        Ok(Tip { seq, head, set, heads })
+    }
+}
+
+/// Brings a set hash from the rows that lie in the keyspace to those that will.
+fn recount(
+    keys: &StoreKeys,
+    keyspace: &Keyspace,
+    set: &mut SetHash,
+    changes: &RowChanges,
+) -> Result<(), fjall::Error> {
+    for (key, value) in changes {
+        if let Some(old) = keyspace.get(key)? {
+            set.remove(&keys.element(key, &old));
+        }
+        if let Some(value) = value {
+            set.add(&keys.element(key, value));
+        }
+    }
+    Ok(())
+}
+
+fn stage(batch: &mut fjall::OwnedWriteBatch, keyspace: &Keyspace, changes: RowChanges) {
+    for (key, value) in changes {
+        match value {
+            Some(value) => batch.insert(keyspace, key, value),
+            None => batch.remove(keyspace, key),
+        }
     }
 }
 

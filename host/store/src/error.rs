@@ -31,6 +31,12 @@ pub enum Error {
     /// A revoked key stays revoked.
     #[error("the key is revoked")]
     KeyRevoked,
+    /// The vault has no secret of this name, or one that is not the caller's to delete.
+    #[error("no such secret")]
+    NoSuchSecret,
+    /// A secret without hosts, kept from before they were required, was to be copied.
+    #[error("the secret has no hosts")]
+    Unbound,
     /// The queue of the writer stayed full. Nothing was written; try again.
     #[error("the store is busy")]
     Busy,

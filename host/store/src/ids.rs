@@ -63,6 +63,10 @@ impl WorkspaceId {
         random().map(WorkspaceId)
     }
 
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> WorkspaceId {
+        WorkspaceId(Uuid::from_bytes(bytes))
+    }
+
     /// The sixteen bytes of the UUID.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
@@ -83,6 +87,10 @@ impl MemberId {
 impl InternId {
     pub(crate) fn random() -> Result<InternId, getrandom::Error> {
         random().map(InternId)
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> InternId {
+        InternId(Uuid::from_bytes(bytes))
     }
 
     /// The sixteen bytes of the UUID.

@@ -18,8 +18,10 @@ mod hex;
 mod ids;
 mod journal;
 mod lock;
+mod log;
 mod name;
 mod open;
+mod pending;
 mod queue;
 mod records;
 mod root_key;
@@ -29,11 +31,12 @@ mod scratch;
 mod seal;
 mod secret;
 mod store;
+mod text;
 mod token;
 mod usage;
 mod vault;
 
-pub use audit::{Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary};
+pub use audit::{Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary, CopiedSecret};
 pub use authentication::{AuthenticationError, Principal};
 pub use changes::{KeyChange, KeyOwner, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange};
 pub use clock::Clock;
@@ -42,6 +45,7 @@ pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use ids::{IdError, InternId, MemberId, StoreId, WorkspaceId};
 pub use lock::{DirectoryLock, LockError};
 pub use name::{Name, NameError};
+pub use pending::{Pending, Place};
 pub use records::{ApiKey, Credit, Intern, KeyKind, Member, Role, RoleError, Workspace};
 pub use root_key::{PassphraseSource, RootKeyError, RootKeyId, RootKeySource, SourceError};
 pub use secret::Secret;
@@ -49,6 +53,8 @@ pub use store::{IssuedKey, OpenOptions, Store, StoreStatus};
 pub use token::{KeyId, KeyIdError};
 pub use usage::{UsageKind, UsageOutcome, UsageRow};
 pub use vault::{
-    EffectiveScope, EffectiveSecret, Fingerprint, HostName, HostNameError, Hosts, HostsError, NewSecret,
-    Page, SecretMetadata, SecretName, SecretNameError, SecretValue, SecretValueError, VaultId,
+    EffectiveScope, EffectiveSecret, Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts,
+    HostsError, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope,
+    SecretMetadata, SecretName, SecretNameError, SecretValue, SecretValueError, VaultFinding, VaultId,
+    VaultPart,
 };

@@ -19,9 +19,11 @@ use crate::database::{Database, KEYS, Tip};
 use crate::directory::Directory;
 use crate::error::{OpenError, OutOfStep};
 use crate::journal;
-use crate::root_key::{RootKeyId, RootKeySource};
+use crate::log;
+use crate::root_key::{RootKey, RootKeyId, RootKeySource};
 use crate::rows::{self, Header, RowKind, SCHEMA, SetHash};
-use crate::seal::{KeyRecord, StoreKeys};
+use crate::seal::{KeyRecord, StoreKeys, Wrapper};
+use crate::vault::{self, Access, Head};
 
 /// Where things lie in the data directory.
 struct Paths {
@@ -46,12 +48,11 @@ impl Paths {
 
 /// A store that may be served.
 pub(crate) struct Opened {
-    pub(crate) database: Database,
+    pub(crate) access: Access,
     pub(crate) anchor: Anchor,
-    pub(crate) keys: Arc<StoreKeys>,
     pub(crate) root_key: RootKeyId,
     pub(crate) has_recovery_key: bool,
-    pub(crate) directory: Directory,
+    pub(crate) directory: Arc<Directory>,
     pub(crate) tip: Tip,
     pub(crate) journal_cut: bool,
 }
@@ -67,16 +68,18 @@ pub(crate) fn open(
         first_start(&paths, source, clock)?;
     }
     let (database, journal_cut) = journal::open(&paths.store, &paths.torn_journals)?;
-    let (header, keys) = unlock(&database, source)?;
-    let keys = Arc::new(keys);
-    let loaded = load(&database, &keys)?;
+    let (header, keys, root) = unlock(&database, source)?;
+    let (keys, wrapper) = (Arc::new(keys), Arc::new(Wrapper::new(header.store, root)));
+    let access = Access { database, keys, wrapper, damage: Arc::default() };
+    let Access { database, keys, .. } = &access;
+    let loaded = load(database, keys)?;
     let anchor = open_anchor(&paths)?;
-    let evidence = gather(&database, &keys, anchor.as_ref(), &loaded, &paths)?;
-    let (anchor, tip, loaded) = match (judge(&keys, &evidence), anchor) {
+    let evidence = gather(database, keys, anchor.as_ref(), &loaded, &paths)?;
+    let (anchor, tip, loaded) = match (judge(keys, &evidence), anchor) {
         (Ok(verdict), Some(anchor)) => {
             if verdict.anchor_is_behind {
                 let slot = Slot { seq: verdict.tip.seq, head: verdict.tip.head };
-                anchor.write(&keys, slot).map_err(OpenError::io(&paths.anchor))?;
+                anchor.write(keys, slot).map_err(OpenError::io(&paths.anchor))?;
             }
             if accept_rollback.is_some() {
                 tracing::warn!("the store is in the state it was left in; there is no rollback to accept");
@@ -88,14 +91,13 @@ pub(crate) fn open(
             let found =
                 OutOfStep { anchor: evidence.anchor_seq(), markers: evidence.named_markers(), reason };
             let Some(seq) = accept_rollback else { return Err(OpenError::OutOfStep(Box::new(found))) };
-            let accepted = Acceptance { paths: &paths, database: &database, keys: &keys, found, seq };
+            let accepted = Acceptance { paths: &paths, access: &access, found, seq };
             accepted.carry_out(anchor, loaded, clock)?
         }
     };
     Ok(Opened {
-        database,
+        access,
         anchor,
-        keys,
         root_key: header.root.id,
         has_recovery_key: header.recovery.is_some(),
         directory: loaded.directory,
@@ -113,7 +115,7 @@ fn sync_folder(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Reads the header, takes the root key and opens the store's keys with it.
-fn unlock(database: &Database, source: &RootKeySource) -> Result<(Header, StoreKeys), OpenError> {
+fn unlock(database: &Database, source: &RootKeySource) -> Result<(Header, StoreKeys, RootKey), OpenError> {
     let header_row =
         database.keys.get(rows::HEADER)?.ok_or_else(|| OpenError::damaged("it has no header"))?;
     let header: Header = rows::decode_unchecked(&header_row)
@@ -138,30 +140,47 @@ fn unlock(database: &Database, source: &RootKeySource) -> Result<(Header, StoreK
     if rows::checked(&keys, KEYS, rows::HEADER, &header_row).is_none() {
         return Err(OpenError::damaged("its header was changed"));
     }
-    Ok((header, keys))
+    Ok((header, keys, root))
 }
 
-/// The keyspace `keys` in memory.
+/// The keyspace `keys` in memory, and what the vaults' heads add up to.
 struct Loaded {
-    directory: Directory,
+    directory: Arc<Directory>,
     set: SetHash,
+    heads: SetHash,
     /// Keys of rows that do not prove to be ours.
     damaged: Vec<Vec<u8>>,
+    /// Whether every head proves to be ours.
+    heads_hold: bool,
 }
 
 fn load(database: &Database, keys: &StoreKeys) -> Result<Loaded, OpenError> {
-    let mut loaded = Loaded { directory: Directory::default(), set: SetHash::default(), damaged: Vec::new() };
+    let mut directory = Directory::default();
+    let (mut set, mut damaged) = (SetHash::default(), Vec::new());
     for row in database.keys.iter() {
         let (key, value) = row.into_inner()?;
         if RowKind::of(&key) == Some(RowKind::Marker) {
             continue;
         }
-        loaded.set.add(&keys.element(&key, &value));
-        if load_row(keys, &mut loaded.directory, &key, &value).is_none() {
-            loaded.damaged.push(key.to_vec());
+        set.add(&keys.element(&key, &value));
+        if load_row(keys, &mut directory, &key, &value).is_none() {
+            damaged.push(key.to_vec());
         }
     }
-    Ok(loaded)
+    let (heads, heads_hold) = load_heads(database, keys)?;
+    Ok(Loaded { directory: Arc::new(directory), set, heads, damaged, heads_hold })
+}
+
+/// What the heads of all vaults add up to, and whether each proves to be ours.
+fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), fjall::Error> {
+    let (mut set, mut hold) = (SetHash::default(), true);
+    for row in database.meta.range(vault::head_range()) {
+        let (key, value) = row.into_inner()?;
+        set.add(&keys.element(&key, &value));
+        let head = vault::vault_of_head(&key).and_then(|vault| Head::decode(keys, vault, &value));
+        hold &= head.is_some();
+    }
+    Ok((set, hold))
 }
 
 /// `None` for a row whose MAC fails, whose kind is unknown or that lies under another record's key.
@@ -198,21 +217,21 @@ fn gather(
         Some(anchor) => anchor.read(keys).map_err(OpenError::io(&paths.anchor))?,
         None => Found::Nothing,
     };
-    let record = database.last_audit_row()?.and_then(|(seq, bytes)| {
+    let record = log::last_audit_row(&database.log)?.and_then(|(seq, bytes)| {
         let record: AuditRecord = rows::decode_body(&bytes)?;
         (record.seq == seq).then_some((record, bytes))
     });
-    let [keys_marker, ..] = markers;
+    let [keys_marker, meta_marker, ..] = markers;
     let rows_hold = loaded.damaged.is_empty() && keys_marker.is_some_and(|marker| marker.set == loaded.set);
+    let heads_hold = loaded.heads_hold && meta_marker.is_some_and(|marker| marker.set == loaded.heads);
     let markers = markers.map(|marker| marker.map(|marker| marker.seq));
-    Ok(Evidence { anchor, markers, record, set: loaded.set, rows_hold })
+    Ok(Evidence { anchor, markers, record, set: loaded.set, heads: loaded.heads, rows_hold, heads_hold })
 }
 
 /// The deliberate way past a refusal: an audited commit on top of what is there.
 struct Acceptance<'a> {
     paths: &'a Paths,
-    database: &'a Database,
-    keys: &'a Arc<StoreKeys>,
+    access: &'a Access,
     found: OutOfStep,
     seq: u64,
 }
@@ -224,41 +243,42 @@ impl Acceptance<'_> {
         loaded: Loaded,
         clock: &Clock,
     ) -> Result<(Anchor, Tip, Loaded), OpenError> {
+        let Access { database, keys, .. } = self.access;
         let markers = self.found.markers.map(|(_, seq)| seq);
         let highest = markers.into_iter().flatten().max();
         let Some(highest) = highest.filter(|highest| *highest == self.seq) else {
             return Err(OpenError::NothingToAccept { given: self.seq, found: self.found.to_string() });
         };
-        let (last, head) = match self.database.last_audit_row()? {
+        let (last, head) = match log::last_audit_row(&database.log)? {
             Some((seq, bytes)) => {
                 let record: AuditRecord = rows::decode_body(&bytes)
                     .ok_or_else(|| OpenError::damaged("its last audit record cannot be read"))?;
-                (seq, self.keys.audit_head(&record.previous, &bytes))
+                (seq, keys.audit_head(&record.previous, &bytes))
             }
             None => (0, [0; 32]),
         };
-        let mut draft = Draft::new(Arc::clone(self.keys), loaded.directory, clock.now_ms());
+        let mut draft = Draft::new(self.access.view(), loaded.directory, clock.now_ms());
         let rows_dropped = loaded.damaged.len();
-        for key in loaded.damaged {
-            draft.drop_row(key);
+        for key in &loaded.damaged {
+            draft.drop_row(key.clone());
         }
         let action = AuditAction::RollbackAccepted { anchor: self.found.anchor, markers, rows_dropped };
         draft.audit(Actor::Operator, action);
         let (commit, directory) = draft.finish();
         // Above everything seen, so that no number is ever used twice.
         let seq = highest.max(last).max(self.found.anchor.unwrap_or(0)) + 1;
-        let before = Tip { seq: highest, head, set: loaded.set };
-        let tip = self.database.apply(self.keys, &before, seq, commit)?;
+        let before = Tip { seq: highest, head, set: loaded.set, heads: loaded.heads };
+        let tip = database.apply(keys, &before, seq, commit)?;
         let anchor = match anchor {
             Some(anchor) => anchor,
             None => Anchor::create(&self.paths.anchor).map_err(OpenError::io(&self.paths.anchor))?,
         };
         anchor
-            .write(self.keys, Slot { seq: tip.seq, head: tip.head })
+            .write(keys, Slot { seq: tip.seq, head: tip.head })
             .map_err(OpenError::io(&self.paths.anchor))?;
         sync_folder(&self.paths.dir)?;
         tracing::warn!(found = %self.found, rows_dropped, seq, "accepted the state of the store as it is");
-        Ok((anchor, tip, Loaded { directory, set: tip.set, damaged: Vec::new() }))
+        Ok((anchor, tip, Loaded { directory, ..loaded }))
     }
 }
 

@@ -1,66 +1,84 @@
-//! The bounded queue before the writer: mutations that somebody waits for, usage rows that nobody waits for.
+//! The bounded queue before the writer: mutations that somebody waits for, rows that nobody waits for.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
+use crate::audit::AuditEntry;
 use crate::changes::Draft;
 use crate::error::{Error, QueueFull};
+use crate::pending::Place;
 use crate::usage::UsageRow;
 
-/// Mutations waiting at most; past this a caller waits for a place.
-const JOBS_MAX: usize = 256;
-/// Mutations in one commit at most.
-const GROUP_JOBS_MAX: usize = 64;
+/// Mutations waiting at most; past this a caller waits for a place. Each may hold a value of 262,144 bytes.
+const JOBS_MAX: usize = 512;
 /// Usage rows waiting at most.
 const USAGE_ROWS_MAX: usize = 4096;
-/// So many usage rows are written at once without waiting for more.
-const USAGE_ROWS_ENOUGH: usize = 512;
-/// How long usage rows wait for company. Part of the second that a kill may cost.
-const USAGE_DELAY: Duration = Duration::from_millis(250);
+/// Audit entries of releases waiting at most.
+pub(crate) const AUDIT_ENTRIES_MAX: usize = 4096;
+/// So many rows or entries are written at once without waiting for more.
+const ENOUGH: usize = 512;
+/// How long rows and entries wait for company. Part of the second that a kill may cost.
+const COMPANY_DELAY: Duration = Duration::from_millis(250);
 
 /// A mutation: changes the draft or refuses, and gives what tells its caller once the commit is decided.
 pub(crate) type Job = Box<dyn FnOnce(&mut Draft) -> Settle + Send>;
 /// Answers the caller: true after the commit became durable, false after it failed.
 pub(crate) type Settle = Box<dyn FnOnce(bool) + Send>;
 
-/// What goes into one commit.
+/// What nobody waits for: usage rows, and audit entries of releases.
 #[derive(Default)]
-pub(crate) struct Group {
-    pub(crate) jobs: Vec<Job>,
+pub(crate) struct Rows {
     pub(crate) usage: Vec<UsageRow>,
+    pub(crate) audit: Vec<AuditEntry>,
 }
 
 #[derive(Default)]
 struct Waiting {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<(Place, Job)>,
     usage: Vec<UsageRow>,
+    audit: Vec<AuditEntry>,
     closed: bool,
 }
 
-#[derive(Default)]
+impl Waiting {
+    fn rows(&self) -> usize {
+        self.usage.len() + self.audit.len()
+    }
+}
+
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
-    taken: Condvar,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        let places = Arc::new(Semaphore::new(JOBS_MAX));
+        Queue { waiting: Mutex::default(), arrived: Condvar::new(), places }
+    }
 }
 
 impl Queue {
-    /// Adds a mutation, waiting for a place at most as long as given.
-    pub(crate) fn push(&self, job: Job, patience: Duration) -> Result<(), Error> {
-        let full = |waiting: &mut Waiting| waiting.jobs.len() >= JOBS_MAX && !waiting.closed;
-        let waited = self.taken.wait_timeout_while(self.lock(), patience, full);
-        let (mut waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+    /// Waits for a place, in the order of asking.
+    pub(crate) async fn place(&self) -> Result<Place, Error> {
+        let permit = Arc::clone(&self.places).acquire_owned().await;
+        permit.map(Place::new).map_err(|_| Error::Closed)
+    }
+
+    /// Adds a mutation. On a closed queue it is dropped, which tells its caller.
+    pub(crate) fn push(&self, place: Place, job: Job) {
+        let mut waiting = self.lock();
         if waiting.closed {
-            return Err(Error::Closed);
+            drop(waiting);
+            return;
         }
-        if timeout.timed_out() {
-            return Err(Error::Busy);
-        }
-        waiting.jobs.push_back(job);
+        waiting.jobs.push_back((place, job));
         drop(waiting);
         self.arrived.notify_one();
-        Ok(())
     }
 
     /// Adds a usage row without ever waiting.
@@ -70,48 +88,70 @@ impl Queue {
             return Err(QueueFull);
         }
         waiting.usage.push(row);
-        let rows = waiting.usage.len();
-        drop(waiting);
-        // In between the writer is asleep on purpose, waiting for more.
-        if rows == 1 || rows == USAGE_ROWS_ENOUGH {
-            self.arrived.notify_one();
-        }
+        self.announce(waiting);
         Ok(())
     }
 
-    /// The next group, waiting for one; `None` once the queue is closed and empty. For the writer alone.
-    pub(crate) fn next(&self) -> Option<Group> {
-        let nothing =
-            |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.usage.is_empty() && !waiting.closed;
-        let waiting = self.arrived.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
-        let few = |waiting: &mut Waiting| {
-            waiting.jobs.is_empty() && waiting.usage.len() < USAGE_ROWS_ENOUGH && !waiting.closed
-        };
-        let waited = self.arrived.wait_timeout_while(waiting, USAGE_DELAY, few);
-        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let count = waiting.jobs.len().min(GROUP_JOBS_MAX);
-        let group =
-            Group { jobs: waiting.jobs.drain(..count).collect(), usage: std::mem::take(&mut waiting.usage) };
+    /// Adds an audit entry without ever waiting.
+    pub(crate) fn push_audit(&self, entry: AuditEntry) -> Result<(), QueueFull> {
+        let mut waiting = self.lock();
+        if waiting.closed || waiting.audit.len() >= AUDIT_ENTRIES_MAX {
+            return Err(QueueFull);
+        }
+        waiting.audit.push(entry);
+        self.announce(waiting);
+        Ok(())
+    }
+
+    /// Wakes the writer for the first of them and when it is time; in between it sleeps on purpose.
+    fn announce(&self, waiting: MutexGuard<'_, Waiting>) {
+        let rows = waiting.rows();
         drop(waiting);
-        self.taken.notify_all();
-        if group.jobs.is_empty() && group.usage.is_empty() { None } else { Some(group) }
+        if rows == 1 || rows == ENOUGH {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Waits until there is something to commit; false once the queue is closed and empty. For the writer alone.
+    pub(crate) fn wait(&self) -> bool {
+        let nothing =
+            |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.rows() == 0 && !waiting.closed;
+        let waiting = self.arrived.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
+        let few =
+            |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.rows() < ENOUGH && !waiting.closed;
+        let waited = self.arrived.wait_timeout_while(waiting, COMPANY_DELAY, few);
+        let (waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !(waiting.jobs.is_empty() && waiting.rows() == 0)
+    }
+
+    /// The mutation that waits longest, if any. Its place is free again.
+    pub(crate) fn take_job(&self) -> Option<Job> {
+        self.lock().jobs.pop_front().map(|(_, job)| job)
+    }
+
+    /// Every row that waits. Taken after the mutations of a group, so that a row handed over before a mutation
+    /// is never committed after it.
+    pub(crate) fn take_rows(&self) -> Rows {
+        let mut waiting = self.lock();
+        Rows { usage: std::mem::take(&mut waiting.usage), audit: std::mem::take(&mut waiting.audit) }
     }
 
     /// Takes nothing more; what waits is still handed to the writer.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
+        self.places.close();
         self.arrived.notify_all();
-        self.taken.notify_all();
     }
 
     /// Takes nothing more and drops what waits. Dropping a job tells its caller.
     pub(crate) fn abandon(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;
-        let dropped = (std::mem::take(&mut waiting.jobs), std::mem::take(&mut waiting.usage));
+        let dropped = std::mem::take(&mut waiting.jobs);
+        (waiting.usage, waiting.audit) = (Vec::new(), Vec::new());
         drop(waiting);
+        self.places.close();
         drop(dropped);
-        self.taken.notify_all();
     }
 
     /// Mutations and usage rows waiting.

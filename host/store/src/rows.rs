@@ -13,6 +13,7 @@ use crate::records::ApiKey;
 use crate::root_key::RootKeyRecord;
 use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
 use crate::token::KeyId;
+use crate::vault::VaultId;
 
 pub(crate) const MARKER: &[u8] = b"seq";
 pub(crate) const HEADER: &[u8] = b"header";
@@ -21,8 +22,7 @@ const WORKSPACE: u8 = b'w';
 const MEMBER: u8 = b'm';
 const INTERN: u8 = b'i';
 const API_KEY: u8 = b'a';
-const AUDIT: u8 = b'A';
-const USAGE: u8 = b'U';
+const VAULT_KEYS: u8 = b'v';
 
 const ROW_VERSION: u8 = 1;
 /// First word of a header: tells a store of ours from any other database in this format.
@@ -89,7 +89,7 @@ impl RowKind {
         match key {
             MARKER => Some(RowKind::Marker),
             HEADER => Some(RowKind::Header),
-            STORE_KEYS => Some(RowKind::KeyRecord),
+            STORE_KEYS | [VAULT_KEYS, ..] => Some(RowKind::KeyRecord),
             [WORKSPACE, ..] => Some(RowKind::Workspace),
             [MEMBER, ..] => Some(RowKind::Member),
             [INTERN, ..] => Some(RowKind::Intern),
@@ -115,28 +115,9 @@ pub(crate) fn api_key_key(id: KeyId) -> Vec<u8> {
     [[API_KEY].as_slice(), id.as_bytes()].concat()
 }
 
-pub(crate) fn audit_key(seq: u64) -> Vec<u8> {
-    [[AUDIT].as_slice(), &seq.to_be_bytes()].concat()
-}
-
-pub(crate) fn audit_prefix() -> [u8; 1] {
-    [AUDIT]
-}
-
-/// The sequence number in the key of an audit record.
-pub(crate) fn audit_seq(key: &[u8]) -> Option<u64> {
-    let (tag, seq) = key.split_first()?;
-    let seq = seq.try_into().ok()?;
-    (*tag == AUDIT).then(|| u64::from_be_bytes(seq))
-}
-
-/// Time first, so that a span of days is one range.
-pub(crate) fn usage_key(at_ms: u64, seq: u64, index: u32) -> Vec<u8> {
-    [[USAGE].as_slice(), &at_ms.to_be_bytes(), &seq.to_be_bytes(), &index.to_be_bytes()].concat()
-}
-
-pub(crate) fn usage_prefix() -> [u8; 1] {
-    [USAGE]
+/// Of the record that wraps a vault's keys; also what that record is called when it is wrapped.
+pub(crate) fn vault_keys_key(vault: VaultId) -> Vec<u8> {
+    [[VAULT_KEYS].as_slice(), &vault.to_bytes()].concat()
 }
 
 /// Version and JSON body, without a MAC.
@@ -176,7 +157,8 @@ pub(crate) fn decode_unchecked<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
     decode_body(body)
 }
 
-fn with_mac(keys: &StoreKeys, keyspace: &str, key: &[u8], mut body: Vec<u8>) -> Vec<u8> {
+/// A row whose body is not JSON: the body and its MAC.
+pub(crate) fn with_mac(keys: &StoreKeys, keyspace: &str, key: &[u8], mut body: Vec<u8>) -> Vec<u8> {
     let mac = keys.row_mac(keyspace, key, &body);
     body.extend_from_slice(&mac);
     body
@@ -215,6 +197,14 @@ impl Marker {
 pub(crate) struct SetHash(Digest);
 
 impl SetHash {
+    pub(crate) fn from_bytes(bytes: Digest) -> SetHash {
+        SetHash(bytes)
+    }
+
+    pub(crate) fn as_bytes(&self) -> &Digest {
+        &self.0
+    }
+
     pub(crate) fn add(&mut self, element: &Digest) {
         let mut carry = 0;
         for (sum, byte) in self.0.iter_mut().zip(element).rev() {

@@ -20,14 +20,14 @@ use crate::root_key::{RootKey, RootKeyId};
 pub(crate) const DIGEST_BYTES: usize = 32;
 pub(crate) type Digest = [u8; DIGEST_BYTES];
 
-const STORE_RECORD: &str = "store";
+const STORE_RECORD: &[u8] = b"store";
 const NONCE_BYTES: usize = 24;
 
 /// A set of keys as it lies in the store: the same content once per key that can open it. The list has room for
 /// a second root key during a rotation and for a recovery key.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct KeyRecord {
-    version: u32,
+    pub(crate) version: u32,
     wrappings: Vec<Wrapping>,
 }
 
@@ -38,6 +38,36 @@ struct Wrapping {
     nonce: [u8; NONCE_BYTES],
     #[serde(with = "hex")]
     sealed: Vec<u8>,
+}
+
+/// What wraps and opens the key records of an open store.
+pub(crate) struct Wrapper {
+    store: StoreId,
+    root: RootKey,
+}
+
+impl Wrapper {
+    pub(crate) fn new(store: StoreId, root: RootKey) -> Wrapper {
+        Wrapper { store, root }
+    }
+
+    /// Wraps keys as the record of this name and version.
+    pub(crate) fn seal(
+        &self,
+        record: &[u8],
+        version: u32,
+        plain: &[u8],
+    ) -> Result<KeyRecord, getrandom::Error> {
+        let data = associated_data(self.store, record, version, self.root.id());
+        Ok(KeyRecord { version, wrappings: vec![wrap(&self.root, plain, &data)?] })
+    }
+
+    /// The reverse of [`Wrapper::seal`]; `None` when no wrapping opens under this name.
+    pub(crate) fn open(&self, record: &[u8], sealed: &KeyRecord) -> Option<Zeroizing<Vec<u8>>> {
+        let id = self.root.id();
+        let wrapping = sealed.wrappings.iter().find(|wrapping| wrapping.by == id)?;
+        unwrap(&self.root, wrapping, &associated_data(self.store, record, sealed.version, id))
+    }
 }
 
 /// The keys of the store itself.
@@ -102,6 +132,16 @@ impl StoreKeys {
         mac(&self.rows, "row/v1", &[self.store.as_bytes(), keyspace.as_bytes(), key, body])
     }
 
+    /// Covers what the encryption of a secret is bound to, so that a listing needs no decryption to trust a row.
+    pub(crate) fn metadata_mac(&self, associated_data: &[u8]) -> Digest {
+        mac(&self.rows, "meta/v1", &[associated_data])
+    }
+
+    /// One element of a vault's set hash: a version of one of its secrets.
+    pub(crate) fn secret_element(&self, key: &[u8], generation: u64) -> Digest {
+        mac(&self.rows, "secret/v1", &[self.store.as_bytes(), key, &generation.to_be_bytes()])
+    }
+
     /// One element of a keyspace's set hash.
     pub(crate) fn element(&self, key: &[u8], value: &[u8]) -> Digest {
         mac(&self.rows, "set/v1", &[self.store.as_bytes(), key, value])
@@ -139,10 +179,10 @@ fn update(mac: &mut Hmac<Sha256>, part: &[u8]) {
 
 /// Names the record, the store and the wrapping key: a wrapping copied elsewhere does not open. The root key's
 /// id stands here and nowhere else, else a rotation would make rows undecryptable.
-fn associated_data(store: StoreId, record: &str, version: u32, root: RootKeyId) -> Vec<u8> {
+fn associated_data(store: StoreId, record: &[u8], version: u32, root: RootKeyId) -> Vec<u8> {
     let root = root.to_string();
     let parts: [&[u8]; 5] =
-        [b"key-record/v1", store.as_bytes(), record.as_bytes(), &version.to_be_bytes(), root.as_bytes()];
+        [b"key-record/v1", store.as_bytes(), record, &version.to_be_bytes(), root.as_bytes()];
     let mut data = Vec::new();
     for part in parts {
         data.extend_from_slice(&(part.len() as u64).to_be_bytes());

@@ -38,6 +38,12 @@ impl From<String> for Secret {
     }
 }
 
+impl From<Zeroizing<Vec<u8>>> for Secret {
+    fn from(bytes: Zeroizing<Vec<u8>>) -> Secret {
+        Secret(bytes)
+    }
+}
+
 impl From<Vec<u8>> for Secret {
     fn from(bytes: Vec<u8>) -> Secret {
         Secret::new(bytes)

@@ -1,8 +1,7 @@
 //! The store as the rest of the program sees it.
 
-use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+mod secrets;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -19,15 +18,17 @@ use crate::directory::Directory;
 use crate::error::{Error, OpenError, QueueFull};
 use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
 use crate::lock::DirectoryLock;
+use crate::log;
 use crate::open::{self, Opened};
+use crate::pending::{self, Pending, Place};
 use crate::queue::{Queue, Settle};
 use crate::records::{ApiKey, Intern, Member, Role, Workspace};
 use crate::root_key::{RootKeyId, RootKeySource};
-use crate::rows;
 use crate::seal::StoreKeys;
 use crate::secret::Secret;
 use crate::token::KeyId;
 use crate::usage::UsageRow;
+use crate::vault::{Access, Damage};
 
 /// How long a mutation waits for a place in the queue.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(10);
@@ -69,10 +70,12 @@ pub struct StoreStatus {
     pub writable: bool,
     /// Whether a write has failed; only a restart cures that.
     pub failed: bool,
-    /// Whether one commit has been on its way for 10 s or more.
-    pub stalled: bool,
+    /// How long one commit has been on its way, once that is 10 s or more.
+    pub stalled_for_ms: Option<u64>,
     /// Whether opening had to cut a torn batch off the journal.
     pub journal_cut: bool,
+    /// How often a row of a vault was met since opening that does not prove to be ours.
+    pub damaged_rows_met: u64,
     /// Mutations waiting for the writer.
     pub queued_mutations: usize,
     /// Usage rows waiting for the writer.
@@ -91,13 +94,14 @@ struct Inner {
     root_key: RootKeyId,
     has_recovery_key: bool,
     journal_cut: bool,
+    damage: Arc<Damage>,
     held: Mutex<Option<Held>>,
 }
 
 /// What closing gives back.
 struct Held {
     writer: JoinHandle<()>,
-    database: Database,
+    access: Access,
     lock: DirectoryLock,
 }
 
@@ -112,14 +116,14 @@ impl Store {
     }
 
     fn start(lock: DirectoryLock, opened: Opened, clock: Clock) -> Result<Store, OpenError> {
-        let Opened { database, anchor, keys, root_key, has_recovery_key, directory, tip, journal_cut } =
-            opened;
+        let Opened { access, anchor, root_key, has_recovery_key, directory, tip, journal_cut } = opened;
+        let keys = Arc::clone(&access.keys);
+        let damage = Arc::clone(&access.damage);
         let queue = Arc::new(Queue::default());
         let shared = Arc::new(Shared::new(directory, tip, clock.clone()));
         let writer = Writer {
-            database: database.clone(),
+            access: access.clone(),
             anchor,
-            keys: Arc::clone(&keys),
             tip,
             queue: Arc::clone(&queue),
             shared: Arc::clone(&shared),
@@ -129,7 +133,7 @@ impl Store {
             .name("store-writer".to_owned())
             .spawn(move || writer.run())
             .map_err(OpenError::Thread)?;
-        let held = Mutex::new(Some(Held { writer, database, lock }));
+        let held = Mutex::new(Some(Held { writer, access, lock }));
         Ok(Store(Arc::new(Inner {
             keys,
             queue,
@@ -138,6 +142,7 @@ impl Store {
             root_key,
             has_recovery_key,
             journal_cut,
+            damage,
             held,
         })))
     }
@@ -264,8 +269,7 @@ impl Store {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
     pub fn usage_rows(&self, limit: usize) -> Result<Vec<UsageRow>, Error> {
-        let rows = self.database()?.log.prefix(rows::usage_prefix()).rev().take(limit);
-        rows.map(|row| rows::decode_body(&row.value()?).ok_or(Error::Damaged)).collect()
+        log::usage_rows(&self.database()?.log, limit)
     }
 
     /// Audit records with numbers above `since`, oldest first, at most `limit`.
@@ -273,12 +277,10 @@ impl Store {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
     pub fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
-        let range = (Bound::Excluded(rows::audit_key(since)), Bound::Included(rows::audit_key(u64::MAX)));
-        let rows = self.database()?.log.range(range).take(limit);
-        rows.map(|row| rows::decode_body(&row.value()?).ok_or(Error::Damaged)).collect()
+        log::audit_records(&self.database()?.log, since, limit)
     }
 
-    /// Checks the whole audit chain against the state of this moment.
+    /// Checks the whole audit chain, usage rows included, against the state of this moment.
     ///
     /// # Errors
     /// [`Error::Engine`], [`Error::Closed`]. A broken chain is an answer, not an error.
@@ -286,11 +288,7 @@ impl Store {
         let log = self.database()?.log;
         // Commits made from here on are left out: their head is not this one.
         let tip = self.0.shared.tip();
-        let rows = log.range(rows::audit_key(0)..=rows::audit_key(tip.seq)).map(|row| {
-            let (key, value) = row.into_inner()?;
-            Ok::<_, Error>((rows::audit_seq(&key).unwrap_or(0), value.to_vec()))
-        });
-        audit::verify(&self.0.keys, &tip.head, rows)
+        audit::verify(&self.0.keys, &tip.head, log::rows_until(&log, tip.seq))
     }
 
     /// The store at a glance. Never waits for the writer.
@@ -303,8 +301,9 @@ impl Store {
             has_recovery_key: self.0.has_recovery_key,
             writable: self.is_writable(),
             failed: self.0.shared.has_failed(),
-            stalled: self.is_stalled(),
+            stalled_for_ms: self.stalled_for_ms(),
             journal_cut: self.0.journal_cut,
+            damaged_rows_met: self.0.damage.met(),
             queued_mutations,
             queued_usage_rows,
         }
@@ -317,7 +316,12 @@ impl Store {
 
     /// The watchdog: true while one commit has been on its way for 10 s or more.
     pub fn is_stalled(&self) -> bool {
-        self.0.shared.is_stalled()
+        self.stalled_for_ms().is_some()
+    }
+
+    /// How many milliseconds one commit has been on its way, once that is 10 s or more.
+    pub fn stalled_for_ms(&self) -> Option<u64> {
+        self.0.shared.stalled_for_ms()
     }
 
     /// Writes what is queued, ends the writer, closes the database and gives the directory free. Later calls do
@@ -327,8 +331,36 @@ impl Store {
     }
 
     fn database(&self) -> Result<Database, Error> {
+        self.access().map(|access| access.database)
+    }
+
+    fn access(&self) -> Result<Access, Error> {
         let held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref().map(|held| held.database.clone()).ok_or(Error::Closed)
+        held.as_ref().map(|held| held.access.clone()).ok_or(Error::Closed)
+    }
+
+    /// Waits for a place in the writer's queue, which has 512. Give up by dropping the future.
+    ///
+    /// # Errors
+    /// [`Error::NotWritable`] and [`Error::Closed`].
+    pub async fn place(&self) -> Result<Place, Error> {
+        self.0.queue.place().await.map_err(|_| self.0.shared.refusal())
+    }
+
+    /// Hands a change to the writer's thread.
+    fn enqueue<T: Send + 'static, E: From<Error> + Send + 'static>(
+        &self,
+        place: Place,
+        change: impl FnOnce(&mut Draft) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E> {
+        let (mut answer, pending) = Pending::new(Arc::clone(&self.0.shared));
+        let job = move |draft: &mut Draft| -> Settle {
+            answer.begin();
+            let result = change(draft);
+            Box::new(move |durable| answer.send(settled(result, durable)))
+        };
+        self.0.queue.push(place, Box::new(job));
+        pending
     }
 
     /// Runs a change on the writer's thread and waits until it is durable.
@@ -336,32 +368,8 @@ impl Store {
         &self,
         change: impl FnOnce(&mut Draft) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let refusal = || if self.0.shared.has_failed() { Error::NotWritable } else { Error::Closed };
-        if !self.0.shared.is_running() {
-            return Err(refusal());
-        }
-        let (answer, answered) = sync_channel(1);
-        let begun = Arc::new(AtomicBool::new(false));
-        let begin = Arc::clone(&begun);
-        let job = move |draft: &mut Draft| -> Settle {
-            begin.store(true, Ordering::Release);
-            let result = change(draft);
-            Box::new(move |durable| {
-                // The caller may have stopped waiting, and was then told that the outcome is unknown.
-                answer.try_send(settled(result, durable)).unwrap_or_default();
-            })
-        };
-        self.0.queue.push(Box::new(job), QUEUE_PATIENCE).map_err(|error| match error {
-            Error::Closed => refusal(),
-            other => other,
-        })?;
-        match answered.recv_timeout(COMMIT_PATIENCE) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout) => Err(Error::TimedOut),
-            // The writer ended with this job in its hands, or before it took it.
-            Err(RecvTimeoutError::Disconnected) if begun.load(Ordering::Acquire) => Err(Error::WriteFailed),
-            Err(RecvTimeoutError::Disconnected) => Err(refusal()),
-        }
+        let place = pending::wait(self.place(), QUEUE_PATIENCE).unwrap_or(Err(Error::Busy))?;
+        self.enqueue(place, change).wait(COMMIT_PATIENCE)
     }
 
     /// The same store on another anchor: lets a test fail the anchor without a faulty disk.
@@ -373,20 +381,20 @@ impl Store {
 }
 
 /// What a caller is told: a refusal stands whatever became of the commit.
-fn settled<T>(result: Result<T, Error>, durable: bool) -> Result<T, Error> {
-    if durable || result.is_err() { result } else { Err(Error::WriteFailed) }
+fn settled<T, E: From<Error>>(result: Result<T, E>, durable: bool) -> Result<T, E> {
+    if durable || result.is_err() { result } else { Err(Error::WriteFailed.into()) }
 }
 
 impl Inner {
     fn close(&self) {
         self.queue.close();
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Held { writer, database, lock }) = held else { return };
+        let Some(Held { writer, access, lock }) = held else { return };
         if writer.join().is_err() {
             tracing::error!("the store's writer panicked");
         }
         // Whoever gets the lock next must find the database closed.
-        drop(database);
+        drop(access);
         drop(lock);
     }
 }

@@ -3,16 +3,33 @@
 //! Names, hosts and values are parsed once at the edge into types that cannot be wrong; what goes to the disk
 //! and comes back is decided in `rows`, what may change in `changes`.
 
+mod access;
+mod damage;
+mod head;
 mod host_name;
+mod keys;
+pub(crate) mod list;
+pub(crate) mod release;
 mod secret_name;
 mod secret_value;
+mod stored;
+
+use std::fmt;
+use std::str::FromStr;
 
 use crate::hex;
-use crate::ids::{InternId, WorkspaceId};
+use crate::ids::{IdError, InternId, WorkspaceId};
 
+pub(crate) use access::{Access, View};
+pub(crate) use damage::Damage;
+pub use damage::{VaultFinding, VaultPart};
+pub(crate) use head::Head;
 pub use host_name::{HostName, HostNameError, Hosts, HostsError};
+pub(crate) use keys::VaultKeys;
+pub use release::{Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope};
 pub use secret_name::{SecretName, SecretNameError};
 pub use secret_value::{SecretValue, SecretValueError};
+pub(crate) use stored::{Stored, head_key, head_range, secret_key, vault_of_head};
 
 /// Which vault.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -25,14 +42,103 @@ pub enum VaultId {
     Operator,
 }
 
+/// Bytes of a vault's id: its kind and the UUID of whose it is.
+pub(crate) const VAULT_ID_BYTES: usize = 17;
+
+impl VaultId {
+    /// The one byte for the kind, the same in every key and every statement.
+    pub(crate) fn kind(self) -> u8 {
+        match self {
+            VaultId::Workspace(_) => b'w',
+            VaultId::Intern(_) => b'i',
+            VaultId::Operator => b'o',
+        }
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; VAULT_ID_BYTES] {
+        let owner = match &self {
+            VaultId::Workspace(id) => *id.as_bytes(),
+            VaultId::Intern(id) => *id.as_bytes(),
+            VaultId::Operator => [0; 16],
+        };
+        let mut bytes = [self.kind(); VAULT_ID_BYTES];
+        if let Some(rest) = bytes.last_chunk_mut() {
+            *rest = owner;
+        }
+        bytes
+    }
+
+    /// The reverse of [`VaultId::to_bytes`].
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<VaultId> {
+        let (kind, owner) = bytes.split_first()?;
+        let owner: [u8; 16] = owner.try_into().ok()?;
+        match kind {
+            b'w' => Some(VaultId::Workspace(WorkspaceId::from_bytes(owner))),
+            b'i' => Some(VaultId::Intern(InternId::from_bytes(owner))),
+            b'o' if owner == [0; 16] => Some(VaultId::Operator),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for VaultId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            VaultId::Workspace(id) => write!(f, "workspace/{id}"),
+            VaultId::Intern(id) => write!(f, "intern/{id}"),
+            VaultId::Operator => f.write_str("operator"),
+        }
+    }
+}
+
+impl FromStr for VaultId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<VaultId, IdError> {
+        match text.split_once('/') {
+            Some(("workspace", id)) => id.parse().map(VaultId::Workspace),
+            Some(("intern", id)) => id.parse().map(VaultId::Intern),
+            None if text == "operator" => Ok(VaultId::Operator),
+            _ => Err(IdError),
+        }
+    }
+}
+
 /// HMAC-SHA-256 of a value under its vault's fingerprint key; comparable within one vault only
 /// (interface.md 2.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fingerprint(pub(crate) [u8; 32]);
 
-impl std::fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Fingerprint {
+    /// Enough of it to tell two values apart in the audit log.
+    pub fn prefix(&self) -> FingerprintPrefix {
+        let [a, b, c, d, ..] = self.0;
+        FingerprintPrefix([a, b, c, d])
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "sha256:{}", hex::encode(&self.0))
+    }
+}
+
+/// The first eight digits of a fingerprint.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FingerprintPrefix([u8; 4]);
+
+impl fmt::Display for FingerprintPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(&self.0))
+    }
+}
+
+impl FromStr for FingerprintPrefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FingerprintPrefix, String> {
+        let bytes = hex::decode(text).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(FingerprintPrefix).ok_or_else(|| "not the start of a fingerprint".to_owned())
     }
 }
 

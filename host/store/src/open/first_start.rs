@@ -12,13 +12,13 @@ use crate::audit::{Actor, AuditAction};
 use crate::changes::{Draft, NewWorkspace};
 use crate::clock::Clock;
 use crate::database::{Commit, Database, Tip};
-use crate::directory::Directory;
 use crate::error::{Error, OpenError};
 use crate::ids::StoreId;
 use crate::name::Name;
-use crate::root_key::{RootKey, RootKeySource};
+use crate::root_key::RootKeySource;
 use crate::rows::{self, Header, SetHash};
-use crate::seal::StoreKeys;
+use crate::seal::{KeyRecord, StoreKeys, Wrapper};
+use crate::vault::Access;
 
 /// Builds a store in `store.new` and renames it last, so that a store is either whole or not there.
 pub(super) fn first_start(paths: &Paths, source: &RootKeySource, clock: &Clock) -> Result<(), OpenError> {
@@ -41,9 +41,13 @@ pub(super) fn first_start(paths: &Paths, source: &RootKeySource, clock: &Clock) 
     let store = StoreId::random()?;
     let keys = Arc::new(StoreKeys::random(store)?);
     let header = Header::new(store, root.record(stretching), clock.now_ms());
-    let commit = first_commit(&keys, &root, &header)?;
     let database = Database::create(&paths.store_new)?;
-    let nothing = Tip { seq: 0, head: [0; 32], set: SetHash::default() };
+    let record = keys.seal(&root)?;
+    let wrapper = Arc::new(Wrapper::new(store, root));
+    let access = Access { database, keys: Arc::clone(&keys), wrapper, damage: Arc::default() };
+    let commit = first_commit(&access, &header, &record)?;
+    let database = access.database;
+    let nothing = Tip { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
     let tip = database.apply(&keys, &nothing, 1, commit)?;
     drop(database);
     sync_tree(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
@@ -57,10 +61,10 @@ pub(super) fn first_start(paths: &Paths, source: &RootKeySource, clock: &Clock) 
     Ok(())
 }
 
-fn first_commit(keys: &Arc<StoreKeys>, root: &RootKey, header: &Header) -> Result<Commit, OpenError> {
-    let mut draft = Draft::new(Arc::clone(keys), Directory::default(), header.created_at_ms);
+fn first_commit(access: &Access, header: &Header, record: &KeyRecord) -> Result<Commit, OpenError> {
+    let mut draft = Draft::new(access.view(), Arc::default(), header.created_at_ms);
     draft.put_row(rows::HEADER.to_vec(), header);
-    draft.put_row(rows::STORE_KEYS.to_vec(), &keys.seal(root)?);
+    draft.put_row(rows::STORE_KEYS.to_vec(), record);
     draft.audit(Actor::System, AuditAction::StoreCreated { store: header.store, root_key: header.root.id });
     #[expect(clippy::expect_used, reason = "a fixed word that follows the rules for names")]
     let name = Name::parse("default").expect("`default` is a name");

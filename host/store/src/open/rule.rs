@@ -14,8 +14,11 @@ pub(super) struct Evidence {
     /// The newest audit record and its stored bytes.
     pub(super) record: Option<(AuditRecord, Vec<u8>)>,
     pub(super) set: SetHash,
+    pub(super) heads: SetHash,
     /// Whether the rows of `keys` are the set its marker speaks of, each with a good MAC.
     pub(super) rows_hold: bool,
+    /// The same for the heads of the vaults and the marker of `meta`.
+    pub(super) heads_hold: bool,
 }
 
 impl Evidence {
@@ -75,5 +78,8 @@ pub(super) fn judge(keys: &StoreKeys, evidence: &Evidence) -> Result<Verdict, &'
     if !evidence.rows_hold {
         return Err("rows of the keyspace `keys` were changed from outside");
     }
-    Ok(Verdict { tip: Tip { seq, head, set: evidence.set }, anchor_is_behind })
+    if !evidence.heads_hold {
+        return Err("heads of vaults were changed from outside");
+    }
+    Ok(Verdict { tip: Tip { seq, head, set: evidence.set, heads: evidence.heads }, anchor_is_behind })
 }

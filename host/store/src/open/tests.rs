@@ -54,7 +54,15 @@ fn evidence(anchor: Found, markers: [Option<u64>; 4], previous: [u8; 32]) -> Evi
     let record =
         AuditRecord { seq, at_ms: 0, previous, entries: Vec::new(), usage_rows: 0, usage_digest: [0; 32] };
     let bytes = rows::encode_body(&record);
-    Evidence { anchor, markers, record: Some((record, bytes)), set: SetHash::default(), rows_hold: true }
+    Evidence {
+        anchor,
+        markers,
+        record: Some((record, bytes)),
+        set: SetHash::default(),
+        heads: SetHash::default(),
+        rows_hold: true,
+        heads_hold: true,
+    }
 }
 
 #[test]
@@ -80,6 +88,7 @@ fn the_rule_serves_two_states_and_refuses_the_rest() {
         Evidence { record: None, ..in_step.clone() },
         Evidence { record: None, ..ahead.clone() },
         Evidence { rows_hold: false, ..in_step.clone() },
+        Evidence { heads_hold: false, ..in_step.clone() },
         Evidence { rows_hold: false, ..ahead },
         Evidence { markers: [Some(7), Some(7), Some(7), Some(8)], ..in_step.clone() },
         Evidence { markers: [Some(8), Some(7), Some(7), Some(7)], ..in_step.clone() },

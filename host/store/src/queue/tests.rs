@@ -1,4 +1,5 @@
 use super::*;
+use crate::pending;
 use crate::scratch::{Scratch, issue_key};
 use crate::usage::{UsageKind, UsageOutcome};
 
@@ -6,6 +7,14 @@ const SOON: Duration = Duration::from_millis(1);
 
 fn job() -> Job {
     Box::new(|_| Box::new(|_| {}))
+}
+
+fn place(queue: &Queue) -> Place {
+    pending::wait(queue.place(), SOON).unwrap().unwrap()
+}
+
+fn jobs(queue: &Queue) -> usize {
+    std::iter::from_fn(|| queue.take_job()).count()
 }
 
 fn row() -> UsageRow {
@@ -31,47 +40,56 @@ fn row() -> UsageRow {
 }
 
 #[test]
-fn whatever_waits_becomes_one_group_up_to_the_limit() {
+fn whatever_waits_is_handed_out_in_order() {
     let queue = Queue::default();
-    let row = row();
-    for _ in 0..GROUP_JOBS_MAX + 3 {
-        queue.push(job(), SOON).unwrap();
+    for _ in 0..3 {
+        queue.push(place(&queue), job());
     }
-    queue.push_usage(row).unwrap();
-    let group = queue.next().unwrap();
-    assert_eq!((group.jobs.len(), group.usage.len()), (GROUP_JOBS_MAX, 1));
-    assert_eq!(queue.next().unwrap().jobs.len(), 3);
+    queue.push_usage(row()).unwrap();
+    assert!(queue.wait());
+    assert_eq!((jobs(&queue), queue.take_rows().usage.len()), (3, 1));
+    assert_eq!(queue.lengths(), (0, 0));
 }
 
 #[test]
 fn usage_rows_alone_are_written_after_a_moment() {
     let queue = Queue::default();
     queue.push_usage(row()).unwrap();
-    let group = queue.next().unwrap();
-    assert_eq!((group.jobs.len(), group.usage.len()), (0, 1));
+    assert!(queue.wait());
+    assert_eq!((jobs(&queue), queue.take_rows().usage.len()), (0, 1));
 }
 
 #[test]
-fn a_full_queue_refuses_rows_at_once_and_jobs_after_waiting() {
+fn a_full_queue_refuses_rows_at_once_and_has_no_place() {
     let queue = Queue::default();
     let row = row();
     for _ in 0..USAGE_ROWS_MAX {
         queue.push_usage(row.clone()).unwrap();
     }
     assert_eq!(queue.push_usage(row), Err(QueueFull));
-    for _ in 0..JOBS_MAX {
-        queue.push(job(), SOON).unwrap();
+    let unused = place(&queue);
+    for _ in 1..JOBS_MAX {
+        queue.push(place(&queue), job());
     }
-    assert!(matches!(queue.push(job(), SOON), Err(Error::Busy)));
-    assert_eq!(queue.lengths(), (JOBS_MAX, USAGE_ROWS_MAX));
+    assert!(pending::wait(queue.place(), SOON).is_none());
+    assert_eq!(queue.lengths(), (JOBS_MAX - 1, USAGE_ROWS_MAX));
+    // Given back unused, or taken by the writer: either makes room.
+    drop(unused);
+    let unused = place(&queue);
+    assert!(pending::wait(queue.place(), SOON).is_none());
+    assert!(queue.take_job().is_some());
+    drop((place(&queue), unused));
 }
 
 #[test]
 fn a_closed_queue_hands_out_the_rest_and_then_ends() {
     let queue = Queue::default();
-    queue.push(job(), SOON).unwrap();
+    let late = place(&queue);
+    queue.push(place(&queue), job());
     queue.close();
-    assert!(matches!(queue.push(job(), SOON), Err(Error::Closed)));
-    assert_eq!(queue.next().unwrap().jobs.len(), 1);
-    assert!(queue.next().is_none());
+    assert!(matches!(pending::wait(queue.place(), SOON), Some(Err(Error::Closed))));
+    queue.push(late, job());
+    assert!(queue.wait());
+    assert_eq!(jobs(&queue), 1);
+    assert!(!queue.wait());
 }

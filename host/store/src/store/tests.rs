@@ -268,18 +268,18 @@ fn the_audit_chain_tells_every_change_and_no_secret() {
     }
     assert!(!text.contains(token(&issued).split('_').nth(2).unwrap()));
     assert_eq!(store.audit_records(3, 100).unwrap(), records[3..]);
-    assert_eq!(store.verify_audit().unwrap(), AuditSummary { records: 4, broken_at: None });
+    assert_eq!(store.verify_audit().unwrap(), AuditSummary { records: 4, usage_rows: 0, broken_at: None });
     store.close();
     assert!(matches!(store.verify_audit(), Err(Error::Closed)));
 
     // An edited record in the middle: the store opens, the chain says where it broke.
     let database = Database::open(&scratch.path("store")).unwrap();
-    let row = database.log.get(rows::audit_key(2)).unwrap().unwrap();
+    let row = database.log.get(log::audit_key(2)).unwrap().unwrap();
     let edited = String::from_utf8(row.to_vec()).unwrap().replace("second", "secund");
-    database.log.insert(rows::audit_key(2), edited).unwrap();
+    database.log.insert(log::audit_key(2), edited).unwrap();
     drop(database);
     let store = scratch.open();
-    assert_eq!(store.verify_audit().unwrap(), AuditSummary { records: 2, broken_at: Some(3) });
+    assert_eq!(store.verify_audit().unwrap(), AuditSummary { records: 2, usage_rows: 0, broken_at: Some(3) });
 }
 
 #[test]
@@ -302,6 +302,42 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
     let store = scratch.open();
     assert_eq!(ids(&store, 10), ["d", "c", "b", "a"]);
     assert_eq!(store.verify_audit().unwrap().broken_at, None);
+}
+
+#[test]
+fn a_usage_row_that_was_edited_added_or_taken_away_breaks_the_chain() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    for request in ["a", "b", "c"] {
+        store.record_usage(usage_row(&store, request)).unwrap();
+    }
+    store.flush().unwrap();
+    create_workspace(&store, "after");
+    let whole = AuditSummary { records: 3, usage_rows: 3, broken_at: None };
+    assert_eq!(store.verify_audit().unwrap(), whole);
+    store.close();
+    let write = |place, value: Option<Vec<u8>>| {
+        let log = Database::open(&scratch.path("store")).unwrap().log;
+        let key = log::usage_key(2, place);
+        let before = log.get(&key).unwrap().map(|value| value.to_vec());
+        match value {
+            Some(value) => log.insert(key, value).unwrap(),
+            None => log.remove(key).unwrap(),
+        }
+        before
+    };
+    let row = write(1, None).unwrap();
+    write(1, Some(row.clone()));
+    let edited = String::from_utf8(row.clone()).unwrap().replace("completed", "cancelled").into_bytes();
+    for (place, value) in [(1, Some(edited)), (1, None), (2, None), (3, Some(row))] {
+        let before = write(place, value);
+        let store = scratch.open();
+        let broken = AuditSummary { records: 1, usage_rows: 0, broken_at: Some(2) };
+        assert_eq!(store.verify_audit().unwrap(), broken, "place {place}");
+        store.close();
+        write(place, before);
+    }
+    assert_eq!(scratch.open().verify_audit().unwrap(), whole);
 }
 
 #[test]

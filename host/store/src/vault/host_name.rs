@@ -22,6 +22,11 @@ pub struct HostName(Box<str>);
 pub struct HostNameError;
 
 impl HostName {
+    /// A name out of a row, for whoever checks the row's MAC: it was parsed before it was stored.
+    pub(super) fn from_row(name: &str) -> HostName {
+        HostName(name.into())
+    }
+
     /// The canonical name.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -91,6 +96,11 @@ impl Hosts {
             }
         }
         Ok(Hosts(hosts))
+    }
+
+    /// The names of a row, in the same way.
+    pub(super) fn from_row(names: Vec<HostName>) -> Hosts {
+        Hosts(names)
     }
 
     /// The names, in order.

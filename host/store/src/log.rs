@@ -1,0 +1,137 @@
+//! How the keyspace `log` lies: what each commit did and what was used, in one region that grows at its end.
+//!
+//! A key is `L | seq (8) | index (4)`: index 0 is the audit record of the commit, from 1 on lie its usage rows.
+//! Because keys only ever ascend, the engine's compaction moves whole tables down and never writes one again.
+
+use std::ops::Bound;
+
+use fjall::Keyspace;
+use sha2::{Digest as _, Sha256};
+
+use crate::audit::AuditRecord;
+use crate::error::Error;
+use crate::rows;
+use crate::seal::Digest;
+use crate::usage::UsageRow;
+
+const COMMIT: u8 = b'L';
+
+/// Key of the audit record of a commit.
+pub(crate) fn audit_key(seq: u64) -> Vec<u8> {
+    key(seq, 0)
+}
+
+/// Key of a usage row by its place in its commit, counted from 0.
+pub(crate) fn usage_key(seq: u64, place: u32) -> Vec<u8> {
+    key(seq, place.saturating_add(1))
+}
+
+fn key(seq: u64, index: u32) -> Vec<u8> {
+    [[COMMIT].as_slice(), &seq.to_be_bytes(), &index.to_be_bytes()].concat()
+}
+
+/// Commit and index of a row; `None` for keys of another kind.
+pub(crate) fn place(key: &[u8]) -> Option<(u64, u32)> {
+    let (seq, index) = key.strip_prefix(&[COMMIT])?.split_first_chunk::<8>()?;
+    Some((u64::from_be_bytes(*seq), u32::from_be_bytes(index.try_into().ok()?)))
+}
+
+/// A row of the log with its commit and index.
+pub(crate) type Row = ((u64, u32), Vec<u8>);
+
+/// All rows of the commits up to this one, oldest first.
+pub(crate) fn rows_until(log: &Keyspace, seq: u64) -> impl Iterator<Item = Result<Row, Error>> + use<> {
+    log.range(key(0, 0)..=key(seq, u32::MAX)).map(|row| {
+        let (key, value) = row.into_inner()?;
+        Ok((place(&key).ok_or(Error::Damaged)?, value.to_vec()))
+    })
+}
+
+/// The newest audit record there is, with its number.
+pub(crate) fn last_audit_row(log: &Keyspace) -> Result<Option<(u64, Vec<u8>)>, fjall::Error> {
+    let mut end = Bound::Included(key(u64::MAX, u32::MAX));
+    loop {
+        let Some(last) = log.range((Bound::Included(key(0, 0)), end)).next_back() else { return Ok(None) };
+        let last = last.key()?;
+        let Some((seq, _)) = place(&last) else { return Ok(None) };
+        if let Some(record) = log.get(audit_key(seq))? {
+            return Ok(Some((seq, record.to_vec())));
+        }
+        end = Bound::Excluded(audit_key(seq));
+    }
+}
+
+/// Audit records with numbers above `since`, oldest first, at most `limit`.
+pub(crate) fn audit_records(log: &Keyspace, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
+    let mut records = Vec::new();
+    let mut next = since.checked_add(1);
+    while let Some(seq) = next.filter(|_| records.len() < limit) {
+        // From record to record: what lies between them may be hundreds of usage rows.
+        let Some(row) = log.range(audit_key(seq)..=key(u64::MAX, u32::MAX)).next() else { break };
+        let (key, value) = row.into_inner()?;
+        let (found, index) = place(&key).ok_or(Error::Damaged)?;
+        if index == 0 {
+            records.push(rows::decode_body(&value).ok_or(Error::Damaged)?);
+        }
+        next = found.checked_add(1);
+    }
+    Ok(records)
+}
+
+/// The newest usage rows, newest first, at most `limit`.
+pub(crate) fn usage_rows(log: &Keyspace, limit: usize) -> Result<Vec<UsageRow>, Error> {
+    let mut found = Vec::new();
+    for row in log.range(key(0, 0)..=key(u64::MAX, u32::MAX)).rev() {
+        if found.len() >= limit {
+            break;
+        }
+        let (key, value) = row.into_inner()?;
+        if place(&key).is_some_and(|(_, index)| index > 0) {
+            found.push(rows::decode_body(&value).ok_or(Error::Damaged)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The digest over the usage rows of one commit, which stands in its audit record.
+#[derive(Default)]
+pub(crate) struct UsageDigest {
+    rows: usize,
+    hash: Sha256,
+}
+
+impl UsageDigest {
+    pub(crate) fn add(&mut self, row: &[u8]) {
+        self.rows += 1;
+        self.hash.update((row.len() as u64).to_be_bytes());
+        self.hash.update(row);
+    }
+
+    /// How many rows there have been.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many rows there were, and their digest.
+    pub(crate) fn finish(self) -> (usize, Digest) {
+        (self.rows, self.hash.finalize().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_ascend_with_the_commits() {
+        let keys = [audit_key(1), usage_key(1, 0), usage_key(1, 300), audit_key(2), audit_key(256)];
+        assert!(keys.is_sorted());
+        assert_eq!(
+            keys.each_ref().map(|key| place(key).unwrap()),
+            [(1, 0), (1, 1), (1, 301), (2, 0), (256, 0)]
+        );
+        assert_eq!(place(rows::MARKER), None);
+        assert_eq!(place(&keys[0][1..]), None);
+        assert_eq!(place(&[keys[0].as_slice(), &[0]].concat()), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! Asking the writer in two stages: a place in its queue, then an answer that comes with the commit.
+//!
+//! Both can be awaited on any runtime, or waited for on a plain thread. Waiting for a place costs nothing when
+//! it is given up; an answer that is not waited for leaves the change on its way.
+
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::commit::Shared;
+use crate::error::Error;
+
+/// A place in the writer's queue. Dropped unused, it goes to the next who waits.
+#[must_use = "a place is given back when it is dropped"]
+#[derive(Debug)]
+pub struct Place {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Place {
+    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Place {
+        Place { _permit: permit }
+    }
+}
+
+/// The answer to a change that was handed to the writer. It comes once the change is durable or refused.
+///
+/// Dropping it takes nothing back.
+#[must_use = "the change is made either way; only the answer tells whether it is durable"]
+#[derive(Debug)]
+pub struct Pending<T, E = Error>(oneshot::Receiver<Result<T, E>>);
+
+impl<T, E: From<Error>> Pending<T, E> {
+    pub(crate) fn new(shared: Arc<Shared>) -> (Answer<T, E>, Pending<T, E>) {
+        let (sender, receiver) = oneshot::channel();
+        (Answer { sender: Some(sender), begun: false, shared }, Pending(receiver))
+    }
+
+    /// An answer that is there already.
+    pub(crate) fn ready(result: Result<T, E>) -> Pending<T, E> {
+        let (sender, receiver) = oneshot::channel();
+        drop(sender.send(result));
+        Pending(receiver)
+    }
+
+    /// Waits on this thread.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] after the given time, with the change still on its way, and whatever was answered.
+    pub fn wait(self, patience: Duration) -> Result<T, E> {
+        wait(self, patience).unwrap_or_else(|| Err(Error::TimedOut.into()))
+    }
+}
+
+impl<T, E: From<Error>> Future for Pending<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
+        let answer = Pin::new(&mut self.0).poll(context);
+        // Answers do not get lost: dropping one sends it.
+        answer.map(|answer| answer.unwrap_or_else(|_| Err(Error::WriteFailed.into())))
+    }
+}
+
+/// The other end of a [`Pending`], in the hands of the writer.
+pub(crate) struct Answer<T, E: From<Error>> {
+    sender: Option<oneshot::Sender<Result<T, E>>>,
+    begun: bool,
+    shared: Arc<Shared>,
+}
+
+impl<T, E: From<Error>> Answer<T, E> {
+    /// From here on the change may be part of a commit.
+    pub(crate) fn begin(&mut self) {
+        self.begun = true;
+    }
+
+    pub(crate) fn send(mut self, result: Result<T, E>) {
+        self.answer(result);
+    }
+
+    fn answer(&mut self, result: Result<T, E>) {
+        if let Some(sender) = self.sender.take() {
+            // The caller may have stopped waiting, and was then told that the outcome is unknown.
+            drop(sender.send(result));
+        }
+    }
+}
+
+impl<T, E: From<Error>> Drop for Answer<T, E> {
+    /// The writer ended with this change in its hands, or before it took it.
+    fn drop(&mut self) {
+        let error = if self.begun { Error::WriteFailed } else { self.shared.refusal() };
+        self.answer(Err(error.into()));
+    }
+}
+
+/// Waits for a future on this thread; `None` when nothing happened for the given time.
+pub(crate) fn wait<F: Future>(future: F, patience: Duration) -> Option<F::Output> {
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        let rung = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = bell.rings.wait_timeout_while(rung, patience, |rung| !*rung);
+        let (mut rung, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            return None;
+        }
+        *rung = false;
+    }
+}
+
+/// Wakes the thread that waits for a future.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    rings: Condvar,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.rings.notify_one();
+    }
+}

@@ -1,0 +1,156 @@
+use super::*;
+use crate::audit::AuditEntry;
+use crate::queue::AUDIT_ENTRIES_MAX;
+
+fn host(text: &str) -> HostName {
+    text.parse().unwrap()
+}
+
+fn purpose() -> Purpose {
+    Purpose { used_by: "provider demo".to_owned(), request_id: "resp_1".to_owned() }
+}
+
+/// The value, or a word for the refusal.
+fn released(store: &Store, scope: ReleaseScope, name: &str, to: &str) -> String {
+    match store.release(OPERATOR, scope, &secret(name), &host(to), &purpose()) {
+        Ok(release) => {
+            assert_eq!((release.name(), release.host()), (&secret(name), &host(to)));
+            String::from_utf8(release.expose().to_vec()).unwrap()
+        }
+        Err(ReleaseError::Unavailable) => "unavailable".to_owned(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The audit entries since a commit, each as JSON.
+fn entries(store: &Store, since: u64) -> Vec<String> {
+    store.flush().unwrap();
+    let records = store.audit_records(since, 100).unwrap();
+    let entries = records.iter().flat_map(|record| &record.entries);
+    entries.map(|entry: &AuditEntry| serde_json::to_string(entry).unwrap()).collect()
+}
+
+#[test]
+fn a_value_is_released_to_its_exact_hosts_only() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let workspace = default_workspace(&store);
+    let scope = ReleaseScope::Workspace(workspace);
+    put(&store, VaultId::Workspace(workspace), "a", "the value");
+    for to in ["api.example.com", "b.example"] {
+        assert_eq!(released(&store, scope, "a", to), "the value");
+    }
+    for to in ["example.com", "com", "x.api.example.com", "apis.example.com", "api.example.com.evil", "b"] {
+        assert_eq!(released(&store, scope, "a", to), "unavailable", "{to}");
+    }
+    assert_eq!(released(&store, scope, "b", "api.example.com"), "unavailable");
+    let second = ReleaseScope::Workspace(create_workspace(&store, "second").id);
+    for other in [ReleaseScope::Operator, second] {
+        assert_eq!(released(&store, other, "a", "api.example.com"), "unavailable");
+    }
+}
+
+#[test]
+fn an_interns_own_entry_wins_also_when_it_matches_nothing() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let workspace = default_workspace(&store);
+    let intern = create_intern(&store, workspace, "i");
+    let scope = ReleaseScope::Intern(intern);
+    for name in ["shared", "hidden", "legacy"] {
+        put(&store, VaultId::Workspace(workspace), name, "of the workspace");
+    }
+    assert_eq!(released(&store, scope, "hidden", "b.example"), "of the workspace");
+    let own = NewSecret {
+        hosts: Hosts::parse(&["own.example"]).unwrap(),
+        ..new(VaultId::Intern(intern), "hidden", "own")
+    };
+    store.put_secret(place(&store), OPERATOR, own).wait(PATIENCE).unwrap();
+    import(&store, VaultId::Intern(intern), "legacy", "old");
+
+    assert_eq!(released(&store, scope, "shared", "b.example"), "of the workspace");
+    assert_eq!(released(&store, scope, "hidden", "own.example"), "own");
+    assert_eq!(released(&store, scope, "hidden", "b.example"), "unavailable");
+    assert_eq!(released(&store, scope, "legacy", "b.example"), "unavailable");
+    delete(&store, VaultId::Intern(intern), "hidden").unwrap();
+    assert_eq!(released(&store, scope, "hidden", "b.example"), "of the workspace");
+    store.delete_intern(OPERATOR, intern).unwrap();
+    assert_eq!(released(&store, scope, "shared", "b.example"), "unavailable");
+}
+
+#[test]
+fn every_release_and_refusal_is_written_down_with_its_reason() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let vault = VaultId::Operator;
+    let fingerprint = put(&store, vault, "a", "canary").fingerprint.unwrap().prefix().to_string();
+    import(&store, vault, "legacy", "canary");
+    let seq = store.status().seq;
+    for (name, to) in [("a", "b.example"), ("a", "c.example"), ("legacy", "b.example"), ("none", "b.example")]
+    {
+        released(&store, ReleaseScope::Operator, name, to);
+    }
+    let entries = entries(&store, seq);
+    let expected = [
+        vec!["secret_released", "b.example", fingerprint.as_str()],
+        vec!["release_refused", "c.example", "other_host"],
+        vec!["release_refused", "unbound"],
+        vec!["release_refused", "unknown"],
+    ];
+    assert_eq!(entries.len(), expected.len());
+    for (entry, words) in entries.iter().zip(expected) {
+        for word in words.into_iter().chain(["provider demo", "resp_1", "operator"]) {
+            assert!(entry.contains(word), "{word} in {entry}");
+        }
+        assert!(!entry.contains("canary"));
+        let read: AuditEntry = serde_json::from_str(entry).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), *entry);
+    }
+}
+
+#[test]
+fn nothing_is_released_when_it_cannot_be_written_down() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    put(&store, VaultId::Operator, "a", "the value");
+    // Holds the writer while the queue fills.
+    let (go_on, hold) = std::sync::mpsc::sync_channel::<()>(1);
+    let (begun, has_begun) = std::sync::mpsc::sync_channel::<()>(1);
+    let held = store.enqueue(place(&store), move |_| {
+        begun.send(()).unwrap();
+        hold.recv().unwrap();
+        Ok::<_, Error>(())
+    });
+    has_begun.recv().unwrap();
+    for _ in 0..AUDIT_ENTRIES_MAX {
+        assert_eq!(released(&store, ReleaseScope::Operator, "a", "b.example"), "the value");
+    }
+    let release =
+        || store.release(OPERATOR, ReleaseScope::Operator, &secret("a"), &host("b.example"), &purpose());
+    assert!(matches!(release(), Err(ReleaseError::Busy)));
+    go_on.send(()).unwrap();
+    held.wait(PATIENCE).unwrap();
+    store.flush().unwrap();
+    assert!(release().is_ok());
+    store.close();
+    assert!(matches!(release(), Err(ReleaseError::Store(Error::Closed))));
+}
+
+#[test]
+fn a_recorded_release_is_handed_out_after_its_record() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    put(&store, VaultId::Operator, "a", "the value");
+    let seq = store.status().seq;
+    let release = |name: &str| {
+        let (name, to) = (secret(name), host("b.example"));
+        let pending =
+            store.release_recorded(place(&store), OPERATOR, ReleaseScope::Operator, &name, &to, &purpose());
+        pending.wait(PATIENCE)
+    };
+    assert_eq!(release("a").ok().unwrap().expose(), b"the value");
+    assert_eq!(store.status().seq, seq + 1);
+    assert!(matches!(release("b"), Err(ReleaseError::Unavailable)));
+    assert_eq!(store.status().seq, seq + 2);
+    assert_eq!(entries(&store, seq).len(), 2);
+}

@@ -1,0 +1,145 @@
+//! Reading the vaults: one consistent moment over all keyspaces, every row checked before it is believed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use fjall::{Guard, Readable, Slice, Snapshot};
+use zeroize::Zeroizing;
+
+use super::stored::{Stored, head_key, name_in, secret_key, secrets_range};
+use super::{Damage, Head, SecretName, VaultId, VaultKeys, VaultPart};
+use crate::database::{Database, KEYS};
+use crate::directory::{Kind, LookupError};
+use crate::error::Error;
+use crate::ids::InternId;
+use crate::records::Intern;
+use crate::rows;
+use crate::seal::{KeyRecord, StoreKeys, Wrapper};
+
+/// All that reading and checking needs.
+#[derive(Clone)]
+pub(crate) struct Access {
+    pub(crate) database: Database,
+    pub(crate) keys: Arc<StoreKeys>,
+    pub(crate) wrapper: Arc<Wrapper>,
+    pub(crate) damage: Arc<Damage>,
+}
+
+impl Access {
+    /// The state after the last commit; later commits do not change it. Never waits for the writer.
+    pub(crate) fn view(&self) -> View {
+        View { snapshot: self.database.snapshot(), access: self.clone() }
+    }
+}
+
+/// The vaults at one moment. Short-lived: it keeps the engine from forgetting what it shows.
+pub(crate) struct View {
+    snapshot: Snapshot,
+    access: Access,
+}
+
+impl View {
+    pub(crate) fn keys(&self) -> &Arc<StoreKeys> {
+        &self.access.keys
+    }
+
+    pub(crate) fn wrapper(&self) -> &Wrapper {
+        &self.access.wrapper
+    }
+
+    /// Counts and logs a row that does not prove to be ours.
+    pub(crate) fn damaged(&self, vault: VaultId, name: Option<&SecretName>, part: VaultPart) -> Error {
+        self.access.damage.found(vault, name, part)
+    }
+
+    /// The intern as of this moment, so that its secrets and its existence are never of two moments.
+    pub(crate) fn intern(&self, id: InternId) -> Result<Intern, Error> {
+        let key = rows::intern_key(id);
+        let row = self.snapshot.get(&self.access.database.keys, &key)?;
+        let row = row.ok_or_else(|| LookupError::not_found(Kind::Intern, id))?;
+        let intern: Option<Intern> = rows::decode(&self.access.keys, KEYS, &key, &row);
+        let intern = intern.filter(|intern| intern.id == id);
+        intern.ok_or_else(|| self.damaged(VaultId::Intern(id), None, VaultPart::Owner))
+    }
+
+    /// A secret without its value.
+    pub(crate) fn secret(&self, vault: VaultId, name: &SecretName) -> Result<Option<Stored>, Error> {
+        let row = self.snapshot.get(&self.access.database.meta, secret_key(vault, name))?;
+        row.map(|row| self.decode(vault, name.clone(), &row)).transpose()
+    }
+
+    /// The secrets of a vault in the order of their names.
+    pub(crate) fn rows(&self, vault: VaultId) -> impl Iterator<Item = Row> + use<> {
+        self.snapshot.range(&self.access.database.meta, secrets_range(vault)).map(Row)
+    }
+
+    /// The key of every row of a vault, in `meta` and in `values`.
+    pub(crate) fn keys_of(&self, vault: VaultId) -> Result<BTreeSet<Vec<u8>>, Error> {
+        let mut keys = BTreeSet::new();
+        for keyspace in [&self.access.database.meta, &self.access.database.values] {
+            for row in self.snapshot.range(keyspace, secrets_range(vault)) {
+                keys.insert(row.key()?.to_vec());
+            }
+        }
+        Ok(keys)
+    }
+
+    /// A row's content, if it proves to be ours and under its own name.
+    pub(crate) fn decode(&self, vault: VaultId, name: SecretName, row: &[u8]) -> Result<Stored, Error> {
+        let stored = Stored::decode(&self.access.keys, vault, name.clone(), row);
+        stored.ok_or_else(|| self.damaged(vault, Some(&name), VaultPart::Metadata))
+    }
+
+    /// What the vault adds up to; `None` for a vault that never had a secret.
+    pub(crate) fn head(&self, vault: VaultId) -> Result<Option<Head>, Error> {
+        let row = self.snapshot.get(&self.access.database.meta, head_key(vault))?;
+        let head = row.map(|row| Head::decode(&self.access.keys, vault, &row));
+        head.map(|head| head.ok_or_else(|| self.damaged(vault, None, VaultPart::Head))).transpose()
+    }
+
+    /// The vault's keys; `None` for a vault that never had a secret.
+    pub(crate) fn vault_keys(&self, vault: VaultId) -> Result<Option<VaultKeys>, Error> {
+        let key = rows::vault_keys_key(vault);
+        let Some(row) = self.snapshot.get(&self.access.database.keys, &key)? else { return Ok(None) };
+        let record: Option<KeyRecord> = rows::decode(&self.access.keys, KEYS, &key, &row);
+        let keys = record.and_then(|record| VaultKeys::open(&self.access.wrapper, vault, &record));
+        keys.map(Some).ok_or_else(|| self.damaged(vault, None, VaultPart::KeyRecord))
+    }
+
+    /// The encrypted value that lies under a secret's key.
+    pub(crate) fn sealed(&self, vault: VaultId, name: &SecretName) -> Result<Slice, Error> {
+        let sealed = self.snapshot.get(&self.access.database.values, secret_key(vault, name))?;
+        sealed.ok_or_else(|| self.damaged(vault, Some(name), VaultPart::Value))
+    }
+
+    /// The value of a secret.
+    pub(crate) fn value(&self, vault: VaultId, stored: &Stored) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let keys = self.vault_keys(vault)?.ok_or_else(|| self.damaged(vault, None, VaultPart::KeyRecord))?;
+        self.decrypt(vault, stored, &keys, &self.sealed(vault, &stored.metadata.name)?)
+    }
+
+    /// The value of a secret out of the encrypted value of the same version.
+    pub(crate) fn decrypt(
+        &self,
+        vault: VaultId,
+        stored: &Stored,
+        keys: &VaultKeys,
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let data = stored.associated_data(&self.access.keys, vault);
+        let value = keys.decrypt(stored.kid, &data, sealed);
+        value.ok_or_else(|| self.damaged(vault, Some(&stored.metadata.name), VaultPart::Value))
+    }
+}
+
+/// A row of a range, not looked at yet.
+pub(crate) struct Row(Guard);
+
+impl Row {
+    /// Its name and its content, which is still to be decoded.
+    pub(crate) fn named(self, view: &View, vault: VaultId) -> Result<(SecretName, Slice), Error> {
+        let (key, row) = self.0.into_inner()?;
+        let name = name_in(&key).filter(|(found, _)| *found == vault).map(|(_, name)| name);
+        Ok((name.ok_or_else(|| view.damaged(vault, None, VaultPart::RowKey))?, row))
+    }
+}

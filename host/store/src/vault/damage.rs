@@ -1,0 +1,106 @@
+//! Rows that do not prove to be ours: counted, logged, and told to the audit log once each.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::{SecretName, VaultId};
+use crate::error::Error;
+
+/// Findings that are remembered; past this they are only counted and logged.
+const FINDINGS_MAX: usize = 1_024;
+
+/// Which part of a vault.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum VaultPart {
+    /// The workspace or intern it belongs to.
+    Owner,
+    /// The record of its keys.
+    KeyRecord,
+    /// What its rows must add up to.
+    Head,
+    /// The key of a row.
+    RowKey,
+    /// A secret without its value.
+    Metadata,
+    /// An encrypted value.
+    Value,
+}
+
+impl fmt::Display for VaultPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            VaultPart::Owner => "owner",
+            VaultPart::KeyRecord => "key record",
+            VaultPart::Head => "head",
+            VaultPart::RowKey => "key of a row",
+            VaultPart::Metadata => "metadata",
+            VaultPart::Value => "value",
+        })
+    }
+}
+
+/// A part of a vault that is missing or does not prove to be ours.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct VaultFinding {
+    /// The vault, if the row tells.
+    pub vault: Option<VaultId>,
+    /// The secret, if it is about one.
+    pub name: Option<SecretName>,
+    /// What does not hold.
+    pub part: VaultPart,
+}
+
+impl fmt::Display for VaultFinding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.part)?;
+        if let Some(name) = &self.name {
+            write!(f, " of `{name}`")?;
+        }
+        match self.vault {
+            Some(vault) => write!(f, " in {vault}"),
+            None => f.write_str(" in no vault"),
+        }
+    }
+}
+
+/// What was found since the store was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Damage {
+    met: AtomicU64,
+    findings: Mutex<Findings>,
+}
+
+#[derive(Debug, Default)]
+struct Findings {
+    known: BTreeSet<VaultFinding>,
+    unreported: Vec<VaultFinding>,
+}
+
+impl Damage {
+    /// How often such a row was met.
+    pub(crate) fn met(&self) -> u64 {
+        self.met.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn found(&self, vault: VaultId, name: Option<&SecretName>, part: VaultPart) -> Error {
+        self.met.fetch_add(1, Ordering::Relaxed);
+        let finding = VaultFinding { vault: Some(vault), name: name.cloned(), part };
+        let mut findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        if findings.known.len() < FINDINGS_MAX && findings.known.insert(finding.clone()) {
+            tracing::error!(%vault, secret.name = name.map(SecretName::as_str), %part, "a vault is damaged");
+            findings.unreported.push(finding);
+        }
+        Error::Damaged
+    }
+
+    /// What the audit log has not been told.
+    pub(crate) fn take_unreported(&self) -> Vec<VaultFinding> {
+        std::mem::take(&mut self.findings.lock().unwrap_or_else(PoisonError::into_inner).unreported)
+    }
+}

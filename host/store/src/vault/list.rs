@@ -1,0 +1,75 @@
+//! Listings: a part of one vault, or of an intern's vault laid over its workspace's.
+//!
+//! A row that does not prove to be ours fails the page it is on, and no other.
+
+use std::cmp::Ordering;
+use std::iter::{Peekable, from_fn};
+
+use fjall::Slice;
+
+use super::access::View;
+use super::{EffectiveScope, EffectiveSecret, Page, SecretMetadata, SecretName, VaultId};
+use crate::error::Error;
+use crate::ids::InternId;
+
+/// Secrets of a vault by name.
+pub(crate) fn secrets(
+    view: &View,
+    vault: VaultId,
+    offset: usize,
+    limit: usize,
+) -> Result<Page<SecretMetadata>, Error> {
+    let mut rows = view.rows(vault).skip(offset);
+    let page = rows.by_ref().take(limit).map(|row| {
+        let (name, row) = row.named(view, vault)?;
+        Ok(view.decode(vault, name, &row)?.metadata)
+    });
+    let entries = page.collect::<Result<_, Error>>()?;
+    Ok(Page { entries, has_more: rows.next().is_some() })
+}
+
+/// Secrets as an intern has them: its own, and the workspace's that none of its own hides.
+pub(crate) fn effective(
+    view: &View,
+    intern: InternId,
+    offset: usize,
+    limit: usize,
+) -> Result<Page<EffectiveSecret>, Error> {
+    let (own, workspace) = (VaultId::Intern(intern), VaultId::Workspace(view.intern(intern)?.workspace));
+    let mut of_intern = named(view, own).peekable();
+    let mut of_workspace = named(view, workspace).peekable();
+    let mut winners = from_fn(|| next_winner(&mut of_intern, &mut of_workspace)).skip(offset);
+    let page = winners.by_ref().take(limit).map(|(scope, row)| {
+        let (name, row) = row?;
+        let vault = if scope == EffectiveScope::Intern { own } else { workspace };
+        Ok(EffectiveSecret { scope, metadata: view.decode(vault, name, &row)?.metadata })
+    });
+    let entries = page.collect::<Result<_, Error>>()?;
+    Ok(Page { entries, has_more: winners.next().is_some() })
+}
+
+type Named = Result<(SecretName, Slice), Error>;
+
+fn named(view: &View, vault: VaultId) -> impl Iterator<Item = Named> {
+    view.rows(vault).map(move |row| row.named(view, vault))
+}
+
+/// The lesser of the two next names; of equal ones the intern's, and the workspace's is passed over.
+fn next_winner(
+    of_intern: &mut Peekable<impl Iterator<Item = Named>>,
+    of_workspace: &mut Peekable<impl Iterator<Item = Named>>,
+) -> Option<(EffectiveScope, Named)> {
+    let order = match (of_intern.peek(), of_workspace.peek()) {
+        (None, None) => return None,
+        (Some(Ok((own, _))), Some(Ok((other, _)))) => own.cmp(other),
+        (None, Some(_)) | (Some(_), Some(Err(_))) => Ordering::Greater,
+        (Some(_), _) => Ordering::Less,
+    };
+    if order == Ordering::Greater {
+        return of_workspace.next().map(|row| (EffectiveScope::Workspace, row));
+    }
+    if order == Ordering::Equal {
+        of_workspace.next();
+    }
+    of_intern.next().map(|row| (EffectiveScope::Intern, row))
+}

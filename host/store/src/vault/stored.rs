@@ -1,0 +1,157 @@
+//! A secret's row in `meta`: everything but the value, and the statement both rows are bound to.
+//!
+//! Key: `1 | vault | name`; `values` has the ciphertext under the same key. Names are ASCII, so that the order of
+//! keys is the order of listings. The row carries a MAC over the same bytes that the value's encryption
+//! authenticates (vault.md 2.3): a changed name, vault, host, date or fingerprint breaks both.
+
+use std::ops::RangeInclusive;
+
+use super::{Fingerprint, HostName, Hosts, SecretMetadata, SecretName, VAULT_ID_BYTES, VaultId};
+use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
+
+/// First byte of every key of a secret: the version of the key and of what lies under it.
+const SECRET: u8 = 1;
+/// First byte of the key of a vault's head.
+const HEAD: u8 = b'h';
+const ROW_VERSION: u8 = 1;
+/// What the associated data of a secret begins with.
+const DOMAIN: &[u8] = b"vault/secret/v1";
+/// Above every byte of a name.
+const NAME_END: u8 = 0xff;
+
+/// Key of a secret in `meta` and `values`.
+pub(crate) fn secret_key(vault: VaultId, name: &SecretName) -> Vec<u8> {
+    [[SECRET].as_slice(), &vault.to_bytes(), name.as_str().as_bytes()].concat()
+}
+
+/// The keys of all secrets of one vault.
+pub(crate) fn secrets_range(vault: VaultId) -> RangeInclusive<Vec<u8>> {
+    let start = [[SECRET].as_slice(), &vault.to_bytes()].concat();
+    let end = [start.as_slice(), &[NAME_END]].concat();
+    start..=end
+}
+
+/// The vault and name in the key of a secret; `None` for other keys.
+pub(crate) fn name_in(key: &[u8]) -> Option<(VaultId, SecretName)> {
+    let (vault, name) = key.strip_prefix(&[SECRET])?.split_at_checked(VAULT_ID_BYTES)?;
+    Some((VaultId::from_bytes(vault)?, std::str::from_utf8(name).ok()?.parse().ok()?))
+}
+
+/// Key of a vault's head.
+pub(crate) fn head_key(vault: VaultId) -> Vec<u8> {
+    [[HEAD].as_slice(), &vault.to_bytes()].concat()
+}
+
+/// The keys of all heads.
+pub(crate) fn head_range() -> RangeInclusive<[u8; 2]> {
+    [HEAD, 0]..=[HEAD, 0xff]
+}
+
+/// The vault in the key of a head; `None` for other keys.
+pub(crate) fn vault_of_head(key: &[u8]) -> Option<VaultId> {
+    VaultId::from_bytes(key.strip_prefix(&[HEAD])?)
+}
+
+/// A secret as it is stored, without its value.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Stored {
+    pub(crate) metadata: SecretMetadata,
+    /// Which of the vault's keys the value is encrypted with.
+    pub(crate) kid: u32,
+    /// Another random number at every write: no two versions of a row share it, whatever was deleted, torn off
+    /// or rolled back in between.
+    pub(crate) generation: u64,
+}
+
+impl Stored {
+    /// What the value's encryption and the row's MAC are bound to.
+    pub(crate) fn associated_data(&self, keys: &StoreKeys, vault: VaultId) -> Vec<u8> {
+        let SecretMetadata { name, hosts, fingerprint, created_at_ms } = &self.metadata;
+        let mut data = DOMAIN.to_vec();
+        push(&mut data, keys.store_id().as_bytes());
+        push(&mut data, &vault.to_bytes());
+        push(&mut data, &[vault.kind()]);
+        push(&mut data, name.as_str().as_bytes());
+        push(&mut data, &self.kid.to_be_bytes());
+        push(&mut data, &self.generation.to_be_bytes());
+        push(&mut data, &created_at_ms.to_be_bytes());
+        // A legacy secret has neither fingerprint nor hosts: empty fields, which no other secret has.
+        push(&mut data, fingerprint.as_ref().map_or(&[], |fingerprint| fingerprint.0.as_slice()));
+        match hosts {
+            Some(hosts) => {
+                push(&mut data, &(hosts.as_slice().len() as u32).to_be_bytes());
+                hosts.as_slice().iter().for_each(|host| push(&mut data, host.as_str().as_bytes()));
+            }
+            None => push(&mut data, &[]),
+        }
+        data
+    }
+
+    pub(crate) fn encode(&self, keys: &StoreKeys, vault: VaultId) -> Vec<u8> {
+        let hosts = self.metadata.hosts.as_ref().map_or(&[] as &[HostName], Hosts::as_slice);
+        let mut row = vec![ROW_VERSION];
+        row.extend_from_slice(&self.kid.to_be_bytes());
+        row.extend_from_slice(&self.generation.to_be_bytes());
+        row.extend_from_slice(&self.metadata.created_at_ms.to_be_bytes());
+        row.push(u8::from(self.metadata.fingerprint.is_some()));
+        row.extend_from_slice(self.metadata.fingerprint.as_ref().map_or(&[], |it| it.0.as_slice()));
+        // At most 100 hosts of at most 253 bytes; none at all stands for a legacy secret.
+        row.push(hosts.len() as u8);
+        for host in hosts {
+            row.push(host.as_str().len() as u8);
+            row.extend_from_slice(host.as_str().as_bytes());
+        }
+        row.extend_from_slice(&keys.metadata_mac(&self.associated_data(keys, vault)));
+        row
+    }
+
+    /// The secret of a row whose MAC holds for this vault and name, else `None`.
+    pub(crate) fn decode(keys: &StoreKeys, vault: VaultId, name: SecretName, row: &[u8]) -> Option<Stored> {
+        let (body, mac) = row.split_last_chunk::<DIGEST_BYTES>()?;
+        let stored = parse(name, body)?;
+        same(mac, &keys.metadata_mac(&stored.associated_data(keys, vault))).then_some(stored)
+    }
+
+    /// This version of the secret in the set hash of its vault.
+    pub(crate) fn element(&self, keys: &StoreKeys, key: &[u8]) -> Digest {
+        keys.secret_element(key, self.generation)
+    }
+}
+
+fn push(data: &mut Vec<u8>, field: &[u8]) {
+    data.extend_from_slice(&(field.len() as u32).to_be_bytes());
+    data.extend_from_slice(field);
+}
+
+/// One reading for every row: what is left over or spelled another way makes it none of ours.
+fn parse(name: SecretName, body: &[u8]) -> Option<Stored> {
+    let (version, body) = body.split_first()?;
+    let (kid, body) = body.split_first_chunk()?;
+    let (generation, body) = body.split_first_chunk()?;
+    let (created_at_ms, body) = body.split_first_chunk()?;
+    let (has_fingerprint, body) = body.split_first()?;
+    let (fingerprint, body) = match has_fingerprint {
+        0 => (None, body),
+        1 => body.split_first_chunk().map(|(digest, rest)| (Some(Fingerprint(*digest)), rest))?,
+        _ => return None,
+    };
+    let (count, mut body) = body.split_first()?;
+    let mut hosts = Vec::with_capacity(usize::from(*count));
+    for _ in 0..*count {
+        let (length, rest) = body.split_first()?;
+        let (host, rest) = rest.split_at_checked(usize::from(*length))?;
+        hosts.push(HostName::from_row(std::str::from_utf8(host).ok()?));
+        body = rest;
+    }
+    let whole = *version == ROW_VERSION && body.is_empty();
+    whole.then(|| Stored {
+        metadata: SecretMetadata {
+            name,
+            hosts: (!hosts.is_empty()).then(|| Hosts::from_row(hosts)),
+            fingerprint,
+            created_at_ms: u64::from_be_bytes(*created_at_ms),
+        },
+        kid: u32::from_be_bytes(*kid),
+        generation: u64::from_be_bytes(*generation),
+    })
+}
