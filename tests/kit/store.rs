@@ -9,7 +9,8 @@ pub fn usage_of(host: &mut Host) -> Vec<UsageRow> {
     let data = host.data();
     let lock = DirectoryLock::acquire(&data).unwrap();
     let root_key = RootKeySource::File(data.join("root.key"));
-    let options = OpenOptions { root_key, accept_rollback: None, clock: Clock::system() };
+    let options =
+        OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::system() };
     let store = Store::open(lock, options).unwrap();
     let mut rows = store.usage_rows(1000).unwrap();
     store.close();

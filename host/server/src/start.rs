@@ -22,8 +22,13 @@ pub(crate) fn open(
     lock: DirectoryLock,
     accept_rollback: Option<u64>,
 ) -> Result<Store, OpenError> {
-    let root_key = config.vault.root_key.clone();
-    Store::open(lock, OpenOptions { root_key, accept_rollback, clock: Clock::system() })
+    let options = OpenOptions {
+        root_key: config.vault.root_key.clone(),
+        previous_root_key: config.vault.root_key_previous.clone(),
+        accept_rollback,
+        clock: Clock::system(),
+    };
+    Store::open(lock, options)
 }
 
 /// Locks the store, waiting a while for a command or an ending host to let go.

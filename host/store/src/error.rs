@@ -52,6 +52,9 @@ pub enum Error {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// The store was opened with its recovery key: what is made now could not be opened with the root key.
+    #[error("the store was opened with its recovery key; give it a root key first with `vault rotate-root`")]
+    NoRootKey,
     /// A row could not be read or does not prove to be ours.
     #[error("a row of the store is damaged")]
     Damaged,
@@ -75,6 +78,8 @@ impl Error {
 #[error("the usage queue takes no more rows")]
 pub struct QueueFull;
 
+const REPLACED: &str = ", which a rotation put in its place: point `root_key` in `[vault]` at the new one";
+
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -90,12 +95,14 @@ pub enum OpenError {
     #[error("no root key for a new store: {0}")]
     NewRootKey(#[source] RootKeyError),
     /// A good key, but another one.
-    #[error("root key {given} given, the store needs {needs}")]
+    #[error("root key {given} given, the store needs {needs}{}", if *.replaced { REPLACED } else { "" })]
     WrongRootKey {
         /// The key configured.
         given: RootKeyId,
-        /// The key the store was made with.
+        /// The key the store is wrapped under.
         needs: RootKeyId,
+        /// Whether the key given is the one before it.
+        replaced: bool,
     },
     /// The anchor and the markers of the four keyspaces do not belong together.
     #[error("{0}")]

@@ -8,6 +8,7 @@
 mod anchor;
 mod audit;
 mod authentication;
+mod backup;
 mod changes;
 mod clock;
 mod commit;
@@ -47,7 +48,7 @@ pub use lock::{DirectoryLock, LockError};
 pub use name::{Name, NameError};
 pub use pending::{Pending, Place};
 pub use records::{ApiKey, Credit, Intern, KeyKind, Member, Role, RoleError, Workspace};
-pub use root_key::{PassphraseSource, RootKeyError, RootKeyId, RootKeySource, SourceError};
+pub use root_key::{PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError};
 pub use secret::Secret;
 pub use store::{IssuedKey, OpenOptions, Store, StoreStatus};
 pub use token::{KeyId, KeyIdError};

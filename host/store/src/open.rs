@@ -2,6 +2,7 @@
 
 mod first_start;
 mod rule;
+mod unlock;
 
 use std::fs::File;
 use std::io;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use first_start::first_start;
 use rule::{Evidence, NO_ANCHOR, judge};
+use unlock::{Unlocked, unlock};
 
 use crate::anchor::{Anchor, Found, Slot};
 use crate::audit::{Actor, AuditAction, AuditRecord};
@@ -20,10 +22,19 @@ use crate::directory::Directory;
 use crate::error::{OpenError, OutOfStep};
 use crate::journal;
 use crate::log;
-use crate::root_key::{RootKey, RootKeyId, RootKeySource};
-use crate::rows::{self, Header, RowKind, SCHEMA, SetHash};
-use crate::seal::{KeyRecord, StoreKeys, Wrapper};
+use crate::root_key::{RootKeyMaterial, RootKeySource};
+use crate::rows::{self, Header, RowKind, SetHash};
+use crate::seal::StoreKeys;
 use crate::vault::{self, Access, Head};
+
+/// Where root keys come from.
+pub(crate) struct Sources<'a> {
+    pub(crate) configured: &'a RootKeySource,
+    /// The one before it, during a rotation.
+    pub(crate) previous: Option<&'a RootKeySource>,
+    /// The one after it, during a rotation of a key file that is not configured but implied.
+    pub(crate) next: Option<&'a RootKeySource>,
+}
 
 /// Where things lie in the data directory.
 struct Paths {
@@ -50,8 +61,9 @@ impl Paths {
 pub(crate) struct Opened {
     pub(crate) access: Access,
     pub(crate) anchor: Anchor,
-    pub(crate) root_key: RootKeyId,
-    pub(crate) has_recovery_key: bool,
+    pub(crate) header: Header,
+    /// The root key to rotate to.
+    pub(crate) rotate_to: Option<RootKeyMaterial>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) tip: Tip,
     pub(crate) journal_cut: bool,
@@ -59,18 +71,17 @@ pub(crate) struct Opened {
 
 pub(crate) fn open(
     dir: &Path,
-    source: &RootKeySource,
+    sources: &Sources<'_>,
     accept_rollback: Option<u64>,
     clock: &Clock,
 ) -> Result<Opened, OpenError> {
     let paths = Paths::new(dir);
     if !exists(&paths.store)? {
-        first_start(&paths, source, clock)?;
+        first_start(&paths, sources.configured, clock)?;
     }
     let (database, journal_cut) = journal::open(&paths.store, &paths.torn_journals)?;
-    let (header, keys, root) = unlock(&database, source)?;
-    let (keys, wrapper) = (Arc::new(keys), Arc::new(Wrapper::new(header.store, root)));
-    let access = Access { database, keys, wrapper, damage: Arc::default() };
+    let Unlocked { header, keys, rotate_to } = unlock(&database, sources)?;
+    let access = Access { database, keys: Arc::new(keys), damage: Arc::default() };
     let Access { database, keys, .. } = &access;
     let loaded = load(database, keys)?;
     let anchor = open_anchor(&paths)?;
@@ -95,15 +106,7 @@ pub(crate) fn open(
             accepted.carry_out(anchor, loaded, clock)?
         }
     };
-    Ok(Opened {
-        access,
-        anchor,
-        root_key: header.root.id,
-        has_recovery_key: header.recovery.is_some(),
-        directory: loaded.directory,
-        tip,
-        journal_cut,
-    })
+    Ok(Opened { access, anchor, header, rotate_to, directory: loaded.directory, tip, journal_cut })
 }
 
 fn exists(path: &Path) -> Result<bool, OpenError> {
@@ -112,35 +115,6 @@ fn exists(path: &Path) -> Result<bool, OpenError> {
 
 fn sync_folder(path: &Path) -> Result<(), OpenError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(OpenError::io(path))
-}
-
-/// Reads the header, takes the root key and opens the store's keys with it.
-fn unlock(database: &Database, source: &RootKeySource) -> Result<(Header, StoreKeys, RootKey), OpenError> {
-    let header_row =
-        database.keys.get(rows::HEADER)?.ok_or_else(|| OpenError::damaged("it has no header"))?;
-    let header: Header = rows::decode_unchecked(&header_row)
-        .filter(Header::is_ours)
-        .ok_or_else(|| OpenError::damaged("its header cannot be read"))?;
-    if header.min_reader > SCHEMA {
-        return Err(OpenError::TooNew { found: header.schema_major, known: SCHEMA });
-    }
-    let needs = header.root.id;
-    let root = source
-        .load(header.root.stretching.as_ref())
-        .map_err(|source| OpenError::RootKey { needs, source })?;
-    if !root.matches(&header.root) {
-        return Err(OpenError::WrongRootKey { given: root.id(), needs });
-    }
-    let record = database.keys.get(rows::STORE_KEYS)?;
-    let keys = record
-        .and_then(|row| rows::decode_unchecked::<KeyRecord>(&row))
-        .and_then(|record| StoreKeys::open(header.store, &record, &root))
-        .ok_or_else(|| OpenError::damaged("its key record does not open"))?;
-    // The header was believed so far because nothing could check it.
-    if rows::checked(&keys, KEYS, rows::HEADER, &header_row).is_none() {
-        return Err(OpenError::damaged("its header was changed"));
-    }
-    Ok((header, keys, root))
 }
 
 /// The keyspace `keys` in memory, and what the vaults' heads add up to.

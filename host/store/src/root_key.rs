@@ -4,6 +4,7 @@
 //! strictly, and known by an id, so that a mix-up is reported as "X given, Y needed" and not as a failed
 //! decryption. A key is made only for a new store and only in a file.
 
+mod material;
 mod source;
 
 use std::fmt;
@@ -16,9 +17,12 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+pub use material::RootKeyMaterial;
+pub(crate) use source::write_file;
 pub use source::{PassphraseSource, RootKeyError, RootKeySource, SourceError};
 
 use crate::hex;
+use crate::seal::WrapKey;
 use crate::secret::Secret;
 
 pub(crate) const ROOT_KEY_BYTES: usize = 32;
@@ -89,6 +93,7 @@ pub(crate) struct RootKeyRecord {
 }
 
 /// The key itself.
+#[derive(Clone)]
 pub(crate) struct RootKey(Zeroizing<[u8; ROOT_KEY_BYTES]>);
 
 impl RootKey {
@@ -141,8 +146,8 @@ impl RootKey {
     }
 
     /// The key that wraps key records and nothing else.
-    pub(crate) fn wrapping_key(&self) -> Zeroizing<[u8; 32]> {
-        self.derive(b"wrap/v1")
+    pub(crate) fn wrap_key(&self) -> WrapKey {
+        WrapKey::new(self.id(), self.derive(b"wrap/v1"))
     }
 
     pub(crate) fn to_hex(&self) -> Zeroizing<String> {

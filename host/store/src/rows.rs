@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::hex;
 use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
 use crate::records::ApiKey;
-use crate::root_key::RootKeyRecord;
+use crate::root_key::{RootKeyId, RootKeyRecord};
 use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
 use crate::token::KeyId;
 use crate::vault::VaultId;
@@ -40,9 +40,18 @@ pub(crate) struct Header {
     pub(crate) min_reader: u32,
     pub(crate) created_at_ms: u64,
     pub(crate) root: RootKeyRecord,
-    /// Room for the record of a recovery key.
+    /// The recovery key, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) recovery: Option<RootKeyRecord>,
+    /// The root key to come, while key records are being wrapped under it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) next_root: Option<RootKeyRecord>,
+    /// The root key before this one: for telling whoever still gives it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) previous_root: Option<RootKeyId>,
+    /// Whether key records may have wrappings left by keys that no longer count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) untidy: bool,
 }
 
 impl Header {
@@ -56,6 +65,9 @@ impl Header {
             created_at_ms,
             root,
             recovery: None,
+            next_root: None,
+            previous_root: None,
+            untidy: false,
         }
     }
 

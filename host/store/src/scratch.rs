@@ -34,7 +34,7 @@ impl Scratch {
 
     pub(crate) fn options(&self) -> OpenOptions {
         let root_key = RootKeySource::File(self.path("root.key"));
-        OpenOptions { root_key, accept_rollback: None, clock: self.clock.clone() }
+        OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: self.clock.clone() }
     }
 
     pub(crate) fn try_open(&self) -> Result<Store, OpenError> {

@@ -4,6 +4,9 @@
 //! the root key rewraps a record and touches no row. Each use has its own domain word, and every part that goes
 //! into a MAC goes in with its length in front, so that no two different statements have the same bytes.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hmac::{Hmac, Mac};
@@ -12,26 +15,28 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::error::Error;
 use crate::hex;
 use crate::ids::StoreId;
-use crate::root_key::{RootKey, RootKeyId};
+use crate::root_key::RootKeyId;
+use crate::rows::STORE_KEYS;
 
 /// Length of every key, MAC and digest.
 pub(crate) const DIGEST_BYTES: usize = 32;
 pub(crate) type Digest = [u8; DIGEST_BYTES];
 
-const STORE_RECORD: &[u8] = b"store";
+/// Version of the store's own record.
+const RECORD_VERSION: u32 = 1;
 const NONCE_BYTES: usize = 24;
 
-/// A set of keys as it lies in the store: the same content once per key that can open it. The list has room for
-/// a second root key during a rotation and for a recovery key.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+/// A set of keys as it lies in the store: the same content once per key that can open it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct KeyRecord {
     pub(crate) version: u32,
     wrappings: Vec<Wrapping>,
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 struct Wrapping {
     by: RootKeyId,
     #[serde(with = "hex")]
@@ -40,51 +45,68 @@ struct Wrapping {
     sealed: Vec<u8>,
 }
 
-/// What wraps and opens the key records of an open store.
-pub(crate) struct Wrapper {
-    store: StoreId,
-    root: RootKey,
-}
-
-impl Wrapper {
-    pub(crate) fn new(store: StoreId, root: RootKey) -> Wrapper {
-        Wrapper { store, root }
-    }
-
-    /// Wraps keys as the record of this name and version.
-    pub(crate) fn seal(
-        &self,
-        record: &[u8],
-        version: u32,
-        plain: &[u8],
-    ) -> Result<KeyRecord, getrandom::Error> {
-        let data = associated_data(self.store, record, version, self.root.id());
-        Ok(KeyRecord { version, wrappings: vec![wrap(&self.root, plain, &data)?] })
-    }
-
-    /// The reverse of [`Wrapper::seal`]; `None` when no wrapping opens under this name.
-    pub(crate) fn open(&self, record: &[u8], sealed: &KeyRecord) -> Option<Zeroizing<Vec<u8>>> {
-        let id = self.root.id();
-        let wrapping = sealed.wrappings.iter().find(|wrapping| wrapping.by == id)?;
-        unwrap(&self.root, wrapping, &associated_data(self.store, record, sealed.version, id))
+impl KeyRecord {
+    /// The ids of the keys that open it.
+    pub(crate) fn wrapped_by(&self) -> impl Iterator<Item = RootKeyId> {
+        self.wrappings.iter().map(|wrapping| wrapping.by)
     }
 }
 
-/// The keys of the store itself.
+/// What wraps key records: derived from a root key or from the recovery key, and known by that key's id.
+#[derive(Clone)]
+pub(crate) struct WrapKey {
+    id: RootKeyId,
+    key: Zeroizing<Digest>,
+}
+
+impl WrapKey {
+    pub(crate) fn new(id: RootKeyId, key: Zeroizing<Digest>) -> WrapKey {
+        WrapKey { id, key }
+    }
+
+    pub(crate) fn id(&self) -> RootKeyId {
+        self.id
+    }
+}
+
+/// The keys that every new key record is wrapped under.
+#[derive(Clone, Default)]
+pub(crate) struct WrapKeys {
+    /// The root key. `None` when the store was opened with the recovery key.
+    pub(crate) root: Option<WrapKey>,
+    /// The next root key, while one is being introduced.
+    pub(crate) next: Option<WrapKey>,
+    /// The recovery key, if there is one.
+    pub(crate) recovery: Option<WrapKey>,
+    /// The next recovery key, while one is being introduced.
+    pub(crate) next_recovery: Option<WrapKey>,
+}
+
+impl WrapKeys {
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &WrapKey> {
+        [&self.root, &self.next, &self.recovery, &self.next_recovery].into_iter().flatten()
+    }
+}
+
+/// The keys of the store itself, and the way to every other key.
 pub(crate) struct StoreKeys {
     store: StoreId,
     pepper: Zeroizing<Digest>,
     audit: Zeroizing<Digest>,
     rows: Zeroizing<Digest>,
+    wrap_keys: ArcSwap<WrapKeys>,
 }
 
 impl StoreKeys {
+    /// The keys of a new store, wrapped under nothing yet.
     pub(crate) fn random(store: StoreId) -> Result<StoreKeys, getrandom::Error> {
         let mut keys = StoreKeys {
             store,
             pepper: Zeroizing::default(),
             audit: Zeroizing::default(),
             rows: Zeroizing::default(),
+            wrap_keys: ArcSwap::default(),
         };
         getrandom::fill(keys.pepper.as_mut())?;
         getrandom::fill(keys.audit.as_mut())?;
@@ -92,30 +114,106 @@ impl StoreKeys {
         Ok(keys)
     }
 
-    /// Wraps the keys under the root key.
-    pub(crate) fn seal(&self, root: &RootKey) -> Result<KeyRecord, getrandom::Error> {
-        let mut plain = Zeroizing::new(Vec::with_capacity(3 * DIGEST_BYTES));
-        for key in [&self.pepper, &self.audit, &self.rows] {
+    /// The record of the store's own keys, for the row [`STORE_KEYS`]. It carries the recovery key's wrapping key
+    /// along: so a later record can be wrapped for the recovery key without having it at hand. Whoever reads it
+    /// there can open every record already, and it opens nothing else: each store makes its own recovery key.
+    pub(crate) fn seal(&self, under: &WrapKeys) -> Result<KeyRecord, getrandom::Error> {
+        let mut plain = Zeroizing::new(Vec::with_capacity(4 * DIGEST_BYTES));
+        let recovery = under.next_recovery.as_ref().or(under.recovery.as_ref());
+        let keys = [&self.pepper, &self.audit, &self.rows].into_iter();
+        for key in keys.chain(recovery.map(|recovery| &recovery.key)) {
             plain.extend_from_slice(key.as_ref());
         }
-        let version = 1;
-        let wrapping = wrap(root, &plain, &associated_data(self.store, STORE_RECORD, version, root.id()))?;
-        Ok(KeyRecord { version, wrappings: vec![wrapping] })
+        self.wrap_record(STORE_KEYS, RECORD_VERSION, &plain, under)
     }
 
-    /// The reverse of [`StoreKeys::seal`]; `None` when no wrapping opens with this key.
-    pub(crate) fn open(store: StoreId, record: &KeyRecord, root: &RootKey) -> Option<StoreKeys> {
-        let id = root.id();
-        let wrapping = record.wrappings.iter().find(|wrapping| wrapping.by == id)?;
-        let plain = unwrap(root, wrapping, &associated_data(store, STORE_RECORD, record.version, id))?;
+    /// The reverse of [`StoreKeys::seal`]; `None` when no wrapping opens with this key. `recovery` is the id of
+    /// the store's recovery key.
+    pub(crate) fn open(
+        store: StoreId,
+        record: &KeyRecord,
+        by: &WrapKey,
+        recovery: Option<RootKeyId>,
+    ) -> Option<StoreKeys> {
+        let plain = unwrap(store, STORE_KEYS, record, by)?;
         let (keys, rest) = plain.as_chunks::<DIGEST_BYTES>();
-        let ([pepper, audit, rows], []) = (keys, rest) else { return None };
+        let ([pepper, audit, rows, recovery_key @ ..], []) = (keys, rest) else { return None };
+        let recovery = match (recovery_key, recovery) {
+            ([], None) => None,
+            ([key], Some(id)) => Some(WrapKey::new(id, Zeroizing::new(*key))),
+            _ => return None,
+        };
+        let root = recovery.as_ref().is_none_or(|recovery| recovery.id != by.id).then(|| by.clone());
+        let wrap_keys = WrapKeys { root, recovery, ..WrapKeys::default() };
         Some(StoreKeys {
             store,
             pepper: Zeroizing::new(*pepper),
             audit: Zeroizing::new(*audit),
             rows: Zeroizing::new(*rows),
+            wrap_keys: ArcSwap::from_pointee(wrap_keys),
         })
+    }
+
+    /// Wraps keys for the row `row`, under everything that has to be able to open it. The version is the content's
+    /// and bound to it.
+    ///
+    /// # Errors
+    /// [`Error::NoRootKey`] in a store that was opened with its recovery key: the root key could never open
+    /// such a record.
+    pub(crate) fn seal_record(&self, row: &[u8], version: u32, plain: &[u8]) -> Result<KeyRecord, Error> {
+        let under = self.wrap_keys();
+        if under.root.is_none() {
+            return Err(Error::NoRootKey);
+        }
+        Ok(self.wrap_record(row, version, plain, &under)?)
+    }
+
+    /// The keys in the record of the row `row`; `None` when nothing loaded opens it.
+    pub(crate) fn open_record(&self, row: &[u8], record: &KeyRecord) -> Option<Zeroizing<Vec<u8>>> {
+        self.wrap_keys().iter().find_map(|by| unwrap(self.store, row, record, by))
+    }
+
+    /// Whether this key alone opens the record of the row `row`.
+    pub(crate) fn opens_with(&self, row: &[u8], record: &KeyRecord, by: &WrapKey) -> bool {
+        unwrap(self.store, row, record, by).is_some()
+    }
+
+    /// The record with a wrapping by each of the keys given and by no other; wrappings it has stay as they are.
+    /// `None` when nothing loaded opens it.
+    pub(crate) fn rewrap(
+        &self,
+        row: &[u8],
+        record: &KeyRecord,
+        under: &WrapKeys,
+    ) -> Option<Result<KeyRecord, getrandom::Error>> {
+        let plain = self.open_record(row, record)?;
+        let wrapped = under.iter().map(|by| {
+            let kept = record.wrappings.iter().find(|wrapping| wrapping.by == by.id);
+            kept.cloned().map_or_else(|| wrap(self.store, row, record.version, &plain, by), Ok)
+        });
+        let wrappings = wrapped.collect::<Result<_, _>>();
+        Some(wrappings.map(|wrappings| KeyRecord { version: record.version, wrappings }))
+    }
+
+    /// What records are wrapped under at this moment.
+    pub(crate) fn wrap_keys(&self) -> Arc<WrapKeys> {
+        self.wrap_keys.load_full()
+    }
+
+    /// Records made from here on are wrapped under these keys.
+    pub(crate) fn set_wrap_keys(&self, keys: WrapKeys) {
+        self.wrap_keys.store(Arc::new(keys));
+    }
+
+    fn wrap_record(
+        &self,
+        row: &[u8],
+        version: u32,
+        plain: &[u8],
+        under: &WrapKeys,
+    ) -> Result<KeyRecord, getrandom::Error> {
+        let wrappings = under.iter().map(|by| wrap(self.store, row, version, plain, by));
+        Ok(KeyRecord { version, wrappings: wrappings.collect::<Result<_, _>>()? })
     }
 
     pub(crate) fn store_id(&self) -> StoreId {
@@ -177,12 +275,11 @@ fn update(mac: &mut Hmac<Sha256>, part: &[u8]) {
     mac.update(part);
 }
 
-/// Names the record, the store and the wrapping key: a wrapping copied elsewhere does not open. The root key's
-/// id stands here and nowhere else, else a rotation would make rows undecryptable.
-fn associated_data(store: StoreId, record: &[u8], version: u32, root: RootKeyId) -> Vec<u8> {
-    let root = root.to_string();
-    let parts: [&[u8]; 5] =
-        [b"key-record/v1", store.as_bytes(), record, &version.to_be_bytes(), root.as_bytes()];
+/// Names the row, the store and the wrapping key: a wrapping copied elsewhere does not open. The root key's id
+/// stands here and nowhere else, else a rotation would make rows undecryptable.
+fn associated_data(store: StoreId, row: &[u8], version: u32, by: RootKeyId) -> Vec<u8> {
+    let by = by.to_string();
+    let parts: [&[u8]; 5] = [b"key-record/v1", store.as_bytes(), row, &version.to_be_bytes(), by.as_bytes()];
     let mut data = Vec::new();
     for part in parts {
         data.extend_from_slice(&(part.len() as u64).to_be_bytes());
@@ -191,49 +288,105 @@ fn associated_data(store: StoreId, record: &[u8], version: u32, root: RootKeyId)
     data
 }
 
-fn wrap(root: &RootKey, plain: &[u8], aad: &[u8]) -> Result<Wrapping, getrandom::Error> {
+fn wrap(
+    store: StoreId,
+    row: &[u8],
+    version: u32,
+    plain: &[u8],
+    by: &WrapKey,
+) -> Result<Wrapping, getrandom::Error> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce)?;
-    let cipher = XChaCha20Poly1305::new(&(*root.wrapping_key()).into());
+    let cipher = XChaCha20Poly1305::new(&(*by.key).into());
+    let aad = associated_data(store, row, version, by.id);
     #[expect(clippy::expect_used, reason = "the cipher only refuses messages of many gigabytes")]
     let sealed = cipher
-        .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad })
+        .encrypt(&XNonce::from(nonce), Payload { msg: plain, aad: &aad })
         .expect("a key record is far shorter than the cipher's limit");
-    Ok(Wrapping { by: root.id(), nonce, sealed })
+    Ok(Wrapping { by: by.id, nonce, sealed })
 }
 
-fn unwrap(root: &RootKey, wrapping: &Wrapping, aad: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-    let cipher = XChaCha20Poly1305::new(&(*root.wrapping_key()).into());
-    let plain = cipher.decrypt(&XNonce::from(wrapping.nonce), Payload { msg: &wrapping.sealed, aad }).ok()?;
-    Some(Zeroizing::new(plain))
+fn unwrap(store: StoreId, row: &[u8], record: &KeyRecord, by: &WrapKey) -> Option<Zeroizing<Vec<u8>>> {
+    let wrapping = record.wrappings.iter().find(|wrapping| wrapping.by == by.id)?;
+    let cipher = XChaCha20Poly1305::new(&(*by.key).into());
+    let aad = associated_data(store, row, record.version, by.id);
+    let payload = Payload { msg: &wrapping.sealed, aad: &aad };
+    Some(Zeroizing::new(cipher.decrypt(&XNonce::from(wrapping.nonce), payload).ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::root_key::RootKey;
+
+    fn key() -> WrapKey {
+        RootKey::random().unwrap().wrap_key()
+    }
+
+    fn under(root: &WrapKey) -> WrapKeys {
+        WrapKeys { root: Some(root.clone()), ..WrapKeys::default() }
+    }
+
+    fn keys() -> StoreKeys {
+        StoreKeys::random(StoreId::random().unwrap()).unwrap()
+    }
 
     #[test]
     fn a_record_opens_only_for_its_store_version_and_key() {
-        let (root, other) = (RootKey::random().unwrap(), RootKey::random().unwrap());
-        let store = StoreId::random().unwrap();
-        let keys = StoreKeys::random(store).unwrap();
-        let record = keys.seal(&root).unwrap();
+        let (root, other) = (key(), key());
+        let keys = keys();
+        let store = keys.store_id();
+        let record = keys.seal(&under(&root)).unwrap();
 
-        let opened = StoreKeys::open(store, &record, &root).unwrap();
+        let opened = StoreKeys::open(store, &record, &root, None).unwrap();
         assert_eq!(opened.token_proof(b"x"), keys.token_proof(b"x"));
         assert_eq!(opened.audit_head(&[0; 32], b"x"), keys.audit_head(&[0; 32], b"x"));
-        assert!(StoreKeys::open(store, &record, &other).is_none());
-        assert!(StoreKeys::open(StoreId::random().unwrap(), &record, &root).is_none());
+        assert!(StoreKeys::open(store, &record, &other, None).is_none());
+        assert!(StoreKeys::open(store, &record, &root, Some(other.id())).is_none());
+        assert!(StoreKeys::open(StoreId::random().unwrap(), &record, &root, None).is_none());
         let newer = KeyRecord { version: 2, ..record.clone() };
-        assert!(StoreKeys::open(store, &newer, &root).is_none());
+        assert!(StoreKeys::open(store, &newer, &root, None).is_none());
         let mut edited = record;
         edited.wrappings[0].sealed[5] ^= 1;
-        assert!(StoreKeys::open(store, &edited, &root).is_none());
+        assert!(StoreKeys::open(store, &edited, &root, None).is_none());
+    }
+
+    #[test]
+    fn a_later_record_opens_with_the_recovery_key_that_was_not_there() {
+        let (root, recovery) = (key(), key());
+        let keys = keys();
+        let both = WrapKeys { recovery: Some(recovery.clone()), ..under(&root) };
+        let store_record = keys.seal(&both).unwrap();
+        let (store, id) = (keys.store_id(), Some(recovery.id()));
+        let by_root = StoreKeys::open(store, &store_record, &root, id).unwrap();
+        let later = by_root.seal_record(b"v1", 1, b"plain").unwrap();
+        assert_eq!(later.wrapped_by().collect::<Vec<_>>(), [root.id(), recovery.id()]);
+
+        let by_recovery = StoreKeys::open(store, &store_record, &recovery, id).unwrap();
+        assert_eq!(*by_recovery.open_record(b"v1", &later).unwrap(), b"plain");
+        assert!(by_recovery.open_record(b"v2", &later).is_none(), "a wrapping opened in another row");
+        assert!(matches!(by_recovery.seal_record(b"v1", 1, b"plain"), Err(Error::NoRootKey)));
+    }
+
+    #[test]
+    fn wrapping_again_keeps_what_is_there_and_drops_what_is_not_wanted() {
+        let (old, new) = (key(), key());
+        let keys = keys();
+        keys.set_wrap_keys(under(&old));
+        let record = keys.seal_record(b"v1", 1, b"plain").unwrap();
+        let both = WrapKeys { next: Some(new.clone()), ..under(&old) };
+        let wrapped = keys.rewrap(b"v1", &record, &both).unwrap().unwrap();
+        assert_eq!(wrapped.wrappings[0], record.wrappings[0]);
+        assert!(keys.opens_with(b"v1", &wrapped, &new));
+        assert_eq!(keys.rewrap(b"v1", &wrapped, &both).unwrap().unwrap(), wrapped);
+        let dropped = keys.rewrap(b"v1", &wrapped, &under(&new)).unwrap().unwrap();
+        assert_eq!(dropped.wrapped_by().collect::<Vec<_>>(), [new.id()]);
+        assert!(keys.rewrap(b"v1", &dropped, &both).is_none(), "the old key opened what it does not wrap");
     }
 
     #[test]
     fn parts_of_a_mac_cannot_slide_into_each_other() {
-        let keys = StoreKeys::random(StoreId::random().unwrap()).unwrap();
+        let keys = keys();
         assert_ne!(keys.row_mac("keys", b"ab", b"c"), keys.row_mac("keys", b"a", b"bc"));
         assert_ne!(keys.element(b"ab", b"c"), keys.element(b"a", b"bc"));
     }

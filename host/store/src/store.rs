@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+
 #[cfg(test)]
 use crate::anchor::Anchor;
 use crate::audit::{self, Actor, AuditRecord, AuditSummary};
@@ -19,11 +21,12 @@ use crate::error::{Error, OpenError, QueueFull};
 use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
 use crate::lock::DirectoryLock;
 use crate::log;
-use crate::open::{self, Opened};
+use crate::open::{self, Opened, Sources};
 use crate::pending::{self, Pending, Place};
 use crate::queue::{Queue, Settle};
 use crate::records::{ApiKey, Intern, Member, Role, Workspace};
 use crate::root_key::{RootKeyId, RootKeySource};
+use crate::rows::Header;
 use crate::seal::StoreKeys;
 use crate::secret::Secret;
 use crate::token::KeyId;
@@ -35,11 +38,18 @@ const QUEUE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a mutation waits for its commit once it is queued.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(15);
 
+/// The key file in the data directory when none is configured.
+const IMPLIED_KEY: &str = "root.key";
+/// Its successor, until a rotation is over.
+const IMPLIED_KEY_NEXT: &str = "root.key.next";
+
 /// How to open a store.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Where the root key comes from.
     pub root_key: RootKeySource,
+    /// The source of the root key before this one, so that a rotation can be begun or finished.
+    pub previous_root_key: Option<RootKeySource>,
     /// The highest marker of a state out of step that is to be served all the same.
     pub accept_rollback: Option<u64>,
     /// The clock for dates, expiry and the watchdog.
@@ -64,8 +74,12 @@ pub struct StoreStatus {
     pub seq: u64,
     /// The root key it is wrapped under.
     pub root_key_id: RootKeyId,
+    /// The root key that a rotation under way leads to.
+    pub next_root_key_id: Option<RootKeyId>,
     /// Whether a recovery key can open it too.
     pub has_recovery_key: bool,
+    /// Whether the recovery key has opened it: then `vault rotate-root` is due.
+    pub opened_with_recovery_key: bool,
     /// Whether it takes writes.
     pub writable: bool,
     /// Whether a write has failed; only a restart cures that.
@@ -91,8 +105,7 @@ struct Inner {
     queue: Arc<Queue>,
     shared: Arc<Shared>,
     clock: Clock,
-    root_key: RootKeyId,
-    has_recovery_key: bool,
+    header: ArcSwap<Header>,
     journal_cut: bool,
     damage: Arc<Damage>,
     held: Mutex<Option<Held>>,
@@ -111,12 +124,12 @@ impl Store {
     /// # Errors
     /// See [`OpenError`]; [`OpenError::is_configuration`] tells the root key's errors from the store's.
     pub fn open(lock: DirectoryLock, options: OpenOptions) -> Result<Store, OpenError> {
-        let opened = open::open(lock.dir(), &options.root_key, options.accept_rollback, &options.clock)?;
+        let opened = open_in(&lock, &options)?;
         Store::start(lock, opened, options.clock)
     }
 
     fn start(lock: DirectoryLock, opened: Opened, clock: Clock) -> Result<Store, OpenError> {
-        let Opened { access, anchor, root_key, has_recovery_key, directory, tip, journal_cut } = opened;
+        let Opened { access, anchor, header, rotate_to: _, directory, tip, journal_cut } = opened;
         let keys = Arc::clone(&access.keys);
         let damage = Arc::clone(&access.damage);
         let queue = Arc::new(Queue::default());
@@ -139,8 +152,7 @@ impl Store {
             queue,
             shared,
             clock,
-            root_key,
-            has_recovery_key,
+            header: ArcSwap::from_pointee(header),
             journal_cut,
             damage,
             held,
@@ -294,11 +306,14 @@ impl Store {
     /// The store at a glance. Never waits for the writer.
     pub fn status(&self) -> StoreStatus {
         let (queued_mutations, queued_usage_rows) = self.0.queue.lengths();
+        let header = self.0.header.load();
         StoreStatus {
             store_id: self.0.keys.store_id(),
             seq: self.0.shared.tip().seq,
-            root_key_id: self.0.root_key,
-            has_recovery_key: self.0.has_recovery_key,
+            root_key_id: header.root.id,
+            next_root_key_id: header.next_root.as_ref().map(|next| next.id),
+            has_recovery_key: header.recovery.is_some(),
+            opened_with_recovery_key: self.0.keys.wrap_keys().root.is_none(),
             writable: self.is_writable(),
             failed: self.0.shared.has_failed(),
             stalled_for_ms: self.stalled_for_ms(),
@@ -375,9 +390,21 @@ impl Store {
     /// The same store on another anchor: lets a test fail the anchor without a faulty disk.
     #[cfg(test)]
     fn open_with_anchor(lock: DirectoryLock, options: OpenOptions, anchor: Anchor) -> Store {
-        let opened = open::open(lock.dir(), &options.root_key, None, &options.clock).unwrap();
+        let opened = open_in(&lock, &options).unwrap();
         Store::start(lock, Opened { anchor, ..opened }, options.clock).unwrap()
     }
+}
+
+fn open_in(lock: &DirectoryLock, options: &OpenOptions) -> Result<Opened, OpenError> {
+    // While the key file that nobody had to configure is replaced, its successor lies beside it.
+    let implied = RootKeySource::File(lock.dir().join(IMPLIED_KEY));
+    let next = RootKeySource::File(lock.dir().join(IMPLIED_KEY_NEXT));
+    let sources = Sources {
+        configured: &options.root_key,
+        previous: options.previous_root_key.as_ref(),
+        next: (options.root_key == implied).then_some(&next),
+    };
+    open::open(lock.dir(), &sources, options.accept_rollback, &options.clock)
 }
 
 /// What a caller is told: a refusal stands whatever became of the commit.

@@ -94,9 +94,10 @@ pub const KEYS: &[Key] = &[
         about: "Where the root key comes from: `file:PATH`, `env:NAME`, `fd:N` or `passphrase:SOURCE`",
         later: None,
     },
-    later(
-        optional("vault.root_key_previous", "source", "The root key before, during a rotation"),
-        "key rotation",
+    optional(
+        "vault.root_key_previous",
+        "source",
+        "The root key before: with both, a start begins or finishes the rotation to `root_key`",
     ),
     later(key("vault.writes", "true", "flag", "False: no secret can be stored, copied or deleted"), VAULT),
     later(

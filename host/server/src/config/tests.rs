@@ -154,7 +154,6 @@ fn mistakes_are_told_with_their_place() {
         ("[limits]\nconnections = 0", (2, 15, "limits.connections"), "0 is outside"),
         ("[limits]\nrequests_per_minute = 5", (2, 1, "limits.requests_per_minute"), "belongs to rate limits"),
         ("[vault]\nwrites = false", (2, 1, "vault.writes"), "the vault, which this build does not have yet"),
-        ("[vault]\nroot_key_previous = \"fd:3\"", (2, 1, "vault.root_key_previous"), "leave it out"),
         ("[vault]\nroot_key = \"secret\"", (2, 12, "vault.root_key"), "expected file:PATH"),
         ("[egress]\nports = [0]", (2, 10, "egress.ports[0]"), "expected a port"),
         ("[egress]\nallow_private = [\"10.0.0.0/33\"]", (2, 18, "egress.allow_private[0]"), "address range"),

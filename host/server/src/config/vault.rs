@@ -13,21 +13,25 @@ pub struct Vault {
     pub enabled: bool,
     /// Where the root key comes from.
     pub root_key: RootKeySource,
+    /// Where the one before it comes from, during a rotation.
+    pub root_key_previous: Option<RootKeySource>,
 }
 
 pub(super) fn read(table: &Table<'_>, data: &Path) -> Vault {
-    let default = RootKeySource::File(data.join("root.key"));
-    let root_key = match table.text("root_key") {
-        None => default,
-        Some(written) => match written.value.parse() {
-            Ok(source) => relative_to(table.directory(), source),
-            Err(_) => {
-                written.reject("expected file:PATH, env:NAME, fd:N or passphrase:SOURCE");
-                default
-            }
-        },
-    };
-    Vault { enabled: table.flag("enabled"), root_key }
+    let root_key = source(table, "root_key").unwrap_or_else(|| RootKeySource::File(data.join("root.key")));
+    let root_key_previous = source(table, "root_key_previous");
+    Vault { enabled: table.flag("enabled"), root_key, root_key_previous }
+}
+
+fn source(table: &Table<'_>, key: &'static str) -> Option<RootKeySource> {
+    let written = table.text(key)?;
+    match written.value.parse() {
+        Ok(source) => Some(relative_to(table.directory(), source)),
+        Err(_) => {
+            written.reject("expected file:PATH, env:NAME, fd:N or passphrase:SOURCE");
+            None
+        }
+    }
 }
 
 fn relative_to(directory: &Path, source: RootKeySource) -> RootKeySource {

@@ -305,7 +305,7 @@ impl Draft {
         if !opened.unrecorded {
             return Ok(());
         }
-        let record = opened.keys.seal(self.view.wrapper(), vault)?;
+        let record = opened.keys.seal(self.view.keys(), vault)?;
         opened.unrecorded = false;
         self.put_row(rows::vault_keys_key(vault), &record);
         Ok(())

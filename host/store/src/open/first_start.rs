@@ -17,48 +17,58 @@ use crate::ids::StoreId;
 use crate::name::Name;
 use crate::root_key::RootKeySource;
 use crate::rows::{self, Header, SetHash};
-use crate::seal::{KeyRecord, StoreKeys, Wrapper};
+use crate::seal::{KeyRecord, StoreKeys, WrapKeys};
 use crate::vault::Access;
 
 /// Builds a store in `store.new` and renames it last, so that a store is either whole or not there.
 pub(super) fn first_start(paths: &Paths, source: &RootKeySource, clock: &Clock) -> Result<(), OpenError> {
     if exists(&paths.store_new)? {
-        // An earlier first start did not come to its end. Its anchor goes first: left alone, it would look as
-        // if a store had been taken away.
-        match std::fs::remove_file(&paths.anchor) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(OpenError::Io { path: paths.anchor.clone(), source: error });
-            }
-            _ => sync_folder(&paths.dir)?,
-        }
-        std::fs::remove_dir_all(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
+        discard(paths)?;
     } else if exists(&paths.anchor)? {
         return Err(OpenError::StoreMissing { anchor: paths.anchor.clone(), store: paths.store.clone() });
     }
-    let (root, stretching) = source.load_or_make().map_err(OpenError::NewRootKey)?;
+    let material = source.read_or_make().map_err(OpenError::NewRootKey)?;
+    let (root, stretching) = material.to_new_key().map_err(OpenError::NewRootKey)?;
     DirBuilder::new().mode(0o700).create(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
     sync_folder(&paths.dir)?;
     let store = StoreId::random()?;
     let keys = Arc::new(StoreKeys::random(store)?);
     let header = Header::new(store, root.record(stretching), clock.now_ms());
     let database = Database::create(&paths.store_new)?;
-    let record = keys.seal(&root)?;
-    let wrapper = Arc::new(Wrapper::new(store, root));
-    let access = Access { database, keys: Arc::clone(&keys), wrapper, damage: Arc::default() };
+    keys.set_wrap_keys(WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() });
+    let record = keys.seal(&keys.wrap_keys())?;
+    let access = Access { database, keys: Arc::clone(&keys), damage: Arc::default() };
     let commit = first_commit(&access, &header, &record)?;
     let database = access.database;
     let nothing = Tip { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
     let tip = database.apply(&keys, &nothing, 1, commit)?;
     drop(database);
+    install(paths, &keys, Slot { seq: tip.seq, head: tip.head })?;
+    tracing::info!(store.id = %store, root_key.id = %header.root.id, "made a new store");
+    Ok(())
+}
+
+/// Takes away what an earlier attempt to make a store has left behind. Its anchor goes first: left alone, it
+/// would look as if a store had been taken away.
+pub(super) fn discard(paths: &Paths) -> Result<(), OpenError> {
+    match std::fs::remove_file(&paths.anchor) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(OpenError::Io { path: paths.anchor.clone(), source: error });
+        }
+        _ => sync_folder(&paths.dir)?,
+    }
+    std::fs::remove_dir_all(&paths.store_new).map_err(OpenError::io(&paths.store_new))
+}
+
+/// Puts the store that was built, and whose database is closed, in its place.
+pub(super) fn install(paths: &Paths, keys: &StoreKeys, slot: Slot) -> Result<(), OpenError> {
     sync_tree(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
     Anchor::create(&paths.anchor)
-        .and_then(|anchor| anchor.write(&keys, Slot { seq: tip.seq, head: tip.head }))
+        .and_then(|anchor| anchor.write(keys, slot))
         .map_err(OpenError::io(&paths.anchor))?;
     sync_folder(&paths.dir)?;
     std::fs::rename(&paths.store_new, &paths.store).map_err(OpenError::io(&paths.store))?;
-    sync_folder(&paths.dir)?;
-    tracing::info!(store.id = %store, root_key.id = %header.root.id, "made a new store");
-    Ok(())
+    sync_folder(&paths.dir)
 }
 
 fn first_commit(access: &Access, header: &Header, record: &KeyRecord) -> Result<Commit, OpenError> {

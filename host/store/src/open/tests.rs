@@ -20,7 +20,9 @@ fn tamper(scratch: &Scratch, change: impl FnOnce(&Database)) {
 
 fn store_keys(scratch: &Scratch) -> Arc<StoreKeys> {
     let database = Database::open(&scratch.path("store")).unwrap();
-    Arc::new(unlock(&database, &scratch.options().root_key).unwrap().1)
+    let configured = &scratch.options().root_key;
+    let sources = Sources { configured, previous: None, next: None };
+    Arc::new(unlock(&database, &sources).unwrap().keys)
 }
 
 fn out_of_step(result: Result<Store, OpenError>) -> OutOfStep {
@@ -108,12 +110,12 @@ fn a_wrong_root_key_is_a_configuration_error_that_names_both() {
     assert!(matches!(missing, OpenError::RootKey { .. }) && missing.is_configuration());
     assert!(!scratch.path("root.key").exists(), "no key is made for a store that exists");
 
-    let other = RootKeySource::File(scratch.path("root.key")).load_or_make().unwrap().0;
+    let other = RootKeySource::File(scratch.path("root.key")).read_or_make().unwrap().to_new_key().unwrap().0;
     let wrong = scratch.try_open().unwrap_err();
     assert!(wrong.is_configuration());
-    let OpenError::WrongRootKey { given, needs } = wrong else { panic!("{wrong}") };
+    let OpenError::WrongRootKey { given, needs, replaced } = wrong else { panic!("{wrong}") };
     assert_eq!(given, other.id());
-    let message = OpenError::WrongRootKey { given, needs }.to_string();
+    let message = OpenError::WrongRootKey { given, needs, replaced }.to_string();
     assert_eq!(message, format!("root key {given} given, the store needs {needs}"));
 
     std::fs::rename(scratch.path("right.key"), scratch.path("root.key")).unwrap();

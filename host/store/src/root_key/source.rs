@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
-use super::{ROOT_KEY_BYTES, RootKey, Stretching};
+use super::{ROOT_KEY_BYTES, RootKey, RootKeyMaterial, Stretching};
 use crate::hex;
 use crate::secret::Secret;
 
@@ -215,37 +215,34 @@ impl PassphraseSource {
 }
 
 impl RootKeySource {
-    /// The key of a store that exists. Nothing is ever made here.
-    pub(crate) fn load(&self, stretching: Option<&Stretching>) -> Result<RootKey, RootKeyError> {
-        match (self, stretching) {
-            (RootKeySource::Passphrase { from }, Some(how)) => stretch(&from.read()?, how),
-            (RootKeySource::Passphrase { .. }, None) => {
-                Err(RootKeyError::OtherKind { store_has_passphrase: false })
-            }
-            (_, Some(_)) => Err(RootKeyError::OtherKind { store_has_passphrase: true }),
-            (RootKeySource::File(path), None) => decode_key(&read_file(path)?),
-            (RootKeySource::Env(name), None) => decode_key(&read_variable(name)?),
-            (RootKeySource::Fd(fd), None) => decode_key(&read_descriptor(*fd)?),
+    /// Reads the source. Nothing is ever made here.
+    ///
+    /// # Errors
+    /// See [`RootKeyError`].
+    pub fn read(&self) -> Result<RootKeyMaterial, RootKeyError> {
+        match self {
+            RootKeySource::File(path) => decode_key(&read_file(path)?).map(RootKeyMaterial::of_key),
+            RootKeySource::Env(name) => decode_key(&read_variable(name)?).map(RootKeyMaterial::of_key),
+            RootKeySource::Fd(fd) => decode_key(&read_descriptor(*fd)?).map(RootKeyMaterial::of_key),
+            RootKeySource::Passphrase { from } => from.read().map(RootKeyMaterial::of_passphrase),
         }
     }
 
-    /// The key for a new store: a missing file is made, anything else must be there.
-    pub(crate) fn load_or_make(&self) -> Result<(RootKey, Option<Stretching>), RootKeyError> {
-        match self {
-            RootKeySource::File(path) => match self.load(None) {
-                Err(RootKeyError::Missing(_)) => Ok((make_file(path)?, None)),
-                other => Ok((other?, None)),
-            },
-            RootKeySource::Passphrase { from } => {
-                let how = Stretching::random()?;
-                Ok((stretch(&from.read()?, &how)?, Some(how)))
+    /// Reads the source of a key that no store has yet: a missing file is made, anything else must be there.
+    ///
+    /// # Errors
+    /// See [`RootKeyError`].
+    pub fn read_or_make(&self) -> Result<RootKeyMaterial, RootKeyError> {
+        match (self, self.read()) {
+            (RootKeySource::File(path), Err(RootKeyError::Missing(_))) => {
+                make_file(path).map(RootKeyMaterial::of_key)
             }
-            RootKeySource::Env(_) | RootKeySource::Fd(_) => Ok((self.load(None)?, None)),
+            (_, read) => read,
         }
     }
 }
 
-fn stretch(passphrase: &Secret, how: &Stretching) -> Result<RootKey, RootKeyError> {
+pub(super) fn stretch(passphrase: &Secret, how: &Stretching) -> Result<RootKey, RootKeyError> {
     if passphrase.len() < PASSPHRASE_BYTES_MIN {
         return Err(RootKeyError::PassphraseTooShort { bytes: passphrase.len() });
     }
@@ -253,7 +250,7 @@ fn stretch(passphrase: &Secret, how: &Stretching) -> Result<RootKey, RootKeyErro
 }
 
 /// Raw bytes, hexadecimal or base64 (either alphabet, padded or not).
-fn decode_key(text: &Secret) -> Result<RootKey, RootKeyError> {
+pub(super) fn decode_key(text: &Secret) -> Result<RootKey, RootKeyError> {
     if text.len() == ROOT_KEY_BYTES {
         return RootKey::from_bytes(text.expose());
     }
@@ -331,7 +328,8 @@ fn make_file(path: &Path) -> Result<RootKey, RootKeyError> {
     Ok(key)
 }
 
-fn write_file(path: &Path, key: &RootKey) -> io::Result<()> {
+/// Writes a key where no file is, readable for its owner alone.
+pub(crate) fn write_file(path: &Path, key: &RootKey) -> io::Result<()> {
     let draft = path.with_added_extension("new");
     match std::fs::remove_file(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -18,7 +18,11 @@ fn key_file(content: &[u8], mode: u32) -> (TempDir, PathBuf) {
 }
 
 fn load(path: &Path) -> Result<RootKeyId, RootKeyError> {
-    RootKeySource::File(path.to_owned()).load(None).map(|key| key.id())
+    read(&RootKeySource::File(path.to_owned()), None).map(|key| key.id())
+}
+
+fn read(source: &RootKeySource, stretching: Option<&Stretching>) -> Result<RootKey, RootKeyError> {
+    source.read()?.to_key(stretching)
 }
 
 fn load_text(content: &[u8]) -> Result<RootKeyId, RootKeyError> {
@@ -78,9 +82,9 @@ fn a_missing_file_is_made_once_and_then_kept() {
     let source = RootKeySource::File(folder.path().join("key"));
     // What an interrupted attempt leaves behind does not disturb the next one.
     std::fs::write(folder.path().join("key.new"), "half").unwrap();
-    let made = source.load_or_make().unwrap().0.id();
-    assert_eq!(source.load_or_make().unwrap().0.id(), made);
-    assert_eq!(source.load(None).unwrap().id(), made);
+    let made = source.read_or_make().unwrap().id().unwrap();
+    assert_eq!(source.read_or_make().unwrap().id().unwrap(), made);
+    assert_eq!(read(&source, None).unwrap().id(), made);
     let metadata = std::fs::metadata(folder.path().join("key")).unwrap();
     assert_eq!((metadata.len(), metadata.permissions().mode() & 0o777), (65, 0o600));
     assert!(!folder.path().join("key.new").exists());
@@ -89,8 +93,8 @@ fn a_missing_file_is_made_once_and_then_kept() {
 #[test]
 fn sources_other_than_files_are_never_made() {
     let variable = RootKeySource::Env("COFFERDAM_STORE_TEST_UNSET".to_owned());
-    assert!(matches!(variable.load_or_make(), Err(RootKeyError::NotSet(_))));
-    assert!(matches!(RootKeySource::Fd(9_999).load_or_make(), Err(RootKeyError::Unreadable { .. })));
+    assert!(matches!(variable.read_or_make(), Err(RootKeyError::NotSet(_))));
+    assert!(matches!(RootKeySource::Fd(9_999).read_or_make(), Err(RootKeyError::Unreadable { .. })));
 }
 
 #[test]
@@ -98,24 +102,35 @@ fn an_inherited_descriptor_gives_its_key() {
     use std::os::fd::AsRawFd;
     let (_folder, path) = key_file(HEX.as_bytes(), 0o600);
     let file = std::fs::File::open(path).unwrap();
-    assert!(RootKeySource::Fd(file.as_raw_fd()).load(None).is_ok());
+    assert!(RootKeySource::Fd(file.as_raw_fd()).read().is_ok());
 }
 
 #[test]
 fn a_passphrase_gives_the_same_key_with_the_same_salt_only() {
     let (_folder, path) = key_file(b"correct horse battery staple\n", 0o600);
     let source = RootKeySource::Passphrase { from: PassphraseSource::File(path) };
-    let (key, stretching) = source.load_or_make().unwrap();
+    let (key, stretching) = source.read_or_make().unwrap().to_new_key().unwrap();
     let stretching = stretching.unwrap();
-    assert_eq!(source.load(Some(&stretching)).unwrap().id(), key.id());
+    assert_eq!(read(&source, Some(&stretching)).unwrap().id(), key.id());
     let other = Stretching::random().unwrap();
-    assert_ne!(source.load(Some(&other)).unwrap().id(), key.id());
+    assert_ne!(read(&source, Some(&other)).unwrap().id(), key.id());
     let expected = RootKeyError::OtherKind { store_has_passphrase: false };
-    assert_eq!(source.load(None).err().unwrap().to_string(), expected.to_string());
+    assert_eq!(read(&source, None).err().unwrap().to_string(), expected.to_string());
 
     let (_folder, path) = key_file(b"too short", 0o600);
     let source = RootKeySource::Passphrase { from: PassphraseSource::File(path) };
-    assert!(matches!(source.load_or_make(), Err(RootKeyError::PassphraseTooShort { bytes: 9 })));
+    let short = source.read().unwrap().to_new_key();
+    assert!(matches!(short, Err(RootKeyError::PassphraseTooShort { bytes: 9 })));
+}
+
+#[test]
+fn what_a_source_gave_travels_as_text_and_says_nothing_when_debugged() {
+    for text in [HEX, "passphrase correct horse battery staple"] {
+        let material = RootKeyMaterial::parse(text).unwrap();
+        assert_eq!(*material.expose(), text);
+        assert_eq!(format!("{material:?}"), "RootKeyMaterial(..)");
+    }
+    assert!(RootKeyMaterial::parse("neither").is_err());
 }
 
 #[test]

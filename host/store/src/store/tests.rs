@@ -416,8 +416,11 @@ fn writes_until_killed_when_asked_to() {
     let Ok(dir) = std::env::var(CHILD_VARIABLE) else { return };
     let lock = DirectoryLock::acquire(std::path::Path::new(&dir)).unwrap();
     let root_key = RootKeySource::File(std::path::Path::new(&dir).join("root.key"));
-    let store =
-        Store::open(lock, OpenOptions { root_key, accept_rollback: None, clock: Clock::system() }).unwrap();
+    let store = Store::open(
+        lock,
+        OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::system() },
+    )
+    .unwrap();
     let issue = || loop {
         let key = store.issue_key(OPERATOR, new_key(KeyOwner::Unscoped)).unwrap().key;
         println!("acknowledged {}", key.id);

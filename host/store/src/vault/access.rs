@@ -14,14 +14,13 @@ use crate::error::Error;
 use crate::ids::InternId;
 use crate::records::Intern;
 use crate::rows;
-use crate::seal::{KeyRecord, StoreKeys, Wrapper};
+use crate::seal::{KeyRecord, StoreKeys};
 
 /// All that reading and checking needs.
 #[derive(Clone)]
 pub(crate) struct Access {
     pub(crate) database: Database,
     pub(crate) keys: Arc<StoreKeys>,
-    pub(crate) wrapper: Arc<Wrapper>,
     pub(crate) damage: Arc<Damage>,
 }
 
@@ -41,10 +40,6 @@ pub(crate) struct View {
 impl View {
     pub(crate) fn keys(&self) -> &Arc<StoreKeys> {
         &self.access.keys
-    }
-
-    pub(crate) fn wrapper(&self) -> &Wrapper {
-        &self.access.wrapper
     }
 
     /// Counts and logs a row that does not prove to be ours.
@@ -102,7 +97,7 @@ impl View {
         let key = rows::vault_keys_key(vault);
         let Some(row) = self.snapshot.get(&self.access.database.keys, &key)? else { return Ok(None) };
         let record: Option<KeyRecord> = rows::decode(&self.access.keys, KEYS, &key, &row);
-        let keys = record.and_then(|record| VaultKeys::open(&self.access.wrapper, vault, &record));
+        let keys = record.and_then(|record| VaultKeys::open(&self.access.keys, vault, &record));
         keys.map(Some).ok_or_else(|| self.damaged(vault, None, VaultPart::KeyRecord))
     }
 

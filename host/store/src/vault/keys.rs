@@ -11,8 +11,9 @@ use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use super::{Fingerprint, VaultId};
+use crate::error::Error;
 use crate::rows;
-use crate::seal::{DIGEST_BYTES, Digest, KeyRecord, Wrapper};
+use crate::seal::{DIGEST_BYTES, Digest, KeyRecord, StoreKeys};
 
 const FORMAT: u8 = 1;
 const NONCE_BYTES: usize = 24;
@@ -63,7 +64,7 @@ impl VaultKeys {
         Ok(VaultKeys { version: FIRST_VERSION, fingerprint, encryption })
     }
 
-    pub(crate) fn seal(&self, wrapper: &Wrapper, vault: VaultId) -> Result<KeyRecord, getrandom::Error> {
+    pub(crate) fn seal(&self, keys: &StoreKeys, vault: VaultId) -> Result<KeyRecord, Error> {
         let bytes = 1 + DIGEST_BYTES + self.encryption.len() * ENCODED_KEY_BYTES;
         // Never grows: a buffer left behind by growing would not be wiped.
         let mut plain = Zeroizing::new(Vec::with_capacity(bytes));
@@ -75,12 +76,12 @@ impl VaultKeys {
             plain.push(u8::from(key.state == KeyState::Decrypt));
             plain.extend_from_slice(key.key.as_ref());
         }
-        wrapper.seal(&rows::vault_keys_key(vault), self.version, &plain)
+        keys.seal_record(&rows::vault_keys_key(vault), self.version, &plain)
     }
 
     /// The reverse of [`VaultKeys::seal`]; `None` for a record of another vault or one that does not open.
-    pub(crate) fn open(wrapper: &Wrapper, vault: VaultId, record: &KeyRecord) -> Option<VaultKeys> {
-        let plain = wrapper.open(&rows::vault_keys_key(vault), record)?;
+    pub(crate) fn open(keys: &StoreKeys, vault: VaultId, record: &KeyRecord) -> Option<VaultKeys> {
+        let plain = keys.open_record(&rows::vault_keys_key(vault), record)?;
         let rest = plain.strip_prefix(&[FORMAT])?;
         let (fingerprint, rest) = rest.split_first_chunk::<DIGEST_BYTES>()?;
         let (keys, rest) = rest.as_chunks::<ENCODED_KEY_BYTES>();

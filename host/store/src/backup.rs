@@ -1,0 +1,3 @@
+//! Backups.
+
+mod format;

@@ -1,0 +1,117 @@
+//! From the keys given to the keys of the store.
+
+use super::Sources;
+use crate::database::{Database, KEYS};
+use crate::error::OpenError;
+use crate::root_key::{RootKey, RootKeyError, RootKeyMaterial, RootKeyRecord};
+use crate::rows::{self, Header, SCHEMA};
+use crate::seal::{KeyRecord, StoreKeys, WrapKey};
+
+/// What the keys given have opened.
+pub(super) struct Unlocked {
+    pub(super) header: Header,
+    pub(super) keys: StoreKeys,
+    /// The root key that the configuration wants in place of the one that opened the store.
+    pub(super) rotate_to: Option<RootKeyMaterial>,
+}
+
+/// Reads the header, takes the root key and opens the store's keys with it.
+pub(super) fn unlock(database: &Database, sources: &Sources<'_>) -> Result<Unlocked, OpenError> {
+    let header_row =
+        database.keys.get(rows::HEADER)?.ok_or_else(|| OpenError::damaged("it has no header"))?;
+    let header = read_header(&header_row)?;
+    let given = Given::read(sources);
+    let (by, rotate_to) = given.choose(&header)?;
+    let recovery = header.recovery.as_ref().map(|recovery| recovery.id);
+    let record = database.keys.get(rows::STORE_KEYS)?;
+    let keys = record
+        .and_then(|row| rows::decode_unchecked::<KeyRecord>(&row))
+        .and_then(|record| StoreKeys::open(header.store, &record, &by, recovery))
+        .ok_or_else(|| OpenError::damaged("its key record does not open"))?;
+    // The header was believed so far because nothing could check it.
+    if rows::checked(&keys, KEYS, rows::HEADER, &header_row).is_none() {
+        return Err(OpenError::damaged("its header was changed"));
+    }
+    Ok(Unlocked { header, keys, rotate_to })
+}
+
+/// A header of ours in a format that is known here; nothing proves yet that nobody changed it.
+pub(crate) fn read_header(row: &[u8]) -> Result<Header, OpenError> {
+    let header: Header = rows::decode_unchecked(row)
+        .filter(Header::is_ours)
+        .ok_or_else(|| OpenError::damaged("its header cannot be read"))?;
+    if header.min_reader > SCHEMA {
+        return Err(OpenError::TooNew { found: header.schema_major, known: SCHEMA });
+    }
+    Ok(header)
+}
+
+/// What every source gave, each read once: a descriptor gives its content only once.
+struct Given {
+    configured: Result<RootKeyMaterial, RootKeyError>,
+    previous: Option<RootKeyMaterial>,
+    next: Option<RootKeyMaterial>,
+}
+
+impl Given {
+    fn read(sources: &Sources<'_>) -> Given {
+        let optional = |source: &super::RootKeySource| match source.read() {
+            Ok(material) => Some(material),
+            Err(RootKeyError::Missing(_)) => None,
+            Err(error) => {
+                tracing::warn!(%source, %error, "a root key beside the configured one cannot be used");
+                None
+            }
+        };
+        Given {
+            configured: sources.configured.read(),
+            previous: sources.previous.and_then(optional),
+            next: sources.next.and_then(optional),
+        }
+    }
+
+    /// The key that opens the store, and the one it is to be rotated to.
+    fn choose(self, header: &Header) -> Result<(WrapKey, Option<RootKeyMaterial>), OpenError> {
+        let needs = header.root.id;
+        let refused = |source| OpenError::RootKey { needs, source };
+        let by_configured = match &self.configured {
+            Ok(material) => material.key_of(&header.root).map_err(refused)?,
+            Err(_) => None,
+        };
+        if let Some(root) = by_configured {
+            return Ok((root.wrap_key(), self.next.filter(|next| is_next(next, header))));
+        }
+        let beside = [&self.previous, &self.next].into_iter().flatten();
+        if let Some(root) = find(beside, &header.root).map_err(refused)? {
+            // What the configuration names is the key to come, unless it is the one that has gone.
+            let wanted = self
+                .configured
+                .ok()
+                .filter(|wanted| wanted.id().is_none_or(|wanted| header.previous_root != Some(wanted)));
+            return Ok((root.wrap_key(), wanted));
+        }
+        if let Some(recovery) = &header.recovery {
+            let all = self.configured.iter().chain(&self.previous);
+            if let Some(key) = find(all, recovery).map_err(refused)? {
+                tracing::warn!(
+                    "the store was opened with its recovery key; give it a root key: `vault rotate-root`"
+                );
+                return Ok((key.wrap_key(), None));
+            }
+        }
+        let given = self.configured.and_then(|material| material.to_key(header.root.stretching.as_ref()));
+        let given = given.map_err(refused)?.id();
+        Err(OpenError::WrongRootKey { given, needs, replaced: header.previous_root == Some(given) })
+    }
+}
+
+fn is_next(material: &RootKeyMaterial, header: &Header) -> bool {
+    header.next_root.as_ref().is_some_and(|next| matches!(material.key_of(next), Ok(Some(_))))
+}
+
+fn find<'a>(
+    mut given: impl Iterator<Item = &'a RootKeyMaterial>,
+    record: &RootKeyRecord,
+) -> Result<Option<RootKey>, RootKeyError> {
+    given.find_map(|material| material.key_of(record).transpose()).transpose()
+}
