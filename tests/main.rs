@@ -35,3 +35,4 @@ mod operations;
 
 #[cfg(test)]
 mod faults;
+mod vault;

@@ -22,6 +22,7 @@ mod lock;
 mod log;
 mod name;
 mod open;
+mod operation;
 mod pending;
 mod queue;
 mod records;
@@ -46,16 +47,17 @@ pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use ids::{IdError, InternId, MemberId, StoreId, WorkspaceId};
 pub use lock::{DirectoryLock, LockError};
 pub use name::{Name, NameError};
+pub use operation::{Progress, VaultError};
 pub use pending::{Pending, Place};
 pub use records::{ApiKey, Credit, Intern, KeyKind, Member, Role, RoleError, Workspace};
 pub use root_key::{PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError};
 pub use secret::Secret;
-pub use store::{IssuedKey, OpenOptions, Store, StoreStatus};
+pub use store::{IssuedKey, KeyRotation, OpenOptions, RecoveryKey, RootRotation, Store, StoreStatus};
 pub use token::{KeyId, KeyIdError};
 pub use usage::{UsageKind, UsageOutcome, UsageRow};
 pub use vault::{
     EffectiveScope, EffectiveSecret, Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts,
-    HostsError, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope,
+    HostsError, LegacySecret, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope,
     SecretMetadata, SecretName, SecretNameError, SecretValue, SecretValueError, VaultFinding, VaultId,
     VaultPart,
 };

@@ -182,6 +182,17 @@ pub struct Page<T> {
     pub has_more: bool,
 }
 
+/// A secret of an older system, to take over without hosts.
+#[derive(Debug)]
+pub struct LegacySecret {
+    /// Its name.
+    pub name: SecretName,
+    /// The value.
+    pub value: SecretValue,
+    /// When it was made there, Unix milliseconds.
+    pub created_at_ms: Option<u64>,
+}
+
 /// A secret to store.
 #[derive(Debug)]
 pub struct NewSecret {

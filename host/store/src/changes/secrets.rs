@@ -1,6 +1,8 @@
 //! Changes of the vaults: a draft of rows over the state before the commit, so that the changes of one group
 //! see each other.
 
+mod rotation;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,6 +49,25 @@ struct Written {
 struct Staged {
     written: Written,
     replaces: Option<Stored>,
+}
+
+impl Written {
+    /// A new version of a secret, encrypted with the vault's newest key.
+    fn encrypt(
+        view: &View,
+        keys: &VaultKeys,
+        vault: VaultId,
+        metadata: SecretMetadata,
+        value: &[u8],
+    ) -> Result<Written, Error> {
+        let kid = keys.active().ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
+        let mut generation = [0; 8];
+        getrandom::fill(&mut generation)?;
+        let stored = Stored { metadata, kid, generation: u64::from_be_bytes(generation) };
+        let sealed = keys.encrypt(kid, &stored.associated_data(view.keys(), vault), value)?;
+        let sealed = sealed.ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
+        Ok(Written { vault, stored, sealed })
+    }
 }
 
 impl Vaults {
@@ -132,19 +153,13 @@ impl Vaults {
         let (vault, name) = place;
         let replaces = self.secret(view, vault, &name)?;
         let keys = &self.open_or_make(view, vault, now_ms)?.keys;
-        let kid = keys.active().ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
-        let mut generation = [0; 8];
-        getrandom::fill(&mut generation)?;
         let metadata = SecretMetadata {
             name,
             fingerprint: hosts.as_ref().map(|_| keys.fingerprint(value)),
             hosts,
             created_at_ms: replaces.as_ref().map_or(now_ms, |before| before.metadata.created_at_ms),
         };
-        let stored = Stored { metadata, kid, generation: u64::from_be_bytes(generation) };
-        let sealed = keys.encrypt(kid, &stored.associated_data(view.keys(), vault), value)?;
-        let sealed = sealed.ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
-        Ok(Staged { written: Written { vault, stored, sealed }, replaces })
+        Ok(Staged { written: Written::encrypt(view, keys, vault, metadata, value)?, replaces })
     }
 
     fn apply(&mut self, view: &View, staged: Staged) -> SecretMetadata {
@@ -205,10 +220,6 @@ impl Draft {
 
     /// Takes over a secret from before hosts were required, as old as it says. One stored since then counts and
     /// stays: tells whether anything was written. Leaves the audit entry to the caller.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the command that imports legacy secrets is not there yet")
-    )]
     pub(crate) fn import_secret(
         &mut self,
         vault: VaultId,

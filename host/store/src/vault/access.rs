@@ -1,6 +1,7 @@
 //! Reading the vaults: one consistent moment over all keyspaces, every row checked before it is believed.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use fjall::{Guard, Readable, Slice, Snapshot};
@@ -45,6 +46,26 @@ impl View {
     /// Counts and logs a row that does not prove to be ours.
     pub(crate) fn damaged(&self, vault: VaultId, name: Option<&SecretName>, part: VaultPart) -> Error {
         self.access.damage.found(vault, name, part)
+    }
+
+    /// A row of the keyspace `keys` as it lies.
+    pub(crate) fn key_row(&self, key: &[u8]) -> Result<Option<Slice>, Error> {
+        Ok(self.snapshot.get(&self.access.database.keys, key)?)
+    }
+
+    /// The keys of vaults' key records that come after this one, at most `limit`.
+    pub(crate) fn vault_records(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        let (start, end) = rows::vault_keys_range();
+        let start = after.map_or(Bound::Included(start.as_slice()), Bound::Excluded);
+        let range = (start, Bound::Included(end.as_slice()));
+        let found = self.snapshot.range::<&[u8], _>(&self.access.database.keys, range).take(limit);
+        found.map(|row| Ok(row.key()?.to_vec())).collect()
+    }
+
+    /// All rows of a keyspace, by its number in the reporting order.
+    pub(crate) fn all_rows(&self, keyspace: usize) -> impl Iterator<Item = Guard> + use<> {
+        let keyspaces = self.access.database.keyspaces();
+        keyspaces.get(keyspace).map(|(_, keyspace)| self.snapshot.iter(keyspace)).into_iter().flatten()
     }
 
     /// The intern as of this moment, so that its secrets and its existence are never of two moments.
