@@ -34,4 +34,5 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod faults;
 mod vault;
