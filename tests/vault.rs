@@ -15,6 +15,7 @@ mod names;
 mod secrets;
 mod switches;
 mod values;
+mod waits;
 
 use crate::kit::client::{Answer, Client, read};
 use crate::kit::host::{Host, Setup};
