@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::connection::Peer;
 use crate::rate::{Quota, Source, TooOften};
 use crate::record::Record;
-use crate::reply::{Fault, VaultFault};
+use crate::reply::{Fault, Flaw, VaultFault};
 use crate::route::{Label, NoRoute, Route};
 use crate::{access, auth, body};
 
@@ -133,7 +133,12 @@ async fn find_and_answer(
     head: &Parts,
     body: &mut Incoming,
 ) -> Result<Response<Body>, Refused> {
-    check_head(head)?;
+    check_head(head).map_err(|fault| match fault {
+        Fault::Malformed(reason) if head.uri.path().starts_with("/v1/vault/") => {
+            Fault::Vault(VaultFault::Invalid(Flaw::at("request", reason)))
+        }
+        fault => fault,
+    })?;
     let route = Route::find(head.uri.path()).map_err(|miss| match miss {
         NoRoute::Unknown => Fault::NotFound,
         NoRoute::Malformed => Fault::Malformed("The path is not percent-encoded correctly"),
