@@ -62,6 +62,13 @@ impl View {
         found.map(|row| Ok(row.key()?.to_vec())).collect()
     }
 
+    /// A row as it lies, in the keyspace of this number in the reporting order.
+    pub(crate) fn row(&self, keyspace: usize, key: &[u8]) -> Result<Option<Slice>, Error> {
+        let keyspaces = self.access.database.keyspaces();
+        let Some((_, keyspace)) = keyspaces.get(keyspace) else { return Ok(None) };
+        Ok(self.snapshot.get(keyspace, key)?)
+    }
+
     /// All rows of a keyspace, by its number in the reporting order.
     pub(crate) fn all_rows(&self, keyspace: usize) -> impl Iterator<Item = Guard> + use<> {
         let keyspaces = self.access.database.keyspaces();
