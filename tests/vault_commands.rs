@@ -125,7 +125,7 @@ fn a_secret_that_cannot_be_is_refused_without_its_value() {
         let long = CANARY.repeat(65_537 / CANARY.len() + 1);
         for (line, input, says) in [
             ("secret put Token --host a.example", CANARY.as_bytes(), "is not a secret's name"),
-            ("secret put token --host 127.0.0.1 --operator", CANARY.as_bytes(), "hosts[0]"),
+            ("secret put token --host -a.example --operator", CANARY.as_bytes(), "hosts[0]"),
             ("secret put token --host a.example *.b.example", CANARY.as_bytes(), "hosts[1]"),
             ("secret put token --host a.example", b"".as_slice(), "1 to 65536"),
             ("secret put token --host a.example", b"\n", "1 to 65536"),

@@ -103,12 +103,10 @@ impl View {
         for row in self.snapshot.range(keys, start..=end) {
             found(rows::vault_of_keys(&row.key()?));
         }
-        for keyspace in [meta, values] {
-            for row in self.snapshot.iter(keyspace) {
-                let key = row.key()?;
-                if *key != *rows::MARKER {
-                    found(vault_of(&key));
-                }
+        for row in self.snapshot.iter(meta).chain(self.snapshot.iter(values)) {
+            let key = row.key()?;
+            if *key != *rows::MARKER {
+                found(vault_of(&key));
             }
         }
         Ok(())
