@@ -142,15 +142,14 @@ impl Draft {
         let failed = || VaultError::file(&self.path);
         let Some(file) = &self.file else { return Ok(0) };
         let mut writer = Writer::begin(BufWriter::new(file), preamble).map_err(failed())?;
-        let mut rows = 0;
-        for keyspace in 0..KEYSPACES {
-            for row in view.all_rows(keyspace) {
-                let (key, value) = row.into_inner()?;
-                writer.row(keyspace, &key, &value).map_err(failed())?;
-                rows += 1;
-                if rows % STEP == 0 {
-                    tell(progress, "rows", rows, 0)?;
-                }
+        let mut rows = 0_u64;
+        let all = (0..KEYSPACES).flat_map(|keyspace| view.all_rows(keyspace).map(move |row| (keyspace, row)));
+        for (keyspace, row) in all {
+            let (key, value) = row.into_inner()?;
+            writer.row(keyspace, &key, &value).map_err(failed())?;
+            rows += 1;
+            if rows.is_multiple_of(STEP) {
+                tell(progress, "rows", rows, 0)?;
             }
         }
         let out = writer.end(|rows, digest| view.keys().backup_mac(rows, digest)).map_err(failed())?;

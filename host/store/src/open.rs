@@ -26,7 +26,7 @@ use crate::directory::Directory;
 use crate::error::{OpenError, OutOfStep};
 use crate::journal;
 use crate::log;
-use crate::root_key::{RootKeyMaterial, RootKeySource};
+use crate::root_key::RootKeyMaterial;
 use crate::rows::{self, Header, RowKind, SetHash};
 use crate::seal::StoreKeys;
 use crate::vault::{self, Access, Head};
