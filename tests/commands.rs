@@ -219,7 +219,8 @@ fn what_makes_no_sense_is_a_usage_error() {
         "key create --workspace default --provisioning --no-scope",
         "key create --workspace default --expires-days 0",
         "serve --listen nowhere",
-        "secret list",
+        "secret put a",
+        "vault rotate-root",
     ] {
         failed(&|arguments| free.command_output(arguments), line, 2);
     }

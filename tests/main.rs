@@ -13,6 +13,7 @@ mod start;
 mod responses;
 #[cfg(test)]
 mod streaming;
+mod vault_commands;
 
 #[cfg(test)]
 mod fallback;

@@ -147,6 +147,13 @@ fn many(folder: &Path, secrets: usize) -> Outcome<()> {
         drop(store.release(Actor::System, ReleaseScope::Workspace(workspace), &name, &host, &purpose)?);
         Ok(())
     })?;
+    let begun = Instant::now();
+    let checked = store.verify_vaults()?;
+    let seconds = begun.elapsed().as_secs_f64();
+    report(
+        "checking every row",
+        &format!("{seconds:.1} s, {} secrets, clean: {}", checked.secrets, checked.is_clean()),
+    );
     report("memory at the end", &memory()?);
     Ok(())
 }

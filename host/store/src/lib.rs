@@ -10,6 +10,7 @@ mod audit;
 mod authentication;
 mod backup;
 mod changes;
+mod check;
 mod clock;
 mod commit;
 mod database;
@@ -40,7 +41,9 @@ mod vault;
 
 pub use audit::{Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary, CopiedSecret};
 pub use authentication::{AuthenticationError, Principal};
+pub use backup::{BackupSummary, RestoreSummary};
 pub use changes::{KeyChange, KeyOwner, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange};
+pub use check::Verification;
 pub use clock::Clock;
 pub use directory::{Directory, Kind, LookupError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
@@ -59,5 +62,5 @@ pub use vault::{
     EffectiveScope, EffectiveSecret, Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts,
     HostsError, LegacySecret, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope,
     SecretMetadata, SecretName, SecretNameError, SecretValue, SecretValueError, VaultFinding, VaultId,
-    VaultPart,
+    VaultPart, VaultReport,
 };

@@ -1,5 +1,6 @@
 //! The store as the rest of the program sees it.
 
+mod backup;
 mod key_records;
 mod secrets;
 mod vault_keys;
@@ -114,6 +115,7 @@ struct Inner {
     shared: Arc<Shared>,
     clock: Clock,
     header: ArcSwap<Header>,
+    anchor: PathBuf,
     /// `root.key` of the data directory, if that is where the root key comes from.
     implied_key: Option<PathBuf>,
     /// Held by whoever changes keys.
@@ -148,6 +150,7 @@ impl Store {
     fn start(lock: DirectoryLock, opened: Opened, options: OpenOptions) -> Result<Store, OpenError> {
         let OpenOptions { root_key, clock, .. } = options;
         let implied_key = implied_key(&lock, &root_key);
+        let anchor_file = open::anchor_file(lock.dir());
         let Opened { access, anchor, header, rotate_to: _, directory, tip, journal_cut } = opened;
         let keys = Arc::clone(&access.keys);
         let damage = Arc::clone(&access.damage);
@@ -172,6 +175,7 @@ impl Store {
             shared,
             clock,
             header: ArcSwap::from_pointee(header),
+            anchor: anchor_file,
             implied_key,
             operation: Mutex::default(),
             journal_cut,
@@ -432,6 +436,11 @@ fn implied_key(lock: &DirectoryLock, source: &RootKeySource) -> Option<PathBuf> 
 }
 
 fn open_in(lock: &DirectoryLock, options: &OpenOptions) -> Result<Opened, OpenError> {
+    sources(lock, options, |sources| open::open(lock.dir(), sources, options.accept_rollback, &options.clock))
+}
+
+/// Where root keys are looked for.
+fn sources<T>(lock: &DirectoryLock, options: &OpenOptions, use_them: impl FnOnce(&Sources<'_>) -> T) -> T {
     // While the key file that nobody had to configure is replaced, its successor lies beside it.
     let implied = implied_key(lock, &options.root_key);
     let next = RootKeySource::File(lock.dir().join(IMPLIED_KEY_NEXT));
@@ -440,7 +449,7 @@ fn open_in(lock: &DirectoryLock, options: &OpenOptions) -> Result<Opened, OpenEr
         previous: options.previous_root_key.as_ref(),
         next: implied.is_some().then_some(&next),
     };
-    open::open(lock.dir(), &sources, options.accept_rollback, &options.clock)
+    use_them(&sources)
 }
 
 /// What a caller is told: a refusal stands whatever became of the commit.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fjall::{Guard, Readable, Slice, Snapshot};
 use zeroize::Zeroizing;
 
-use super::stored::{Stored, head_key, name_in, secret_key, secrets_range};
+use super::stored::{Stored, head_key, name_in, secret_key, secrets_range, vault_of};
 use super::{Damage, Head, SecretName, VaultId, VaultKeys, VaultPart};
 use crate::database::{Database, KEYS};
 use crate::directory::{Kind, LookupError};
@@ -62,6 +62,13 @@ impl View {
         found.map(|row| Ok(row.key()?.to_vec())).collect()
     }
 
+    /// A row as it lies, in the keyspace of this number in the reporting order.
+    pub(crate) fn row(&self, keyspace: usize, key: &[u8]) -> Result<Option<Slice>, Error> {
+        let keyspaces = self.access.database.keyspaces();
+        let Some((_, keyspace)) = keyspaces.get(keyspace) else { return Ok(None) };
+        Ok(self.snapshot.get(keyspace, key)?)
+    }
+
     /// All rows of a keyspace, by its number in the reporting order.
     pub(crate) fn all_rows(&self, keyspace: usize) -> impl Iterator<Item = Guard> + use<> {
         let keyspaces = self.access.database.keyspaces();
@@ -76,6 +83,35 @@ impl View {
         let intern: Option<Intern> = rows::decode(&self.access.keys, KEYS, &key, &row);
         let intern = intern.filter(|intern| intern.id == id);
         intern.ok_or_else(|| self.damaged(VaultId::Intern(id), None, VaultPart::Owner))
+    }
+
+    /// Whether the workspace or intern of a vault is there and proves to be ours.
+    pub(crate) fn has_owner(&self, vault: VaultId) -> Result<bool, Error> {
+        let key = match vault {
+            VaultId::Workspace(id) => rows::workspace_key(id),
+            VaultId::Intern(id) => rows::intern_key(id),
+            VaultId::Operator => return Ok(true),
+        };
+        let row = self.key_row(&key)?;
+        Ok(row.is_some_and(|row| rows::checked(&self.access.keys, KEYS, &key, &row).is_some()))
+    }
+
+    /// Calls back with the vault of every row of a vault, in any keyspace; with `None` for a row of no vault.
+    pub(crate) fn each_vault_row(&self, mut found: impl FnMut(Option<VaultId>)) -> Result<(), Error> {
+        let Database { keys, meta, values, .. } = &self.access.database;
+        let (start, end) = rows::vault_keys_range();
+        for row in self.snapshot.range(keys, start..=end) {
+            found(rows::vault_of_keys(&row.key()?));
+        }
+        for keyspace in [meta, values] {
+            for row in self.snapshot.iter(keyspace) {
+                let key = row.key()?;
+                if *key != *rows::MARKER {
+                    found(vault_of(&key));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A secret without its value.
@@ -104,6 +140,15 @@ impl View {
     pub(crate) fn decode(&self, vault: VaultId, name: SecretName, row: &[u8]) -> Result<Stored, Error> {
         let stored = Stored::decode(&self.access.keys, vault, name.clone(), row);
         stored.ok_or_else(|| self.damaged(vault, Some(&name), VaultPart::Metadata))
+    }
+
+    /// The encrypted values of a vault with their keys.
+    pub(crate) fn values(
+        &self,
+        vault: VaultId,
+    ) -> impl Iterator<Item = Result<(Slice, Slice), Error>> + use<> {
+        let rows = self.snapshot.range(&self.access.database.values, secrets_range(vault));
+        rows.map(|row| Ok(row.into_inner()?))
     }
 
     /// What the vault adds up to; `None` for a vault that never had a secret.
@@ -142,9 +187,19 @@ impl View {
         keys: &VaultKeys,
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, Error> {
-        let data = stored.associated_data(&self.access.keys, vault);
-        let value = keys.decrypt(stored.kid, &data, sealed);
+        let value = self.opened(vault, stored, keys, sealed);
         value.ok_or_else(|| self.damaged(vault, Some(&stored.metadata.name), VaultPart::Value))
+    }
+
+    /// The value again, for whoever counts damage by himself.
+    pub(crate) fn opened(
+        &self,
+        vault: VaultId,
+        stored: &Stored,
+        keys: &VaultKeys,
+        sealed: &[u8],
+    ) -> Option<Zeroizing<Vec<u8>>> {
+        keys.decrypt(stored.kid, &stored.associated_data(&self.access.keys, vault), sealed)
     }
 }
 
@@ -152,9 +207,14 @@ impl View {
 pub(crate) struct Row(Guard);
 
 impl Row {
+    /// Its key and its content as they lie.
+    pub(crate) fn pair(self) -> Result<(Slice, Slice), Error> {
+        Ok(self.0.into_inner()?)
+    }
+
     /// Its name and its content, which is still to be decoded.
     pub(crate) fn named(self, view: &View, vault: VaultId) -> Result<(SecretName, Slice), Error> {
-        let (key, row) = self.0.into_inner()?;
+        let (key, row) = self.pair()?;
         let name = name_in(&key).filter(|(found, _)| *found == vault).map(|(_, name)| name);
         Ok((name.ok_or_else(|| view.damaged(vault, None, VaultPart::RowKey))?, row))
     }

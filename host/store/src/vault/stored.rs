@@ -37,6 +37,16 @@ pub(crate) fn name_in(key: &[u8]) -> Option<(VaultId, SecretName)> {
     Some((VaultId::from_bytes(vault)?, std::str::from_utf8(name).ok()?.parse().ok()?))
 }
 
+/// The vault in the key of a secret, whatever its name, or of a head; `None` for other keys.
+pub(crate) fn vault_of(key: &[u8]) -> Option<VaultId> {
+    let (kind, rest) = key.split_first()?;
+    match *kind {
+        SECRET => VaultId::from_bytes(rest.get(..VAULT_ID_BYTES)?),
+        HEAD => VaultId::from_bytes(rest),
+        _ => None,
+    }
+}
+
 /// Key of a vault's head.
 pub(crate) fn head_key(vault: VaultId) -> Vec<u8> {
     [[HEAD].as_slice(), &vault.to_bytes()].concat()

@@ -1,3 +1,4 @@
+mod damage;
 mod release;
 
 use std::time::Duration;
