@@ -50,6 +50,12 @@ pub enum Failure {
     /// The sandbox does not start.
     #[error(transparent)]
     Runtime(#[from] cofferdam_runtime::StartError),
+    /// A write of the store failed. What is durable is known at the next start.
+    #[error("the store cannot write; start again to go on with what is durable")]
+    StoreFailed,
+    /// A write of the store does not end.
+    #[error("the store does not finish writing; start again to go on with what is durable")]
+    StoreHangs,
     /// A listener, a file or standard output failed.
     #[error("{what}: {cause}")]
     System {

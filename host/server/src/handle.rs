@@ -4,7 +4,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use cofferdam_store::{AuthenticationError, Principal};
@@ -18,8 +17,10 @@ use tracing::Instrument;
 use crate::answer::Body;
 use crate::api;
 use crate::app::App;
+use crate::connection::Peer;
+use crate::rate::{Quota, Source, TooOften};
 use crate::record::Record;
-use crate::reply::Fault;
+use crate::reply::{Fault, Flaw, VaultFault};
 use crate::route::{Label, NoRoute, Route};
 use crate::{access, auth, body};
 
@@ -44,17 +45,17 @@ pub(crate) struct Call<'r> {
     pub(crate) record: &'r mut Record,
 }
 
-/// Answers a request. `running` counts the requests of its connection.
-pub(crate) async fn handle(
-    app: Arc<App>,
-    running: Arc<AtomicUsize>,
-    request: Request<Incoming>,
-) -> Response<Body> {
+/// Answers a request.
+pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+    let Peer { address, running } = peer;
     let mut record = Record::begin(request.method(), Arc::clone(&app.metrics), running);
     let span = record.span().clone();
     let is_head = request.method() == Method::HEAD;
     // A panic is a mistake of ours in one request; the connection and all others go on.
-    let answer = AssertUnwindSafe(answer(&app, &mut record, request)).catch_unwind().instrument(span).await;
+    let answer = AssertUnwindSafe(answer(&app, address.into(), &mut record, request))
+        .catch_unwind()
+        .instrument(span)
+        .await;
     let mut response = match answer {
         Ok(Ok(response)) => response,
         Ok(Err(Refused { fault, user, closing })) => {
@@ -96,12 +97,13 @@ impl From<Fault> for Refused {
 
 async fn answer(
     app: &Arc<App>,
+    source: Source,
     record: &mut Record,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Refused> {
     let (head, mut body) = request.into_parts();
     let version = head.version;
-    let refused = match find_and_answer(app, record, &head, &mut body).await {
+    let refused = match find_and_answer(app, source, record, &head, &mut body).await {
         Ok(response) => return Ok(response),
         Err(refused) => refused,
     };
@@ -113,6 +115,7 @@ async fn answer(
     }
     // So has, by now, who has stopped sending.
     let sends = !waits && !matches!(refused.fault, Fault::BodyTimedOut);
+    let goes_on = !matches!(refused.fault, Fault::BodyTooLarge);
     let timeouts = app.live().config.timeouts;
     let limits = body::Limits {
         bytes_max: 2 * body::BODY_BYTES_MAX,
@@ -120,22 +123,28 @@ async fn answer(
         total: timeouts.body_total,
     };
     let read = sends && body::discard(&mut body, limits).await;
-    Err(Refused { closing: !read, ..refused })
+    Err(Refused { closing: !read || !goes_on, ..refused })
 }
 
 async fn find_and_answer(
     app: &Arc<App>,
+    source: Source,
     record: &mut Record,
     head: &Parts,
     body: &mut Incoming,
 ) -> Result<Response<Body>, Refused> {
-    check_head(head)?;
+    check_head(head).map_err(|fault| match fault {
+        Fault::Malformed(reason) if head.uri.path().starts_with("/v1/vault/") => {
+            Fault::Vault(VaultFault::Invalid(Flaw::at("request", reason)))
+        }
+        fault => fault,
+    })?;
     let route = Route::find(head.uri.path()).map_err(|miss| match miss {
         NoRoute::Unknown => Fault::NotFound,
         NoRoute::Malformed => Fault::Malformed("The path is not percent-encoded correctly"),
     })?;
     record.route = route.label();
-    let principal = authenticate(app, head, record.route)?;
+    let principal = authenticate(app, source, head, record.route)?;
     record.key = Some(principal.key_id().to_string());
     let user = principal.member().map(|member| member.to_string());
     let mut call = Call { app, principal, head, record };
@@ -149,7 +158,7 @@ async fn find_and_answer(
 
 async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     if let Route::Vault(route) = &route {
-        return api::vault::answer(call, route);
+        return api::vault::answer(call, route, body).await;
     }
     access::check(route.label(), call.principal.kind())?;
     if !route.methods().contains(&call.head.method) {
@@ -166,6 +175,9 @@ async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Res
 }
 
 fn check_head(head: &Parts) -> Result<(), Fault> {
+    if head.method == Method::CONNECT {
+        return Err(Fault::Malformed("This is no proxy"));
+    }
     let path_and_query = head.uri.path_and_query().map_or(0, |text| text.as_str().len());
     if path_and_query > URI_BYTES_MAX {
         return Err(Fault::UriTooLong);
@@ -180,23 +192,42 @@ fn check_head(head: &Parts) -> Result<(), Fault> {
     if is_clear { Ok(()) } else { Err(Fault::Malformed("The request must name exactly one Host")) }
 }
 
-fn authenticate(app: &App, head: &Parts, route: Label) -> Result<Principal, Fault> {
+/// Who asks. An address that has shown too many tokens in vain is told so on the
+/// vault's routes before its next token is looked at.
+fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result<Principal, Fault> {
     let in_vault = route == Label::Vault;
-    let token = auth::token(&head.headers).map_err(|miss| match miss {
-        _ if in_vault => Fault::InvalidVaultKey,
-        auth::NoToken::Missing => Fault::MissingKey,
-        auth::NoToken::Malformed => Fault::InvalidKey,
-    })?;
-    app.store.authenticate(token).map_err(|error| match error {
+    if let Some(quota) = Quota::of_failures().filter(|_| in_vault) {
+        app.rates.failures.check(source, quota).map_err(too_often)?;
+    }
+    let shown = auth::token(&head.headers);
+    let authenticated = match shown {
+        Ok(token) => app.store.authenticate(token),
+        // Who shows nothing guesses nothing and is not counted.
+        Err(auth::NoToken::Missing) => {
+            return Err(if in_vault { Fault::InvalidVaultKey } else { Fault::MissingKey });
+        }
+        Err(auth::NoToken::Malformed) => Err(AuthenticationError::Malformed),
+    };
+    authenticated.map_err(|error| match error {
         AuthenticationError::Incomplete(key) => {
             tracing::error!(%key, "the owner of a good key is missing");
             Fault::Internal
         }
         error => {
             tracing::debug!(%error, "a token was refused");
+            if let Some(Err(too_often)) =
+                Quota::of_failures().map(|quota| app.rates.failures.take(source, quota))
+            {
+                tracing::debug!(wait_s = too_often.wait_s, "an address shows too many tokens in vain");
+            }
             if in_vault { Fault::InvalidVaultKey } else { Fault::InvalidKey }
         }
     })
+}
+
+/// The refusal of a vault request that comes too soon after others.
+pub(crate) fn too_often(too_often: TooOften) -> Fault {
+    Fault::Vault(VaultFault::TooManyRequests { wait_s: too_often.wait_s.max(1) })
 }
 
 /// Leaves the head as `GET` would have it.
