@@ -30,7 +30,7 @@ pub(crate) use keys::VaultKeys;
 pub use release::{Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope};
 pub use secret_name::{SecretName, SecretNameError};
 pub use secret_value::{SecretValue, SecretValueError};
-pub(crate) use stored::{Stored, head_key, head_range, secret_key, vault_of_head};
+pub(crate) use stored::{Stored, head_key, head_range, name_in, secret_key, vault_of_head};
 pub use verify::VaultReport;
 
 /// Which vault.
