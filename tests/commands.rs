@@ -219,7 +219,8 @@ fn what_makes_no_sense_is_a_usage_error() {
         "key create --workspace default --provisioning --no-scope",
         "key create --workspace default --expires-days 0",
         "serve --listen nowhere",
-        "secret list",
+        "secret put a",
+        "vault rotate-root",
     ] {
         failed(&|arguments| free.command_output(arguments), line, 2);
     }
@@ -348,7 +349,7 @@ const MISTAKES: [(&str, &str, &str); 12] = [
         "provider-nonesuch",
     ),
     ("[limits]\nrequests_per_minute = 5", ":2:1: limits.requests_per_minute", "does not have yet"),
-    ("[vault]\nwrites = false", ":2:1: vault.writes", "does not have yet"),
+    ("[vault]\nwrites = 0", ":2:10: vault.writes", "expected true or false"),
     (
         "[plugins.tool-datetime]\nsecrets = [\"x\"]",
         ":2:1: plugins.tool-datetime.secrets",

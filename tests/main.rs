@@ -32,3 +32,11 @@ mod commands;
 mod keys;
 #[cfg(test)]
 mod operations;
+
+#[cfg(test)]
+mod vault;
+#[cfg(test)]
+mod vault_commands;
+
+#[cfg(test)]
+mod faults;

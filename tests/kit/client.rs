@@ -8,6 +8,13 @@ use std::time::Duration;
 /// How long any answer may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A client of plain HTTP, without a key.
+pub fn http() -> reqwest::ClientBuilder {
+    // No other HTTP is spoken, but the client wants its cryptography chosen.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    reqwest::Client::builder().no_proxy().timeout(PATIENCE)
+}
+
 /// A client with a key.
 pub struct Client {
     http: reqwest::Client,
@@ -48,10 +55,14 @@ impl Client {
 
     /// A client with another key.
     pub fn with_key(host: &Host, key: &str) -> Self {
-        // Only plain HTTP is spoken here, but the client wants its cryptography chosen.
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let http = http().build().unwrap();
         Self { http, base: host.base.clone(), key: key.to_owned() }
+    }
+
+    /// A client with a key at another of the machine's own addresses, `127.0.0.N`.
+    pub fn from_address(host: &Host, key: &str, address: std::net::Ipv4Addr) -> Self {
+        let http = http().local_address(std::net::IpAddr::from(address));
+        Self { http: http.build().unwrap(), ..Self::with_key(host, key) }
     }
 
     /// A request with the key, path below `/v1`.

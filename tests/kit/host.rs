@@ -4,6 +4,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ pub fn program() -> Command {
 
 /// How a host is started.
 pub struct Setup {
-    directory: TempDir,
+    directory: Arc<TempDir>,
     data: String,
     config: String,
     plugins: Option<PathBuf>,
@@ -62,13 +63,19 @@ impl Setup {
     /// A host on an empty directory without a configuration.
     pub fn new() -> Self {
         Self {
-            directory: tempfile::tempdir().unwrap(),
+            directory: Arc::new(tempfile::tempdir().unwrap()),
             data: "data".to_owned(),
             config: String::new(),
             plugins: None,
             environment: Vec::new(),
             arguments: Vec::new(),
         }
+    }
+
+    /// A host on the directory of one that has ended, with its configuration.
+    pub fn after(host: &Host) -> Self {
+        let config = std::fs::read_to_string(host.directory().join("cofferdam.toml")).unwrap_or_default();
+        Self { directory: Arc::clone(&host.directory), data: host.data.clone(), config, ..Self::new() }
     }
 
     /// Adds to `cofferdam.toml`.
@@ -169,7 +176,7 @@ impl Setup {
             stdout: Some(stdout),
             spawned,
             data: self.data,
-            directory: Arc::new(self.directory),
+            directory: self.directory,
         }
     }
 }
@@ -179,6 +186,7 @@ impl Setup {
 struct Log {
     text: Mutex<String>,
     grown: Condvar,
+    ended: AtomicBool,
 }
 
 /// Reads a pipe to its end in the background.
@@ -191,6 +199,10 @@ fn collect(mut pipe: impl Read + Send + 'static) -> (Arc<Log>, JoinHandle<()>) {
             sink.text.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..count]));
             sink.grown.notify_all();
         }
+        sink.ended.store(true, Ordering::Release);
+        // With the lock, or whoever has just looked would miss it.
+        drop(sink.text.lock().unwrap());
+        sink.grown.notify_all();
     });
     (log, reader)
 }
@@ -256,6 +268,11 @@ impl Host {
 
     /// Waits for the process to end by itself; the log is whole then.
     pub fn wait(&mut self) -> std::process::ExitStatus {
+        let text = self.log.text.lock().unwrap();
+        let ended = |_: &mut String| !self.log.ended.load(Ordering::Acquire);
+        let (text, waited) = self.log.grown.wait_timeout_while(text, PATIENCE, ended).unwrap();
+        drop(text);
+        assert!(!waited.timed_out(), "the host does not end");
         let status = self.child.wait().unwrap();
         if let Some(reader) = self.log_reader.take() {
             reader.join().unwrap();
@@ -330,7 +347,8 @@ impl Host {
     }
 }
 
-fn list_files(folder: &Path, files: &mut Vec<PathBuf>) {
+/// Adds the files below a folder.
+pub fn list_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let entry = entry.unwrap();
         let kind = entry.file_type().unwrap();

@@ -4,9 +4,14 @@
 pub mod admin;
 pub mod client;
 pub mod config;
+pub mod disk;
 pub mod guests;
 pub mod host;
+pub mod operator;
+pub mod random;
 pub mod raw;
+pub mod record;
 pub mod script;
+pub mod shim;
 pub mod store;
 pub mod upstream;

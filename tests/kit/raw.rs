@@ -26,6 +26,31 @@ impl Raw {
         (RawReader(reader), RawWriter(writer))
     }
 
+    /// Reads to the end of the connection: all that came.
+    pub async fn ended(mut self) -> String {
+        let mut bytes = Vec::new();
+        self.0.read_to_end(&mut bytes).await.ok();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    /// Reads one answer whose head tells the length of its body.
+    pub async fn one_answer(&mut self) -> String {
+        let mut text = String::new();
+        let mut length = None;
+        while length.is_none_or(|length| text.len() < length) {
+            let mut bytes = [0; 4096];
+            let count = self.0.read(&mut bytes).await.unwrap();
+            assert!(count > 0, "the connection ended: {text}");
+            text.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+            length = text.split_once("\r\n\r\n").map(|(head, _)| {
+                let head = head.to_ascii_lowercase();
+                let body = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+                head.len() + 4 + body.parse::<usize>().unwrap()
+            });
+        }
+        text
+    }
+
     /// Reads to the end of the connection: status, head and body of the one answer.
     pub async fn answer(mut self) -> (u16, String, Value) {
         let mut bytes = Vec::new();
@@ -66,4 +91,23 @@ pub fn post_head(host: &Host, path: &str, headers: &str) -> String {
         "POST /v1{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\n{headers}",
         host.key
     )
+}
+
+/// A request on a connection of its own, its path as it is: status, head and body.
+pub async fn ask_raw(
+    host: &Host,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> (u16, String, Value) {
+    let mut raw = Raw::connect(host).await;
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\
+         {headers}Content-Length: {}\r\n\r\n{body}",
+        host.key,
+        body.len()
+    );
+    assert!(raw.send(request.as_bytes()).await);
+    raw.answer().await
 }

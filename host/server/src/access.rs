@@ -1,9 +1,9 @@
-//! Who may call what: one table from routes and kinds of keys to a verdict. What
-//! a key may do inside a route it may call is the route's own question.
+//! Who may call what: one table from routes and kinds of keys to a verdict, and
+//! one for what a key reaches inside the vault.
 
-use cofferdam_store::KeyKind;
+use cofferdam_store::{Directory, InternId, KeyKind, Principal, Role};
 
-use crate::reply::Fault;
+use crate::reply::{Fault, VaultFault};
 use crate::route::Label;
 
 /// What a kind of key meets at a route.
@@ -56,15 +56,67 @@ pub(crate) fn check(route: Label, kind: KeyKind) -> Result<(), Fault> {
         ManagementOnly => Err(Fault::ManagementOnly),
         Hide => Err(Fault::NotFound),
         Unknown => Err(Fault::InvalidVaultKey),
-        NoScope => Err(Fault::NoVaultScope),
+        NoScope => Err(Fault::Vault(VaultFault::NoScope)),
+    }
+}
+
+/// Whose secrets a vault request is about, as its key sees them. Copying is about
+/// two at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The workspace's.
+    Workspace,
+    /// Those of the intern that the key belongs to.
+    OwnIntern,
+    /// Those of an intern that the key's member made.
+    MadeIntern,
+    /// Those of another intern of the workspace.
+    OtherIntern,
+    /// Those of an intern of another workspace, or of none.
+    Stranger,
+}
+
+/// Columns: an admin's key, another member's key, an intern's key.
+const REACH: [(Whose, [bool; 3]); 5] = [
+    (Whose::Workspace, [true, true, false]),
+    (Whose::OwnIntern, [false, false, true]),
+    (Whose::MadeIntern, [true, true, false]),
+    (Whose::OtherIntern, [true, false, false]),
+    (Whose::Stranger, [false, false, false]),
+];
+
+/// Who an intern is to the key.
+pub(crate) fn intern(principal: &Principal, directory: &Directory, id: InternId) -> Whose {
+    match directory.intern(id) {
+        Some(intern) if Some(intern.workspace) != principal.workspace() => Whose::Stranger,
+        None => Whose::Stranger,
+        Some(_) if principal.intern() == Some(id) => Whose::OwnIntern,
+        Some(intern) if principal.member() == Some(intern.created_by) => Whose::MadeIntern,
+        Some(_) => Whose::OtherIntern,
+    }
+}
+
+/// Whether the key reaches these secrets. What it does not reach is not there for it.
+pub(crate) fn reaches(principal: &Principal, whose: Whose) -> bool {
+    reaches_as(principal.kind(), principal.role(), whose)
+}
+
+fn reaches_as(kind: KeyKind, role: Option<Role>, whose: Whose) -> bool {
+    let row = REACH.iter().find(|(known, _)| *known == whose);
+    let [admin, member, intern] = row.map_or([false; 3], |(_, reach)| *reach);
+    match (kind, role) {
+        (KeyKind::Member, Some(Role::Admin)) => admin,
+        (KeyKind::Member, _) => member,
+        (KeyKind::Intern, _) => intern,
+        (KeyKind::Provisioning | KeyKind::Unscoped, _) => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_store::KeyKind;
+    use cofferdam_store::{KeyKind, Role};
 
-    use super::check;
+    use super::{REACH, Whose, check, reaches_as};
     use crate::route::Label;
 
     /// The statuses of the contract, column by column.
@@ -87,5 +139,20 @@ mod tests {
                 assert_eq!(met, status, "{route:?} {kind:?}");
             }
         }
+    }
+
+    #[test]
+    fn only_an_interns_own_key_and_those_above_it_reach_its_secrets() {
+        let reached = |kind, role| {
+            let whose = REACH.iter().map(|(whose, _)| *whose);
+            whose.filter(|whose| reaches_as(kind, role, *whose)).collect::<Vec<_>>()
+        };
+        use Whose::{MadeIntern, OtherIntern, OwnIntern, Workspace};
+        assert_eq!(reached(KeyKind::Member, Some(Role::Admin)), [Workspace, MadeIntern, OtherIntern]);
+        assert_eq!(reached(KeyKind::Member, Some(Role::Member)), [Workspace, MadeIntern]);
+        assert_eq!(reached(KeyKind::Member, None), [Workspace, MadeIntern]);
+        assert_eq!(reached(KeyKind::Intern, None), [OwnIntern]);
+        assert_eq!(reached(KeyKind::Provisioning, Some(Role::Admin)), []);
+        assert_eq!(reached(KeyKind::Unscoped, None), []);
     }
 }

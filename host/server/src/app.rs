@@ -13,6 +13,7 @@ use cofferdam_store::Store;
 use crate::body::Budget;
 use crate::facts::{self, Facts, Serving};
 use crate::metrics::Metrics;
+use crate::rate;
 use crate::wiring::{Ground, Live};
 
 /// What every part of a serving process shares.
@@ -23,6 +24,8 @@ pub(crate) struct App {
     pub metrics: Arc<Metrics>,
     /// Request bodies in memory.
     pub bodies: Budget,
+    /// How often clients come.
+    pub rates: rate::Limits,
     /// The sandbox.
     pub(crate) runtime: Runtime,
     live: ArcSwap<Live>,
@@ -69,6 +72,7 @@ impl App {
             runtime: ground.runtime.clone(),
             metrics,
             bodies: Budget::default(),
+            rates: rate::Limits::new(&ground.clock),
             live: ArcSwap::from_pointee(live),
             at,
             started: Instant::now(),
@@ -101,7 +105,7 @@ impl App {
     pub(crate) fn readiness(&self) -> Readiness {
         Readiness {
             plugins_compiled: self.compiled.load(Ordering::Acquire),
-            store_writable: self.store.is_writable(),
+            store_writable: self.store.is_writable() && !self.store.is_stalled(),
             draining: self.draining.load(Ordering::Acquire),
         }
     }

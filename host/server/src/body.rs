@@ -2,13 +2,14 @@
 //! that are being read take together. Nothing is read before it is known that
 //! the caller may send it, so `Expect: 100-continue` works as meant.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
+use zeroize::Zeroizing;
 
 use crate::reply::Fault;
 
@@ -72,22 +73,12 @@ pub(crate) async fn read<B>(body: B, limits: Limits, share: &mut Share<'_>) -> R
 where
     B: http_body::Body<Data = Bytes>,
 {
-    let declared = body.size_hint().lower();
-    let declared = usize::try_from(declared).unwrap_or(usize::MAX);
-    if declared > limits.bytes_max {
-        return Err(Fault::BodyTooLarge);
-    }
+    let declared = declared(&body, limits)?;
     let end = Instant::now() + limits.total;
     let mut body = pin!(body);
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
-    loop {
-        let until = end.min(Instant::now() + limits.idle);
-        let frame = timeout_at(until, body.frame()).await.map_err(|_| Fault::BodyTimedOut)?;
-        let Some(frame) = frame else { break };
-        // The connection broke or its framing did; whoever still reads gets a plain answer.
-        let frame = frame.map_err(|_| Fault::Malformed("The request body is broken"))?;
-        let Ok(chunk) = frame.into_data() else { continue };
+    while let Some(chunk) = next(body.as_mut(), limits, end).await? {
         share.grow(chunk.len())?;
         let length = first.as_ref().map_or(0, Bytes::len) + rest.len() + chunk.len();
         if length > limits.bytes_max {
@@ -107,6 +98,83 @@ where
         }
     }
     Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() })
+}
+
+/// Reads a body with a secret in it to its end, into memory that is wiped when it
+/// is dropped and never moved before.
+///
+/// # Errors
+///
+/// Those of [`read`].
+pub(crate) async fn read_secret<B>(
+    body: B,
+    limits: Limits,
+    share: &mut Share<'_>,
+) -> Result<Zeroizing<Vec<u8>>, Fault>
+where
+    B: http_body::Body<Data = Bytes>,
+{
+    let declared = declared(&body, limits)?;
+    let is_exact = body.size_hint().exact().is_some();
+    // A vector that grows leaves its content behind.
+    let capacity = if is_exact { declared } else { limits.bytes_max };
+    share.grow(capacity)?;
+    let mut whole = Zeroizing::new(Vec::with_capacity(capacity));
+    let end = Instant::now() + limits.total;
+    let mut body = pin!(body);
+    while let Some(chunk) = next(body.as_mut(), limits, end).await? {
+        if chunk.len() > capacity - whole.len() {
+            return Err(Fault::BodyTooLarge);
+        }
+        whole.extend_from_slice(&chunk);
+    }
+    Ok(whole)
+}
+
+/// True when there is no body, or one without a byte in it.
+///
+/// # Errors
+///
+/// It stops arriving, or is broken.
+pub(crate) async fn is_empty<B>(body: B, limits: Limits) -> Result<bool, Fault>
+where
+    B: http_body::Body<Data = Bytes>,
+{
+    if body.size_hint().lower() > 0 {
+        return Ok(false);
+    }
+    let end = Instant::now() + limits.total;
+    let mut body = pin!(body);
+    while let Some(chunk) = next(body.as_mut(), limits, end).await? {
+        if !chunk.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The length that a body has at least, unless that is too much.
+fn declared<B: http_body::Body>(body: &B, limits: Limits) -> Result<usize, Fault> {
+    let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if declared > limits.bytes_max { Err(Fault::BodyTooLarge) } else { Ok(declared) }
+}
+
+/// The next piece of a body.
+async fn next<B>(mut body: Pin<&mut B>, limits: Limits, end: Instant) -> Result<Option<Bytes>, Fault>
+where
+    B: http_body::Body<Data = Bytes>,
+{
+    loop {
+        let until = end.min(Instant::now() + limits.idle);
+        let frame = timeout_at(until, body.frame()).await.map_err(|_| Fault::BodyTimedOut)?;
+        let Some(frame) = frame else { return Ok(None) };
+        // The connection broke or its framing did; whoever still reads gets a plain answer.
+        let frame = frame.map_err(|_| Fault::Malformed("The request body is broken"))?;
+        // What is left are trailers, which mean nothing here.
+        if let Ok(chunk) = frame.into_data() {
+            return Ok(Some(chunk));
+        }
+    }
 }
 
 /// Reads what is left of a body nobody wants, so that the client, who may still be

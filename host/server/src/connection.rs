@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,6 +46,15 @@ const STREAMS_PER_CONNECTION: u32 = 256;
 /// After a failed accept (no file descriptors, mostly) the next try waits.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The other end of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    /// Its address.
+    pub(crate) address: IpAddr,
+    /// Its requests that are not answered yet.
+    pub(crate) running: Arc<AtomicUsize>,
+}
+
 /// What all connections share.
 #[derive(Clone)]
 pub(crate) struct Connections {
@@ -69,10 +79,10 @@ impl Connections {
     }
 
     /// Accepts connections until stopped and answers their requests with `handler`,
-    /// which also gets the counter of requests running on the connection.
+    /// which also gets to know the other end.
     pub(crate) async fn accept<H, F>(&self, listener: TcpListener, handler: H)
     where
-        H: Fn(Request<Incoming>, Arc<AtomicUsize>) -> F + Clone + Send + 'static,
+        H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
     {
         loop {
@@ -81,8 +91,9 @@ impl Connections {
                 next = self.next(&listener) => next,
             };
             match next {
-                Ok((stream, permit)) => {
-                    let connection = self.clone().serve(stream, permit, handler.clone());
+                Ok((stream, address, permit)) => {
+                    let peer = Peer { address, running: Arc::default() };
+                    let connection = self.clone().serve(stream, peer, permit, handler.clone());
                     self.tasks.spawn(connection);
                 }
                 Err(error) => {
@@ -110,26 +121,26 @@ impl Connections {
     }
 
     /// Room first: what is not accepted waits in the kernel and costs nothing here.
-    async fn next(&self, listener: &TcpListener) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    async fn next(&self, listener: &TcpListener) -> io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
-        let (stream, _) = listener.accept().await?;
+        let (stream, address) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        Ok((stream, permit))
+        Ok((stream, address.ip(), permit))
     }
 
-    async fn serve<H, F>(self, stream: TcpStream, permit: OwnedSemaphorePermit, handler: H)
+    async fn serve<H, F>(self, stream: TcpStream, peer: Peer, permit: OwnedSemaphorePermit, handler: H)
     where
-        H: Fn(Request<Incoming>, Arc<AtomicUsize>) -> F + Clone + Send + 'static,
+        H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
     {
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
-        let running = Arc::new(AtomicUsize::new(0));
+        let running = Arc::clone(&peer.running);
         let served = Arc::new(AtomicUsize::new(0));
         let service = {
-            let (running, served) = (Arc::clone(&running), Arc::clone(&served));
+            let served = Arc::clone(&served);
             service_fn(move |request| {
                 served.fetch_add(1, Ordering::Relaxed);
-                handler(request, Arc::clone(&running)).map(Ok::<_, Infallible>)
+                handler(request, peer.clone()).map(Ok::<_, Infallible>)
             })
         };
         let builder = builder(Tracked(self.tasks.clone()));

@@ -10,7 +10,9 @@ use crate::wiring::WiringError;
 
 /// The command failed, or nobody knows its outcome.
 const FAILED: u8 = 1;
-/// The configuration is not acceptable. Usage errors are 2 and end in the parser.
+/// What the command line says is not acceptable. Most such errors end in the parser.
+const USAGE: u8 = 2;
+/// The configuration is not acceptable.
 const CONFIGURATION: u8 = 78;
 
 /// Why the program ends without having done what it was asked.
@@ -28,6 +30,15 @@ pub enum Failure {
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// What `--new` says names no source.
+    #[error("--new: {0}")]
+    Source(#[source] cofferdam_store::SourceError),
+    /// The source of a new root key gives none.
+    #[error("no new root key: {0}")]
+    NewRootKey(#[from] cofferdam_store::RootKeyError),
+    /// A backup was not restored.
+    #[error(transparent)]
+    Vault(#[from] cofferdam_store::VaultError),
     /// The command was understood and failed.
     #[error(transparent)]
     Command(#[from] CommandError),
@@ -39,6 +50,12 @@ pub enum Failure {
     /// The sandbox does not start.
     #[error(transparent)]
     Runtime(#[from] cofferdam_runtime::StartError),
+    /// A write of the store failed. What is durable is known at the next start.
+    #[error("the store cannot write; start again to go on with what is durable")]
+    StoreFailed,
+    /// A write of the store does not end.
+    #[error("the store does not finish writing; start again to go on with what is durable")]
+    StoreHangs,
     /// A listener, a file or standard output failed.
     #[error("{what}: {cause}")]
     System {
@@ -58,7 +75,9 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Wiring(_) => CONFIGURATION,
+            Self::Source(_) => USAGE,
             Self::Open(error) if error.is_configuration() => CONFIGURATION,
+            Self::Vault(error) if error.is_configuration() => CONFIGURATION,
             _ => FAILED,
         }
     }
@@ -72,6 +91,12 @@ impl Failure {
     /// What standard error says, one JSON document when asked for JSON.
     #[must_use]
     pub fn describe(&self, as_json: bool) -> String {
-        if as_json { json!({"error": self.to_string()}).to_string() } else { format!("error: {self}") }
+        match self {
+            _ if !as_json => format!("error: {self}"),
+            Self::Command(CommandError { message, details: Some(details) }) => {
+                json!({"error": message, "details": details}).to_string()
+            }
+            _ => json!({"error": self.to_string()}).to_string(),
+        }
     }
 }

@@ -4,7 +4,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use cofferdam_store::{AuthenticationError, MemberId, Principal};
@@ -17,8 +16,10 @@ use hyper::body::{Body as _, Incoming};
 use crate::answer::Body;
 use crate::api;
 use crate::app::App;
+use crate::connection::Peer;
+use crate::rate::{Quota, Source, TooOften};
 use crate::record::Record;
-use crate::reply::Fault;
+use crate::reply::{Fault, Flaw, VaultFault};
 use crate::route::{Label, NoRoute, Route};
 use crate::telemetry::within_polls;
 use crate::{access, auth, body};
@@ -44,17 +45,14 @@ pub(crate) struct Call<'r> {
     pub(crate) record: &'r mut Record,
 }
 
-/// Answers a request. `running` counts the requests of its connection.
-pub(crate) async fn handle(
-    app: Arc<App>,
-    running: Arc<AtomicUsize>,
-    request: Request<Incoming>,
-) -> Response<Body> {
+/// Answers a request.
+pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+    let Peer { address, running } = peer;
     let mut record = Record::begin(request.method(), Arc::clone(&app.metrics), running);
     let id = record.id();
     let is_head = request.method() == Method::HEAD;
     // A panic is a mistake of ours in one request; the connection and all others go on.
-    let answer = AssertUnwindSafe(answer(&app, &mut record, request)).catch_unwind();
+    let answer = AssertUnwindSafe(answer(&app, address.into(), &mut record, request)).catch_unwind();
     let answer = within_polls(id, answer).await;
     let mut response = match answer {
         Ok(Ok(response)) => response,
@@ -97,12 +95,13 @@ impl From<Fault> for Refused {
 
 async fn answer(
     app: &Arc<App>,
+    source: Source,
     record: &mut Record,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Refused> {
     let (head, mut body) = request.into_parts();
     let version = head.version;
-    let refused = match find_and_answer(app, record, &head, &mut body).await {
+    let refused = match find_and_answer(app, source, record, &head, &mut body).await {
         Ok(response) => return Ok(response),
         Err(refused) => refused,
     };
@@ -114,6 +113,7 @@ async fn answer(
     }
     // So has, by now, who has stopped sending.
     let sends = !waits && !matches!(refused.fault, Fault::BodyTimedOut);
+    let goes_on = !matches!(refused.fault, Fault::BodyTooLarge);
     let timeouts = app.live().config.timeouts;
     let limits = body::Limits {
         bytes_max: 2 * body::BODY_BYTES_MAX,
@@ -121,22 +121,28 @@ async fn answer(
         total: timeouts.body_total,
     };
     let read = sends && body::discard(&mut body, limits).await;
-    Err(Refused { closing: !read, ..refused })
+    Err(Refused { closing: !read || !goes_on, ..refused })
 }
 
 async fn find_and_answer(
     app: &Arc<App>,
+    source: Source,
     record: &mut Record,
     head: &Parts,
     body: &mut Incoming,
 ) -> Result<Response<Body>, Refused> {
-    check_head(head)?;
+    check_head(head).map_err(|fault| match fault {
+        Fault::Malformed(reason) if head.uri.path().starts_with("/v1/vault/") => {
+            Fault::Vault(VaultFault::Invalid(Flaw::at("request", reason)))
+        }
+        fault => fault,
+    })?;
     let route = Route::find(head.uri.path()).map_err(|miss| match miss {
         NoRoute::Unknown => Fault::NotFound,
         NoRoute::Malformed => Fault::Malformed("The path is not percent-encoded correctly"),
     })?;
     record.route = route.label();
-    let principal = authenticate(app, head, record.route)?;
+    let principal = authenticate(app, source, head, record.route)?;
     record.key = Some(principal.key_id());
     let user = principal.member();
     let mut call = Call { app, principal, head, record };
@@ -150,7 +156,7 @@ async fn find_and_answer(
 
 async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     if let Route::Vault(route) = &route {
-        return api::vault::answer(call, route);
+        return api::vault::answer(call, route, body).await;
     }
     access::check(route.label(), call.principal.kind())?;
     if !route.methods().contains(&call.head.method) {
@@ -167,6 +173,9 @@ async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Res
 }
 
 fn check_head(head: &Parts) -> Result<(), Fault> {
+    if head.method == Method::CONNECT {
+        return Err(Fault::Malformed("This is no proxy"));
+    }
     let path_and_query = head.uri.path_and_query().map_or(0, |text| text.as_str().len());
     if path_and_query > URI_BYTES_MAX {
         return Err(Fault::UriTooLong);
@@ -181,23 +190,49 @@ fn check_head(head: &Parts) -> Result<(), Fault> {
     if is_clear { Ok(()) } else { Err(Fault::Malformed("The request must name exactly one Host")) }
 }
 
-fn authenticate(app: &App, head: &Parts, route: Label) -> Result<Principal, Fault> {
+/// Who asks. An address that has shown too many tokens in vain is told so on the
+/// vault's routes before its next token is looked at.
+fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result<Principal, Fault> {
     let in_vault = route == Label::Vault;
-    let token = auth::token(&head.headers).map_err(|miss| match miss {
-        _ if in_vault => Fault::InvalidVaultKey,
-        auth::NoToken::Missing => Fault::MissingKey,
-        auth::NoToken::Malformed => Fault::InvalidKey,
-    })?;
-    app.store.authenticate(token).map_err(|error| match error {
+    if let Some(quota) = Quota::of_failures().filter(|_| in_vault) {
+        app.rates.failures.check(source, quota).map_err(too_often)?;
+    }
+    let shown = auth::token(&head.headers);
+    let authenticated = match shown {
+        Ok(token) => app.store.authenticate(token),
+        // Who shows nothing guesses nothing and is not counted.
+        Err(auth::NoToken::Missing) => {
+            return Err(if in_vault { Fault::InvalidVaultKey } else { Fault::MissingKey });
+        }
+        Err(auth::NoToken::Malformed) => Err(AuthenticationError::Malformed),
+    };
+    authenticated.map_err(|error| {
+        if !matches!(error, AuthenticationError::Incomplete(_)) {
+            tracing::debug!(%error, "a token was refused");
+            // Who is over the limit already is not made to wait any longer.
+            if let Some(quota) = Quota::of_failures() {
+                app.rates.failures.take(source, quota).unwrap_or_default();
+            }
+        }
+        refusal(error, in_vault)
+    })
+}
+
+/// What a client is told of a token that opens nothing: one thing, unless the fault is ours.
+fn refusal(error: AuthenticationError, in_vault: bool) -> Fault {
+    match error {
         AuthenticationError::Incomplete(key) => {
             tracing::error!(%key, "the owner of a good key is missing");
             Fault::Internal
         }
-        error => {
-            tracing::debug!(%error, "a token was refused");
-            if in_vault { Fault::InvalidVaultKey } else { Fault::InvalidKey }
-        }
-    })
+        _ if in_vault => Fault::InvalidVaultKey,
+        _ => Fault::InvalidKey,
+    }
+}
+
+/// The refusal of a vault request that comes too soon after others.
+pub(crate) fn too_often(too_often: TooOften) -> Fault {
+    Fault::Vault(VaultFault::TooManyRequests { wait_s: too_often.wait_s.max(1) })
 }
 
 /// Leaves the head as `GET` would have it.
@@ -205,4 +240,29 @@ fn empty(response: &mut Response<Body>) {
     let length = response.body().bytes().map_or(0, bytes::Bytes::len);
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     *response.body_mut() = Body::default();
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_store::AuthenticationError as Error;
+
+    use super::refusal;
+
+    #[test]
+    fn tokens_that_open_nothing_are_not_told_apart_but_our_own_fault_is() {
+        let key = "abcdefghijkl".parse().unwrap();
+        for (error, status) in [
+            (Error::Malformed, 401),
+            (Error::Unknown, 401),
+            (Error::Revoked(key), 401),
+            (Error::Disabled(key), 401),
+            (Error::Expired(key), 401),
+            // The workspace, member or intern of the key is not there.
+            (Error::Incomplete(key), 500),
+        ] {
+            for in_vault in [false, true] {
+                assert_eq!(refusal(error, in_vault).status().as_u16(), status, "{error:?}");
+            }
+        }
+    }
 }

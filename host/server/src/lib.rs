@@ -8,6 +8,7 @@ mod greeting;
 mod reload;
 mod serve;
 mod start;
+mod watchdog;
 
 // Operators' requests.
 mod admin;
@@ -21,6 +22,7 @@ mod auth;
 mod body;
 mod connection;
 mod handle;
+mod rate;
 mod route;
 mod stall;
 

@@ -2,6 +2,8 @@
 //! message, and the envelope around them. Messages here are fixed texts; causes
 //! inside the host go to the log with the request id and nowhere else.
 
+mod vault;
+
 use std::borrow::Cow;
 
 use bytes::Bytes;
@@ -11,6 +13,8 @@ use http::{Method, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::answer::Body;
+
+pub(crate) use vault::{Flaw, VaultFault};
 
 /// What clients are told to wait when nobody knows better.
 const RETRY_AFTER_S: u64 = 1;
@@ -44,12 +48,8 @@ pub(crate) enum Fault {
     BodyTimedOut,
     /// Too many bodies are being read at once.
     Busy,
-    /// The vault is asked on a host name that serves one region.
-    RegionalVault,
-    /// The key acts in no workspace.
-    NoVaultScope,
-    /// The vault is switched off or not built.
-    VaultUnavailable,
+    /// The vault refuses, in its own words.
+    Vault(VaultFault),
     /// The host failed; the log knows why.
     Internal,
     /// What the engine refuses: it knows status, type and message.
@@ -104,18 +104,10 @@ impl Fault {
             Self::Busy => {
                 Line(S::SERVICE_UNAVAILABLE, "provider_overloaded", "Service temporarily unavailable")
             }
-            Self::RegionalVault => Line(
-                S::FORBIDDEN,
-                "permission_denied",
-                "The Intern API does not support regional data residency yet; use the global endpoint",
-            ),
-            Self::NoVaultScope => Line(S::FORBIDDEN, "permission_denied", "Vault scope is unavailable"),
-            Self::VaultUnavailable => {
-                Line(S::SERVICE_UNAVAILABLE, "provider_unavailable", "Vault service is unavailable")
-            }
             Self::Internal | Self::Refused { .. } => {
                 Line(S::INTERNAL_SERVER_ERROR, "server", "Internal Server Error")
             }
+            Self::Vault(fault) => fault.line(),
         }
     }
 
@@ -156,11 +148,19 @@ impl Fault {
             },
             fault => {
                 let Line(_, kind, message) = fault.line();
+                let more = match &fault {
+                    Self::Vault(fault) => fault.details(),
+                    _ => Value::Null,
+                };
                 Parts {
                     message: Cow::Borrowed(message),
-                    metadata: metadata(kind, Value::Null),
+                    metadata: metadata(kind, more),
                     routing: None,
-                    retry_after_s: matches!(fault, Self::Busy).then_some(RETRY_AFTER_S),
+                    retry_after_s: match &fault {
+                        Self::Busy => Some(RETRY_AFTER_S),
+                        Self::Vault(VaultFault::TooManyRequests { wait_s }) => Some(*wait_s),
+                        _ => None,
+                    },
                     allow: match fault {
                         Self::WrongMethod(methods) => {
                             Some(methods.iter().map(Method::as_str).collect::<Vec<_>>().join(", "))

@@ -39,7 +39,8 @@ pub(crate) enum VaultRoute {
     InternSecrets(String),
     /// `/v1/vault/interns/{id}/secrets/{name}`
     InternSecret(String, String),
-    /// `/v1/vault/interns/{id}/secrets/copy`
+    /// `/v1/vault/interns/{id}/secrets/copy`: `POST` copies, the other methods mean the
+    /// secret of this name.
     Copy(String),
     /// `/v1/vault/interns/{id}/effective-secrets`
     EffectiveSecrets(String),
@@ -84,14 +85,11 @@ impl Route {
     #[must_use]
     pub(crate) fn methods(&self) -> &'static [Method] {
         match self {
-            Self::Responses | Self::Embeddings | Self::Vault(VaultRoute::Copy(_)) => &[Method::POST],
+            Self::Responses | Self::Embeddings => &[Method::POST],
             Self::Models | Self::Model(_) | Self::Key | Self::Credits => &[Method::GET, Method::HEAD],
             Self::Keys => &[Method::GET, Method::HEAD, Method::POST],
             Self::OneKey(_) => &[Method::GET, Method::HEAD, Method::PATCH, Method::DELETE],
-            Self::Vault(VaultRoute::Secret(_) | VaultRoute::InternSecret(..)) => {
-                &[Method::PUT, Method::DELETE]
-            }
-            Self::Vault(_) => &[Method::GET, Method::HEAD],
+            Self::Vault(route) => route.methods(),
         }
     }
 
@@ -111,6 +109,18 @@ impl Route {
 }
 
 impl VaultRoute {
+    /// The methods that the route answers.
+    #[must_use]
+    pub(crate) fn methods(&self) -> &'static [Method] {
+        match self {
+            Self::Secrets | Self::InternSecrets(_) | Self::EffectiveSecrets(_) => {
+                &[Method::GET, Method::HEAD]
+            }
+            Self::Secret(_) | Self::InternSecret(..) => &[Method::PUT, Method::DELETE],
+            Self::Copy(_) => &[Method::POST, Method::PUT, Method::DELETE],
+        }
+    }
+
     fn find(parts: &[&str]) -> Option<Self> {
         Some(match *parts {
             ["secrets"] => Self::Secrets,
@@ -174,9 +184,9 @@ impl Label {
     }
 }
 
-/// Percent-decodes a path: every `%` must be followed by two hexadecimal digits,
+/// Percent-decodes a part of a path or query: every `%` must be followed by two hexadecimal digits,
 /// and the result must be UTF-8 without control characters.
-fn decode(text: &str) -> Result<String, NoRoute> {
+pub(crate) fn decode(text: &str) -> Result<String, NoRoute> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -26,10 +26,13 @@ use crate::hygiene;
 use crate::metrics::Metrics;
 use crate::reload::{Reload, Signals};
 use crate::start::{acquire, open, runtime, write_out};
+use crate::watchdog;
 use crate::wiring::{self, Ground};
 
 /// Connections of the admin listener.
 const ADMIN_CONNECTIONS: usize = 64;
+/// For running requests to end when the store does not write any more.
+const LOST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Serves until told to stop, or checks and returns.
 ///
@@ -54,7 +57,12 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let ground = Ground { runtime, store: store.clone(), clock: Clock::system(), environment };
     let ended = workers.block_on(Box::pin(serve(options, arguments, config, ground)));
     workers.shutdown_background();
-    store.close();
+    if matches!(ended, Err(Failure::StoreHangs)) {
+        // Closing would wait for the writer, which waits for the disk.
+        std::mem::forget(store);
+    } else {
+        store.close();
+    }
     ended
 }
 
@@ -139,10 +147,16 @@ async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Gro
     tasks.spawn(accept_commands(socket, Arc::clone(&app), stop.clone()));
     tracing::info!(listen = %at.listen, admin = %at.admin, "listening");
 
+    let store = ground.store.clone();
     let reload = Reload::new(options.clone(), arguments.clone(), ground);
-    let ended = run_until_signal(&app, &reload, &mut signals).await;
+    let ended = tokio::select! {
+        ended = run_until_signal(&app, &reload, &mut signals) => ended,
+        lost = watchdog::until_lost(&store) => Err(lost),
+    };
     app.note_draining();
     tracing::info!("stopping");
+    let lost = matches!(ended, Err(Failure::StoreFailed | Failure::StoreHangs));
+    let drain = if lost { drain.min(LOST_PATIENCE) } else { drain };
     let cut = clients.drain(drain, signals.stop()).await;
     if cut > 0 {
         tracing::warn!(connections = cut, "connections were cut with requests running on them");
@@ -150,7 +164,12 @@ async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Gro
     stop.cancel();
     operators.drain(Duration::from_secs(1), std::future::pending()).await;
     tasks.close();
-    tasks.wait().await;
+    if lost {
+        // A command may be waiting for the store.
+        drop(tokio::time::timeout(LOST_PATIENCE, tasks.wait()).await);
+    } else {
+        tasks.wait().await;
+    }
     if let Err(error) = admin::socket::remove(&options.data) {
         tracing::debug!(%error, "admin.sock could not be removed");
     }
@@ -159,11 +178,11 @@ async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Gro
 }
 
 async fn accept_clients(connections: Connections, listener: TcpListener, app: Arc<App>) {
-    connections.accept(listener, move |request, running| handle(Arc::clone(&app), running, request)).await;
+    connections.accept(listener, move |request, peer| handle(Arc::clone(&app), peer, request)).await;
 }
 
 async fn accept_operators(connections: Connections, listener: TcpListener, app: Arc<App>) {
-    let handler = move |request, running| admin::http::handle(Arc::clone(&app), running, request);
+    let handler = move |request, peer| admin::http::handle(Arc::clone(&app), peer, request);
     connections.accept(listener, handler).await;
 }
 

@@ -22,13 +22,17 @@ pub(crate) fn open(
     lock: DirectoryLock,
     accept_rollback: Option<u64>,
 ) -> Result<Store, OpenError> {
-    let options = OpenOptions {
+    Store::open(lock, open_options(config, accept_rollback))
+}
+
+/// How the configuration says that the store is opened.
+pub(crate) fn open_options(config: &Config, accept_rollback: Option<u64>) -> OpenOptions {
+    OpenOptions {
         root_key: config.vault.root_key.clone(),
         previous_root_key: config.vault.root_key_previous.clone(),
         accept_rollback,
         clock: Clock::system(),
-    };
-    Store::open(lock, options)
+    }
 }
 
 /// Locks the store, waiting a while for a command or an ending host to let go.
@@ -63,6 +67,12 @@ pub(crate) fn runtime(config: &Config, data: &Path) -> Result<Runtime, Failure> 
 #[expect(clippy::disallowed_methods, reason = "the command line has one thread and nothing else to do")]
 pub(crate) fn pause() {
     std::thread::sleep(PAUSE);
+}
+
+/// Says something on standard error to whoever types, as far as somebody is there.
+pub(crate) fn ask(text: &str) {
+    let mut out = std::io::stderr().lock();
+    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
 /// Writes text on standard output. A reader that went away is no failure of ours.

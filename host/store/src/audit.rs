@@ -164,6 +164,94 @@ pub enum AuditAction {
         #[serde(with = "text")]
         name: SecretName,
     },
+    /// Secrets of an older system were taken over, without hosts.
+    LegacyImported {
+        /// Where to.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// Their names.
+        #[serde(with = "text::list")]
+        names: Vec<SecretName>,
+    },
+    /// Another root key is being put in the place of the one in use.
+    RootRotationBegun {
+        /// The one in use.
+        from: RootKeyId,
+        /// The one to come.
+        to: RootKeyId,
+    },
+    /// Key records were wrapped again, for a change of the root key or of the recovery key.
+    KeyRecordsWrapped {
+        /// How many.
+        records: usize,
+    },
+    /// Every key record opens with the new root key, which counts from here on.
+    RootRotated {
+        /// The one before.
+        from: RootKeyId,
+        /// The one in use.
+        to: RootKeyId,
+    },
+    /// No key record opens with a root or recovery key of before any more.
+    OldWrappingsDropped,
+    /// A recovery key is being introduced.
+    RecoveryKeyBegun {
+        /// Which.
+        id: RootKeyId,
+    },
+    /// Every key record opens with this recovery key.
+    RecoveryKeyMade {
+        /// Which.
+        id: RootKeyId,
+    },
+    /// Every vault gets a new encryption key.
+    KeyRotationBegun,
+    /// A vault got a new encryption key.
+    VaultKeyAdded {
+        /// Which vault.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// Number of the key.
+        kid: u32,
+    },
+    /// Secrets were encrypted again with their vault's newest key.
+    SecretsReencrypted {
+        /// Which vault.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// How many.
+        secrets: usize,
+    },
+    /// No secret needs these keys of a vault any more.
+    VaultKeysRetired {
+        /// Which vault.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// Numbers of the keys.
+        kids: Vec<u32>,
+    },
+    /// Keys of a vault that were retired long enough are gone.
+    VaultKeysDeleted {
+        /// Which vault.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// Numbers of the keys.
+        kids: Vec<u32>,
+    },
+    /// Retired keys of all vaults were looked through.
+    RetiredKeysChecked {
+        /// When the first of them may be deleted, Unix milliseconds.
+        due_ms: Option<u64>,
+    },
+    /// Every vault has a new encryption key, and every secret is encrypted with it.
+    KeyRotationEnded,
+    /// The store was restored from a backup.
+    Restored {
+        /// When the backup was made, Unix milliseconds.
+        made_at_ms: u64,
+        /// Number of its last commit.
+        seq: u64,
+    },
     /// A value left the vault.
     SecretReleased {
         /// Where it lay.

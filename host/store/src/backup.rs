@@ -1,3 +1,305 @@
-//! Backups.
+//! Backups: everything in the store as it lies, of one moment, sealed; and stores made out of them.
+//!
+//! A backup holds no root key, and every value in it is encrypted as it is in the store. It is checked before it
+//! is written and again, by the same check, before a store made out of it takes its place: a backup that cannot
+//! be restored is found when it is made.
 
 mod format;
+
+use std::fs::{File, OpenOptions as FileOptions};
+use std::io::{BufReader, BufWriter};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use format::{End, FormatError, Part, Preamble, Writer};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use crate::audit::AuditRecord;
+use crate::check::{Verification, check};
+use crate::database::KEYS;
+use crate::error::{Error, OpenError};
+use crate::ids::StoreId;
+use crate::log;
+use crate::operation::{Progress, VaultError, tell};
+use crate::root_key::RootKeyId;
+use crate::rows::{self, Header, Marker};
+use crate::seal::{KeyRecord, StoreKeys, WrapKey, same};
+use crate::vault::View;
+
+/// Numbers of the keyspaces in the reporting order.
+const IN_KEYS: usize = 0;
+const IN_LOG: usize = 3;
+const KEYSPACES: usize = 4;
+/// Rows between two reports.
+const STEP: u64 = 1000;
+
+/// A backup that was written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BackupSummary {
+    /// Of which store.
+    pub store: StoreId,
+    /// The root key that restoring it takes.
+    pub root_key: RootKeyId,
+    /// Whether the store's recovery key does as well.
+    pub has_recovery_key: bool,
+    /// When it was made, Unix milliseconds.
+    pub made_at_ms: u64,
+    /// Number of the last commit in it.
+    pub seq: u64,
+    /// How many rows it has.
+    pub rows: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// A backup that was restored.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RestoreSummary {
+    /// Which store it is.
+    pub store: StoreId,
+    /// The root key it is wrapped under.
+    pub root_key: RootKeyId,
+    /// When the backup was made, Unix milliseconds.
+    pub made_at_ms: u64,
+    /// How long ago that is, in milliseconds.
+    pub age_ms: u64,
+    /// Number of the last commit in it.
+    pub seq: u64,
+    /// How many rows it has.
+    pub rows: u64,
+    /// Vaults with keys of their own.
+    pub vaults: u64,
+    /// Secrets, each of which was decrypted.
+    pub secrets: u64,
+    /// Audit records, each of which holds.
+    pub audit_records: u64,
+    /// API keys, revoked ones too.
+    pub keys: u64,
+}
+
+/// Writes what the view shows into a file that must not exist: beside it first, then in its place.
+pub(crate) fn write(
+    view: &View,
+    now_ms: u64,
+    path: &Path,
+    progress: &mut Progress<'_>,
+) -> Result<BackupSummary, VaultError> {
+    if path.try_exists().map_err(VaultError::file(path))? {
+        return Err(VaultError::Exists(path.to_owned()));
+    }
+    let (header, preamble) = preamble(view, now_ms)?;
+    let checked = check(view, (preamble.seq, preamble.head), progress)?;
+    if let Some(problem) = checked.problems.first() {
+        let what = format!("{problem}; `vault verify` tells all");
+        return Err(VaultError::Unusable { path: path.to_owned(), what });
+    }
+    let draft = Draft::create(path)?;
+    let rows = draft.fill(view, &preamble, progress)?;
+    let bytes = draft.publish(path)?;
+    Ok(BackupSummary {
+        store: preamble.store,
+        root_key: header.root.id,
+        has_recovery_key: header.recovery.is_some(),
+        made_at_ms: now_ms,
+        seq: preamble.seq,
+        rows,
+        bytes,
+    })
+}
+
+/// The state that the view shows, as its own rows tell it.
+fn preamble(view: &View, now_ms: u64) -> Result<(Header, Preamble), VaultError> {
+    let keys = view.keys();
+    let header: Option<Header> =
+        view.key_row(rows::HEADER)?.and_then(|row| rows::decode(keys, KEYS, rows::HEADER, &row));
+    let marker = view.row(IN_KEYS, rows::MARKER)?.and_then(|row| Marker::decode(keys, KEYS, &row));
+    let (Some(header), Some(marker)) = (header, marker) else { return Err(Error::Damaged.into()) };
+    let record = view.row(IN_LOG, &log::audit_key(marker.seq))?.ok_or(Error::Damaged)?;
+    let previous = rows::decode_body::<AuditRecord>(&record).ok_or(Error::Damaged)?.previous;
+    let head = keys.audit_head(&previous, &record);
+    let root_key = header.root.id;
+    let preamble = Preamble { store: keys.store_id(), made_at_ms: now_ms, root_key, seq: marker.seq, head };
+    Ok((header, preamble))
+}
+
+/// A backup that is being written. Removed when dropped before it is in its place.
+struct Draft {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Draft {
+    fn create(path: &Path) -> Result<Draft, VaultError> {
+        let draft = path.with_added_extension("part");
+        let file = FileOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+        let file = file.map_err(VaultError::file(&draft))?;
+        Ok(Draft { path: draft, file: Some(file) })
+    }
+
+    fn fill(&self, view: &View, preamble: &Preamble, progress: &mut Progress<'_>) -> Result<u64, VaultError> {
+        let failed = || VaultError::file(&self.path);
+        let Some(file) = &self.file else { return Ok(0) };
+        let mut writer = Writer::begin(BufWriter::new(file), preamble).map_err(failed())?;
+        let mut rows = 0_u64;
+        let all = (0..KEYSPACES).flat_map(|keyspace| view.all_rows(keyspace).map(move |row| (keyspace, row)));
+        for (keyspace, row) in all {
+            let (key, value) = row.into_inner()?;
+            writer.row(keyspace, &key, &value).map_err(failed())?;
+            rows += 1;
+            if rows.is_multiple_of(STEP) {
+                tell(progress, "rows", rows, 0)?;
+            }
+        }
+        let out = writer.end(|rows, digest| view.keys().backup_mac(rows, digest)).map_err(failed())?;
+        out.into_inner().map_err(|error| failed()(error.into_error()))?.sync_all().map_err(failed())?;
+        Ok(rows)
+    }
+
+    /// Puts the file in its place, over nothing. Gives its length.
+    fn publish(mut self, path: &Path) -> Result<u64, VaultError> {
+        let bytes = std::fs::metadata(&self.path).map_err(VaultError::file(&self.path))?.len();
+        match renameat_with(CWD, &self.path, CWD, path, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Err(VaultError::Exists(path.to_owned())),
+            // Not every file system can promise that; it was looked at before.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                std::fs::rename(&self.path, path).map_err(VaultError::file(path))?;
+            }
+            Err(error) => return Err(VaultError::File { path: path.to_owned(), source: error.into() }),
+        }
+        self.file = None;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or_else(|| Path::new("."));
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(VaultError::file(folder))?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if self.file.is_some()
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
+            tracing::warn!(%error, file = %self.path.display(), "a backup that was not finished is left behind");
+        }
+    }
+}
+
+/// A backup whose seal holds.
+pub(crate) struct Sealed {
+    path: PathBuf,
+    pub(crate) preamble: Preamble,
+    pub(crate) header: Header,
+    pub(crate) rows: u64,
+    digest: crate::seal::Digest,
+    pub(crate) keys: Arc<StoreKeys>,
+}
+
+impl Sealed {
+    /// Reads the whole file once, believing nothing, and checks its seal with the key chosen for its header.
+    pub(crate) fn open(
+        path: &Path,
+        choose: impl FnOnce(&Header) -> Result<WrapKey, OpenError>,
+    ) -> Result<Sealed, VaultError> {
+        let mut preamble = None;
+        let (mut header, mut record) = (None, None);
+        let mut end: Option<End> = None;
+        read(path, |part| {
+            match part {
+                Part::Preamble(found) => preamble = Some(found),
+                Part::Row { keyspace: IN_KEYS, key, value } if key == rows::HEADER => header = Some(value),
+                Part::Row { keyspace: IN_KEYS, key, value } if key == rows::STORE_KEYS => {
+                    record = Some(value)
+                }
+                Part::Row { .. } => {}
+                Part::End(found) => end = Some(found),
+            }
+            Ok(())
+        })?;
+        let unusable = |what: &str| VaultError::Unusable { path: path.to_owned(), what: what.to_owned() };
+        let (Some(preamble), Some(header_row), Some(record), Some(end)) = (preamble, header, record, end)
+        else {
+            return Err(unusable("a part without which nothing can be read is missing"));
+        };
+        let header = crate::open::read_header(&header_row)?;
+        let by = choose(&header)?;
+        let recovery = header.recovery.as_ref().map(|recovery| recovery.id);
+        let record: Option<KeyRecord> = rows::decode_unchecked(&record);
+        let keys = record.and_then(|record| StoreKeys::open(header.store, &record, &by, recovery));
+        let keys = Arc::new(keys.ok_or_else(|| unusable("its key record does not open"))?);
+        let sealed = same(&end.mac, &keys.backup_mac(end.rows, &end.digest));
+        let is_one = preamble.store == header.store && preamble.root_key == header.root.id;
+        if !sealed || !is_one || rows::checked(&keys, KEYS, rows::HEADER, &header_row).is_none() {
+            return Err(unusable("it was changed since it was written"));
+        }
+        let (rows, digest) = (end.rows, end.digest);
+        Ok(Sealed { path: path.to_owned(), preamble, header, rows, digest, keys })
+    }
+
+    /// Hands out the rows. The file must still be the one whose seal was checked.
+    pub(crate) fn rows(
+        &self,
+        mut take: impl FnMut(usize, Vec<u8>, Vec<u8>) -> Result<(), VaultError>,
+    ) -> Result<(), VaultError> {
+        read(&self.path, |part| match part {
+            Part::Row { keyspace, key, value } => take(keyspace, key, value),
+            Part::End(end) if end.digest != self.digest => {
+                let what = "it was changed while it was read".to_owned();
+                Err(VaultError::Unusable { path: self.path.clone(), what })
+            }
+            _ => Ok(()),
+        })
+    }
+
+    pub(crate) fn summary(&self, now_ms: u64, checked: &Verification) -> RestoreSummary {
+        RestoreSummary {
+            store: self.preamble.store,
+            root_key: self.header.root.id,
+            made_at_ms: self.preamble.made_at_ms,
+            age_ms: now_ms.saturating_sub(self.preamble.made_at_ms),
+            seq: self.preamble.seq,
+            rows: self.rows,
+            vaults: checked.vaults,
+            secrets: checked.secrets,
+            audit_records: checked.audit_records,
+            keys: checked.keys,
+        }
+    }
+
+    /// What is wrong with the backup beyond its seal.
+    pub(crate) fn unusable(&self, what: impl Into<String>) -> VaultError {
+        VaultError::Unusable { path: self.path.clone(), what: what.into() }
+    }
+}
+
+/// Either kind of failure while reading a file.
+enum ReadError {
+    Format(FormatError),
+    Vault(VaultError),
+}
+
+impl From<FormatError> for ReadError {
+    fn from(error: FormatError) -> ReadError {
+        ReadError::Format(error)
+    }
+}
+
+fn read(path: &Path, mut take: impl FnMut(Part) -> Result<(), VaultError>) -> Result<(), VaultError> {
+    let file = File::open(path).map_err(VaultError::file(path))?;
+    let parts = format::read(BufReader::new(file), |part| take(part).map_err(ReadError::Vault));
+    parts.map_err(|error| match error {
+        ReadError::Vault(error) => error,
+        ReadError::Format(FormatError::Io(source)) => VaultError::File { path: path.to_owned(), source },
+        ReadError::Format(FormatError::Magic) => {
+            VaultError::Unusable { path: path.to_owned(), what: "it is no backup".to_owned() }
+        }
+        ReadError::Format(error) => {
+            VaultError::Unusable { path: path.to_owned(), what: format!("it is damaged: {error}") }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 //! Changes run one after another on the writer's thread, against a draft of the next directory. Each one checks
 //! everything before it touches the draft: a refused change leaves no trace in the commit it would have been in.
 
+mod key_records;
 mod secrets;
 
 use std::collections::BTreeMap;

@@ -103,6 +103,11 @@ impl Database {
         Ok(Database { engine, keys, meta, values, log })
     }
 
+    /// Rows written together that nobody waits for: for a store that is being built.
+    pub(crate) fn batch(&self) -> fjall::OwnedWriteBatch {
+        self.engine.batch()
+    }
+
     /// What all keyspaces hold after the last commit.
     pub(crate) fn snapshot(&self) -> fjall::Snapshot {
         self.engine.snapshot()

@@ -10,6 +10,7 @@ mod audit;
 mod authentication;
 mod backup;
 mod changes;
+mod check;
 mod clock;
 mod commit;
 mod database;
@@ -22,6 +23,7 @@ mod lock;
 mod log;
 mod name;
 mod open;
+mod operation;
 mod pending;
 mod queue;
 mod records;
@@ -39,23 +41,26 @@ mod vault;
 
 pub use audit::{Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary, CopiedSecret};
 pub use authentication::{AuthenticationError, Principal};
+pub use backup::{BackupSummary, RestoreSummary};
 pub use changes::{KeyChange, KeyOwner, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange};
+pub use check::Verification;
 pub use clock::Clock;
 pub use directory::{Directory, Kind, LookupError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use ids::{IdError, InternId, MemberId, StoreId, WorkspaceId};
 pub use lock::{DirectoryLock, LockError};
 pub use name::{Name, NameError};
+pub use operation::{Progress, VaultError};
 pub use pending::{Pending, Place};
 pub use records::{ApiKey, Credit, Intern, KeyKind, Member, Role, RoleError, Workspace};
 pub use root_key::{PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError};
 pub use secret::Secret;
-pub use store::{IssuedKey, OpenOptions, Store, StoreStatus};
+pub use store::{IssuedKey, KeyRotation, OpenOptions, RecoveryKey, RootRotation, Store, StoreStatus};
 pub use token::{KeyId, KeyIdError};
 pub use usage::{UsageKind, UsageOutcome, UsageRow};
 pub use vault::{
     EffectiveScope, EffectiveSecret, Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts,
-    HostsError, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope,
+    HostsError, LegacySecret, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope,
     SecretMetadata, SecretName, SecretNameError, SecretValue, SecretValueError, VaultFinding, VaultId,
-    VaultPart,
+    VaultPart, VaultReport,
 };

@@ -36,6 +36,11 @@ pub(crate) fn place(key: &[u8]) -> Option<(u64, u32)> {
     Some((u64::from_be_bytes(*seq), u32::from_be_bytes(index.try_into().ok()?)))
 }
 
+/// Whether this is the key of a row of a commit up to this one.
+pub(crate) fn is_until(key: &[u8], seq: u64) -> bool {
+    place(key).is_some_and(|(found, _)| found <= seq)
+}
+
 /// A row of the log with its commit and index.
 pub(crate) type Row = ((u64, u32), Vec<u8>);
 

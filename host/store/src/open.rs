@@ -1,6 +1,7 @@
 //! Opening a store: first start if there is none, then keys, rows, and the verdict on what was found.
 
 mod first_start;
+mod restore;
 mod rule;
 mod unlock;
 
@@ -13,6 +14,9 @@ use first_start::first_start;
 use rule::{Evidence, NO_ANCHOR, judge};
 use unlock::{Unlocked, unlock};
 
+pub(crate) use restore::restore;
+pub(crate) use unlock::{Sources, read_header};
+
 use crate::anchor::{Anchor, Found, Slot};
 use crate::audit::{Actor, AuditAction, AuditRecord};
 use crate::changes::Draft;
@@ -22,19 +26,10 @@ use crate::directory::Directory;
 use crate::error::{OpenError, OutOfStep};
 use crate::journal;
 use crate::log;
-use crate::root_key::{RootKeyMaterial, RootKeySource};
+use crate::root_key::RootKeyMaterial;
 use crate::rows::{self, Header, RowKind, SetHash};
 use crate::seal::StoreKeys;
 use crate::vault::{self, Access, Head};
-
-/// Where root keys come from.
-pub(crate) struct Sources<'a> {
-    pub(crate) configured: &'a RootKeySource,
-    /// The one before it, during a rotation.
-    pub(crate) previous: Option<&'a RootKeySource>,
-    /// The one after it, during a rotation of a key file that is not configured but implied.
-    pub(crate) next: Option<&'a RootKeySource>,
-}
 
 /// Where things lie in the data directory.
 struct Paths {
@@ -55,6 +50,11 @@ impl Paths {
             torn_journals: dir.join("torn-journals"),
         }
     }
+}
+
+/// The anchor of the store in this directory.
+pub(crate) fn anchor_file(dir: &Path) -> PathBuf {
+    Paths::new(dir).anchor
 }
 
 /// A store that may be served.
@@ -232,7 +232,9 @@ impl Acceptance<'_> {
             None => (0, [0; 32]),
         };
         let mut draft = Draft::new(self.access.view(), loaded.directory, clock.now_ms());
-        let rows_dropped = loaded.damaged.len();
+        let vault_rows_dropped =
+            draft.mend_vaults().map_err(|error| OpenError::damaged(error.to_string()))?;
+        let rows_dropped = loaded.damaged.len() + vault_rows_dropped;
         for key in &loaded.damaged {
             draft.drop_row(key.clone());
         }

@@ -92,6 +92,13 @@ pub(crate) struct RootKeyRecord {
     pub(crate) stretching: Option<Stretching>,
 }
 
+impl RootKeyRecord {
+    /// Whether it is of a key and not of a passphrase.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.stretching.is_none()
+    }
+}
+
 /// The key itself.
 #[derive(Clone)]
 pub(crate) struct RootKey(Zeroizing<[u8; ROOT_KEY_BYTES]>);

@@ -13,7 +13,7 @@ use crate::records::ApiKey;
 use crate::root_key::{RootKeyId, RootKeyRecord};
 use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
 use crate::token::KeyId;
-use crate::vault::VaultId;
+use crate::vault::{VAULT_ID_BYTES, VaultId};
 
 pub(crate) const MARKER: &[u8] = b"seq";
 pub(crate) const HEADER: &[u8] = b"header";
@@ -52,6 +52,12 @@ pub(crate) struct Header {
     /// Whether key records may have wrappings left by keys that no longer count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) untidy: bool,
+    /// When the rotation of vaults' keys began that is not over, Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) key_rotation_since_ms: Option<u64>,
+    /// When the first retired key of a vault may be deleted, Unix milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retired_keys_due_ms: Option<u64>,
 }
 
 impl Header {
@@ -68,6 +74,8 @@ impl Header {
             next_root: None,
             previous_root: None,
             untidy: false,
+            key_rotation_since_ms: None,
+            retired_keys_due_ms: None,
         }
     }
 
@@ -130,6 +138,16 @@ pub(crate) fn api_key_key(id: KeyId) -> Vec<u8> {
 /// Of the record that wraps a vault's keys; also what that record is called when it is wrapped.
 pub(crate) fn vault_keys_key(vault: VaultId) -> Vec<u8> {
     [[VAULT_KEYS].as_slice(), &vault.to_bytes()].concat()
+}
+
+/// The first and the last key such a record can have.
+pub(crate) fn vault_keys_range() -> (Vec<u8>, Vec<u8>) {
+    (vec![VAULT_KEYS], [[VAULT_KEYS].as_slice(), &[0xff; VAULT_ID_BYTES]].concat())
+}
+
+/// The vault in the key of its key record; `None` for other keys.
+pub(crate) fn vault_of_keys(key: &[u8]) -> Option<VaultId> {
+    VaultId::from_bytes(key.strip_prefix(&[VAULT_KEYS])?)
 }
 
 /// Version and JSON body, without a MAC.

@@ -1,18 +1,20 @@
 //! A data directory for one test, with a clock that stands still.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::audit::Actor;
 use crate::changes::{KeyOwner, NewKey, NewWorkspace};
 use crate::clock::Clock;
-use crate::error::OpenError;
+use crate::error::{Error, OpenError};
 use crate::lock::DirectoryLock;
 use crate::name::Name;
 use crate::records::Workspace;
 use crate::root_key::RootKeySource;
 use crate::store::{IssuedKey, OpenOptions, Store};
+use crate::vault::{Hosts, NewSecret, SecretMetadata, SecretValue, VaultId};
 
 pub(crate) struct Scratch {
     folder: TempDir,
@@ -68,4 +70,22 @@ pub(crate) fn issue_key(store: &Store) -> IssuedKey {
 
 pub(crate) fn token(issued: &IssuedKey) -> String {
     String::from_utf8(issued.token.expose().to_vec()).unwrap()
+}
+
+/// Stores a secret for two hosts.
+pub(crate) fn try_put(
+    store: &Store,
+    vault: VaultId,
+    name: &str,
+    value: &str,
+) -> Result<SecretMetadata, Error> {
+    let patience = Duration::from_secs(60);
+    let value = SecretValue::new(value.to_owned().into()).unwrap();
+    let hosts = Hosts::parse(&["api.example.com", "b.example"]).unwrap();
+    let new = NewSecret { vault, name: name.parse().unwrap(), hosts, value };
+    store.put_secret(store.place_within(patience)?, Actor::Operator, new).wait(patience)
+}
+
+pub(crate) fn put(store: &Store, vault: VaultId, name: &str, value: &str) -> SecretMetadata {
+    try_put(store, vault, name, value).unwrap()
 }

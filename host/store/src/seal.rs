@@ -249,6 +249,11 @@ impl StoreKeys {
         mac(&self.rows, "anchor/v1", &[self.store.as_bytes(), slot])
     }
 
+    /// Seals a backup of so many rows, whose bytes have this digest.
+    pub(crate) fn backup_mac(&self, rows: u64, digest: &Digest) -> Digest {
+        mac(&self.rows, "backup/v1", &[self.store.as_bytes(), &rows.to_be_bytes(), digest])
+    }
+
     /// The head of the audit chain after a record whose stored bytes these are.
     pub(crate) fn audit_head(&self, previous: &Digest, record: &[u8]) -> Digest {
         mac(&self.audit, "audit/v1", &[self.store.as_bytes(), previous, record])

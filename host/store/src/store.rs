@@ -1,7 +1,11 @@
 //! The store as the rest of the program sees it.
 
+mod backup;
+mod key_records;
 mod secrets;
+mod vault_keys;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -32,6 +36,9 @@ use crate::secret::Secret;
 use crate::token::KeyId;
 use crate::usage::UsageRow;
 use crate::vault::{Access, Damage};
+
+pub use key_records::{RecoveryKey, RootRotation};
+pub use vault_keys::KeyRotation;
 
 /// How long a mutation waits for a place in the queue.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(10);
@@ -80,6 +87,8 @@ pub struct StoreStatus {
     pub has_recovery_key: bool,
     /// Whether the recovery key has opened it: then `vault rotate-root` is due.
     pub opened_with_recovery_key: bool,
+    /// Whether a rotation of the vaults' keys was begun and not ended: `vault rotate-keys` goes on with it.
+    pub key_rotation_unfinished: bool,
     /// Whether it takes writes.
     pub writable: bool,
     /// Whether a write has failed; only a restart cures that.
@@ -106,6 +115,11 @@ struct Inner {
     shared: Arc<Shared>,
     clock: Clock,
     header: ArcSwap<Header>,
+    anchor: PathBuf,
+    /// `root.key` of the data directory, if that is where the root key comes from.
+    implied_key: Option<PathBuf>,
+    /// Held by whoever changes keys.
+    operation: Mutex<()>,
     journal_cut: bool,
     damage: Arc<Damage>,
     held: Mutex<Option<Held>>,
@@ -124,11 +138,19 @@ impl Store {
     /// # Errors
     /// See [`OpenError`]; [`OpenError::is_configuration`] tells the root key's errors from the store's.
     pub fn open(lock: DirectoryLock, options: OpenOptions) -> Result<Store, OpenError> {
-        let opened = open_in(&lock, &options)?;
-        Store::start(lock, opened, options.clock)
+        let mut opened = open_in(&lock, &options)?;
+        let rotate_to = opened.rotate_to.take();
+        let store = Store::start(lock, opened, options)?;
+        if let Err(error) = store.go_on(rotate_to) {
+            tracing::error!(%error, "a change of keys that was begun earlier could not be ended");
+        }
+        Ok(store)
     }
 
-    fn start(lock: DirectoryLock, opened: Opened, clock: Clock) -> Result<Store, OpenError> {
+    fn start(lock: DirectoryLock, opened: Opened, options: OpenOptions) -> Result<Store, OpenError> {
+        let OpenOptions { root_key, clock, .. } = options;
+        let implied_key = implied_key(&lock, &root_key);
+        let anchor_file = open::anchor_file(lock.dir());
         let Opened { access, anchor, header, rotate_to: _, directory, tip, journal_cut } = opened;
         let keys = Arc::clone(&access.keys);
         let damage = Arc::clone(&access.damage);
@@ -153,6 +175,9 @@ impl Store {
             shared,
             clock,
             header: ArcSwap::from_pointee(header),
+            anchor: anchor_file,
+            implied_key,
+            operation: Mutex::default(),
             journal_cut,
             damage,
             held,
@@ -314,6 +339,7 @@ impl Store {
             next_root_key_id: header.next_root.as_ref().map(|next| next.id),
             has_recovery_key: header.recovery.is_some(),
             opened_with_recovery_key: self.0.keys.wrap_keys().root.is_none(),
+            key_rotation_unfinished: header.key_rotation_since_ms.is_some(),
             writable: self.is_writable(),
             failed: self.0.shared.has_failed(),
             stalled_for_ms: self.stalled_for_ms(),
@@ -362,6 +388,14 @@ impl Store {
         self.0.queue.place().await.map_err(|_| self.0.shared.refusal())
     }
 
+    /// The same on this thread, giving up after a while.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when there was none in time; [`Error::NotWritable`] and [`Error::Closed`].
+    pub fn place_within(&self, patience: Duration) -> Result<Place, Error> {
+        pending::wait(self.place(), patience).unwrap_or(Err(Error::Busy))
+    }
+
     /// Hands a change to the writer's thread.
     fn enqueue<T: Send + 'static, E: From<Error> + Send + 'static>(
         &self,
@@ -383,7 +417,7 @@ impl Store {
         &self,
         change: impl FnOnce(&mut Draft) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let place = pending::wait(self.place(), QUEUE_PATIENCE).unwrap_or(Err(Error::Busy))?;
+        let place = self.place_within(QUEUE_PATIENCE)?;
         self.enqueue(place, change).wait(COMMIT_PATIENCE)
     }
 
@@ -391,20 +425,31 @@ impl Store {
     #[cfg(test)]
     fn open_with_anchor(lock: DirectoryLock, options: OpenOptions, anchor: Anchor) -> Store {
         let opened = open_in(&lock, &options).unwrap();
-        Store::start(lock, Opened { anchor, ..opened }, options.clock).unwrap()
+        Store::start(lock, Opened { anchor, ..opened }, options).unwrap()
     }
 }
 
+/// The key file of the data directory, if this source is that file.
+fn implied_key(lock: &DirectoryLock, source: &RootKeySource) -> Option<PathBuf> {
+    let implied = lock.dir().join(IMPLIED_KEY);
+    (*source == RootKeySource::File(implied.clone())).then_some(implied)
+}
+
 fn open_in(lock: &DirectoryLock, options: &OpenOptions) -> Result<Opened, OpenError> {
+    sources(lock, options, |sources| open::open(lock.dir(), sources, options.accept_rollback, &options.clock))
+}
+
+/// Where root keys are looked for.
+fn sources<T>(lock: &DirectoryLock, options: &OpenOptions, use_them: impl FnOnce(&Sources<'_>) -> T) -> T {
     // While the key file that nobody had to configure is replaced, its successor lies beside it.
-    let implied = RootKeySource::File(lock.dir().join(IMPLIED_KEY));
+    let implied = implied_key(lock, &options.root_key);
     let next = RootKeySource::File(lock.dir().join(IMPLIED_KEY_NEXT));
     let sources = Sources {
         configured: &options.root_key,
         previous: options.previous_root_key.as_ref(),
-        next: (options.root_key == implied).then_some(&next),
+        next: implied.is_some().then_some(&next),
     };
-    open::open(lock.dir(), &sources, options.accept_rollback, &options.clock)
+    use_them(&sources)
 }
 
 /// What a caller is told: a refusal stands whatever became of the commit.

@@ -13,6 +13,7 @@ pub(crate) mod release;
 mod secret_name;
 mod secret_value;
 mod stored;
+pub(crate) mod verify;
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,7 +30,8 @@ pub(crate) use keys::VaultKeys;
 pub use release::{Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope};
 pub use secret_name::{SecretName, SecretNameError};
 pub use secret_value::{SecretValue, SecretValueError};
-pub(crate) use stored::{Stored, head_key, head_range, secret_key, vault_of_head};
+pub(crate) use stored::{Stored, head_key, head_range, name_in, secret_key, vault_of_head};
+pub use verify::VaultReport;
 
 /// Which vault.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -180,6 +182,17 @@ pub struct Page<T> {
     pub entries: Vec<T>,
     /// Whether at least one more follows.
     pub has_more: bool,
+}
+
+/// A secret of an older system, to take over without hosts.
+#[derive(Debug)]
+pub struct LegacySecret {
+    /// Its name.
+    pub name: SecretName,
+    /// The value.
+    pub value: SecretValue,
+    /// When it was made there, Unix milliseconds.
+    pub created_at_ms: Option<u64>,
 }
 
 /// A secret to store.

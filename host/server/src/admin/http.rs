@@ -2,7 +2,7 @@
 //! connect. Nothing here tells of tenants, keys or content.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
@@ -11,17 +11,14 @@ use serde_json::json;
 
 use crate::answer::Body;
 use crate::app::App;
+use crate::connection::Peer;
 use crate::metrics::{Text, escape};
 
-/// Answers a request. `running` counts the requests of its connection.
-pub(crate) async fn handle(
-    app: Arc<App>,
-    running: Arc<AtomicUsize>,
-    request: Request<Incoming>,
-) -> Response<Body> {
-    running.fetch_add(1, Ordering::Relaxed);
+/// Answers a request.
+pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
+    peer.running.fetch_add(1, Ordering::Relaxed);
     let response = answer(&app, request.method(), request.uri().path());
-    running.fetch_sub(1, Ordering::Relaxed);
+    peer.running.fetch_sub(1, Ordering::Relaxed);
     response
 }
 

@@ -1,41 +1,54 @@
-//! `DATA/admin.sock`: one command per connection, one JSON line each way. Only
-//! the owner of the data directory can reach it. A path that is too long for a
+//! `DATA/admin.sock`: one command per connection, one JSON line with it, then
+//! lines that tell how far it has come, the last one with its outcome. Only the
+//! owner of the data directory can reach it. A path that is too long for a
 //! socket address is reached through the directory.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::BufMut;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc::Sender;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
 
 use crate::app::App;
-use crate::command::{Command, CommandError, Outcome, carry_out};
+use crate::command::{Command, CommandError, Outcome, Progress, carry_out};
 
 const FILE_NAME: &str = "admin.sock";
 /// The longest path a socket address holds on Linux, its final zero included.
 const PATH_BYTES_MAX: usize = 108;
-/// The longest command line, in bytes.
-const REQUEST_BYTES_MAX: u64 = 64 * 1024;
+/// The longest command, in bytes: a secret of 65,536 characters, escaped, with 100 hosts.
+const REQUEST_BYTES_MAX: usize = 1024 * 1024;
 /// The longest answer that is read, in bytes.
 const REPLY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Commands at once.
 const COMMANDS_MAX: usize = 8;
 /// A command must arrive, and its answer must be taken, within this.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the sender waits for the outcome.
+/// How long the sender waits for the next line of the answer.
 const OUTCOME_PATIENCE: Duration = Duration::from_secs(60);
+/// How often a command that runs says so at least.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+/// Between two lines about progress.
+const BETWEEN_LINES: Duration = Duration::from_millis(250);
+/// Lines about progress on their way; further ones are left out.
+const PROGRESS_LINES_MAX: usize = 16;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Reply {
+    /// What is counted, how many so far, and of how many or 0.
+    Progress(String, u64, u64),
     Done(Outcome),
     Failed(CommandError),
 }
@@ -91,25 +104,37 @@ pub(crate) fn remove(data: &Path) -> io::Result<()> {
     std::fs::remove_file(data.join(FILE_NAME))
 }
 
-/// Sends a command to the process that holds the store and waits for its outcome.
+/// Sends a command to the process that holds the store and waits for its
+/// outcome; `progress` is told what comes before.
 ///
 /// # Errors
 ///
 /// Nobody listens, or nobody knows the outcome.
-pub(crate) fn send(data: &Path, command: &Command) -> Result<Result<Outcome, CommandError>, SendError> {
+pub(crate) fn send(
+    data: &Path,
+    command: &Command,
+    progress: &mut Progress<'_>,
+) -> Result<Result<Outcome, CommandError>, SendError> {
     let reachable = reach(data).map_err(|_| SendError::NotListening)?;
     let mut stream = UnixStream::connect(&reachable.path).map_err(|_| SendError::NotListening)?;
     let unknown = |_: io::Error| SendError::OutcomeUnknown;
     stream.set_read_timeout(Some(OUTCOME_PATIENCE)).map_err(unknown)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(unknown)?;
-    let mut line = serde_json::to_vec(command).map_err(|error| unknown(error.into()))?;
+    // Set aside at once: growing would leave copies of a value behind.
+    let mut line = Zeroizing::new(Vec::with_capacity(REQUEST_BYTES_MAX));
+    serde_json::to_writer(&mut *line, command).map_err(|error| unknown(error.into()))?;
     line.push(b'\n');
     stream.write_all(&line).map_err(unknown)?;
-    let mut reply = Vec::new();
-    stream.take(REPLY_BYTES_MAX).read_to_end(&mut reply).map_err(unknown)?;
-    match serde_json::from_slice(&reply).map_err(|error| unknown(error.into()))? {
-        Reply::Done(outcome) => Ok(Ok(outcome)),
-        Reply::Failed(error) => Ok(Err(error)),
+    let mut replies = BufReader::new(stream.take(REPLY_BYTES_MAX));
+    loop {
+        let mut reply = Vec::new();
+        replies.read_until(b'\n', &mut reply).map_err(unknown)?;
+        match serde_json::from_slice(&reply).map_err(|error| unknown(error.into()))? {
+            // Whoever stops reading does not stop the command.
+            Reply::Progress(what, done, of) => drop(progress(&what, done, of)),
+            Reply::Done(outcome) => return Ok(Ok(outcome)),
+            Reply::Failed(error) => return Ok(Err(error)),
+        }
     }
 }
 
@@ -130,7 +155,7 @@ pub(crate) async fn serve(listener: UnixListener, app: Arc<App>, stop: Cancellat
         };
         match accepted {
             Ok((stream, _)) => {
-                tasks.spawn(take_command(stream, Arc::clone(&app), permit));
+                tasks.spawn(take_command(stream, Arc::clone(&app), stop.clone(), permit));
             }
             Err(error) => {
                 tracing::warn!(%error, "an operator's connection could not be accepted");
@@ -143,59 +168,95 @@ pub(crate) async fn serve(listener: UnixListener, app: Arc<App>, stop: Cancellat
     Ok(())
 }
 
-async fn take_command(stream: tokio::net::UnixStream, app: Arc<App>, permit: OwnedSemaphorePermit) {
-    if let Err(error) = converse(stream, app).await {
+async fn take_command(
+    stream: tokio::net::UnixStream,
+    app: Arc<App>,
+    stop: CancellationToken,
+    permit: OwnedSemaphorePermit,
+) {
+    if let Err(error) = converse(stream, app, stop).await {
         tracing::debug!(%error, "an operator's connection ended early");
     }
     drop(permit);
 }
 
-async fn converse(mut stream: tokio::net::UnixStream, app: Arc<App>) -> io::Result<()> {
+async fn converse(
+    mut stream: tokio::net::UnixStream,
+    app: Arc<App>,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let line = tokio::time::timeout(PATIENCE, read_line(&mut stream)).await??;
-    let reply = match serde_json::from_slice::<Command>(&line) {
-        Ok(command) => execute(command, app).await,
-        Err(_) => Reply::Failed(CommandError {
-            message: "the running process does not know this command; is it another version?".to_owned(),
-        }),
+    let Ok(command) = serde_json::from_slice::<Command>(&line) else {
+        let message = "the running process does not know this command; is it another version?";
+        return write_line(&mut stream, &Reply::Failed(CommandError::new(message))).await;
     };
-    let line = serde_json::to_vec(&reply)?;
-    tokio::time::timeout(PATIENCE, async {
-        stream.write_all(&line).await?;
-        stream.shutdown().await
-    })
-    .await?
+    drop(line);
+    let (lines, mut told) = tokio::sync::mpsc::channel(PROGRESS_LINES_MAX);
+    let mut running = tokio::task::spawn_blocking(move || execute(&command, &app, &stop, &lines));
+    // The command goes on when the operator goes away, and is waited for either way.
+    let mut listening = true;
+    let reply = loop {
+        let progress = tokio::select! {
+            done = &mut running => break done,
+            Some(progress) = told.recv() => progress,
+            () = tokio::time::sleep(SIGN_OF_LIFE) => Reply::Progress(String::new(), 0, 0),
+        };
+        if listening {
+            listening = write_line(&mut stream, &progress).await.is_ok();
+        }
+    };
+    let reply =
+        reply.unwrap_or_else(|_| Reply::Failed(CommandError::new("the command failed inside the host")));
+    write_line(&mut stream, &reply).await?;
+    stream.shutdown().await
 }
 
-async fn read_line(stream: &mut tokio::net::UnixStream) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    let mut bounded = stream.take(REQUEST_BYTES_MAX);
-    let mut chunk = [0; 4096];
+async fn write_line(stream: &mut tokio::net::UnixStream, reply: &Reply) -> io::Result<()> {
+    let mut line = Zeroizing::new(serde_json::to_vec(reply)?);
+    line.push(b'\n');
+    tokio::time::timeout(PATIENCE, stream.write_all(&line)).await?
+}
+
+async fn read_line(stream: &mut tokio::net::UnixStream) -> io::Result<Zeroizing<Vec<u8>>> {
+    // Set aside at once: growing would leave copies of a value behind.
+    let mut line = Zeroizing::new(Vec::with_capacity(REQUEST_BYTES_MAX));
     while line.last() != Some(&b'\n') {
-        let count = bounded.read(&mut chunk).await?;
-        if count == 0 {
+        let room = REQUEST_BYTES_MAX - line.len();
+        if room == 0 || stream.read_buf(&mut (&mut *line).limit(room)).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        line.extend(chunk.iter().take(count));
     }
     Ok(line)
 }
 
 /// The store blocks until a change is durable, which has no place on a worker.
-async fn execute(command: Command, app: Arc<App>) -> Reply {
-    let done = tokio::task::spawn_blocking(move || carry_out(&command, Some(&app.store), &app.facts())).await;
-    match done {
-        Ok(Ok(outcome)) => Reply::Done(outcome),
-        Ok(Err(error)) => Reply::Failed(error),
-        Err(_) => Reply::Failed(CommandError { message: "the command failed inside the host".to_owned() }),
+fn execute(command: &Command, app: &App, stop: &CancellationToken, lines: &Sender<Reply>) -> Reply {
+    let mut last = Instant::now();
+    let mut progress = |what: &str, done, of| {
+        if last.elapsed() >= BETWEEN_LINES {
+            last = Instant::now();
+            // One line less is no loss.
+            drop(lines.try_send(Reply::Progress(what.to_owned(), done, of)));
+        }
+        if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    match carry_out(command, Some(&app.store), &app.facts(), &mut progress) {
+        Ok(outcome) => Reply::Done(outcome),
+        Err(error) => Reply::Failed(error),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
     use std::os::unix::fs::PermissionsExt;
 
     use super::{SendError, bind, send};
     use crate::command::Command;
+
+    fn ignore(_: &str, _: u64, _: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
 
     #[test]
     fn socket_is_reached_through_the_directory_when_its_path_is_long() {
@@ -207,7 +268,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         drop(listener);
         // Nobody accepts any more: the command was not sent.
-        assert!(matches!(send(&data, &Command::Status), Err(SendError::NotListening)));
+        assert!(matches!(send(&data, &Command::Status, &mut ignore), Err(SendError::NotListening)));
     }
 
     #[test]
@@ -229,7 +290,10 @@ mod tests {
                 let count = std::io::Read::read(&mut stream, &mut line).unwrap();
                 assert_eq!(&line[..count], b"\"status\"\n");
             });
-            assert!(matches!(send(data.path(), &Command::Status), Err(SendError::OutcomeUnknown)));
+            assert!(matches!(
+                send(data.path(), &Command::Status, &mut ignore),
+                Err(SendError::OutcomeUnknown)
+            ));
         });
     }
 }

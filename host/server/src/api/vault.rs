@@ -1,97 +1,145 @@
-//! `/v1/vault/...`: the gates in front of the vault, in their fixed order: host
-//! name, programme, method, scope. Behind them is nothing yet: whoever may come
-//! in is told that the vault is unavailable.
+//! `/v1/vault/...`: secrets bound to host names. A request passes the gates, its
+//! path, query and headers are read, then its body, and only then is the store
+//! asked. No value ever comes back, and nothing of a request gets into the log.
 
-use cofferdam_store::KeyKind;
-use http::header::HOST;
-use http::{HeaderMap, Response, Uri};
+mod document;
+mod gate;
+mod input;
+mod query;
+mod work;
 
-use crate::access;
+use cofferdam_store::{Actor, NewSecret, SecretName};
+use document::{Data, Listing, Secret};
+use gate::{Leave, Wish};
+use http::header::{CACHE_CONTROL, HeaderValue};
+use http::{Response, StatusCode};
+use hyper::body::Incoming;
+use input::{COPY_BYTES_MAX, PUT_BYTES_MAX, Put};
+use query::Window;
+use serde::Serialize;
+use work::Deadline;
+
 use crate::answer::Body;
+use crate::body;
 use crate::handle::Call;
-use crate::reply::Fault;
-use crate::route::{Label, Route, VaultRoute};
+use crate::reply::{Fault, Flaw, VaultFault, json_response};
+use crate::route::{VaultRoute, decode};
 
-pub(crate) fn answer(call: &Call<'_>, route: &VaultRoute) -> Result<Response<Body>, Fault> {
-    let denied = access::check(Label::Vault, call.principal.kind()).err();
-    if matches!(denied, Some(Fault::InvalidVaultKey)) {
-        return Err(Fault::InvalidVaultKey);
+/// Answers a request.
+pub(crate) async fn answer(
+    call: &Call<'_>,
+    route: &VaultRoute,
+    body: &mut Incoming,
+) -> Result<Response<Body>, Fault> {
+    let leave = gate::pass(call, route)?;
+    match leave.wish {
+        Wish::List | Wish::Effective => read(call, &leave).await,
+        Wish::Put(written) => put(call, &leave, written, body).await,
+        Wish::Delete(written) => delete(call, &leave, written, body).await,
+        Wish::Copy => copy(call, &leave, body).await,
     }
-    let live = call.app.live();
-    if is_regional(&call.head.headers, &call.head.uri, &live.config.server.regional_hosts) {
-        return Err(Fault::RegionalVault);
-    }
-    if !in_programme(call) {
-        return Err(Fault::NotFound);
-    }
-    let methods = Route::Vault(route.clone()).methods();
-    if !methods.contains(&call.head.method) {
-        return Err(Fault::WrongMethod(methods));
-    }
-    if let Some(denied) = denied {
-        return Err(denied);
-    }
-    if call.principal.kind() == KeyKind::Intern && !is_own(call, route) {
-        return Err(Fault::NotFound);
-    }
-    Err(Fault::VaultUnavailable)
 }
 
-/// True unless the key has a workspace that is outside the programme. A key
-/// without one is told so in a later step.
-fn in_programme(call: &Call<'_>) -> bool {
-    let Some(id) = call.principal.workspace() else { return true };
-    call.app.store.directory().workspace(id).is_some_and(|workspace| workspace.programme)
+async fn read(call: &Call<'_>, leave: &Leave<'_>) -> Result<Response<Body>, Fault> {
+    let Window { offset, limit } = Window::parse(call.head.uri.query().unwrap_or_default())?;
+    let store = call.app.store.clone();
+    if leave.wish == Wish::Effective {
+        let intern = leave.intern()?;
+        let page = work::read(move || store.effective_secrets(intern, offset, limit)).await?;
+        return Ok(document(&Listing::from(&page)));
+    }
+    let vault = leave.vault()?;
+    let page = work::read(move || store.list_secrets(vault, offset, limit)).await?;
+    Ok(document(&Listing::from(&page)))
 }
 
-/// True when the route belongs to the intern itself. Copying does not: it would
-/// hand any secret of the workspace to the intern that asks.
-fn is_own(call: &Call<'_>, route: &VaultRoute) -> bool {
-    let written = match route {
-        VaultRoute::InternSecrets(id)
-        | VaultRoute::InternSecret(id, _)
-        | VaultRoute::EffectiveSecrets(id) => id,
-        VaultRoute::Secrets | VaultRoute::Secret(_) | VaultRoute::Copy(_) => return false,
-    };
-    call.principal.intern().is_some_and(|own| own.to_string().eq_ignore_ascii_case(written))
+async fn put(
+    call: &Call<'_>,
+    leave: &Leave<'_>,
+    written: &str,
+    body: &mut Incoming,
+) -> Result<Response<Body>, Fault> {
+    let (vault, name) = (leave.vault()?, name(written)?);
+    input::check_headers(&call.head.headers)?;
+    let mut share = call.app.bodies.share();
+    let whole = whole(body::read_secret(body, limits(call, PUT_BYTES_MAX), &mut share).await)?;
+    let deadline = Deadline::begin();
+    let Put { hosts, value } = Put::parse(&whole)?;
+    // The body is wiped before anything waits.
+    drop(whole);
+    drop(share);
+    let place = work::place(&call.app.store, deadline).await?;
+    let new = NewSecret { vault, name, hosts, value };
+    let stored = work::commit(call.app.store.put_secret(place, actor(call), new)).await?;
+    Ok(document(&Data { data: Secret::from(&stored) }))
 }
 
-/// True when the request came in on one of the regional host names. HTTP/2 names
-/// the host in the request target.
-fn is_regional(headers: &HeaderMap, uri: &Uri, regional: &[String]) -> bool {
-    let named = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let Some(host) = named.or_else(|| uri.host()) else { return false };
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    regional.iter().any(|region| name.trim_end_matches('.').eq_ignore_ascii_case(region))
+async fn delete(
+    call: &Call<'_>,
+    leave: &Leave<'_>,
+    written: &str,
+    body: &mut Incoming,
+) -> Result<Response<Body>, Fault> {
+    let (vault, name) = (leave.vault()?, name(written)?);
+    if !whole(body::is_empty(body, limits(call, PUT_BYTES_MAX)).await)? {
+        return Err(invalid(Flaw::at("body", "must be empty")));
+    }
+    let place = work::place(&call.app.store, Deadline::begin()).await?;
+    work::commit(call.app.store.delete_secret(place, actor(call), vault, name)).await?;
+    let mut response = Response::new(Body::default());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
 }
 
-#[cfg(test)]
-mod tests {
-    use http::header::HOST;
-    use http::{HeaderMap, HeaderValue, Uri};
+async fn copy(call: &Call<'_>, leave: &Leave<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+    let intern = leave.intern()?;
+    input::check_headers(&call.head.headers)?;
+    let mut share = call.app.bodies.share();
+    let whole = whole(body::read(body, limits(call, COPY_BYTES_MAX), &mut share).await)?;
+    let deadline = Deadline::begin();
+    let names = input::names(&whole)?;
+    let place = work::place(&call.app.store, deadline).await?;
+    let copying = call.app.store.copy_secrets(place, actor(call), leave.workspace, intern, names);
+    let copies = work::commit(copying).await?;
+    let data: Vec<Secret<'_>> = copies.iter().map(Secret::from).collect();
+    Ok(document(&Data { data }))
+}
 
-    use super::is_regional;
+/// The name that a path holds.
+fn name(written: &str) -> Result<SecretName, Fault> {
+    let name = decode(written).ok().and_then(|name| name.parse().ok());
+    name.ok_or_else(|| invalid(Flaw::at("name", "must be a name of a secret")))
+}
 
-    #[test]
-    fn regional_hosts_are_recognised_however_they_are_written() {
-        let regional = ["eu.api.example.com".to_owned()];
-        let cases = [
-            ("eu.api.example.com", true),
-            ("EU.API.example.com", true),
-            ("eu.api.example.com:8080", true),
-            ("eu.api.example.com.", true),
-            ("api.example.com", false),
-            ("x.eu.api.example.com", false),
-            ("[::1]:8080", false),
-        ];
-        for (host, expected) in cases {
-            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
-            assert_eq!(is_regional(&headers, &Uri::from_static("/"), &regional), expected, "{host}");
+fn actor(call: &Call<'_>) -> Actor {
+    Actor::Key(call.principal.key_id())
+}
+
+fn limits(call: &Call<'_>, bytes_max: usize) -> body::Limits {
+    let timeouts = call.app.live().config.timeouts;
+    body::Limits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total }
+}
+
+/// The vault has one word for everything that is malformed.
+fn whole<T>(read: Result<T, Fault>) -> Result<T, Fault> {
+    read.map_err(|fault| match fault {
+        Fault::Malformed(_) => invalid(Flaw::at("body", "is broken")),
+        fault => fault,
+    })
+}
+
+fn invalid(flaw: Flaw) -> Fault {
+    Fault::Vault(VaultFault::Invalid(flaw))
+}
+
+fn document<T: Serialize>(document: &T) -> Response<Body> {
+    match serde_json::to_vec(document) {
+        Ok(bytes) => {
+            let mut response = json_response(StatusCode::OK, bytes.into());
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            response
         }
-        let target = Uri::from_static("http://eu.api.example.com:8080/v1/vault/secrets");
-        assert!(is_regional(&HeaderMap::new(), &target, &regional));
+        // Texts and lists of texts always are JSON.
+        Err(_) => Fault::Internal.into_response(None),
     }
 }

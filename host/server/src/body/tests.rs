@@ -6,7 +6,7 @@ use futures_util::stream::{self, StreamExt};
 use http_body::Frame;
 use http_body_util::{Full, StreamBody};
 
-use super::{ALL_BODIES_BYTES_MAX, Budget, Limits, read};
+use super::{ALL_BODIES_BYTES_MAX, Budget, Limits, is_empty, read, read_secret};
 use crate::reply::Fault;
 
 const LIMITS: Limits = Limits { bytes_max: 8, idle: Duration::from_secs(1), total: Duration::from_secs(3) };
@@ -72,4 +72,29 @@ async fn budget_of_all_bodies_is_shared_and_given_back() {
     assert!(matches!(read(chunks(&["a"]), LIMITS, &mut budget.share()).await, Err(Fault::Busy)));
     drop(full);
     assert!(read(chunks(&["a"]), LIMITS, &mut budget.share()).await.is_ok());
+}
+
+#[tokio::test]
+async fn secret_bodies_are_read_where_they_stay() {
+    let budget = Budget::default();
+    let mut share = budget.share();
+    let whole = read_secret(Full::new(Bytes::from_static(b"1234")), LIMITS, &mut share).await.unwrap();
+    assert_eq!((whole.as_slice(), whole.capacity()), (&b"1234"[..], 4));
+    // Without a declared length there is room for the longest one from the beginning.
+    let whole = read_secret(chunks(&["ab", "", "cd", "ef"]), LIMITS, &mut share).await.unwrap();
+    assert_eq!((whole.as_slice(), whole.capacity()), (&b"abcdef"[..], 8));
+    let refused = read_secret(Full::new(Bytes::from_static(b"123456789")), LIMITS, &mut share).await;
+    assert!(matches!(refused, Err(Fault::BodyTooLarge)));
+    let refused = read_secret(chunks(&["12345", "6789"]), LIMITS, &mut share).await;
+    assert!(matches!(refused, Err(Fault::BodyTooLarge)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_body_without_a_byte_is_empty() {
+    for (parts, empty) in [(&[][..], true), (&["", ""][..], true), (&["", "a"][..], false)] {
+        assert_eq!(is_empty(chunks(parts), LIMITS).await.unwrap(), empty, "{parts:?}");
+    }
+    assert!(!is_empty(Full::new(Bytes::from_static(b" ")), LIMITS).await.unwrap());
+    let silent = StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>());
+    assert!(matches!(is_empty(silent, LIMITS).await, Err(Fault::BodyTimedOut)));
 }

@@ -1,6 +1,7 @@
 //! The command line as an operator types it. What a command does stands in
 //! `command`; where it runs, in this process or in the one that serves, in `run`.
 
+mod prepare;
 mod run;
 
 use std::net::SocketAddr;

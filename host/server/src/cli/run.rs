@@ -2,17 +2,21 @@
 //! out: this process when it gets the lock, else the one that serves, over the
 //! socket in the data directory. A command is sent at most once.
 
+use std::io::IsTerminal;
+use std::ops::ControlFlow;
+use std::path::Path;
 use std::time::Instant;
 
-use cofferdam_store::{DirectoryLock, LockError};
+use cofferdam_store::{DirectoryLock, LockError, Store};
 
+use super::prepare::prepare;
 use super::{Action, Cli, Options};
 use crate::admin::socket::{self, SendError};
-use crate::command::{Command, Outcome, carry_out};
+use crate::command::{Command, Outcome, Progress, VaultCommand, carry_out, restored};
 use crate::config::{Config, Environment};
 use crate::facts::{self, Facts};
 use crate::failure::Failure;
-use crate::start::{PATIENCE, open, pause, runtime, write_out};
+use crate::start::{PATIENCE, acquire, ask, open, open_options, pause, runtime, write_out};
 use crate::{serve, wiring};
 
 /// Does what the command line says.
@@ -25,9 +29,13 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match action {
         None => serve::run(&options, &super::Serve::default()),
         Some(Action::Serve(serve)) => serve::run(&options, &serve),
-        Some(Action::Command(command)) => {
-            let outcome = execute(&options, &command)?;
-            print(&options, &outcome)
+        Some(Action::Command(mut command)) => {
+            prepare(&mut command)?;
+            match &command {
+                Command::Vault(VaultCommand::Restore { file }) => print(&options, &restore(&options, file)?),
+                Command::Vault(VaultCommand::Audit { since }) => audit(&options, *since),
+                command => print(&options, &execute(&options, command)?),
+            }
         }
     }
 }
@@ -37,20 +45,33 @@ fn print(options: &Options, outcome: &Outcome) -> Result<(), Failure> {
     if options.json { write_out(&format!("{}\n", outcome.document)) } else { write_out(&outcome.text) }
 }
 
+/// Tells people how far a command has come, on one line that is written over and over.
+fn teller(options: &Options) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> + use<> {
+    let told = !options.json && std::io::stderr().is_terminal();
+    move |what, done, of| {
+        if told && !what.is_empty() {
+            let of = if of == 0 { String::new() } else { format!(" of {of}") };
+            ask(&format!("\r{done}{of} {what}\x1b[K{}", if done.to_string() == of { "\n" } else { "" }));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 fn execute(options: &Options, command: &Command) -> Result<Outcome, Failure> {
     if !command.needs_store() && !options.data.join("lock").exists() {
         // Looking at the configuration must not make a store.
         return describe(options, command);
     }
+    let progress = &mut teller(options);
     let end = Instant::now() + PATIENCE;
     loop {
         let held = match DirectoryLock::acquire(&options.data) {
-            Ok(lock) if command.needs_store() => return in_process(options, command, lock),
+            Ok(lock) if command.needs_store() => return in_process(options, command, lock, progress),
             Ok(_) => return describe(options, command),
             Err(error @ LockError::Held { .. }) => error,
             Err(error) => return Err(error.into()),
         };
-        match socket::send(&options.data, command) {
+        match socket::send(&options.data, command, progress) {
             Ok(outcome) => return Ok(outcome?),
             Err(SendError::OutcomeUnknown) => return Err(Failure::OutcomeUnknown),
             Err(SendError::NotListening) if Instant::now() < end => pause(),
@@ -59,14 +80,19 @@ fn execute(options: &Options, command: &Command) -> Result<Outcome, Failure> {
     }
 }
 
-fn in_process(options: &Options, command: &Command, lock: DirectoryLock) -> Result<Outcome, Failure> {
+fn in_process(
+    options: &Options,
+    command: &Command,
+    lock: DirectoryLock,
+    progress: &mut Progress<'_>,
+) -> Result<Outcome, Failure> {
     let config = Config::load(options.config.as_deref(), &options.data)?;
     // Whoever holds the lock knows that a socket which is there is a leftover.
     if socket::remove(&options.data).is_ok() {
         tracing::debug!("removed the socket of a host that ended without doing so");
     }
     let store = open(&config, lock, None)?;
-    let outcome = carry_out(command, Some(&store), &Facts::default());
+    let outcome = carry_out(command, Some(&store), &Facts::default(), progress);
     store.close();
     Ok(outcome?)
 }
@@ -76,5 +102,29 @@ fn describe(options: &Options, command: &Command) -> Result<Outcome, Failure> {
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let runtime = runtime(&config, &options.data)?;
     let services = wiring::services(&config, None, &runtime, &Environment::offline(), 0)?;
-    Ok(carry_out(command, None, &facts::of(&services.catalog, &services.plugins))?)
+    let facts = facts::of(&services.catalog, &services.plugins);
+    Ok(carry_out(command, None, &facts, &mut teller(options))?)
+}
+
+/// Makes a store out of a backup. There is none to open, and nobody to send the command to.
+fn restore(options: &Options, file: &Path) -> Result<Outcome, Failure> {
+    let config = Config::load(options.config.as_deref(), &options.data)?;
+    let lock = acquire(&options.data)?;
+    let done = Store::restore(&lock, &open_options(&config, None), file, &mut teller(options))?;
+    Ok(restored(file, &done))
+}
+
+/// Prints the audit log page by page: it may be longer than one answer.
+fn audit(options: &Options, since: u64) -> Result<(), Failure> {
+    let mut since = since;
+    let mut whole = Vec::new();
+    loop {
+        let command = Command::Vault(VaultCommand::Audit { since });
+        let page = execute(options, &command)?;
+        let serde_json::Value::Array(records) = page.document else { break };
+        let Some(last) = records.last().and_then(|record| record["seq"].as_u64()) else { break };
+        since = last;
+        if options.json { whole.extend(records) } else { write_out(&page.text)? }
+    }
+    if options.json { write_out(&format!("{}\n", serde_json::Value::Array(whole))) } else { Ok(()) }
 }

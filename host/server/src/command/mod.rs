@@ -2,14 +2,19 @@
 //! is typed on a command line, carried out here, and may travel over the admin
 //! socket to the process that holds the store in between.
 
+mod import;
 mod intern;
 mod key;
 mod member;
+mod secret;
+mod sensitive;
 mod status;
 mod table;
+mod vault;
 mod workspace;
 
 use std::fmt;
+use std::ops::ControlFlow;
 
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
@@ -20,7 +25,11 @@ use cofferdam_store::{Directory, LookupError, Name, Store, WorkspaceId};
 pub use intern::InternCommand;
 pub use key::KeyCommand;
 pub use member::MemberCommand;
+pub use secret::{Scope, SecretCommand};
+pub use sensitive::Sensitive;
 pub use status::PluginCommand;
+pub(crate) use vault::restored;
+pub use vault::{RecoveryCommand, VaultCommand};
 pub use workspace::WorkspaceCommand;
 
 use crate::facts::Facts;
@@ -41,6 +50,12 @@ pub enum Command {
     /// Create, list and revoke API keys
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Store, list and delete secrets
+    #[command(subcommand)]
+    Secret(SecretCommand),
+    /// Verify, back up and restore the vault, change its keys, read its audit log
+    #[command(subcommand)]
+    Vault(VaultCommand),
     /// Show the state of the store and of the host
     Status,
     /// List the models this host serves
@@ -68,11 +83,25 @@ pub struct Outcome {
     pub text: String,
 }
 
-/// Why a command did nothing. The message is for the operator.
+/// Told how far a long command has come: what is counted, how many there are so
+/// far, and how many there will be or 0. Breaking off asks it to stop; then it
+/// fails, and can be run again for the rest.
+pub type Progress<'p> = dyn FnMut(&str, u64, u64) -> ControlFlow<()> + 'p;
+
+/// Why a command did nothing, or not all of it. The message is for the operator.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandError {
     /// A sentence without a final dot.
     pub message: String,
+    /// The same for programs, where there is more to say.
+    #[serde(default)]
+    pub details: Option<Value>,
+}
+
+impl CommandError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), details: None }
+    }
 }
 
 impl fmt::Display for CommandError {
@@ -85,23 +114,36 @@ impl std::error::Error for CommandError {}
 
 impl From<LookupError> for CommandError {
     fn from(error: LookupError) -> Self {
-        Self { message: error.to_string() }
+        Self::new(error.to_string())
+    }
+}
+
+impl From<cofferdam_store::VaultError> for CommandError {
+    fn from(error: cofferdam_store::VaultError) -> Self {
+        Self::new(error.to_string())
     }
 }
 
 impl From<cofferdam_store::Error> for CommandError {
     fn from(error: cofferdam_store::Error) -> Self {
-        Self { message: error.to_string() }
+        Self::new(error.to_string())
     }
 }
 
 /// Carries out a command. `facts` tell what is not in the store. Blocks until
 /// what changed is durable.
 ///
+/// `progress` is told how far a long command has come.
+///
 /// # Errors
 ///
 /// A name that does not exist, a rule of the store, or a failed write.
-pub fn carry_out(command: &Command, store: Option<&Store>, facts: &Facts) -> Result<Outcome, CommandError> {
+pub fn carry_out(
+    command: &Command,
+    store: Option<&Store>,
+    facts: &Facts,
+    progress: &mut Progress<'_>,
+) -> Result<Outcome, CommandError> {
     match (command, store) {
         (Command::Models, _) => Ok(status::models(facts)),
         (Command::Plugin(PluginCommand::List), _) => Ok(status::plugins(facts)),
@@ -110,13 +152,15 @@ pub fn carry_out(command: &Command, store: Option<&Store>, facts: &Facts) -> Res
         (Command::Member(command), Some(store)) => member::carry_out(command, store),
         (Command::Intern(command), Some(store)) => intern::carry_out(command, store),
         (Command::Key(command), Some(store)) => key::carry_out(command, store),
-        (_, None) => Err(CommandError { message: "this command needs a store".to_owned() }),
+        (Command::Secret(command), Some(store)) => secret::carry_out(command, store),
+        (Command::Vault(command), Some(store)) => vault::carry_out(command, store, progress),
+        (_, None) => Err(CommandError::new("this command needs a store")),
     }
 }
 
 fn name(given: &str) -> Result<Name, CommandError> {
-    given.parse().map_err(|error: cofferdam_store::NameError| CommandError {
-        message: format!("`{given}` is not a name: {error}"),
+    given.parse().map_err(|error: cofferdam_store::NameError| {
+        CommandError::new(format!("`{given}` is not a name: {error}"))
     })
 }
 

@@ -1,7 +1,7 @@
 //! `status`, `models` and `plugin list`: what the host is made of right now.
 
 use clap::Subcommand;
-use cofferdam_store::Store;
+use cofferdam_store::{Store, StoreStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -52,9 +52,15 @@ fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Value {
         ("store", state.store_id.to_string()),
         ("sequence", state.seq.to_string()),
         ("root key", state.root_key_id.to_string()),
-        ("recovery key", yes_no(state.has_recovery_key)),
+        ("recovery key", recovery(&state).to_owned()),
         ("writable", yes_no(state.writable)),
     ]);
+    if let Some(next) = state.next_root_key_id {
+        rows.push(("rotation", format!("to root key {next} is not over: run `vault rotate-root` again")));
+    }
+    if state.key_rotation_unfinished {
+        rows.push(("key rotation", "is not over: run `vault rotate-keys` again".to_owned()));
+    }
     rows.extend(counts.iter().map(|(name, count)| (*name, count.to_string())));
     let counts: serde_json::Map<String, Value> =
         counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
@@ -63,12 +69,23 @@ fn stored(store: &Store, rows: &mut Vec<(&'static str, String)>) -> Value {
         "seq": state.seq,
         "root_key_id": state.root_key_id.to_string(),
         "has_recovery_key": state.has_recovery_key,
+        "opened_with_recovery_key": state.opened_with_recovery_key,
+        "next_root_key_id": state.next_root_key_id.map(|id| id.to_string()),
+        "key_rotation_unfinished": state.key_rotation_unfinished,
         "writable": state.writable,
         "journal_cut": state.journal_cut,
         "queued_mutations": state.queued_mutations,
         "queued_usage_rows": state.queued_usage_rows,
         "counts": counts,
     })
+}
+
+fn recovery(state: &StoreStatus) -> &'static str {
+    match (state.opened_with_recovery_key, state.has_recovery_key) {
+        (true, _) => "yes, it opened the store: give it a root key with `vault rotate-root`",
+        (false, true) => "yes",
+        (false, false) => "no, `vault recovery new` makes one",
+    }
 }
 
 fn yes_no(flag: bool) -> String {

@@ -45,7 +45,7 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How much may happen at once.
     pub limits: Limits,
-    /// The root key, and whether the vault answers.
+    /// The root key, and what clients may ask of the vault.
     pub vault: Vault,
     /// What may leave the machine.
     pub egress: cofferdam_egress::EgressConfig,

@@ -48,8 +48,8 @@ tokens_per_minute = 0
 [vault]
 enabled = true
 root_key = "file:keys/root.key"
-writes = true
-rate_limit = { reads_per_minute = 600, writes_per_minute = 60 }
+writes = false
+rate_limit = { reads_per_minute = 6, writes_per_minute = 0 }
 
 [egress]
 ports = [443, 8443]
@@ -103,6 +103,9 @@ fn every_section_is_read() {
     assert_eq!(config.timeouts.drain, Duration::from_millis(7));
     assert_eq!((config.limits.connections, config.limits.streams), (10, 5));
     assert_eq!(config.vault.root_key, RootKeySource::File(PathBuf::from("/etc/cofferdam/keys/root.key")));
+    let vault = &config.vault;
+    assert_eq!((vault.enabled, vault.writes), (true, false));
+    assert_eq!((vault.reads_per_minute, vault.writes_per_minute), (6, 0));
     assert_eq!(config.egress.ports, [443, 8443]);
     assert_eq!(config.egress.nameservers.len(), 2);
     assert_eq!(config.egress.resolve["api.test"].len(), 1);
@@ -133,7 +136,8 @@ fn empty_file_is_the_demo_with_all_defaults() {
     assert_eq!(config.timeouts.total, Duration::from_secs(600));
     assert_eq!((config.limits.connections, config.limits.streams), (10_000, 1_000));
     assert_eq!(config.vault.root_key, RootKeySource::File(PathBuf::from("/data/root.key")));
-    assert!(config.vault.enabled);
+    assert!(config.vault.enabled && config.vault.writes);
+    assert_eq!((config.vault.reads_per_minute, config.vault.writes_per_minute), (600, 60));
     assert_eq!(config.egress.ports, [443]);
 }
 
@@ -155,7 +159,12 @@ fn mistakes_are_told_with_their_place() {
         ),
         ("[limits]\nconnections = 0", (2, 15, "limits.connections"), "0 is outside"),
         ("[limits]\nrequests_per_minute = 5", (2, 1, "limits.requests_per_minute"), "belongs to rate limits"),
-        ("[vault]\nwrites = false", (2, 1, "vault.writes"), "the vault, which this build does not have yet"),
+        (
+            "[vault]\nrate_limit = { reads_per_minute = -1 }",
+            (2, 35, "vault.rate_limit.reads_per_minute"),
+            "-1 is outside 0 to 4294967295",
+        ),
+        ("[vault]\nrate_limit = 60", (2, 14, "vault.rate_limit"), "expected a table"),
         ("[vault]\nroot_key = \"secret\"", (2, 12, "vault.root_key"), "expected file:PATH"),
         ("[egress]\nports = [0]", (2, 10, "egress.ports[0]"), "expected a port"),
         ("[egress]\nallow_private = [\"10.0.0.0/33\"]", (2, 18, "egress.allow_private[0]"), "address range"),

@@ -1,4 +1,4 @@
-//! `[vault]`: the root key, and whether vault routes answer at all.
+//! `[vault]`: the root key, and what clients may ask of the vault.
 
 use std::path::Path;
 
@@ -6,11 +6,20 @@ use cofferdam_store::{PassphraseSource, RootKeySource};
 
 use super::document::Table;
 
-/// The root key of the store.
+/// The most that any of the limits below can be.
+const PER_MINUTE_MAX: u64 = u32::MAX as u64;
+
+/// The root key of the store, and what clients may ask of the vault.
 #[derive(Debug, Clone)]
 pub struct Vault {
     /// False: every vault route answers 503.
     pub enabled: bool,
+    /// False: clients cannot change anything in the vault.
+    pub writes: bool,
+    /// Requests of one key that read, in a minute; 0 is no limit.
+    pub reads_per_minute: u64,
+    /// Requests of one key that change something, in a minute; 0 is no limit.
+    pub writes_per_minute: u64,
     /// Where the root key comes from.
     pub root_key: RootKeySource,
     /// Where the one before it comes from, during a rotation.
@@ -20,7 +29,16 @@ pub struct Vault {
 pub(super) fn read(table: &Table<'_>, data: &Path) -> Vault {
     let root_key = source(table, "root_key").unwrap_or_else(|| RootKeySource::File(data.join("root.key")));
     let root_key_previous = source(table, "root_key_previous");
-    Vault { enabled: table.flag("enabled"), root_key, root_key_previous }
+    let limits = table.table("rate_limit");
+    let per_minute = |key| limits.integer(key, 0..=PER_MINUTE_MAX).unwrap_or(0);
+    Vault {
+        enabled: table.flag("enabled"),
+        writes: table.flag("writes"),
+        reads_per_minute: per_minute("reads_per_minute"),
+        writes_per_minute: per_minute("writes_per_minute"),
+        root_key,
+        root_key_previous,
+    }
 }
 
 fn source(table: &Table<'_>, key: &'static str) -> Option<RootKeySource> {

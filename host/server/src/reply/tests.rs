@@ -3,7 +3,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Response};
 use serde_json::{Value, json};
 
-use super::Fault;
+use super::{Fault, Flaw, VaultFault};
 use crate::answer::Body;
 
 fn body(response: Response<Body>) -> Value {
@@ -21,8 +21,15 @@ fn every_fault_has_its_status_and_message() {
         (Fault::WrongMethod(&[Method::GET]), 405, "Method not allowed"),
         (Fault::BodyTimedOut, 408, "Request body timed out"),
         (Fault::BodyTooLarge, 413, "Request payload too large"),
-        (Fault::NoVaultScope, 403, "Vault scope is unavailable"),
-        (Fault::VaultUnavailable, 503, "Vault service is unavailable"),
+        (Fault::Vault(VaultFault::NoScope), 403, "Vault scope is unavailable"),
+        (Fault::Vault(VaultFault::Invalid(Flaw::at("name", "is no name"))), 400, "Invalid vault request"),
+        (Fault::Vault(VaultFault::TooLate), 408, "Vault request timed out"),
+        (Fault::Vault(VaultFault::TooManyRequests { wait_s: 3 }), 429, "Too many vault requests"),
+        (Fault::Vault(VaultFault::InvalidResponse), 502, "Invalid vault response"),
+        (Fault::Vault(VaultFault::Failed), 502, "Vault request failed"),
+        (Fault::Vault(VaultFault::Unavailable), 503, "Vault service is unavailable"),
+        (Fault::Vault(VaultFault::WritesDisabled), 503, "Vault writes are not enabled"),
+        (Fault::Vault(VaultFault::TimedOut), 504, "Vault request timed out"),
         (Fault::Internal, 500, "Internal Server Error"),
     ];
     for (fault, status, message) in table {
@@ -42,6 +49,23 @@ fn every_fault_has_its_status_and_message() {
 fn wrong_method_names_the_right_ones() {
     let response = Fault::WrongMethod(&[Method::GET, Method::HEAD]).into_response(None);
     assert_eq!(response.headers()[ALLOW], "GET, HEAD");
+}
+
+#[test]
+fn who_comes_too_often_is_told_when_to_come_back() {
+    let response = Fault::Vault(VaultFault::TooManyRequests { wait_s: 7 }).into_response(None);
+    assert_eq!(response.headers()[RETRY_AFTER], "7");
+}
+
+#[test]
+fn a_flaw_is_told_by_its_place() {
+    let fault = VaultFault::Invalid(Flaw::in_list("hosts", 2, "must be an exact host name"));
+    let metadata = json!({
+        "error_type": "invalid_request",
+        "path": "hosts[2]",
+        "reason": "must be an exact host name",
+    });
+    assert_eq!(body(Fault::Vault(fault).into_response(None))["error"]["metadata"], metadata);
 }
 
 #[test]

@@ -115,10 +115,6 @@ impl<W: Write> Writer<W> {
         self.frame(*tag, key, value)
     }
 
-    pub(crate) fn rows(&self) -> u64 {
-        self.rows
-    }
-
     /// Seals the backup; `mac` makes the seal from row count and digest.
     pub(crate) fn end(mut self, mac: impl FnOnce(u64, &Digest) -> Digest) -> io::Result<W> {
         let digest: Digest = self.hash.clone().finalize().into();

@@ -1,6 +1,9 @@
 //! Changes of the vaults: a draft of rows over the state before the commit, so that the changes of one group
 //! see each other.
 
+mod mend;
+mod rotation;
+
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::Draft;
 use crate::audit::{Actor, AuditAction, CopiedSecret};
-use crate::database::VaultRows;
+use crate::database::{RowChanges, VaultRows};
 use crate::error::Error;
 use crate::ids::{InternId, WorkspaceId};
 use crate::rows;
@@ -24,6 +27,8 @@ pub(super) struct Vaults {
     opened: BTreeMap<VaultId, Option<Opened>>,
     /// By row key, the secrets that are other than before; `None` for one that is gone.
     secrets: BTreeMap<Vec<u8>, Option<Written>>,
+    /// By row key, heads that were made anew; none of a vault in `opened`.
+    heads: RowChanges,
     /// Bytes of encrypted values in `secrets`, those overwritten since included.
     pub(super) bytes: usize,
 }
@@ -49,10 +54,29 @@ struct Staged {
     replaces: Option<Stored>,
 }
 
+impl Written {
+    /// A new version of a secret, encrypted with the vault's newest key.
+    fn encrypt(
+        view: &View,
+        keys: &VaultKeys,
+        vault: VaultId,
+        metadata: SecretMetadata,
+        value: &[u8],
+    ) -> Result<Written, Error> {
+        let kid = keys.active().ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
+        let mut generation = [0; 8];
+        getrandom::fill(&mut generation)?;
+        let stored = Stored { metadata, kid, generation: u64::from_be_bytes(generation) };
+        let sealed = keys.encrypt(kid, &stored.associated_data(view.keys(), vault), value)?;
+        let sealed = sealed.ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
+        Ok(Written { vault, stored, sealed })
+    }
+}
+
 impl Vaults {
     /// The rows this amounts to.
     pub(super) fn finish(self, view: &View) -> VaultRows {
-        let mut vault_rows = VaultRows::default();
+        let mut vault_rows = VaultRows { heads: self.heads, ..VaultRows::default() };
         for (key, written) in self.secrets {
             let (metadata, value) = match written {
                 Some(written) => {
@@ -132,19 +156,13 @@ impl Vaults {
         let (vault, name) = place;
         let replaces = self.secret(view, vault, &name)?;
         let keys = &self.open_or_make(view, vault, now_ms)?.keys;
-        let kid = keys.active().ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
-        let mut generation = [0; 8];
-        getrandom::fill(&mut generation)?;
         let metadata = SecretMetadata {
             name,
             fingerprint: hosts.as_ref().map(|_| keys.fingerprint(value)),
             hosts,
             created_at_ms: replaces.as_ref().map_or(now_ms, |before| before.metadata.created_at_ms),
         };
-        let stored = Stored { metadata, kid, generation: u64::from_be_bytes(generation) };
-        let sealed = keys.encrypt(kid, &stored.associated_data(view.keys(), vault), value)?;
-        let sealed = sealed.ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
-        Ok(Staged { written: Written { vault, stored, sealed }, replaces })
+        Ok(Staged { written: Written::encrypt(view, keys, vault, metadata, value)?, replaces })
     }
 
     fn apply(&mut self, view: &View, staged: Staged) -> SecretMetadata {
@@ -205,10 +223,6 @@ impl Draft {
 
     /// Takes over a secret from before hosts were required, as old as it says. One stored since then counts and
     /// stays: tells whether anything was written. Leaves the audit entry to the caller.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the command that imports legacy secrets is not there yet")
-    )]
     pub(crate) fn import_secret(
         &mut self,
         vault: VaultId,

@@ -8,6 +8,7 @@ use crate::anchor::SLOT_BYTES;
 use crate::authentication::AuthenticationError;
 use crate::database::KEYSPACES;
 use crate::ids::StoreId;
+use crate::root_key::RootKeySource;
 use crate::rows::{Marker, StoredKey};
 use crate::scratch::{Scratch, create_workspace, issue_key, token};
 use crate::store::{OpenOptions, Store};

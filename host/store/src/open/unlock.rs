@@ -1,11 +1,19 @@
 //! From the keys given to the keys of the store.
 
-use super::Sources;
 use crate::database::{Database, KEYS};
 use crate::error::OpenError;
-use crate::root_key::{RootKey, RootKeyError, RootKeyMaterial, RootKeyRecord};
+use crate::root_key::{RootKey, RootKeyError, RootKeyMaterial, RootKeyRecord, RootKeySource};
 use crate::rows::{self, Header, SCHEMA};
 use crate::seal::{KeyRecord, StoreKeys, WrapKey};
+
+/// Where root keys come from.
+pub(crate) struct Sources<'a> {
+    pub(crate) configured: &'a RootKeySource,
+    /// The one before it, during a rotation.
+    pub(crate) previous: Option<&'a RootKeySource>,
+    /// The one after it, during a rotation of a key file that is not configured but implied.
+    pub(crate) next: Option<&'a RootKeySource>,
+}
 
 /// What the keys given have opened.
 pub(super) struct Unlocked {
@@ -47,15 +55,15 @@ pub(crate) fn read_header(row: &[u8]) -> Result<Header, OpenError> {
 }
 
 /// What every source gave, each read once: a descriptor gives its content only once.
-struct Given {
+pub(super) struct Given {
     configured: Result<RootKeyMaterial, RootKeyError>,
     previous: Option<RootKeyMaterial>,
     next: Option<RootKeyMaterial>,
 }
 
 impl Given {
-    fn read(sources: &Sources<'_>) -> Given {
-        let optional = |source: &super::RootKeySource| match source.read() {
+    pub(super) fn read(sources: &Sources<'_>) -> Given {
+        let optional = |source: &RootKeySource| match source.read() {
             Ok(material) => Some(material),
             Err(RootKeyError::Missing(_)) => None,
             Err(error) => {
@@ -71,7 +79,7 @@ impl Given {
     }
 
     /// The key that opens the store, and the one it is to be rotated to.
-    fn choose(self, header: &Header) -> Result<(WrapKey, Option<RootKeyMaterial>), OpenError> {
+    pub(super) fn choose(self, header: &Header) -> Result<(WrapKey, Option<RootKeyMaterial>), OpenError> {
         let needs = header.root.id;
         let refused = |source| OpenError::RootKey { needs, source };
         let by_configured = match &self.configured {

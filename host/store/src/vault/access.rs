@@ -1,12 +1,13 @@
 //! Reading the vaults: one consistent moment over all keyspaces, every row checked before it is believed.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use fjall::{Guard, Readable, Slice, Snapshot};
 use zeroize::Zeroizing;
 
-use super::stored::{Stored, head_key, name_in, secret_key, secrets_range};
+use super::stored::{Stored, head_key, head_range, name_in, secret_key, secrets_range, vault_of};
 use super::{Damage, Head, SecretName, VaultId, VaultKeys, VaultPart};
 use crate::database::{Database, KEYS};
 use crate::directory::{Kind, LookupError};
@@ -47,6 +48,33 @@ impl View {
         self.access.damage.found(vault, name, part)
     }
 
+    /// A row of the keyspace `keys` as it lies.
+    pub(crate) fn key_row(&self, key: &[u8]) -> Result<Option<Slice>, Error> {
+        Ok(self.snapshot.get(&self.access.database.keys, key)?)
+    }
+
+    /// The keys of vaults' key records that come after this one, at most `limit`.
+    pub(crate) fn vault_records(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        let (start, end) = rows::vault_keys_range();
+        let start = after.map_or(Bound::Included(start.as_slice()), Bound::Excluded);
+        let range = (start, Bound::Included(end.as_slice()));
+        let found = self.snapshot.range::<&[u8], _>(&self.access.database.keys, range).take(limit);
+        found.map(|row| Ok(row.key()?.to_vec())).collect()
+    }
+
+    /// A row as it lies, in the keyspace of this number in the reporting order.
+    pub(crate) fn row(&self, keyspace: usize, key: &[u8]) -> Result<Option<Slice>, Error> {
+        let keyspaces = self.access.database.keyspaces();
+        let Some((_, keyspace)) = keyspaces.get(keyspace) else { return Ok(None) };
+        Ok(self.snapshot.get(keyspace, key)?)
+    }
+
+    /// All rows of a keyspace, by its number in the reporting order.
+    pub(crate) fn all_rows(&self, keyspace: usize) -> impl Iterator<Item = Guard> + use<> {
+        let keyspaces = self.access.database.keyspaces();
+        keyspaces.get(keyspace).map(|(_, keyspace)| self.snapshot.iter(keyspace)).into_iter().flatten()
+    }
+
     /// The intern as of this moment, so that its secrets and its existence are never of two moments.
     pub(crate) fn intern(&self, id: InternId) -> Result<Intern, Error> {
         let key = rows::intern_key(id);
@@ -55,6 +83,33 @@ impl View {
         let intern: Option<Intern> = rows::decode(&self.access.keys, KEYS, &key, &row);
         let intern = intern.filter(|intern| intern.id == id);
         intern.ok_or_else(|| self.damaged(VaultId::Intern(id), None, VaultPart::Owner))
+    }
+
+    /// Whether the workspace or intern of a vault is there and proves to be ours.
+    pub(crate) fn has_owner(&self, vault: VaultId) -> Result<bool, Error> {
+        let key = match vault {
+            VaultId::Workspace(id) => rows::workspace_key(id),
+            VaultId::Intern(id) => rows::intern_key(id),
+            VaultId::Operator => return Ok(true),
+        };
+        let row = self.key_row(&key)?;
+        Ok(row.is_some_and(|row| rows::checked(&self.access.keys, KEYS, &key, &row).is_some()))
+    }
+
+    /// Calls back with the vault of every row of a vault, in any keyspace; with `None` for a row of no vault.
+    pub(crate) fn each_vault_row(&self, mut found: impl FnMut(Option<VaultId>)) -> Result<(), Error> {
+        let Database { keys, meta, values, .. } = &self.access.database;
+        let (start, end) = rows::vault_keys_range();
+        for row in self.snapshot.range(keys, start..=end) {
+            found(rows::vault_of_keys(&row.key()?));
+        }
+        for row in self.snapshot.iter(meta).chain(self.snapshot.iter(values)) {
+            let key = row.key()?;
+            if *key != *rows::MARKER {
+                found(vault_of(&key));
+            }
+        }
+        Ok(())
     }
 
     /// A secret without its value.
@@ -83,6 +138,21 @@ impl View {
     pub(crate) fn decode(&self, vault: VaultId, name: SecretName, row: &[u8]) -> Result<Stored, Error> {
         let stored = Stored::decode(&self.access.keys, vault, name.clone(), row);
         stored.ok_or_else(|| self.damaged(vault, Some(&name), VaultPart::Metadata))
+    }
+
+    /// The keys of all heads, and of what lies among them.
+    pub(crate) fn head_keys(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let heads = self.snapshot.range(&self.access.database.meta, head_range());
+        heads.map(|row| Ok(row.key()?.to_vec())).collect()
+    }
+
+    /// The encrypted values of a vault with their keys.
+    pub(crate) fn values(
+        &self,
+        vault: VaultId,
+    ) -> impl Iterator<Item = Result<(Slice, Slice), Error>> + use<> {
+        let rows = self.snapshot.range(&self.access.database.values, secrets_range(vault));
+        rows.map(|row| Ok(row.into_inner()?))
     }
 
     /// What the vault adds up to; `None` for a vault that never had a secret.
@@ -121,9 +191,19 @@ impl View {
         keys: &VaultKeys,
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, Error> {
-        let data = stored.associated_data(&self.access.keys, vault);
-        let value = keys.decrypt(stored.kid, &data, sealed);
+        let value = self.opened(vault, stored, keys, sealed);
         value.ok_or_else(|| self.damaged(vault, Some(&stored.metadata.name), VaultPart::Value))
+    }
+
+    /// The value again, for whoever counts damage by himself.
+    pub(crate) fn opened(
+        &self,
+        vault: VaultId,
+        stored: &Stored,
+        keys: &VaultKeys,
+        sealed: &[u8],
+    ) -> Option<Zeroizing<Vec<u8>>> {
+        keys.decrypt(stored.kid, &stored.associated_data(&self.access.keys, vault), sealed)
     }
 }
 
@@ -131,9 +211,14 @@ impl View {
 pub(crate) struct Row(Guard);
 
 impl Row {
+    /// Its key and its content as they lie.
+    pub(crate) fn pair(self) -> Result<(Slice, Slice), Error> {
+        Ok(self.0.into_inner()?)
+    }
+
     /// Its name and its content, which is still to be decoded.
     pub(crate) fn named(self, view: &View, vault: VaultId) -> Result<(SecretName, Slice), Error> {
-        let (key, row) = self.0.into_inner()?;
+        let (key, row) = self.pair()?;
         let name = name_in(&key).filter(|(found, _)| *found == vault).map(|(_, name)| name);
         Ok((name.ok_or_else(|| view.damaged(vault, None, VaultPart::RowKey))?, row))
     }

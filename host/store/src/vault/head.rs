@@ -36,6 +36,11 @@ impl Head {
         self.set.remove(element);
     }
 
+    /// Whether rows that add up to this are those the head speaks of.
+    pub(crate) fn matches(&self, counted: &Head) -> bool {
+        (self.row_count, self.set) == (counted.row_count, counted.set)
+    }
+
     pub(crate) fn encode(&self, keys: &StoreKeys, vault: VaultId) -> Vec<u8> {
         let numbers = [self.version.to_be_bytes(), self.row_count.to_be_bytes()];
         let body = [[ROW_VERSION].as_slice(), numbers.as_flattened(), self.set.as_bytes()].concat();

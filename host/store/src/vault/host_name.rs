@@ -1,7 +1,13 @@
-//! Exact host names that secrets are bound to (interface.md 4.1, RFC 1035, RFC 1123).
+//! Exact host names that secrets are bound to (interface.md 4.1, RFC 1035, RFC 1123, RFC 5891).
+//!
+//! The parser here makes the one spelling of a name. A secret's hosts and the host that a request is about to
+//! go to both pass through it and are then compared byte by byte; nobody else lowers a case or drops a dot.
 
 use std::fmt;
 use std::str::FromStr;
+
+use idna::AsciiDenyList;
+use idna::uts46::{DnsLength, Hyphens, Uts46};
 
 /// The longest name before normalisation, in characters: 253 and the root's dot.
 const GIVEN_CHARS_MAX: usize = 254;
@@ -9,6 +15,8 @@ const GIVEN_CHARS_MAX: usize = 254;
 const BYTES_MAX: usize = 253;
 /// The longest label, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
+/// What an encoded label begins with.
+const ENCODED: &str = "xn--";
 /// Most entries of one secret, counted before duplicates go.
 const HOSTS_MAX: usize = 100;
 
@@ -36,23 +44,51 @@ impl HostName {
 impl FromStr for HostName {
     type Err = HostNameError;
 
-    /// Lowers the case and takes one root dot away; everything else must be right as it stands.
+    /// Lowers the case and takes one root dot away; everything else must be right as it stands. What a URL
+    /// parser would take for an address is none, and neither is a name that has a second spelling in Unicode
+    /// which does not come back to it.
     fn from_str(text: &str) -> Result<HostName, HostNameError> {
         if text.len() > GIVEN_CHARS_MAX || !text.is_ascii() {
             return Err(HostNameError);
         }
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
-        let is_label = |label: &str| {
-            (1..=LABEL_BYTES_MAX).contains(&label.len())
-                && label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-        };
-        if name.len() > BYTES_MAX || !name.split('.').all(is_label) {
-            return Err(HostNameError);
-        }
-        Ok(HostName(name.into()))
+        let good = name.len() <= BYTES_MAX
+            && name.split('.').all(is_label)
+            && !name.rsplit('.').next().is_some_and(is_number)
+            && has_one_spelling(&name);
+        if good { Ok(HostName(name.into())) } else { Err(HostNameError) }
     }
+}
+
+fn is_label(label: &str) -> bool {
+    (1..=LABEL_BYTES_MAX).contains(&label.len())
+        && label.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+/// True for a last label that makes a URL parser read the whole name as an IPv4 address: decimal and octal
+/// digits, or `0x` and hexadecimal digits, of which there may be none.
+fn is_number(label: &str) -> bool {
+    match label.strip_prefix("0x") {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => label.bytes().all(|byte| byte.is_ascii_digit()),
+    }
+}
+
+/// False for encoded labels (`xn--`) that do not decode, or do not encode back to themselves.
+fn has_one_spelling(name: &str) -> bool {
+    let mut encoded = name.split('.').filter(|label| label.starts_with(ENCODED)).peekable();
+    if encoded.peek().is_none() {
+        return true;
+    }
+    // Names of hosts that exist have hyphens where only encoded labels should; so the rule for hyphens holds
+    // for encoded labels, and the rule for directions of writing, which spans labels, for the whole name.
+    let returns = |text: &str, hyphens| {
+        let again = Uts46::new().to_ascii(text.as_bytes(), AsciiDenyList::STD3, hyphens, DnsLength::Verify);
+        again.is_ok_and(|again| again == text)
+    };
+    encoded.all(|label| returns(label, Hyphens::Check)) && returns(name, Hyphens::CheckFirstLast)
 }
 
 impl fmt::Display for HostName {
@@ -113,3 +149,6 @@ impl Hosts {
         self.0.contains(host)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,9 @@
 //! about an encryption key. They lie in `keys` as one wrapped record, are unwrapped when needed and wiped right
 //! after; unwrapping costs microseconds, so that nothing is kept, however many vaults there are.
 
-use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use std::collections::BTreeSet;
+
+use chacha20poly1305::aead::{Aead, AeadInOut, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -17,8 +19,11 @@ use crate::seal::{DIGEST_BYTES, Digest, KeyRecord, StoreKeys};
 
 const FORMAT: u8 = 1;
 const NONCE_BYTES: usize = 24;
-/// One encryption key in the record: number, date, state, key.
-const ENCODED_KEY_BYTES: usize = 4 + 8 + 1 + DIGEST_BYTES;
+const TAG_BYTES: usize = 16;
+/// One encryption key in the record: number, dates of making and of the last change, state, key.
+const ENCODED_KEY_BYTES: usize = 4 + 8 + 8 + 1 + DIGEST_BYTES;
+/// How long a key is kept that no secret needs any more: for backups and mistakes.
+const RETIRED_FOR_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 /// Version of a vault's first record.
 const FIRST_VERSION: u32 = 1;
 
@@ -29,6 +34,8 @@ pub(crate) enum KeyState {
     Active,
     /// Old values only.
     Decrypt,
+    /// Nothing any more; kept for a while.
+    Retired,
 }
 
 /// A key values are encrypted with.
@@ -36,6 +43,8 @@ pub(crate) struct EncryptionKey {
     pub(crate) kid: u32,
     pub(crate) created_at_ms: u64,
     pub(crate) state: KeyState,
+    /// When the state was reached, Unix milliseconds.
+    changed_at_ms: u64,
     key: Zeroizing<Digest>,
 }
 
@@ -43,7 +52,17 @@ impl EncryptionKey {
     pub(crate) fn random(kid: u32, now_ms: u64) -> Result<EncryptionKey, getrandom::Error> {
         let mut key = Zeroizing::new(Digest::default());
         getrandom::fill(key.as_mut())?;
-        Ok(EncryptionKey { kid, created_at_ms: now_ms, state: KeyState::Active, key })
+        Ok(EncryptionKey { kid, created_at_ms: now_ms, state: KeyState::Active, changed_at_ms: now_ms, key })
+    }
+
+    fn change(&mut self, state: KeyState, now_ms: u64) {
+        self.state = state;
+        self.changed_at_ms = now_ms;
+    }
+
+    /// When it may be deleted.
+    fn due_ms(&self) -> Option<u64> {
+        (self.state == KeyState::Retired).then(|| self.changed_at_ms.saturating_add(RETIRED_FOR_MS))
     }
 }
 
@@ -73,7 +92,12 @@ impl VaultKeys {
         for key in &self.encryption {
             plain.extend_from_slice(&key.kid.to_be_bytes());
             plain.extend_from_slice(&key.created_at_ms.to_be_bytes());
-            plain.push(u8::from(key.state == KeyState::Decrypt));
+            plain.extend_from_slice(&key.changed_at_ms.to_be_bytes());
+            plain.push(match key.state {
+                KeyState::Active => 0,
+                KeyState::Decrypt => 1,
+                KeyState::Retired => 2,
+            });
             plain.extend_from_slice(key.key.as_ref());
         }
         keys.seal_record(&rows::vault_keys_key(vault), self.version, &plain)
@@ -108,6 +132,44 @@ impl VaultKeys {
         active.map(|key| key.kid).max()
     }
 
+    /// Adds a key for new values; the ones before are for old values from here on. Gives its number.
+    pub(crate) fn add(&mut self, now_ms: u64) -> Result<u32, Error> {
+        let highest = self.encryption.iter().map(|key| key.kid).max().unwrap_or(0);
+        let kid = highest.checked_add(1).ok_or(Error::Damaged)?;
+        for key in self.encryption.iter_mut().filter(|key| key.state == KeyState::Active) {
+            key.change(KeyState::Decrypt, now_ms);
+        }
+        self.encryption.push(EncryptionKey::random(kid, now_ms)?);
+        self.version = self.version.saturating_add(1);
+        Ok(kid)
+    }
+
+    /// Retires the keys for old values that are not among those in use. Gives their numbers.
+    pub(crate) fn retire(&mut self, in_use: &BTreeSet<u32>, now_ms: u64) -> Vec<u32> {
+        let idle = |key: &&mut EncryptionKey| key.state == KeyState::Decrypt && !in_use.contains(&key.kid);
+        let mut retired = Vec::new();
+        for key in self.encryption.iter_mut().filter(idle) {
+            key.change(KeyState::Retired, now_ms);
+            retired.push(key.kid);
+        }
+        self.version = self.version.saturating_add(u32::from(!retired.is_empty()));
+        retired
+    }
+
+    /// Deletes the keys that were retired long enough. Gives their numbers.
+    pub(crate) fn delete_due(&mut self, now_ms: u64) -> Vec<u32> {
+        let is_due = |key: &EncryptionKey| key.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
+        let deleted: Vec<u32> = self.encryption.iter().filter(|key| is_due(key)).map(|key| key.kid).collect();
+        self.encryption.retain(|key| !is_due(key));
+        self.version = self.version.saturating_add(u32::from(!deleted.is_empty()));
+        deleted
+    }
+
+    /// When the first retired key may be deleted.
+    pub(crate) fn due_ms(&self) -> Option<u64> {
+        self.encryption.iter().filter_map(EncryptionKey::due_ms).min()
+    }
+
     /// Encrypts a value: `nonce | ciphertext | tag`. `None` if there is no key of this number.
     pub(crate) fn encrypt(
         &self,
@@ -118,10 +180,17 @@ impl VaultKeys {
         let Some(cipher) = self.cipher(kid) else { return Ok(None) };
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce)?;
-        let payload = Payload { msg: value, aad: associated_data };
+        // In place, so that the one copy of the value is the one that is encrypted.
+        let mut sealed = Vec::with_capacity(NONCE_BYTES + value.len() + TAG_BYTES);
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(value);
+        let (_, message) = sealed.split_at_mut(NONCE_BYTES);
         #[expect(clippy::expect_used, reason = "the cipher only refuses messages of many gigabytes")]
-        let sealed = cipher.encrypt(&XNonce::from(nonce), payload).expect("values are short");
-        Ok(Some([nonce.as_slice(), &sealed].concat()))
+        let tag = cipher
+            .encrypt_inout_detached(&XNonce::from(nonce), associated_data, message.into())
+            .expect("values are short");
+        sealed.extend_from_slice(&tag);
+        Ok(Some(sealed))
     }
 
     /// The reverse of [`VaultKeys::encrypt`]; `None` when key, bytes or associated data are not those.
@@ -148,12 +217,19 @@ impl VaultKeys {
 fn decode_key(bytes: &[u8; ENCODED_KEY_BYTES]) -> Option<EncryptionKey> {
     let (kid, rest) = bytes.split_first_chunk()?;
     let (created_at_ms, rest) = rest.split_first_chunk()?;
+    let (changed_at_ms, rest) = rest.split_first_chunk()?;
     let (state, key) = rest.split_first()?;
     let state = match state {
         0 => KeyState::Active,
         1 => KeyState::Decrypt,
+        2 => KeyState::Retired,
         _ => return None,
     };
-    let (kid, created_at_ms) = (u32::from_be_bytes(*kid), u64::from_be_bytes(*created_at_ms));
-    Some(EncryptionKey { kid, created_at_ms, state, key: Zeroizing::new(key.try_into().ok()?) })
+    Some(EncryptionKey {
+        kid: u32::from_be_bytes(*kid),
+        created_at_ms: u64::from_be_bytes(*created_at_ms),
+        state,
+        changed_at_ms: u64::from_be_bytes(*changed_at_ms),
+        key: Zeroizing::new(key.try_into().ok()?),
+    })
 }

@@ -44,3 +44,57 @@ impl fmt::Display for SecretName {
         f.write_str(&self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::SecretName;
+
+    fn is_name(text: &str) -> bool {
+        text.parse::<SecretName>().is_ok_and(|name| name.as_str() == text)
+    }
+
+    #[test]
+    fn the_pattern_of_the_interface_is_kept() {
+        for name in ["a", "a1", "a_b", "z9", "copy", &"a".repeat(255)] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "a".repeat(256);
+        for text in
+            ["", "A", "1a", "_a", "a_", "a__b", "a-b", "a.b", "é", "aé", "a\n", "\na", "a b", "a\0", &long]
+        {
+            assert!(!is_name(text), "{text:?}");
+        }
+    }
+
+    /// The pattern without its look-ahead: after each underscore comes a letter or a digit.
+    fn matches(text: &str) -> bool {
+        let mut after_underscore = false;
+        for (index, byte) in text.bytes().enumerate() {
+            let good = match byte {
+                b'a'..=b'z' => true,
+                b'0'..=b'9' => index > 0,
+                b'_' => index > 0 && !after_underscore,
+                _ => false,
+            };
+            if !good {
+                return false;
+            }
+            after_underscore = byte == b'_';
+        }
+        (1..=255).contains(&text.len()) && !after_underscore
+    }
+
+    proptest! {
+        #[test]
+        fn near_names_are_told_apart(text in "[a-cA1_\\n.-]{0,8}") {
+            prop_assert_eq!(is_name(&text), matches(&text));
+        }
+
+        #[test]
+        fn names_are_accepted(text in "[a-z](_?[a-z0-9]){0,127}") {
+            prop_assert!(is_name(&text));
+        }
+    }
+}

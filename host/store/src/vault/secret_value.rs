@@ -37,3 +37,24 @@ impl fmt::Debug for SecretValue {
         f.write_str("SecretValue(..)")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use zeroize::Zeroizing;
+
+    use super::SecretValue;
+
+    #[test]
+    fn characters_are_counted_and_bytes_are_kept() {
+        let is_value = |text: String| SecretValue::new(Zeroizing::new(text)).is_ok();
+        assert!(!is_value(String::new()));
+        for character in ["a", "\0", "é", "\u{1f600}"] {
+            assert!(is_value(character.to_owned()), "{character:?}");
+            assert!(is_value(character.repeat(65_536)), "{character:?}");
+            assert!(!is_value(character.repeat(65_537)), "{character:?}");
+        }
+        let value = SecretValue::new(Zeroizing::new(" e\u{301}\r\n".to_owned())).unwrap();
+        assert_eq!(value.expose(), " e\u{301}\r\n".as_bytes());
+        assert_eq!(format!("{value:?}"), "SecretValue(..)");
+    }
+}

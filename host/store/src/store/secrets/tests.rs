@@ -1,3 +1,6 @@
+mod damage;
+mod limits;
+mod model;
 mod release;
 
 use std::time::Duration;
@@ -7,7 +10,6 @@ use zeroize::Zeroizing;
 use super::*;
 use crate::audit::AuditAction;
 use crate::changes::NewIntern;
-use crate::pending;
 use crate::scratch::{Scratch, create_workspace, name};
 use crate::vault::{EffectiveScope, Hosts, SecretValue};
 
@@ -25,7 +27,7 @@ fn new(vault: VaultId, name: &str, value: &str) -> NewSecret {
 }
 
 fn place(store: &Store) -> Place {
-    pending::wait(store.place(), PATIENCE).unwrap().unwrap()
+    store.place_within(PATIENCE).unwrap()
 }
 
 fn put(store: &Store, vault: VaultId, name: &str, value: &str) -> SecretMetadata {

@@ -1,0 +1,62 @@
+//! What is shown of secrets, in the shape of interface.md 2.1.
+
+use cofferdam_store::{EffectiveScope, EffectiveSecret, HostName, Page, SecretMetadata};
+use serde::Serialize;
+
+use crate::timestamp::timestamp;
+
+/// One secret. Of one that was stored before hosts were bound, two members are null.
+#[derive(Serialize)]
+pub(super) struct Secret<'s> {
+    name: &'s str,
+    hosts: Option<Vec<&'s str>>,
+    fingerprint: Option<String>,
+    created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'static str>,
+}
+
+/// `{data}`
+#[derive(Serialize)]
+pub(super) struct Data<T> {
+    pub(super) data: T,
+}
+
+/// `{data, has_more}`
+#[derive(Serialize)]
+pub(super) struct Listing<'s> {
+    data: Vec<Secret<'s>>,
+    has_more: bool,
+}
+
+impl<'s> From<&'s SecretMetadata> for Secret<'s> {
+    fn from(metadata: &'s SecretMetadata) -> Self {
+        let hosts = metadata.hosts.as_ref().map(|hosts| hosts.as_slice().iter().map(HostName::as_str));
+        Self {
+            name: metadata.name.as_str(),
+            hosts: hosts.map(Iterator::collect),
+            fingerprint: metadata.fingerprint.as_ref().map(ToString::to_string),
+            created_at: timestamp(metadata.created_at_ms),
+            scope: None,
+        }
+    }
+}
+
+impl<'s> From<&'s EffectiveSecret> for Secret<'s> {
+    fn from(secret: &'s EffectiveSecret) -> Self {
+        let scope = match secret.scope {
+            EffectiveScope::Intern => "intern",
+            EffectiveScope::Workspace => "workspace",
+        };
+        Self { scope: Some(scope), ..Self::from(&secret.metadata) }
+    }
+}
+
+impl<'s, T> From<&'s Page<T>> for Listing<'s>
+where
+    Secret<'s>: From<&'s T>,
+{
+    fn from(page: &'s Page<T>) -> Self {
+        Self { data: page.entries.iter().map(Secret::from).collect(), has_more: page.has_more }
+    }
+}

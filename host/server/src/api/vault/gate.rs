@@ -1,0 +1,228 @@
+//! The gates in front of the vault, in their one order: kind of key, host name,
+//! programme, method, scope and reach, whether the vault answers, pace, whether it
+//! takes writes. What an outsider is told never depends on a later gate.
+
+use cofferdam_store::{Directory, InternId, KeyKind, VaultId, WorkspaceId};
+use http::header::HOST;
+use http::{HeaderMap, Method, Uri};
+
+use crate::access::{self, Whose};
+use crate::handle::{Call, too_often};
+use crate::rate::Quota;
+use crate::reply::{Fault, Flaw, VaultFault};
+use crate::route::{Label, VaultRoute, decode};
+
+/// The secret that the path of copying would be the path of.
+const COPY: &str = "copy";
+
+/// What a request wants of a vault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish<'r> {
+    /// A page of its secrets.
+    List,
+    /// A page of what an intern has, whoever it is from.
+    Effective,
+    /// To store a secret; its name as written.
+    Put(&'r str),
+    /// To delete a secret; its name as written.
+    Delete(&'r str),
+    /// To copy secrets of the workspace to an intern.
+    Copy,
+}
+
+impl<'r> Wish<'r> {
+    /// What a method means on a route; `None` when the route does not have it.
+    fn of(route: &'r VaultRoute, method: &Method) -> Option<Self> {
+        let named = |name| match *method {
+            Method::PUT => Some(Self::Put(name)),
+            Method::DELETE => Some(Self::Delete(name)),
+            _ => None,
+        };
+        match route {
+            VaultRoute::Secret(name) | VaultRoute::InternSecret(_, name) => named(name),
+            VaultRoute::Copy(_) if method == Method::POST => Some(Self::Copy),
+            VaultRoute::Copy(_) => named(COPY),
+            _ if !matches!(*method, Method::GET | Method::HEAD) => None,
+            VaultRoute::Secrets | VaultRoute::InternSecrets(_) => Some(Self::List),
+            VaultRoute::EffectiveSecrets(_) => Some(Self::Effective),
+        }
+    }
+
+    fn writes(self) -> bool {
+        matches!(self, Self::Put(_) | Self::Delete(_) | Self::Copy)
+    }
+}
+
+/// Leave to do something in the vault.
+pub(super) struct Leave<'r> {
+    /// What.
+    pub(super) wish: Wish<'r>,
+    /// The workspace of the key.
+    pub(super) workspace: WorkspaceId,
+    /// The intern that the path names.
+    intern: Named,
+}
+
+#[derive(Clone, Copy)]
+enum Named {
+    Nobody,
+    Malformed,
+    Intern(InternId),
+}
+
+impl Leave<'_> {
+    /// The intern that the path names.
+    pub(super) fn intern(&self) -> Result<InternId, Fault> {
+        match self.intern {
+            Named::Intern(id) => Ok(id),
+            Named::Nobody | Named::Malformed => {
+                Err(Fault::Vault(VaultFault::Invalid(Flaw::at("internId", "must be a UUID"))))
+            }
+        }
+    }
+
+    /// The vault that the path names.
+    pub(super) fn vault(&self) -> Result<VaultId, Fault> {
+        match self.intern {
+            Named::Nobody => Ok(VaultId::Workspace(self.workspace)),
+            Named::Malformed | Named::Intern(_) => Ok(VaultId::Intern(self.intern()?)),
+        }
+    }
+}
+
+/// Takes a request through all gates.
+///
+/// # Errors
+///
+/// The first gate that is closed.
+pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<Leave<'r>, Fault> {
+    let scope = access::check(Label::Vault, call.principal.kind());
+    if matches!(scope, Err(Fault::InvalidVaultKey)) {
+        return Err(Fault::InvalidVaultKey);
+    }
+    let live = call.app.live();
+    if is_regional(&call.head.headers, &call.head.uri, &live.config.server.regional_hosts) {
+        return Err(Fault::Vault(VaultFault::Regional));
+    }
+    let directory = call.app.store.directory();
+    // A key without a workspace is told so two gates later.
+    let workspace = match call.principal.workspace() {
+        Some(id) => Some(directory.workspace(id).ok_or(Fault::Internal)?),
+        None => None,
+    };
+    if workspace.is_some_and(|workspace| !workspace.programme) {
+        return Err(Fault::NotFound);
+    }
+    let wish = Wish::of(route, &call.head.method).ok_or(Fault::WrongMethod(route.methods()))?;
+    scope?;
+    let workspace = workspace.ok_or(Fault::Vault(VaultFault::NoScope))?;
+    let intern = reach(call, &directory, route, wish)?;
+    let config = &live.config.vault;
+    if !config.enabled {
+        return Err(Fault::Vault(VaultFault::Unavailable));
+    }
+    let (limit, per_minute) = if wish.writes() {
+        (&call.app.rates.vault_writes, config.writes_per_minute)
+    } else {
+        (&call.app.rates.vault_reads, config.reads_per_minute)
+    };
+    if let Some(quota) = Quota::of_key(per_minute) {
+        limit.take(call.principal.key_id(), quota).map_err(too_often)?;
+    }
+    if wish.writes() && !(config.writes && workspace.vault_writes) {
+        return Err(Fault::Vault(VaultFault::WritesDisabled));
+    }
+    Ok(Leave { wish, workspace: workspace.id, intern })
+}
+
+/// What the path names, if the key reaches it. What is not there and what is not
+/// for this key are one and the same.
+fn reach(call: &Call<'_>, directory: &Directory, route: &VaultRoute, wish: Wish<'_>) -> Result<Named, Fault> {
+    let (named, whose) = match route {
+        VaultRoute::Secrets | VaultRoute::Secret(_) => (Named::Nobody, Some(Whose::Workspace)),
+        VaultRoute::InternSecrets(written)
+        | VaultRoute::InternSecret(written, _)
+        | VaultRoute::Copy(written)
+        | VaultRoute::EffectiveSecrets(written) => {
+            match decode(written).ok().and_then(|written| written.parse().ok()) {
+                Some(id) => (Named::Intern(id), Some(access::intern(&call.principal, directory, id))),
+                // An intern's key is told of nobody else, not even that nobody can be called so.
+                None if call.principal.kind() == KeyKind::Intern => return Err(Fault::NotFound),
+                None => (Named::Malformed, None),
+            }
+        }
+    };
+    // Copying takes from the workspace.
+    let from = (wish == Wish::Copy).then_some(Whose::Workspace);
+    let reached = whose.into_iter().chain(from).all(|whose| access::reaches(&call.principal, whose));
+    if reached { Ok(named) } else { Err(Fault::NotFound) }
+}
+
+/// True when the request came in on one of the regional host names. HTTP/2 names
+/// the host in the request target.
+fn is_regional(headers: &HeaderMap, uri: &Uri, regional: &[String]) -> bool {
+    let named = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let Some(host) = named.or_else(|| uri.host()) else { return false };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    regional.iter().any(|region| name.trim_end_matches('.').eq_ignore_ascii_case(region))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::HOST;
+    use http::{HeaderMap, HeaderValue, Method, Uri};
+
+    use super::{Wish, is_regional};
+    use crate::route::VaultRoute;
+
+    #[test]
+    fn regional_hosts_are_recognised_however_they_are_written() {
+        let regional = ["eu.api.example.com".to_owned()];
+        let cases = [
+            ("eu.api.example.com", true),
+            ("EU.API.example.com", true),
+            ("eu.api.example.com:8080", true),
+            ("eu.api.example.com.", true),
+            ("api.example.com", false),
+            ("x.eu.api.example.com", false),
+            ("[::1]:8080", false),
+        ];
+        for (host, expected) in cases {
+            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+            assert_eq!(is_regional(&headers, &Uri::from_static("/"), &regional), expected, "{host}");
+        }
+        let target = Uri::from_static("http://eu.api.example.com:8080/v1/vault/secrets");
+        assert!(is_regional(&HeaderMap::new(), &target, &regional));
+    }
+
+    #[test]
+    fn routes_mean_something_for_exactly_the_methods_they_name() {
+        let text = || "x".to_owned();
+        let routes = [
+            VaultRoute::Secrets,
+            VaultRoute::Secret(text()),
+            VaultRoute::InternSecrets(text()),
+            VaultRoute::InternSecret(text(), text()),
+            VaultRoute::Copy(text()),
+            VaultRoute::EffectiveSecrets(text()),
+        ];
+        for route in routes {
+            for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get"] {
+                let method: Method = method.parse().unwrap();
+                let named = route.methods().contains(&method);
+                assert_eq!(Wish::of(&route, &method).is_some(), named, "{route:?} {method}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_secret_may_be_called_copy() {
+        let route = VaultRoute::Copy("x".to_owned());
+        assert_eq!(Wish::of(&route, &Method::POST), Some(Wish::Copy));
+        assert_eq!(Wish::of(&route, &Method::PUT), Some(Wish::Put("copy")));
+        assert_eq!(Wish::of(&route, &Method::DELETE), Some(Wish::Delete("copy")));
+    }
+}

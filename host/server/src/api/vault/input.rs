@@ -1,0 +1,213 @@
+//! The bodies of vault requests. A secret's value goes from the wiped memory of
+//! the body straight into wiped memory of its own: the parser only finds where it
+//! stands, because what a parser needs to take escapes apart nobody would wipe.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use cofferdam_store::{Hosts, HostsError, SecretName, SecretValue};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use zeroize::Zeroizing;
+
+use crate::reply::{Fault, Flaw, VaultFault};
+
+/// The longest body that stores a secret, in bytes: the longest value as escapes,
+/// and a hundred hosts.
+pub(super) const PUT_BYTES_MAX: usize = 1024 * 1024;
+/// The longest body that names secrets to copy, in bytes.
+pub(super) const COPY_BYTES_MAX: usize = 256 * 1024;
+/// Elements of any list in a body.
+const LIST_MAX: usize = 100;
+
+/// What `PUT` stores.
+pub(super) struct Put {
+    pub(super) hosts: Hosts,
+    pub(super) value: SecretValue,
+}
+
+#[derive(Deserialize)]
+struct WrittenPut<'b> {
+    hosts: Option<List>,
+    #[serde(borrow)]
+    value: Option<&'b RawValue>,
+}
+
+#[derive(Deserialize)]
+struct WrittenCopy {
+    names: Option<List>,
+}
+
+impl Put {
+    /// Reads a body.
+    ///
+    /// # Errors
+    ///
+    /// It is not what the interface describes; nothing of it is in the answer.
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Fault> {
+        let written: WrittenPut<'_> = object(body)?;
+        let List(hosts) = written.hosts.ok_or_else(|| flaw("hosts", "must be a list"))?;
+        let hosts = Hosts::parse(&hosts).map_err(|error| match error {
+            HostsError::Count => flaw("hosts", "must have 1 to 100 entries"),
+            HostsError::Host { index } => {
+                Fault::Vault(VaultFault::Invalid(Flaw::in_list("hosts", index, "must be an exact host name")))
+            }
+        })?;
+        let text = written.value.and_then(|value| unescape(value.get()));
+        let text = text.ok_or_else(|| flaw("value", "must be a text"))?;
+        let value = SecretValue::new(text).map_err(|_| flaw("value", "must have 1 to 65536 characters"))?;
+        Ok(Self { hosts, value })
+    }
+}
+
+/// Reads the names of a copy.
+///
+/// # Errors
+///
+/// It is not what the interface describes.
+pub(super) fn names(body: &[u8]) -> Result<Vec<SecretName>, Fault> {
+    let written: WrittenCopy = object(body)?;
+    let List(written) = written.names.ok_or_else(|| flaw("names", "must be a list"))?;
+    if !(1..=LIST_MAX).contains(&written.len()) {
+        return Err(flaw("names", "must have 1 to 100 entries"));
+    }
+    let mut names: Vec<SecretName> = Vec::with_capacity(written.len());
+    let mut seen = HashSet::with_capacity(written.len());
+    for (index, text) in written.iter().enumerate() {
+        let complain = |reason| Fault::Vault(VaultFault::Invalid(Flaw::in_list("names", index, reason)));
+        let name: SecretName = text.parse().map_err(|_| complain("must be a name of a secret"))?;
+        if !seen.insert(name.clone()) {
+            return Err(complain("must stand there once"));
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// Refuses a body that says to be anything but plain JSON.
+///
+/// # Errors
+///
+/// The headers say so, or say nothing.
+pub(super) fn check_headers(headers: &HeaderMap) -> Result<(), Fault> {
+    let plain = |encoding: &http::HeaderValue| encoding.as_bytes().eq_ignore_ascii_case(b"identity");
+    if !headers.get_all(CONTENT_ENCODING).iter().all(plain) {
+        return Err(flaw("content-encoding", "must not be compressed"));
+    }
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    match (types.next().and_then(|value| value.to_str().ok()), types.next()) {
+        (Some(written), None) if is_json(written) => Ok(()),
+        _ => Err(flaw("content-type", "must be application/json")),
+    }
+}
+
+fn is_json(written: &str) -> bool {
+    let mut parts = written.split(';').map(str::trim);
+    let is_json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));
+    is_json
+        && parts.all(|parameter| match parameter.split_once('=') {
+            Some((name, value)) if name.trim_end().eq_ignore_ascii_case("charset") => {
+                value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+            }
+            _ => true,
+        })
+}
+
+/// A JSON object and nothing after it. The parser would take a list for one.
+fn object<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Fault> {
+    let first = body.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
+    // What the parser says may quote the body, so it goes nowhere.
+    let parsed = if first == Some(&b'{') { serde_json::from_slice(body).ok() } else { None };
+    parsed.ok_or_else(|| flaw("body", "must be a JSON object of the expected form"))
+}
+
+fn flaw(path: &'static str, reason: &'static str) -> Fault {
+    Fault::Vault(VaultFault::Invalid(Flaw::at(path, reason)))
+}
+
+/// A list of texts; of one that is too long, one text too many.
+struct List(Vec<String>);
+
+impl<'de> Deserialize<'de> for List {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Texts)
+    }
+}
+
+struct Texts;
+
+impl<'de> Visitor<'de> for Texts {
+    type Value = List;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list of texts")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<List, A::Error> {
+        let mut texts = Vec::new();
+        while texts.len() <= LIST_MAX {
+            match elements.next_element()? {
+                Some(text) => texts.push(text),
+                None => return Ok(List(texts)),
+            }
+        }
+        while elements.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(List(texts))
+    }
+}
+
+/// The text that a JSON string stands for; `None` for other JSON and for halves of
+/// surrogate pairs. The memory is taken once: no escape is shorter than what it means.
+fn unescape(json: &str) -> Option<Zeroizing<String>> {
+    let mut rest = json.strip_prefix('"')?.strip_suffix('"')?;
+    let mut text = Zeroizing::new(String::with_capacity(rest.len()));
+    while let Some((plain, escape)) = rest.split_once('\\') {
+        text.push_str(plain);
+        let kind = escape.chars().next()?;
+        rest = escape.get(kind.len_utf8()..)?;
+        text.push(match kind {
+            '"' | '\\' | '/' => kind,
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => {
+                let (character, after) = code_point(rest)?;
+                rest = after;
+                character
+            }
+            _ => return None,
+        });
+    }
+    text.push_str(rest);
+    Some(text)
+}
+
+/// The character of the four digits behind `\u`, or of a pair of such escapes, and
+/// what follows.
+fn code_point(digits: &str) -> Option<(char, &str)> {
+    let (unit, rest) = code_unit(digits)?;
+    let (low, after) = match rest.strip_prefix("\\u").and_then(code_unit) {
+        Some((low, after)) if (0xd800..0xdc00).contains(&unit) => (Some(low), after),
+        _ => (None, rest),
+    };
+    let units = [unit, low.unwrap_or_default()];
+    let units = units.get(..1 + usize::from(low.is_some()))?;
+    let mut characters = char::decode_utf16(units.iter().copied());
+    let character = characters.next()?.ok()?;
+    characters.next().is_none().then_some((character, after))
+}
+
+fn code_unit(digits: &str) -> Option<(u16, &str)> {
+    let (digits, rest) = digits.split_at_checked(4)?;
+    let unit = u16::from_str_radix(digits, 16).ok()?;
+    // The parser of numbers would take a sign.
+    digits.bytes().all(|byte| byte.is_ascii_hexdigit()).then_some((unit, rest))
+}
+
+#[cfg(test)]
+mod tests;

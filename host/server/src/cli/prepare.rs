@@ -1,0 +1,105 @@
+//! What only the process that was typed can do: standard input, its environment,
+//! its descriptors and its working directory are not those of the one that serves.
+
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+
+use cofferdam_store::{PassphraseSource, RootKeySource};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use zeroize::Zeroizing;
+
+use crate::command::{Command, SecretCommand, Sensitive, VaultCommand};
+use crate::failure::Failure;
+use crate::start::ask;
+
+/// The longest value, in bytes: 65,536 characters of four bytes and a line end.
+const VALUE_BYTES_MAX: usize = 65_536 * 4 + 2;
+
+/// Completes a command with what has to be read here.
+///
+/// # Errors
+///
+/// Standard input or the source of a key cannot be read.
+pub(super) fn prepare(command: &mut Command) -> Result<(), Failure> {
+    match command {
+        Command::Secret(SecretCommand::Put { name, value, .. }) => *value = Some(read_value(name)?.into()),
+        Command::Vault(VaultCommand::RotateRoot { source, material }) => {
+            let absolute = absolute_source(source)?;
+            *material = Some(Sensitive::from(absolute.read_or_make()?.expose()));
+            // Also what the operator is told to write into the configuration.
+            *source = absolute.to_string();
+        }
+        Command::Vault(
+            VaultCommand::Backup { file }
+            | VaultCommand::Restore { file }
+            | VaultCommand::ImportLegacy { file, .. },
+        ) => *file = absolute(file)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(Failure::system(path.display().to_string()))
+}
+
+fn absolute_source(text: &str) -> Result<RootKeySource, Failure> {
+    let source = text.parse().map_err(Failure::Source)?;
+    Ok(match source {
+        RootKeySource::File(path) => RootKeySource::File(absolute(&path)?),
+        RootKeySource::Passphrase { from: PassphraseSource::File(path) } => {
+            RootKeySource::Passphrase { from: PassphraseSource::File(absolute(&path)?) }
+        }
+        source => source,
+    })
+}
+
+/// The value on standard input without one final line end; on a terminal it is asked for and not shown.
+fn read_value(name: &str) -> Result<Zeroizing<String>, Failure> {
+    let failed = |error| Failure::system("standard input")(error);
+    let stdin = io::stdin();
+    let hidden = if stdin.is_terminal() {
+        ask(&format!("Value of {name} (not shown): "));
+        Some(Hidden::new().map_err(failed)?)
+    } else {
+        None
+    };
+    // Set aside at once: growing would leave copies of the value behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(VALUE_BYTES_MAX + 1));
+    let source = stdin.lock();
+    let read = match hidden {
+        Some(_) => io::BufRead::read_until(&mut source.take(VALUE_BYTES_MAX as u64 + 1), b'\n', &mut bytes),
+        None => source.take(VALUE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes),
+    };
+    drop(hidden);
+    read.map_err(failed)?;
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    if bytes.len() >= VALUE_BYTES_MAX {
+        return Err(failed(io::Error::other("a secret's value has 1 to 65536 characters")));
+    }
+    let text = std::str::from_utf8(&bytes).map_err(|_| failed(io::Error::other("the value is not UTF-8")))?;
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+/// A terminal that shows nothing of what is typed, until dropped.
+struct Hidden(Termios);
+
+impl Hidden {
+    fn new() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        silent.local_modes.insert(LocalModes::ECHONL);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &silent)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        // The terminal may be gone; then nobody types on it either.
+        tcsetattr(io::stdin(), OptionalActions::Flush, &self.0).unwrap_or_default();
+    }
+}

@@ -1,0 +1,141 @@
+//! Secrets of an older system, as JSON lines. The whole file is checked before
+//! anything is written; what follows is written in groups, so that a run that
+//! is cut short has taken over the first lines, and running it again the rest.
+
+use std::io::Read;
+use std::path::Path;
+
+use cofferdam_store::{Actor, LegacySecret, SecretName, SecretValue, Store, WorkspaceId};
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use super::{CommandError, Progress};
+
+/// The longest file, in bytes.
+const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Secrets in one commit.
+const GROUP: usize = 32;
+
+/// What became of a file.
+pub(super) struct Imported {
+    /// Secrets that were written.
+    pub(super) imported: u64,
+    /// Names that have a secret with hosts, which wins.
+    pub(super) kept: u64,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    name: String,
+    value: String,
+    #[serde(default)]
+    created_at: Option<String>,
+}
+
+pub(super) fn import(
+    file: &Path,
+    workspace: WorkspaceId,
+    store: &Store,
+    progress: &mut Progress<'_>,
+) -> Result<Imported, CommandError> {
+    let mut secrets = parse(&read(file)?)?.into_iter();
+    let of = secrets.len() as u64;
+    let mut done = Imported { imported: 0, kept: 0 };
+    loop {
+        let group: Vec<LegacySecret> = secrets.by_ref().take(GROUP).collect();
+        if group.is_empty() {
+            return Ok(done);
+        }
+        let count = group.len() as u64;
+        let written = store.import_legacy(Actor::Operator, workspace, group)?;
+        done.imported += written;
+        done.kept += count - written;
+        if progress("secrets taken over", done.imported + done.kept, of).is_break() {
+            return Err(CommandError::new("stopped; run it again for the rest"));
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<Zeroizing<Vec<u8>>, CommandError> {
+    let failed = |error: std::io::Error| CommandError::new(format!("{}: {error}", file.display()));
+    let source = std::fs::File::open(file).map_err(failed)?;
+    let length = source.metadata().map_err(failed)?.len();
+    // As long as the file: growing would leave copies of its content behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(length.min(FILE_BYTES_MAX) as usize + 1));
+    source.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(CommandError::new(format!("{} is longer than 256 MiB: split it", file.display())));
+    }
+    Ok(bytes)
+}
+
+/// Every line, or what is wrong with the first that is: never more of it than its number and its kind of fault.
+fn parse(bytes: &[u8]) -> Result<Vec<LegacySecret>, CommandError> {
+    let mut secrets = Vec::new();
+    let mut names = std::collections::BTreeMap::new();
+    for (number, line) in (1_usize..).zip(bytes.split(|byte| *byte == b'\n')) {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let secret = secret(line).map_err(|what| CommandError::new(format!("line {number}: {what}")))?;
+        if let Some(first) = names.insert(secret.name.clone(), number) {
+            return Err(CommandError::new(format!("line {number}: its name stands in line {first} already")));
+        }
+        secrets.push(secret);
+    }
+    Ok(secrets)
+}
+
+fn secret(line: &[u8]) -> Result<LegacySecret, String> {
+    // The parser's own words could repeat what stands in the line.
+    let line: Line = serde_json::from_slice(line)
+        .map_err(|error| format!("not {{name, value, created_at?}} as JSON (column {})", error.column()))?;
+    let value = SecretValue::new(Zeroizing::new(line.value)).map_err(|error| error.to_string())?;
+    let name: SecretName =
+        line.name.parse().map_err(|error: cofferdam_store::SecretNameError| error.to_string())?;
+    let created_at_ms = line.created_at.as_deref().map(date).transpose()?;
+    Ok(LegacySecret { name, value, created_at_ms })
+}
+
+fn date(text: &str) -> Result<u64, String> {
+    let at: Option<jiff::Timestamp> = text.parse().ok();
+    let ms = at.and_then(|at| u64::try_from(at.as_millisecond()).ok());
+    ms.ok_or_else(|| "created_at is not a time such as 2025-01-02T03:04:05Z".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    fn complaint(text: &str) -> String {
+        parse(text.as_bytes()).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn lines_are_names_values_and_dates() {
+        let text = "{\"name\":\"a\",\"value\":\"x\"}\n\n{\"name\":\"b\",\"value\":\"y\\n\",\"created_at\":\"2025-01-02T03:04:05.678Z\",\"more\":1}\n";
+        let secrets = parse(text.as_bytes()).unwrap();
+        let names: Vec<&str> = secrets.iter().map(|secret| secret.name.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        let dates: Vec<Option<u64>> = secrets.iter().map(|secret| secret.created_at_ms).collect();
+        assert_eq!(dates, [None, Some(1_735_787_045_678)]);
+    }
+
+    #[test]
+    fn a_fault_is_told_by_its_line_and_never_with_a_value() {
+        for (line, says) in [
+            ("{\"name\":\"a\",\"value\":\"CANARY\"", "not {name, value"),
+            ("[\"a\", \"CANARY\"", "not {name, value"),
+            ("CANARY", "not {name, value"),
+            ("{\"name\":\"CANARY\",\"value\":\"CANARY\"}", "a secret's name has"),
+            ("{\"name\":\"a\",\"value\":[\"CANARY\"]}", "not {name, value"),
+            ("{\"name\":\"a\",\"value\":\"\"}", "a secret's value has"),
+            ("{\"name\":\"a\",\"value\":\"CANARY\",\"created_at\":\"CANARY\"}", "created_at is not"),
+            ("{\"name\":\"first\",\"value\":\"CANARY\"}", "stands in line 1"),
+        ] {
+            let complaint = complaint(&format!("{{\"name\":\"first\",\"value\":\"CANARY\"}}\n{line}\n"));
+            assert!(complaint.starts_with("line 2: ") && complaint.contains(says), "{complaint}");
+            assert!(!complaint.contains("CANARY"), "{complaint}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! `secret put | list | delete`.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use cofferdam_store::{
+    Actor, Directory, Hosts, NewSecret, SecretMetadata, SecretName, SecretValue, Store, VaultId,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::sensitive::Sensitive;
+use super::table::table;
+use super::{CommandError, Outcome};
+use crate::timestamp::timestamp;
+
+/// How long a change may take until its outcome is called unknown.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Secrets read from the store at once.
+const PAGE: usize = 100;
+
+/// What can be done to secrets.
+#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SecretCommand {
+    /// Store a secret, in place of one of the same name; its value comes from standard input
+    #[command(override_usage = "cofferdam secret put <NAME> --host <H>... [OPTIONS]")]
+    Put {
+        /// Its name: lower-case letters, digits and single underscores
+        name: String,
+        /// The host names it may be sent to, and no others
+        #[arg(long = "host", value_name = "H", required = true, num_args = 1..)]
+        hosts: Vec<String>,
+        /// Whose it is
+        #[command(flatten)]
+        scope: Scope,
+        /// The value, read by the process that was started.
+        #[arg(skip)]
+        value: Option<Sensitive>,
+    },
+    /// List secrets, never their values
+    List {
+        /// Whose [default: everybody's]
+        #[command(flatten)]
+        scope: Scope,
+    },
+    /// Delete a secret
+    Delete {
+        /// Its name
+        name: String,
+        /// Whose it is
+        #[command(flatten)]
+        scope: Scope,
+    },
+}
+
+/// Whose secrets are meant.
+#[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
+#[group(multiple = false)]
+pub struct Scope {
+    /// A workspace's, by name or id [default: the only workspace]
+    #[arg(long, value_name = "W")]
+    pub workspace: Option<String>,
+    /// An intern's, by name or id
+    #[arg(long, value_name = "I")]
+    pub intern: Option<String>,
+    /// The operator's, for `key = "operator:NAME"` of a provider
+    #[arg(long)]
+    pub operator: bool,
+}
+
+impl Scope {
+    fn is_open(&self) -> bool {
+        self.workspace.is_none() && self.intern.is_none() && !self.operator
+    }
+
+    fn vault(&self, directory: &Directory) -> Result<VaultId, CommandError> {
+        match (&self.workspace, &self.intern) {
+            (Some(workspace), _) => Ok(VaultId::Workspace(directory.find_workspace(workspace)?.id)),
+            (_, Some(intern)) => Ok(VaultId::Intern(directory.find_intern(None, intern)?.id)),
+            (None, None) if self.operator => Ok(VaultId::Operator),
+            (None, None) => match directory.workspaces().as_slice() {
+                [only] => Ok(VaultId::Workspace(only.id)),
+                _ => Err(CommandError::new(
+                    "there is more than one workspace: say whose with --workspace, --intern or --operator",
+                )),
+            },
+        }
+    }
+}
+
+pub(super) fn carry_out(command: &SecretCommand, store: &Store) -> Result<Outcome, CommandError> {
+    match command {
+        SecretCommand::Put { name: given, hosts, scope, value } => {
+            let vault = scope.vault(&store.directory())?;
+            let name = name(given)?;
+            let hosts = Hosts::parse(hosts).map_err(|error| CommandError::new(error.to_string()))?;
+            let value = value.as_ref().ok_or_else(|| CommandError::new("no value was given"))?;
+            let value = SecretValue::new(value.expose().to_owned().into())
+                .map_err(|error| CommandError::new(error.to_string()))?;
+            let new = NewSecret { vault, name, hosts, value };
+            let stored =
+                store.put_secret(store.place_within(PATIENCE)?, Actor::Operator, new).wait(PATIENCE)?;
+            let text =
+                format!("Stored secret {} of {}.\n", stored.name, vault_name(vault, &store.directory()));
+            Ok(Outcome { document: document(vault, &stored), text })
+        }
+        SecretCommand::List { scope } => list(scope, store),
+        SecretCommand::Delete { name: given, scope } => {
+            let vault = scope.vault(&store.directory())?;
+            let name = name(given)?;
+            let place = store.place_within(PATIENCE)?;
+            store.delete_secret(place, Actor::Operator, vault, name.clone()).wait(PATIENCE)?;
+            let text = format!("Deleted secret {name} of {}.\n", vault_name(vault, &store.directory()));
+            Ok(Outcome { document: json!({"name": name.as_str(), "deleted": true}), text })
+        }
+    }
+}
+
+fn name(given: &str) -> Result<SecretName, CommandError> {
+    given.parse().map_err(|error: cofferdam_store::SecretNameError| {
+        CommandError::new(format!("`{given}` is not a secret's name: {error}"))
+    })
+}
+
+fn list(scope: &Scope, store: &Store) -> Result<Outcome, CommandError> {
+    let directory = store.directory();
+    let vaults = if scope.is_open() { all(&directory) } else { vec![scope.vault(&directory)?] };
+    let (mut documents, mut rows) = (Vec::new(), Vec::new());
+    for vault in vaults {
+        let mut offset = 0;
+        loop {
+            let page = store.list_secrets(vault, offset, PAGE)?;
+            offset += page.entries.len();
+            for secret in &page.entries {
+                documents.push(document(vault, secret));
+                rows.push(row(vault, secret, &directory));
+            }
+            if !page.has_more {
+                break;
+            }
+        }
+    }
+    let text = table(["NAME", "OF", "HOSTS", "FINGERPRINT", "CREATED"], &rows);
+    Ok(Outcome { document: documents.into(), text })
+}
+
+fn all(directory: &Directory) -> Vec<VaultId> {
+    let workspaces = directory.workspaces().into_iter().map(|workspace| VaultId::Workspace(workspace.id));
+    let interns = directory.interns().into_iter().map(|intern| VaultId::Intern(intern.id));
+    std::iter::once(VaultId::Operator).chain(workspaces).chain(interns).collect()
+}
+
+fn row(vault: VaultId, secret: &SecretMetadata, directory: &Directory) -> [String; 5] {
+    let hosts = match &secret.hosts {
+        Some(hosts) => hosts.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+        None => "- (legacy, released nowhere)".to_owned(),
+    };
+    // Enough of it to tell two values apart.
+    let fingerprint =
+        secret.fingerprint.map(|fingerprint| fingerprint.to_string().chars().take(15).collect());
+    [
+        secret.name.to_string(),
+        vault_name(vault, directory),
+        hosts,
+        fingerprint.unwrap_or_else(|| "-".to_owned()),
+        timestamp(secret.created_at_ms),
+    ]
+}
+
+/// Whose a vault is, for people.
+pub(super) fn vault_name(vault: VaultId, directory: &Directory) -> String {
+    let named = |kind, name: Option<String>, id: String| format!("{kind} {}", name.unwrap_or(id));
+    match vault {
+        VaultId::Workspace(id) => {
+            named("workspace", directory.workspace(id).map(|it| it.name.to_string()), id.to_string())
+        }
+        VaultId::Intern(id) => {
+            named("intern", directory.intern(id).map(|it| it.name.to_string()), id.to_string())
+        }
+        VaultId::Operator => "the operator".to_owned(),
+    }
+}
+
+fn document(vault: VaultId, secret: &SecretMetadata) -> Value {
+    let (scope, workspace, intern) = match vault {
+        VaultId::Workspace(id) => ("workspace", Some(id.to_string()), None),
+        VaultId::Intern(id) => ("intern", None, Some(id.to_string())),
+        VaultId::Operator => ("operator", None, None),
+    };
+    let hosts = secret.hosts.as_ref();
+    json!({
+        "name": secret.name.as_str(),
+        "hosts": hosts.map(|hosts| hosts.as_slice().iter().map(ToString::to_string).collect::<Vec<_>>()),
+        "fingerprint": secret.fingerprint.map(|fingerprint| fingerprint.to_string()),
+        "created_at": timestamp(secret.created_at_ms),
+        "scope": scope,
+        "workspace_id": workspace,
+        "intern_id": intern,
+    })
+}

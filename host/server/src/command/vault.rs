@@ -1,0 +1,239 @@
+//! `vault verify | backup | restore | rotate-root | rotate-keys | import-legacy |
+//! audit | recovery new`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use cofferdam_store::{RestoreSummary, RootKeyMaterial, Store, VaultError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::sensitive::Sensitive;
+use super::{CommandError, Outcome, Progress};
+use crate::timestamp::timestamp;
+
+/// Audit records in one answer.
+const AUDIT_PAGE: usize = 1000;
+
+/// What can be done to the vault as a whole.
+#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VaultCommand {
+    /// Check every secret, every vault's head, the audit chain and the anchor
+    Verify,
+    /// Write a backup: everything but the root key, still encrypted
+    Backup {
+        /// The file to make; one that exists is not touched
+        file: PathBuf,
+    },
+    /// Restore a backup into a directory that holds the root key and nothing else
+    Restore {
+        /// The backup
+        file: PathBuf,
+    },
+    /// Put another root key in the place of the one in use; requests go on meanwhile
+    RotateRoot {
+        /// Where the new one comes from: file:PATH (made if missing), env:NAME, fd:N or passphrase:SOURCE
+        #[arg(long = "new", value_name = "SOURCE")]
+        source: String,
+        /// What the source gave, read by the process that was started.
+        #[arg(skip)]
+        material: Option<Sensitive>,
+    },
+    /// Give every vault a new encryption key and encrypt its secrets with it
+    RotateKeys,
+    /// Take over secrets of an older system; they are kept, listed and released nowhere
+    ImportLegacy {
+        /// JSON lines: name, value and, if known, created_at
+        file: PathBuf,
+        /// The workspace they belong to, by name or id
+        #[arg(long, value_name = "W")]
+        workspace: String,
+    },
+    /// Print the audit log as JSON lines
+    Audit {
+        /// Only records after this number
+        #[arg(long, value_name = "SEQ", default_value_t = 0)]
+        since: u64,
+    },
+    /// Manage the recovery key
+    #[command(subcommand)]
+    Recovery(RecoveryCommand),
+}
+
+/// What can be done about the recovery key.
+#[derive(Debug, Clone, Copy, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecoveryCommand {
+    /// Make a recovery key, in place of an earlier one; it is shown once and never again
+    New,
+}
+
+pub(super) fn carry_out(
+    command: &VaultCommand,
+    store: &Store,
+    progress: &mut Progress<'_>,
+) -> Result<Outcome, CommandError> {
+    match command {
+        VaultCommand::Verify => verify(store, progress),
+        VaultCommand::Backup { file } => {
+            let made = store.backup(file, progress)?;
+            let document = json!({
+                "file": file, "store_id": made.store.to_string(), "seq": made.seq, "rows": made.rows,
+                "bytes": made.bytes, "root_key_id": made.root_key.to_string(),
+                "made_at": timestamp(made.made_at_ms),
+            });
+            let text = format!(
+                "Wrote {} rows up to commit {} into {}. Restoring it takes root key {}{}.\n",
+                made.rows,
+                made.seq,
+                file.display(),
+                made.root_key,
+                if made.has_recovery_key { " or the recovery key" } else { "" },
+            );
+            Ok(Outcome { document, text })
+        }
+        VaultCommand::Restore { .. } => Err(CommandError::new("this directory has a store already")),
+        VaultCommand::RotateRoot { material, .. } => {
+            let material = material.as_ref().ok_or_else(|| CommandError::new("no root key was given"))?;
+            let material = RootKeyMaterial::parse(material.expose()).map_err(VaultError::from)?;
+            rotate_root(command, material, store, progress)
+        }
+        VaultCommand::RotateKeys => {
+            let done = store.rotate_vault_keys(progress)?;
+            let document = json!({
+                "vaults": done.vaults, "secrets": done.secrets, "keys_deleted": done.keys_deleted,
+            });
+            let text = format!(
+                "{} vaults have a new key, {} secrets were encrypted again, {} keys deleted.\n\
+                 The keys before are kept for 30 days and go with the first `vault rotate-keys` after that.\n",
+                done.vaults, done.secrets, done.keys_deleted
+            );
+            Ok(Outcome { document, text })
+        }
+        VaultCommand::ImportLegacy { file, workspace } => {
+            let workspace = store.directory().find_workspace(workspace)?.id;
+            let done = super::import::import(file, workspace, store, progress)?;
+            let document = json!({"imported": done.imported, "kept": done.kept});
+            let text = format!(
+                "Imported {} secrets; {} names have a secret with hosts, which was kept.\n",
+                done.imported, done.kept
+            );
+            Ok(Outcome { document, text })
+        }
+        VaultCommand::Audit { since } => audit(*since, store),
+        VaultCommand::Recovery(RecoveryCommand::New) => {
+            let made = store.new_recovery_key(progress)?;
+            let key = String::from_utf8_lossy(made.key.expose()).into_owned();
+            let document = json!({"recovery_key_id": made.id.to_string(), "recovery_key": key});
+            let text = format!(
+                "This is recovery key {}. It is shown this once, and an earlier one is of no use any more:\n\n  \
+                 {key}\n\nKeep it away from this machine. With it as `root_key` the store opens without its root \
+                 key;\ngive it a new one then with `vault rotate-root`.\n",
+                made.id
+            );
+            Ok(Outcome { document, text })
+        }
+    }
+}
+
+fn verify(store: &Store, progress: &mut Progress<'_>) -> Result<Outcome, CommandError> {
+    let found = store.verify(progress)?;
+    let document = json!({
+        "ok": found.problems.is_empty(),
+        "seq": found.seq, "vaults": found.vaults, "secrets": found.secrets,
+        "audit_records": found.audit_records, "usage_rows": found.usage_rows,
+        "problems": found.problems,
+    });
+    let text = format!(
+        "Checked up to commit {}: {} vaults with {} secrets, {} audit records with {} usage rows.\n",
+        found.seq, found.vaults, found.secrets, found.audit_records, found.usage_rows
+    );
+    if found.problems.is_empty() {
+        return Ok(Outcome { document, text: format!("{text}All is well.\n") });
+    }
+    let problems: String = found.problems.iter().map(|problem| format!("\n  {problem}")).collect();
+    Err(CommandError {
+        message: format!("{text}{} problems:{problems}", found.problems.len()),
+        details: Some(document),
+    })
+}
+
+fn rotate_root(
+    command: &VaultCommand,
+    material: RootKeyMaterial,
+    store: &Store,
+    progress: &mut Progress<'_>,
+) -> Result<Outcome, CommandError> {
+    let done = store.rotate_root(material, progress)?;
+    let mut text = format!(
+        "Root key {} has replaced {}: {} key records were wrapped again.\n",
+        done.root_key, done.previous, done.records
+    );
+    let configure = done.replaced_file.is_none();
+    match (&done.replaced_file, &done.kept_file) {
+        (Some(file), Some(kept)) => text.push_str(&format!(
+            "{} holds the new key now, nothing is left to configure. The old one is kept in {}: backups made \
+             before need it.\n",
+            file.display(),
+            kept.display()
+        )),
+        _ => {
+            let VaultCommand::RotateRoot { source, .. } = command else { return Err(CommandError::new("")) };
+            text.push_str(&format!(
+                "Before the next start, set in the configuration:\n\n  [vault]\n  root_key = {}\n\n\
+                 Keep the old key for as long as you keep backups made before.\n",
+                json!(source)
+            ));
+        }
+    }
+    let document = json!({
+        "root_key_id": done.root_key.to_string(),
+        "previous_root_key_id": done.previous.to_string(),
+        "records": done.records,
+        "configure_root_key": configure,
+        "replaced_file": done.replaced_file,
+        "kept_file": done.kept_file,
+    });
+    Ok(Outcome { document, text })
+}
+
+fn audit(since: u64, store: &Store) -> Result<Outcome, CommandError> {
+    let records = store.audit_records(since, AUDIT_PAGE)?;
+    let documents: Vec<Value> = records.iter().map(|record| json!(record)).collect();
+    let text = documents.iter().map(|document| format!("{document}\n")).collect();
+    Ok(Outcome { document: documents.into(), text })
+}
+
+/// What a restored backup amounts to.
+pub(crate) fn restored(file: &std::path::Path, done: &RestoreSummary) -> Outcome {
+    let document = json!({
+        "file": file, "store_id": done.store.to_string(), "root_key_id": done.root_key.to_string(),
+        "made_at": timestamp(done.made_at_ms), "age_s": done.age_ms / 1000, "seq": done.seq,
+        "rows": done.rows, "vaults": done.vaults, "secrets": done.secrets,
+        "audit_records": done.audit_records, "keys": done.keys,
+    });
+    let text = format!(
+        "Restored {} of {}, {} old: commit {}, {} rows, {} vaults with {} secrets, {} API keys.\n\
+         It is wrapped under root key {}. What was revoked or deleted after the backup is there again.\n",
+        done.store,
+        timestamp(done.made_at_ms),
+        age(done.age_ms),
+        done.seq,
+        done.rows,
+        done.vaults,
+        done.secrets,
+        done.keys,
+        done.root_key,
+    );
+    Outcome { document, text }
+}
+
+fn age(ms: u64) -> String {
+    match ms / 1000 {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}

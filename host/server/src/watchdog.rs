@@ -1,0 +1,73 @@
+//! Watches whether the store still writes. After a failed write nobody knows what
+//! the disk holds, and a writer that hangs may hang for ever: in both cases the
+//! process ends, and whoever supervises it starts it again on what is durable.
+
+use std::time::Duration;
+
+use cofferdam_store::Store;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::failure::Failure;
+
+/// Between two looks.
+const ROUND: Duration = Duration::from_millis(250);
+/// How long one commit may take.
+const COMMIT_MAX_MS: u64 = 60_000;
+
+/// Returns once the store does not write any more, with the reason to end.
+pub(crate) async fn until_lost(store: &Store) -> Failure {
+    let mut rounds = interval(ROUND);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut watch = Watch::default();
+    loop {
+        rounds.tick().await;
+        let status = store.status();
+        if let Some(failure) = watch.look(status.failed, status.stalled_for_ms) {
+            return failure;
+        }
+    }
+}
+
+/// Remembers what was told, so that it is told once.
+#[derive(Default)]
+struct Watch {
+    stalled: bool,
+}
+
+impl Watch {
+    /// The store's own clock has measured for how long a commit has been on its way.
+    fn look(&mut self, failed: bool, stalled_for_ms: Option<u64>) -> Option<Failure> {
+        if failed {
+            return Some(Failure::StoreFailed);
+        }
+        if let (Some(stalled_for_ms), false) = (stalled_for_ms, self.stalled) {
+            tracing::error!(stalled_for_ms, "a commit of the store takes too long; the host is not ready");
+        }
+        self.stalled = stalled_for_ms.is_some();
+        stalled_for_ms.filter(|for_ms| *for_ms >= COMMIT_MAX_MS).map(|_| Failure::StoreHangs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Watch;
+    use crate::failure::Failure;
+
+    #[test]
+    fn a_failed_write_ends_the_process_at_once() {
+        let mut watch = Watch::default();
+        assert!(watch.look(false, None).is_none());
+        let failure = watch.look(true, None).unwrap();
+        assert!(matches!(failure, Failure::StoreFailed));
+        assert_eq!(failure.exit_code(), 1);
+    }
+
+    #[test]
+    fn a_commit_that_hangs_ends_the_process_after_a_minute() {
+        let mut watch = Watch::default();
+        assert!(watch.look(false, Some(10_000)).is_none());
+        assert!(watch.look(false, Some(59_999)).is_none());
+        assert!(watch.look(false, None).is_none());
+        assert!(matches!(watch.look(false, Some(60_000)), Some(Failure::StoreHangs)));
+    }
+}

@@ -1,0 +1,131 @@
+//! New keys for a vault, its secrets encrypted again, and secrets of an older system.
+
+use std::collections::BTreeSet;
+
+use super::{Draft, Staged, Vaults, Written};
+use crate::audit::{Actor, AuditAction};
+use crate::error::Error;
+use crate::vault::{LegacySecret, SecretName, Stored, VaultId, View, secret_key};
+
+/// What became of the keys of one vault.
+pub(crate) struct KeysChecked {
+    /// Numbers of the keys that were deleted.
+    pub(crate) deleted: usize,
+    /// When the first retired one may be deleted.
+    pub(crate) due_ms: Option<u64>,
+}
+
+impl Draft {
+    /// Gives the vault a new key, unless its newest is from this moment or later. Gives the number of the newest.
+    pub(crate) fn add_vault_key(&mut self, vault: VaultId, since_ms: u64) -> Result<Option<u32>, Error> {
+        let now_ms = self.now_ms;
+        let Some(opened) = self.vaults.open(&self.view, vault)? else { return Ok(None) };
+        if let Some(newest) = opened.keys.encryption.iter().find(|key| Some(key.kid) == opened.keys.active())
+            && newest.created_at_ms >= since_ms
+        {
+            return Ok(Some(newest.kid));
+        }
+        let kid = opened.keys.add(now_ms)?;
+        self.record_changed_keys(vault)?;
+        self.audit(Actor::Operator, AuditAction::VaultKeyAdded { vault, kid });
+        Ok(Some(kid))
+    }
+
+    /// Encrypts these secrets again with the vault's newest key, except those that changed since they were looked
+    /// at: whatever wrote them used it. Tells how many.
+    pub(crate) fn reencrypt(
+        &mut self,
+        vault: VaultId,
+        secrets: &[(SecretName, u64)],
+    ) -> Result<usize, Error> {
+        let mut staged = Vec::new();
+        for (name, generation) in secrets {
+            let Some(stored) = self.vaults.secret(&self.view, vault, name)? else { continue };
+            if stored.generation == *generation {
+                staged.push(self.vaults.restage(&self.view, vault, stored)?);
+            }
+        }
+        let count = staged.len();
+        for staged in staged {
+            self.vaults.apply(&self.view, staged);
+        }
+        if count > 0 {
+            self.audit(Actor::Operator, AuditAction::SecretsReencrypted { vault, secrets: count });
+        }
+        Ok(count)
+    }
+
+    /// Retires the vault's keys that no secret needs, and deletes those that were retired long enough.
+    pub(crate) fn retire_vault_keys(&mut self, vault: VaultId) -> Result<KeysChecked, Error> {
+        let now_ms = self.now_ms;
+        let in_use = self.keys_in_use(vault)?;
+        let nothing = KeysChecked { deleted: 0, due_ms: None };
+        let Some(opened) = self.vaults.open(&self.view, vault)? else { return Ok(nothing) };
+        let deleted = opened.keys.delete_due(now_ms);
+        let retired = opened.keys.retire(&in_use, now_ms);
+        let checked = KeysChecked { deleted: deleted.len(), due_ms: opened.keys.due_ms() };
+        if !(deleted.is_empty() && retired.is_empty()) {
+            self.record_changed_keys(vault)?;
+        }
+        if !retired.is_empty() {
+            self.audit(Actor::Operator, AuditAction::VaultKeysRetired { vault, kids: retired });
+        }
+        if !deleted.is_empty() {
+            self.audit(Actor::Operator, AuditAction::VaultKeysDeleted { vault, kids: deleted });
+        }
+        Ok(checked)
+    }
+
+    /// Takes over secrets without hosts. A name that has a secret with hosts keeps it. Tells how many were written.
+    pub(crate) fn import_legacy(
+        &mut self,
+        actor: Actor,
+        vault: VaultId,
+        secrets: Vec<LegacySecret>,
+    ) -> Result<u64, Error> {
+        let mut names = Vec::new();
+        for LegacySecret { name, value, created_at_ms } in secrets {
+            let created_at_ms = created_at_ms.unwrap_or(self.now_ms);
+            if self.import_secret(vault, name.clone(), &value, created_at_ms)? {
+                names.push(name);
+            }
+        }
+        let count = names.len() as u64;
+        if count > 0 {
+            self.audit(actor, AuditAction::LegacyImported { vault, names });
+        }
+        Ok(count)
+    }
+
+    fn record_changed_keys(&mut self, vault: VaultId) -> Result<(), Error> {
+        if let Some(Some(opened)) = self.vaults.opened.get_mut(&vault) {
+            opened.unrecorded = true;
+        }
+        self.record_keys(vault)
+    }
+
+    /// The numbers of the keys that the vault's secrets are encrypted with in this draft.
+    fn keys_in_use(&self, vault: VaultId) -> Result<BTreeSet<u32>, Error> {
+        let mut kids = BTreeSet::new();
+        for row in self.view.rows(vault) {
+            let (name, row) = row.named(&self.view, vault)?;
+            if !self.vaults.secrets.contains_key(&secret_key(vault, &name)) {
+                kids.insert(self.view.decode(vault, name, &row)?.kid);
+            }
+        }
+        let in_draft = self.vaults.secrets.values().flatten().filter(|written| written.vault == vault);
+        kids.extend(in_draft.map(|written| written.stored.kid));
+        Ok(kids)
+    }
+}
+
+impl Vaults {
+    /// The same secret, encrypted with the newest key.
+    fn restage(&mut self, view: &View, vault: VaultId, stored: Stored) -> Result<Staged, Error> {
+        let value = self.value(view, vault, &stored)?;
+        let opened = self.open(view, vault)?.ok_or(Error::Damaged)?;
+        let metadata = stored.metadata.clone();
+        let written = Written::encrypt(view, &opened.keys, vault, metadata, &value)?;
+        Ok(Staged { written, replaces: Some(stored) })
+    }
+}

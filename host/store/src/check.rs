@@ -1,0 +1,151 @@
+//! Checking everything there is: each secret, each vault's head, the rows of `keys`, the audit chain.
+
+use crate::audit::{self, AuditSummary};
+use crate::database::{KEYS, META};
+use crate::error::Error;
+use crate::ids::StoreId;
+use crate::log;
+use crate::operation::{Progress, VaultError, tell};
+use crate::rows::{self, Marker, RowKind, SetHash};
+use crate::seal::Digest;
+use crate::vault::{View, vault_of_head, verify::verify};
+
+/// Numbers of the keyspaces in the reporting order.
+const IN_KEYS: usize = 0;
+const IN_META: usize = 1;
+const IN_LOG: usize = 3;
+/// Problems that are told one by one.
+const PROBLEMS_MAX: usize = 100;
+
+/// What a check of the whole store found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Verification {
+    /// Which store.
+    pub store: StoreId,
+    /// Up to which commit.
+    pub seq: u64,
+    /// Vaults of which there is any row.
+    pub vaults: u64,
+    /// Secrets that hold.
+    pub secrets: u64,
+    /// API keys, revoked ones too.
+    pub keys: u64,
+    /// Audit records that hold.
+    pub audit_records: u64,
+    /// Usage rows that they vouch for.
+    pub usage_rows: u64,
+    /// What is wrong, in sentences without a final dot; empty when all is well.
+    pub problems: Vec<String>,
+}
+
+/// Checks what the view shows; `tip` is the last commit that the anchor knows, which the view has at least.
+pub(crate) fn check(
+    view: &View,
+    tip: (u64, Digest),
+    progress: &mut Progress<'_>,
+) -> Result<Verification, VaultError> {
+    let mut checker = Checker { view, found: Found::default(), progress };
+    checker.keys()?;
+    checker.vaults()?;
+    let chain = checker.chain(tip)?;
+    let Found { vaults, secrets, keys, problems, .. } = checker.found;
+    Ok(Verification {
+        store: view.keys().store_id(),
+        seq: tip.0,
+        vaults,
+        secrets,
+        keys,
+        audit_records: chain.records,
+        usage_rows: chain.usage_rows,
+        problems,
+    })
+}
+
+#[derive(Default)]
+struct Found {
+    vaults: u64,
+    secrets: u64,
+    keys: u64,
+    problems: Vec<String>,
+}
+
+struct Checker<'c, 'p, 'f> {
+    view: &'c View,
+    found: Found,
+    progress: &'p mut Progress<'f>,
+}
+
+impl Checker<'_, '_, '_> {
+    fn problem(&mut self, problem: impl ToString) {
+        match self.found.problems.len() {
+            0..PROBLEMS_MAX => self.found.problems.push(problem.to_string()),
+            PROBLEMS_MAX => self.found.problems.push("and more".to_owned()),
+            _ => {}
+        }
+    }
+
+    fn marker(&self, keyspace: usize, name: &str) -> Result<Option<Marker>, Error> {
+        let row = self.view.row(keyspace, rows::MARKER)?;
+        Ok(row.and_then(|row| Marker::decode(self.view.keys(), name, &row)))
+    }
+
+    /// Every row of `keys` has its MAC, and together they are the set that the marker speaks of.
+    fn keys(&mut self) -> Result<(), VaultError> {
+        let mut set = SetHash::default();
+        for row in self.view.all_rows(IN_KEYS) {
+            let (key, value) = row.into_inner()?;
+            let kind = RowKind::of(&key);
+            if kind == Some(RowKind::Marker) {
+                continue;
+            }
+            set.add(&self.view.keys().element(&key, &value));
+            if kind.is_none() || rows::checked(self.view.keys(), KEYS, &key, &value).is_none() {
+                self.problem("a row of the keyspace `keys` is not ours");
+            }
+            self.found.keys += u64::from(kind == Some(RowKind::ApiKey));
+        }
+        if !self.marker(IN_KEYS, KEYS)?.is_some_and(|marker| marker.set == set) {
+            self.problem("the rows of the keyspace `keys` are not those of the last commit");
+        }
+        Ok(())
+    }
+
+    /// Every row of every vault, and the heads together.
+    fn vaults(&mut self) -> Result<(), VaultError> {
+        let report = verify(self.view)?;
+        tell(self.progress, "secrets checked", report.secrets, report.secrets)?;
+        (self.found.vaults, self.found.secrets) = (report.vaults, report.secrets);
+        for finding in &report.findings {
+            self.problem(finding);
+        }
+        let mut heads = SetHash::default();
+        for row in self.view.all_rows(IN_META) {
+            let (key, value) = row.into_inner()?;
+            if vault_of_head(&key).is_some() {
+                heads.add(&self.view.keys().element(&key, &value));
+            }
+        }
+        if !self.marker(IN_META, META)?.is_some_and(|marker| marker.set == heads) {
+            self.problem("the heads of the vaults are not those of the last commit");
+        }
+        Ok(())
+    }
+
+    fn chain(&mut self, (seq, head): (u64, Digest)) -> Result<AuditSummary, VaultError> {
+        let rows = self.view.all_rows(IN_LOG).filter_map(|row| {
+            let (key, value) = match row.into_inner() {
+                Ok(row) => row,
+                Err(error) => return Some(Err(Error::Engine(error))),
+            };
+            // Commits made since the tip was looked at are another check's.
+            let place = log::place(&key).filter(|_| log::is_until(&key, seq))?;
+            Some(Ok((place, value.to_vec())))
+        });
+        let summary = audit::verify(self.view.keys(), &head, rows)?;
+        if let Some(broken) = summary.broken_at {
+            self.problem(format!("the audit log breaks at record {broken}"));
+        }
+        tell(self.progress, "audit records checked", summary.records, summary.records)?;
+        Ok(summary)
+    }
+}

@@ -1,0 +1,323 @@
+use std::ops::ControlFlow;
+
+use super::*;
+use crate::audit::{Actor, AuditAction};
+use crate::error::OpenError;
+use crate::root_key::{PassphraseSource, RootKeySource};
+use crate::scratch::{Scratch, create_workspace, put};
+use crate::store::{OpenOptions, StoreStatus};
+use crate::vault::VaultId;
+
+const VAULTS: usize = 5;
+
+fn go_on(_: &str, _: u64, _: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Stops at the step of this number.
+fn stop_at(step: usize) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> {
+    let mut seen = 0;
+    move |_, _, _| {
+        seen += 1;
+        if seen > step { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// A store with a few vaults of one secret each.
+fn filled() -> (Scratch, Store, Vec<VaultId>) {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let mut vaults = vec![VaultId::Operator];
+    for number in 1..VAULTS {
+        vaults.push(VaultId::Workspace(create_workspace(&store, &format!("w{number}")).id));
+    }
+    for vault in &vaults {
+        put(&store, *vault, "a", &format!("value of {vault}"));
+    }
+    (scratch, store, vaults)
+}
+
+fn assert_whole(store: &Store, vaults: &[VaultId]) {
+    for vault in vaults {
+        let view = store.access().unwrap().view();
+        let name = "a".parse().unwrap();
+        let stored = view.secret(*vault, &name).unwrap().unwrap();
+        let value = view.value(*vault, &stored).unwrap();
+        assert_eq!(*value, format!("value of {vault}").into_bytes());
+    }
+    assert_eq!(store.verify_audit().unwrap().broken_at, None);
+}
+
+/// The ids that open each key record, the store's own first.
+fn wrapped_by(store: &Store) -> Vec<Vec<RootKeyId>> {
+    let view = store.access().unwrap().view();
+    let mut rows = vec![rows::STORE_KEYS.to_vec()];
+    rows.extend(view.vault_records(None, usize::MAX).unwrap());
+    let record = |row: &Vec<u8>| -> KeyRecord {
+        let value = view.key_row(row).unwrap().unwrap();
+        rows::decode(view.keys(), crate::database::KEYS, row, &value).unwrap()
+    };
+    rows.iter().map(|row| record(row).wrapped_by().collect()).collect()
+}
+
+fn key_file(scratch: &Scratch, name: &str) -> RootKeySource {
+    let source = RootKeySource::File(scratch.path(name));
+    source.read_or_make().unwrap();
+    source
+}
+
+fn id(source: &RootKeySource) -> RootKeyId {
+    source.read().unwrap().id().unwrap()
+}
+
+fn open(
+    scratch: &Scratch,
+    root_key: &RootKeySource,
+    previous: Option<&RootKeySource>,
+) -> Result<Store, OpenError> {
+    let options =
+        OpenOptions { root_key: root_key.clone(), previous_root_key: previous.cloned(), ..scratch.options() };
+    Store::open(scratch.lock(), options)
+}
+
+#[test]
+fn the_key_file_of_the_directory_is_replaced_and_the_old_key_kept() {
+    let (scratch, store, vaults) = filled();
+    let (old, new) = (key_file(&scratch, "root.key"), key_file(&scratch, "other"));
+    let (old_id, new_id) = (id(&old), id(&new));
+    let done = store.rotate_root(new.read().unwrap(), &mut go_on).unwrap();
+    assert_eq!((done.previous, done.root_key, done.records), (old_id, new_id, VAULTS as u64));
+    assert_eq!((store.status().root_key_id, store.status().next_root_key_id), (new_id, None));
+    assert_eq!(wrapped_by(&store), vec![vec![new_id]; VAULTS + 1]);
+    let kept = RootKeySource::File(done.kept_file.unwrap());
+    assert_eq!(
+        (id(&old), id(&kept), done.replaced_file.unwrap()),
+        (new_id, old_id, scratch.path("root.key"))
+    );
+    assert!(!scratch.path("root.key.next").exists());
+    assert_whole(&store, &vaults);
+    // A vault that is new now opens with the new key alone.
+    let later = VaultId::Workspace(create_workspace(&store, "later").id);
+    put(&store, later, "a", &format!("value of {later}"));
+    store.close();
+    let store = scratch.open();
+    assert_whole(&store, &[vaults.as_slice(), &[later]].concat());
+    store.close();
+    let Err(OpenError::WrongRootKey { given, needs, replaced }) = open(&scratch, &kept, None) else {
+        panic!()
+    };
+    assert_eq!((given, needs, replaced), (old_id, new_id, true));
+}
+
+#[test]
+fn asking_for_the_same_key_again_changes_nothing() {
+    let (scratch, store, _) = filled();
+    let old = key_file(&scratch, "root.key").read().unwrap();
+    assert!(matches!(store.rotate_root(old, &mut go_on), Err(VaultError::SameKey { what: "root", .. })));
+    let new = key_file(&scratch, "other");
+    store.rotate_root(new.read().unwrap(), &mut go_on).unwrap();
+    let seq = store.status().seq;
+    let again = store.rotate_root(new.read().unwrap(), &mut go_on).unwrap();
+    assert_eq!((again.root_key, again.records, store.status().seq), (id(&new), 0, seq));
+}
+
+#[test]
+fn a_second_change_of_keys_is_refused_while_one_is_under_way() {
+    let (scratch, store, _) = filled();
+    let _alone = store.alone().unwrap();
+    let new = key_file(&scratch, "other").read().unwrap();
+    assert!(matches!(store.rotate_root(new, &mut go_on), Err(VaultError::Busy)));
+    assert!(matches!(store.new_recovery_key(&mut go_on), Err(VaultError::Busy)));
+}
+
+/// Stops a rotation at every step, opens the store with the keys given, and says what it is like.
+fn stopped_everywhere(
+    reopen: impl Fn(&Scratch, &RootKeySource, &RootKeySource) -> Store,
+    check: impl Fn(usize, StoreStatus, RootKeyId, RootKeyId),
+) {
+    for step in 0.. {
+        let (scratch, store, vaults) = filled();
+        store.close();
+        let (old, new) = (key_file(&scratch, "old"), key_file(&scratch, "new"));
+        std::fs::rename(scratch.path("root.key"), scratch.path("old")).unwrap();
+        let store = open(&scratch, &old, None).unwrap();
+        let stopped = store.rotate_root(new.read().unwrap(), &mut stop_at(step));
+        put(&store, VaultId::Operator, "b", "written in between");
+        store.close();
+        let store = reopen(&scratch, &old, &new);
+        assert_whole(&store, &vaults);
+        check(step, store.status(), id(&old), id(&new));
+        if stopped.is_ok() {
+            return assert!(step > 2, "stopped nowhere");
+        }
+        assert!(matches!(stopped, Err(VaultError::Stopped)), "{stopped:?}");
+    }
+}
+
+#[test]
+fn a_rotation_stopped_anywhere_is_ended_by_a_start_with_both_keys() {
+    stopped_everywhere(
+        |scratch, old, new| open(scratch, new, Some(old)).unwrap(),
+        |step, status, _, new| {
+            assert_eq!((status.root_key_id, status.next_root_key_id), (new, None), "step {step}");
+        },
+    );
+}
+
+#[test]
+fn a_rotation_stopped_anywhere_opens_with_one_of_the_keys_and_goes_on_when_told_again() {
+    stopped_everywhere(
+        |scratch, old, new| {
+            let store = match open(scratch, old, None) {
+                Ok(store) => store,
+                Err(OpenError::WrongRootKey { replaced: true, .. }) => {
+                    return open(scratch, new, None).unwrap();
+                }
+                Err(error) => panic!("{error}"),
+            };
+            assert_eq!(store.status().root_key_id, id(old));
+            store.rotate_root(new.read().unwrap(), &mut go_on).unwrap();
+            store
+        },
+        |step, status, _, new| {
+            assert_eq!((status.root_key_id, status.next_root_key_id), (new, None), "step {step}");
+        },
+    );
+}
+
+#[test]
+fn a_rotation_of_the_implied_key_file_stopped_anywhere_is_ended_by_the_next_start() {
+    for step in 0.. {
+        let (scratch, store, vaults) = filled();
+        let old = id(&key_file(&scratch, "root.key"));
+        let new = key_file(&scratch, "new");
+        let stopped = store.rotate_root(new.read().unwrap(), &mut stop_at(step)).is_err();
+        store.close();
+        let store = scratch.open();
+        assert_whole(&store, &vaults);
+        assert_eq!(store.status().root_key_id, id(&new), "step {step}");
+        assert_eq!(wrapped_by(&store), vec![vec![id(&new)]; VAULTS + 1]);
+        assert_eq!(id(&RootKeySource::File(scratch.path("root.key"))), id(&new));
+        assert_eq!(id(&RootKeySource::File(scratch.path(&format!("root.key.{old}")))), old);
+        assert!(!scratch.path("root.key.next").exists());
+        if !stopped {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_rotation_given_up_for_another_key_leaves_nothing_behind() {
+    let (scratch, store, vaults) = filled();
+    let (first, second) = (key_file(&scratch, "first"), key_file(&scratch, "second"));
+    assert!(store.rotate_root(first.read().unwrap(), &mut stop_at(1)).is_err());
+    assert_eq!(store.status().next_root_key_id, Some(id(&first)));
+    store.rotate_root(second.read().unwrap(), &mut go_on).unwrap();
+    assert_eq!(wrapped_by(&store), vec![vec![id(&second)]; VAULTS + 1]);
+    store.close();
+    assert_whole(&scratch.open(), &vaults);
+}
+
+#[test]
+fn keys_and_passphrases_take_each_others_place() {
+    let (scratch, store, vaults) = filled();
+    let words = scratch.path("words");
+    key_file(&scratch, "words");
+    std::fs::write(&words, "correct horse battery staple").unwrap();
+    let passphrase = RootKeySource::Passphrase { from: PassphraseSource::File(words) };
+    assert!(store.rotate_root(passphrase.read().unwrap(), &mut stop_at(1)).is_err());
+    let done = store.rotate_root(passphrase.read().unwrap(), &mut go_on).unwrap();
+    assert!(done.replaced_file.is_none());
+    store.close();
+    assert!(matches!(scratch.try_open(), Err(OpenError::RootKey { .. })));
+    let store = open(&scratch, &passphrase, None).unwrap();
+    assert_whole(&store, &vaults);
+    let key = key_file(&scratch, "key");
+    store.rotate_root(key.read().unwrap(), &mut go_on).unwrap();
+    store.close();
+    assert_whole(&open(&scratch, &key, None).unwrap(), &vaults);
+}
+
+/// Writes a key where a source reads it.
+fn written(scratch: &Scratch, name: &str, key: &RecoveryKey) -> RootKeySource {
+    let source = key_file(scratch, name);
+    std::fs::write(scratch.path(name), key.key.expose()).unwrap();
+    source
+}
+
+#[test]
+fn the_recovery_key_opens_what_was_made_before_and_after_it_and_a_root_key_follows() {
+    let (scratch, store, mut vaults) = filled();
+    let recovery = store.new_recovery_key(&mut go_on).unwrap();
+    assert!(store.status().has_recovery_key && !store.status().opened_with_recovery_key);
+    let later = VaultId::Workspace(create_workspace(&store, "later").id);
+    put(&store, later, "a", &format!("value of {later}"));
+    vaults.push(later);
+    store.close();
+    std::fs::remove_file(scratch.path("root.key")).unwrap();
+    let recovery = written(&scratch, "recovery", &recovery);
+    let store = open(&scratch, &recovery, None).unwrap();
+    assert!(store.status().opened_with_recovery_key);
+    assert_whole(&store, &vaults);
+    // A vault made now could not be opened with the root key, should it turn up again.
+    let new = VaultId::Workspace(create_workspace(&store, "new").id);
+    assert!(matches!(crate::scratch::try_put(&store, new, "a", "x"), Err(Error::NoRootKey)));
+    assert!(matches!(store.new_recovery_key(&mut go_on), Err(VaultError::Store(Error::NoRootKey))));
+    put(&store, later, "b", "an old vault takes new secrets");
+    let key = key_file(&scratch, "new.key");
+    let same = store.rotate_root(recovery.read().unwrap(), &mut go_on);
+    assert!(matches!(same, Err(VaultError::SameKey { what: "recovery", .. })));
+    store.rotate_root(key.read().unwrap(), &mut go_on).unwrap();
+    assert!(!store.status().opened_with_recovery_key);
+    put(&store, new, "a", &format!("value of {new}"));
+    vaults.push(new);
+    store.close();
+    assert_whole(&open(&scratch, &key, None).unwrap(), &vaults);
+    assert_whole(&open(&scratch, &recovery, None).unwrap(), &vaults);
+}
+
+#[test]
+fn a_new_recovery_key_replaces_the_one_before_and_one_cut_short_leaves_nothing() {
+    let (scratch, store, vaults) = filled();
+    let first = store.new_recovery_key(&mut go_on).unwrap();
+    for step in 0.. {
+        let seq = store.status().seq;
+        match store.new_recovery_key(&mut stop_at(step)) {
+            Err(VaultError::Stopped) => assert!(store.status().seq > seq),
+            Ok(second) => {
+                let root = store.status().root_key_id;
+                store.close();
+                let store = scratch.open();
+                assert_eq!(wrapped_by(&store), vec![vec![root, second.id]; VAULTS + 1]);
+                store.close();
+                let refused = open(&scratch, &written(&scratch, "first", &first), None);
+                assert!(matches!(refused, Err(OpenError::WrongRootKey { .. })));
+                return assert_whole(
+                    &open(&scratch, &written(&scratch, "second", &second), None).unwrap(),
+                    &vaults,
+                );
+            }
+            Err(error) => panic!("{error}"),
+        }
+        let expected = [store.status().root_key_id, first.id];
+        let opened = wrapped_by(&store);
+        assert!(opened.iter().all(|by| expected.iter().all(|id| by.contains(id))), "step {step}");
+    }
+}
+
+#[test]
+fn changes_of_keys_are_audited() {
+    let (scratch, store, _) = filled();
+    let seq = store.status().seq;
+    store.rotate_root(key_file(&scratch, "new").read().unwrap(), &mut go_on).unwrap();
+    let recovery = store.new_recovery_key(&mut go_on).unwrap();
+    let records = store.audit_records(seq, 100).unwrap();
+    let text = serde_json::to_string(&records).unwrap();
+    for word in ["root_rotation_begun", "key_records_wrapped", "root_rotated", "recovery_key_made"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert!(!text.contains(std::str::from_utf8(recovery.key.expose()).unwrap()));
+    let actions = records.iter().flat_map(|record| &record.entries);
+    assert!(actions.clone().all(|entry| entry.actor == Actor::Operator));
+    assert!(actions.into_iter().any(|entry| entry.action == AuditAction::OldWrappingsDropped));
+}

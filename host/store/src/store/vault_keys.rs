@@ -1,0 +1,145 @@
+//! New encryption keys for every vault, its secrets encrypted again, old keys retired and at last deleted.
+
+use super::Store;
+use crate::audit::{Actor, AuditAction};
+use crate::error::Error;
+use crate::ids::WorkspaceId;
+use crate::operation::{Progress, VaultError, tell};
+use crate::rows;
+use crate::vault::{LegacySecret, SecretName, VaultId};
+
+/// Secrets in one commit: with the longest values 8 MiB. Tests have several with a few secrets.
+const BATCH: usize = if cfg!(test) { 3 } else { 32 };
+
+/// What a rotation of the vaults' keys did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct KeyRotation {
+    /// Vaults whose newest key is new.
+    pub vaults: u64,
+    /// Secrets that were encrypted again.
+    pub secrets: u64,
+    /// Keys that had been retired for 30 days and are gone.
+    pub keys_deleted: u64,
+}
+
+impl Store {
+    /// Gives every vault a new encryption key and encrypts its secrets with it, while the store serves. Goes on
+    /// with an earlier rotation that did not come to its end.
+    ///
+    /// A key that no secret needs any more is kept for 30 days; it is deleted by the first rotation or start after
+    /// that.
+    ///
+    /// # Errors
+    /// [`VaultError::Busy`], [`VaultError::Stopped`], and those of every mutation.
+    pub fn rotate_vault_keys(&self, progress: &mut Progress<'_>) -> Result<KeyRotation, VaultError> {
+        let _alone = self.alone()?;
+        let since_ms = match self.header().key_rotation_since_ms {
+            Some(since_ms) => since_ms,
+            None => {
+                let now_ms = self.0.clock.now_ms();
+                let begin = move |header: &mut rows::Header| header.key_rotation_since_ms = Some(now_ms);
+                let header =
+                    self.submit(move |draft| draft.change_header(AuditAction::KeyRotationBegun, begin))?;
+                self.set_header(header);
+                now_ms
+            }
+        };
+        tell(progress, "vaults", 0, 0)?;
+        let vaults = self.vaults_with_keys()?;
+        let mut done = KeyRotation::default();
+        for vault in &vaults {
+            self.rotate_keys_of(*vault, since_ms, &mut done, progress)?;
+        }
+        done.keys_deleted = self.retire_keys_of(&vaults, progress)?;
+        let end = |header: &mut rows::Header| header.key_rotation_since_ms = None;
+        let header = self.submit(move |draft| draft.change_header(AuditAction::KeyRotationEnded, end))?;
+        self.set_header(header);
+        Ok(done)
+    }
+
+    fn rotate_keys_of(
+        &self,
+        vault: VaultId,
+        since_ms: u64,
+        done: &mut KeyRotation,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), VaultError> {
+        let Some(kid) = self.submit(move |draft| draft.add_vault_key(vault, since_ms))? else {
+            return Ok(());
+        };
+        done.vaults += 1;
+        tell(progress, "secrets", done.secrets, 0)?;
+        // Whatever is written after this look uses the new key.
+        let mut behind = self.secrets_behind(vault, kid)?.into_iter();
+        loop {
+            let batch: Vec<(SecretName, u64)> = behind.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                return Ok(());
+            }
+            done.secrets += self.submit(move |draft| draft.reencrypt(vault, &batch))? as u64;
+            tell(progress, "secrets", done.secrets, 0)?;
+        }
+    }
+
+    /// Name and generation of the secrets that are encrypted with another key than this.
+    fn secrets_behind(&self, vault: VaultId, kid: u32) -> Result<Vec<(SecretName, u64)>, Error> {
+        let view = self.access()?.view();
+        let mut behind = Vec::new();
+        for row in view.rows(vault) {
+            let (name, row) = row.named(&view, vault)?;
+            let stored = view.decode(vault, name.clone(), &row)?;
+            if stored.kid != kid {
+                behind.push((name, stored.generation));
+            }
+        }
+        Ok(behind)
+    }
+
+    /// Retires what is not needed, deletes what is due, and notes when to look again.
+    fn retire_keys_of(&self, vaults: &[VaultId], progress: &mut Progress<'_>) -> Result<u64, VaultError> {
+        let mut deleted = 0;
+        let mut due_ms: Option<u64> = None;
+        for (done, vault) in (1..).zip(vaults.iter().copied()) {
+            let checked = self.submit(move |draft| draft.retire_vault_keys(vault))?;
+            deleted += checked.deleted as u64;
+            due_ms = due_ms.into_iter().chain(checked.due_ms).min();
+            tell(progress, "vaults checked for old keys", done, vaults.len() as u64)?;
+        }
+        let header = self.submit(move |draft| draft.set_retired_keys_due(due_ms))?;
+        self.set_header(header);
+        Ok(deleted)
+    }
+
+    /// Deletes vaults' keys that were retired long enough, if there are any.
+    pub(super) fn delete_due_vault_keys(&self, progress: &mut Progress<'_>) -> Result<(), VaultError> {
+        let due = self.header().retired_keys_due_ms.is_some_and(|due_ms| due_ms <= self.0.clock.now_ms());
+        if due {
+            let deleted = self.retire_keys_of(&self.vaults_with_keys()?, progress)?;
+            tracing::info!(deleted, "deleted keys of vaults that were retired 30 days ago");
+        }
+        Ok(())
+    }
+
+    fn vaults_with_keys(&self) -> Result<Vec<VaultId>, Error> {
+        let records = self.access()?.view().vault_records(None, usize::MAX)?;
+        records.iter().map(|row| rows::vault_of_keys(row).ok_or(Error::Damaged)).collect()
+    }
+
+    /// Takes over secrets of an older system into a workspace's vault, in one commit. They have neither hosts nor
+    /// fingerprint and are released nowhere. A name that has a secret with hosts keeps it. Tells how many were
+    /// written.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], and those of every mutation.
+    pub fn import_legacy(
+        &self,
+        actor: Actor,
+        workspace: WorkspaceId,
+        secrets: Vec<LegacySecret>,
+    ) -> Result<u64, Error> {
+        self.submit(move |draft| draft.import_legacy(actor, VaultId::Workspace(workspace), secrets))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,7 @@
+//! What becomes of acknowledged writes when the process, the power or the disk fails.
+
+mod damage;
+mod disk;
+mod kill;
+mod rows;
+mod sync;

@@ -1,0 +1,143 @@
+//! The process ends without a warning.
+
+use super::rows::Rows;
+use crate::kit::disk::{self, Disk, PAGE};
+use crate::kit::host::{Host, Setup};
+use crate::kit::random::{Random, count, seed};
+use crate::kit::record::{Kind, Record};
+use crate::kit::shim::{Action, Call, Rule, Shim};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+#[test]
+fn case_118_every_acknowledged_row_survives_a_kill_under_load() {
+    let mut random = Random::new(seed());
+    let mut host = Setup::new().start();
+    let rows = Rows::default();
+    for _ in 0..count(3, 50) {
+        let enough = rows.acknowledged() + 1 + random.below(400) as usize;
+        std::thread::scope(|scope| {
+            let writers = scope.spawn(|| rows.write(&host, |_| false));
+            rows.until(enough);
+            kill(&host);
+            writers.join().unwrap();
+        });
+        host.wait();
+        rows.check(&host.data()).unwrap();
+        host = Setup::after(&host).start();
+    }
+}
+
+fn kill(host: &Host) {
+    host.signal("KILL");
+}
+
+/// A host under a shim that stops at this call of a commit, killed there while rows wait for their answer.
+fn killed_at(call: Call, path: &'static str) -> (Host, Shim, Rows, Record) {
+    let setup = Setup::new();
+    let shim = Shim::new(&setup.data());
+    let mut host = shim.on(setup).start();
+    let rows = Rows::default();
+    rows.write_exactly(&host, 20);
+    shim.rules(&[Rule::new(call, path, Action::Freeze)]);
+    std::thread::scope(|scope| {
+        let writers = scope.spawn(|| rows.write(&host, |_| false));
+        shim.until_frozen();
+        kill(&host);
+        writers.join().unwrap();
+    });
+    host.wait();
+    let record = shim.record();
+    (host, shim, rows, record)
+}
+
+#[test]
+fn a_kill_anywhere_in_a_commit_costs_no_acknowledged_row() {
+    for (call, path) in
+        [(Call::Write, "jnl"), (Call::Sync, "jnl"), (Call::Write, "anchor"), (Call::Sync, "anchor")]
+    {
+        let (host, _shim, rows, _) = killed_at(call, path);
+        assert_eq!(rows.acknowledged(), 20, "nothing was acknowledged at the {path}");
+        rows.check(&host.data()).unwrap();
+        // The power goes too, and takes what was not synced.
+    }
+}
+
+#[test]
+fn a_torn_group_that_nobody_was_told_of_opens_with_every_acknowledged_row() {
+    let (host, _shim, rows, record) = killed_at(Call::Sync, "jnl");
+    let (begin, end) = unanswered(&record);
+    let journal =
+        record.entries.iter().rfind(|entry| entry.kind == Kind::Write && is_journal(&entry.path)).unwrap();
+    let journal = journal.path.strip_prefix(&record.root).unwrap();
+    assert!(end > begin, "no group was on its way");
+    let folder = tempfile::tempdir().unwrap();
+    let mut torn = 0;
+    for page in begin / PAGE as u64..=(end - 1) / PAGE as u64 {
+        let from = (page * PAGE as u64).max(begin);
+        // The last bytes stay, so that the group looks whole.
+        let to = ((page + 1) * PAGE as u64).min(end - 8);
+        if from >= to {
+            continue;
+        }
+        let image = folder.path().join(page.to_string());
+        disk::copy(&host.data(), &image);
+        let file = std::fs::OpenOptions::new().write(true).open(image.join(journal)).unwrap();
+        file.write_all_at(&vec![0; (to - from) as usize], from).unwrap();
+        rows.check(&image).unwrap_or_else(|failed| panic!("page {page}: {failed:?}"));
+        torn += 1;
+    }
+    assert!(torn > 0);
+}
+
+fn is_journal(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "jnl")
+}
+
+/// What was written to the journal after the last sync of it that returned.
+fn unanswered(record: &Record) -> (u64, u64) {
+    let synced =
+        record.entries.iter().rposition(|entry| entry.kind == Kind::Synced && is_journal(&entry.path));
+    let later = record.entries[synced.unwrap()..].iter();
+    let writes = later.filter(|entry| entry.kind == Kind::Write && is_journal(&entry.path));
+    let ranges: Vec<(u64, u64)> =
+        writes.map(|entry| (entry.offset, entry.offset + entry.data.len() as u64)).collect();
+    (ranges.iter().map(|range| range.0).min().unwrap(), ranges.iter().map(|range| range.1).max().unwrap())
+}
+
+#[test]
+fn an_anchor_slot_torn_at_any_byte_costs_no_acknowledged_row() {
+    for rows_written in [20, 21] {
+        let setup = Setup::new();
+        let shim = Shim::new(&setup.data());
+        let mut host = shim.on(setup).start();
+        let rows = Rows::default();
+        for _ in 0..rows_written {
+            rows.write_exactly(&host, 1);
+        }
+        kill(&host);
+        host.wait();
+        let record = shim.record();
+        let anchor = record.root.join("anchor");
+        let writes: Vec<_> =
+            record.entries.iter().filter(|entry| entry.kind == Kind::Write && entry.path == anchor).collect();
+        let last = writes.last().unwrap();
+        // The slot as it was before: written two commits earlier.
+        let before = &writes[writes.len() - 3];
+        assert_eq!((last.offset, last.data.len()), (before.offset, before.data.len()));
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        disk::copy(&host.data(), &image);
+        let whole = std::fs::read(image.join("anchor")).unwrap();
+        for at in 0..=last.data.len() {
+            let file = std::fs::OpenOptions::new().write(true).open(image.join("anchor")).unwrap();
+            file.write_all_at(&[&last.data[..at], &before.data[at..]].concat(), last.offset).unwrap();
+            rows.check(&image).unwrap_or_else(|failed| panic!("torn at byte {at}: {failed:?}"));
+            assert_eq!(
+                std::fs::read(image.join("anchor")).unwrap(),
+                whole,
+                "the anchor was not written again"
+            );
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A disk that does not answer, or answers with an error: everybody is told in time.
+
+use super::{Vault, assert_refused, setup};
+use crate::kit::admin::Admin;
+use crate::kit::shim::{Action, Call, EIO, Rule, Shim};
+use std::sync::Arc;
+
+const TIMED_OUT: &str = "Vault request timed out";
+
+fn on_journal(action: Action) -> [Rule; 1] {
+    [Rule::new(Call::Sync, "jnl", action)]
+}
+
+/// Case 63.
+#[tokio::test]
+async fn who_waits_for_a_disk_that_does_not_answer_is_told_so_and_others_read_on() {
+    let setup = setup();
+    let shim = Shim::new(&setup.data());
+    let host = shim.on(setup).start();
+    let (vault, admin) = (Vault::of(&host), Admin::new(&host));
+    let kept = vault.stored("a", &["a.com"], "x").await;
+    admin.until_ready().await;
+    shim.rules(&on_journal(Action::Freeze));
+    assert_refused(&vault.put("b", &["a.com"], "x").await, (504, TIMED_OUT), "put");
+    assert_refused(&vault.delete("a").await, (504, TIMED_OUT), "delete");
+    assert_eq!(vault.list().await, std::slice::from_ref(&kept));
+    while admin.get("/readyz").await.status == 200 {}
+    assert_refused(&vault.put("c", &["a.com"], "x").await, (504, TIMED_OUT), "stalled");
+    assert_eq!(vault.list().await, [kept]);
+    // Who was told that nobody knows finds out later: both were made, in their order.
+    shim.rules(&[]);
+    admin.until_ready().await;
+    while vault.names().await != ["b"] {}
+    vault.stored("c", &["a.com"], "x").await;
+}
+
+/// Case 62.
+#[tokio::test]
+async fn who_gets_no_place_in_time_is_told_that_nothing_was_done() {
+    let setup = setup();
+    let shim = Shim::new(&setup.data());
+    let host = shim.on(setup).start();
+    let vault = Arc::new(Vault::of(&host));
+    vault.stored("first", &["a.com"], "x").await;
+    shim.rules(&on_journal(Action::Freeze));
+    let mut writers = tokio::task::JoinSet::new();
+    for number in 0..800 {
+        let vault = Arc::clone(&vault);
+        writers.spawn(async move {
+            let name = format!("n{number}");
+            let answer = vault.put(&name, &["a.com"], "x").await;
+            (name, answer)
+        });
+    }
+    let answers = writers.join_all().await;
+    let mut late = Vec::new();
+    for (name, answer) in &answers {
+        assert!(matches!(answer.status, 408 | 504), "{}", answer.text);
+        assert_refused(answer, (answer.status, TIMED_OUT), name);
+        if answer.status == 408 {
+            late.push(name);
+        }
+    }
+    assert!(!late.is_empty() && late.len() < answers.len(), "{} of {}", late.len(), answers.len());
+    shim.rules(&[]);
+    Admin::new(&host).until_ready().await;
+    vault.stored("last", &["a.com"], "x").await;
+    let mut names = Vec::new();
+    while let page = vault.page(&format!("?offset={}", names.len())).await
+        && let entries @ [_, ..] = &page.body["data"].as_array().unwrap()[..]
+    {
+        names.extend(entries.iter().map(|entry| super::text(entry, "name")));
+    }
+    assert!(late.iter().all(|name| !names.contains(name)), "what was given up was done all the same");
+    assert!(names.len() > 2, "what had a place was not done");
+}
+
+/// Cases 64 and 121.
+#[tokio::test]
+async fn a_write_that_fails_is_told_and_ends_the_host() {
+    let setup = setup();
+    let shim = Shim::new(&setup.data());
+    let mut host = shim.on(setup).start();
+    let vault = Vault::of(&host);
+    vault.stored("a", &["a.com"], "x").await;
+    Admin::new(&host).until_ready().await;
+    shim.rules(&on_journal(Action::Fail(EIO)));
+    assert_refused(&vault.put("b", &["a.com"], "x").await, (502, "Vault request failed"), "put");
+    assert_eq!(host.wait().code(), Some(1), "{}", host.log());
+    shim.rules(&[]);
+    let host = host.restart();
+    assert!(Vault::of(&host).names().await.contains(&"a".to_owned()));
+}
