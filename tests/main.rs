@@ -13,7 +13,6 @@ mod start;
 mod responses;
 #[cfg(test)]
 mod streaming;
-mod vault_commands;
 
 #[cfg(test)]
 mod fallback;
@@ -35,5 +34,9 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
-mod faults;
 mod vault;
+#[cfg(test)]
+mod vault_commands;
+
+#[cfg(test)]
+mod faults;
