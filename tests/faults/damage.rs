@@ -33,7 +33,10 @@ impl Outcomes {
             Err(Failed::Reported(what)) => (&mut self.reported, what),
             Err(Failed::Silent(what)) => panic!("{damage:?}: {what}"),
         };
-        *said.entry(what.chars().take(160).collect()).or_default() += 1;
+        let last = what.lines().last().unwrap_or_default();
+        let words: String =
+            last.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).take(120).collect();
+        *said.entry(words).or_default() += 1;
     }
 }
 

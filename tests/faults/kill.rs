@@ -1,11 +1,13 @@
 //! The process ends without a warning.
 
-use super::rows::{Rows, each, setup};
+use super::rows::{Rows, Stored, each, setup};
+use crate::kit::client::Client;
 use crate::kit::disk::{self, PAGE, scratch};
 use crate::kit::host::{Host, Setup};
 use crate::kit::random::{Random, count, seed};
 use crate::kit::record::{Kind, Record};
 use crate::kit::shim::{Action, Call, Rule, Shim};
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +33,82 @@ fn case_118_every_acknowledged_row_survives_a_kill_under_load() {
 
 fn kill(host: &Host) {
     host.signal("KILL");
+}
+
+#[test]
+fn case_119_a_copy_that_was_killed_is_there_as_a_whole_or_not_at_all() {
+    const NAMES: usize = 64;
+    const INTERNS: usize = 8;
+    let mut random = Random::new(seed());
+    let mut host = setup().start();
+    let rows = Arc::new(Rows::of(1000));
+    rows.write_exactly(&host, NAMES);
+    let names: Vec<String> = rows.names();
+    for round in 0..count(2, 20) {
+        let interns: Vec<String> = (0..INTERNS).map(|number| format!("i{round}_{number}")).collect();
+        for intern in &interns {
+            host.command(&["intern", "create", intern, "--workspace", "default"]);
+        }
+        let enough = random.below(INTERNS as u64) as usize;
+        let copied = copy_until_killed(&mut host, &interns, &names, enough);
+        rows.check(&host.data()).unwrap();
+        for intern in &interns {
+            let stored = Stored::of_intern(&host.data(), intern);
+            let found = stored.names().unwrap();
+            let all = found.len() == names.len();
+            assert!(all || found.is_empty(), "{intern} has {} of {}", found.len(), names.len());
+            assert!(all || !copied.contains(intern), "{intern}: the copy was acknowledged and is gone");
+            for name in &found {
+                let value = stored.value(name).unwrap();
+                assert!(rows.is_last(name, value.unwrap().expose()), "{intern}: {name}");
+            }
+        }
+        host = Setup::after(&host).start();
+    }
+}
+
+/// Copies to all interns at once and kills the host when so many are acknowledged; those that were.
+fn copy_until_killed(
+    host: &mut Host,
+    interns: &[String],
+    names: &[String],
+    enough: usize,
+) -> BTreeSet<String> {
+    let workers = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let ids = host.command(&["intern", "list"]);
+    let id_of = |name: &String| {
+        let found = ids.as_array().unwrap().iter().find(|intern| intern["name"] == name.as_str());
+        found.unwrap()["id"].as_str().unwrap().to_owned()
+    };
+    let body = serde_json::json!({"names": names}).to_string();
+    workers.block_on(async {
+        let mut copying = tokio::task::JoinSet::new();
+        for intern in interns {
+            let path = format!("/vault/interns/{}/secrets/copy", id_of(intern));
+            let request = Client::new(host).request(reqwest::Method::POST, &path);
+            let request = request.header("content-type", "application/json").body(body.clone());
+            let intern = intern.clone();
+            copying.spawn(async move {
+                (intern, request.send().await.map(|response| response.status().as_u16()))
+            });
+        }
+        let mut copied = BTreeSet::new();
+        if enough == 0 {
+            host.kill();
+        }
+        while let Some(ended) = copying.join_next().await {
+            let (intern, status) = ended.unwrap();
+            if let Ok(status) = status {
+                assert_eq!(status, 200, "{intern}");
+                copied.insert(intern);
+            }
+            if copied.len() == enough {
+                host.kill();
+            }
+        }
+        host.kill();
+        copied
+    })
 }
 
 /// A host under a shim that stops at this call of a commit, killed there while rows wait for their answer.

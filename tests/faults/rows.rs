@@ -133,6 +133,17 @@ impl Rows {
         self.known.lock().unwrap().acknowledged
     }
 
+    /// The names written so far.
+    pub fn names(&self) -> Vec<String> {
+        self.known.lock().unwrap().rows.keys().cloned().collect()
+    }
+
+    /// Whether this is the value that was acknowledged last.
+    pub fn is_last(&self, name: &str, value: &[u8]) -> bool {
+        let version = self.known.lock().unwrap().rows[name].acknowledged;
+        version.is_some_and(|version| self.value(name, version).as_bytes() == value)
+    }
+
     /// How often each status was answered.
     pub fn statuses(&self) -> BTreeMap<u16, usize> {
         self.known.lock().unwrap().statuses.clone()
@@ -221,7 +232,7 @@ pub fn command(data: &Path, line: &str) -> Output {
 }
 
 /// Opens the store with the program and lets it check everything in it.
-fn opens(data: &Path) -> Result<(), Failed> {
+pub fn opens(data: &Path) -> Result<(), Failed> {
     let output = command(data, "vault verify");
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     if output.status.success() {
@@ -235,14 +246,23 @@ fn opens(data: &Path) -> Result<(), Failed> {
 }
 
 /// The store in this process: no door of the program shows values.
-struct Stored {
+pub struct Stored {
     store: Store,
     vault: VaultId,
     scope: ReleaseScope,
 }
 
 impl Stored {
-    fn open(data: &Path) -> Self {
+    /// The vault of an intern.
+    pub fn of_intern(data: &Path, name: &str) -> Self {
+        let opened = Self::open(data);
+        let directory = opened.store.directory();
+        let id = directory.find_intern(None, name).unwrap().id;
+        Self { vault: VaultId::Intern(id), scope: ReleaseScope::Intern(id), ..opened }
+    }
+
+    /// The vault of the workspace `default`.
+    pub fn open(data: &Path) -> Self {
         let lock = DirectoryLock::acquire(data).unwrap();
         let root_key = RootKeySource::File(data.join("root.key"));
         let options =
@@ -253,7 +273,7 @@ impl Stored {
         Self { store, vault: VaultId::Workspace(id), scope: ReleaseScope::Workspace(id) }
     }
 
-    fn names(&self) -> Result<BTreeSet<String>, Failed> {
+    pub fn names(&self) -> Result<BTreeSet<String>, Failed> {
         let mut names = BTreeSet::new();
         loop {
             let page = self.store.list_secrets(self.vault, names.len(), 100);
@@ -265,7 +285,7 @@ impl Stored {
         }
     }
 
-    fn value(&self, name: &str) -> Result<Option<Release>, Failed> {
+    pub fn value(&self, name: &str) -> Result<Option<Release>, Failed> {
         let name: SecretName = name.parse().unwrap();
         let host: HostName = HOST.parse().unwrap();
         let purpose = Purpose { used_by: "test".to_owned(), request_id: "test".to_owned() };
