@@ -349,7 +349,7 @@ const MISTAKES: [(&str, &str, &str); 12] = [
         "provider-nonesuch",
     ),
     ("[limits]\nrequests_per_minute = 5", ":2:1: limits.requests_per_minute", "does not have yet"),
-    ("[vault]\nwrites = false", ":2:1: vault.writes", "does not have yet"),
+    ("[vault]\nwrites = 0", ":2:10: vault.writes", "expected true or false"),
     (
         "[plugins.tool-datetime]\nsecrets = [\"x\"]",
         ":2:1: plugins.tool-datetime.secrets",

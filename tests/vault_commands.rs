@@ -125,7 +125,7 @@ fn a_secret_that_cannot_be_is_refused_without_its_value() {
         let long = CANARY.repeat(65_537 / CANARY.len() + 1);
         for (line, input, says) in [
             ("secret put Token --host a.example", CANARY.as_bytes(), "is not a secret's name"),
-            ("secret put token --host 127.0.0.1 --operator", CANARY.as_bytes(), "hosts[0]"),
+            ("secret put token --host a..example --operator", CANARY.as_bytes(), "hosts[0]"),
             ("secret put token --host a.example *.b.example", CANARY.as_bytes(), "hosts[1]"),
             ("secret put token --host a.example", b"".as_slice(), "1 to 65536"),
             ("secret put token --host a.example", b"\n", "1 to 65536"),
@@ -400,4 +400,35 @@ fn people_are_told_in_sentences() {
         say(&format!("vault rotate-root --new file:{}", new.display()), "")
             .contains("nothing is left to configure")
     );
+}
+
+#[test]
+fn a_host_killed_while_the_root_key_changes_starts_again_with_what_there_is() {
+    let mut host = Setup::new().start();
+    for number in 0..8 {
+        host.command(&["workspace", "create", &format!("w{number}")]);
+        let line = format!("secret put a --host a.example --workspace w{number}");
+        done(&run(&host.data(), &line, CANARY.as_bytes()), &line);
+    }
+    for round in 0..4 {
+        let new = host.directory().join(format!("key{round}"));
+        let line = format!("vault rotate-root --new file:{}", new.display());
+        let data = host.data();
+        std::thread::scope(|scope| {
+            let rotation = scope.spawn(|| run(&data, &line, b"").status.code());
+            // Later and later: from before the first commit to after the last.
+            for _ in 0..round {
+                host.command(&["status"]);
+            }
+            host.kill();
+            assert!(matches!(rotation.join().unwrap(), Some(0 | 1)));
+        });
+        host = host.restart();
+        let status = host.command(&["status"]);
+        assert_eq!(status["store"]["next_root_key_id"], Value::Null, "{status}");
+        assert_eq!(host.command(&["vault", "verify"])["secrets"], 8);
+        // Told again, it is so either way.
+        let done = done(&run(&data, &line, b""), &line);
+        assert_eq!(host.command(&["status"])["store"]["root_key_id"], done["root_key_id"]);
+    }
 }

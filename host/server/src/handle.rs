@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::connection::Peer;
 use crate::rate::{Quota, Source, TooOften};
 use crate::record::Record;
-use crate::reply::{Fault, VaultFault};
+use crate::reply::{Fault, Flaw, VaultFault};
 use crate::route::{Label, NoRoute, Route};
 use crate::{access, auth, body};
 
@@ -133,7 +133,12 @@ async fn find_and_answer(
     head: &Parts,
     body: &mut Incoming,
 ) -> Result<Response<Body>, Refused> {
-    check_head(head)?;
+    check_head(head).map_err(|fault| match fault {
+        Fault::Malformed(reason) if head.uri.path().starts_with("/v1/vault/") => {
+            Fault::Vault(VaultFault::Invalid(Flaw::at("request", reason)))
+        }
+        fault => fault,
+    })?;
     let route = Route::find(head.uri.path()).map_err(|miss| match miss {
         NoRoute::Unknown => Fault::NotFound,
         NoRoute::Malformed => Fault::Malformed("The path is not percent-encoded correctly"),
@@ -203,21 +208,28 @@ fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result
         }
         Err(auth::NoToken::Malformed) => Err(AuthenticationError::Malformed),
     };
-    authenticated.map_err(|error| match error {
+    authenticated.map_err(|error| {
+        if !matches!(error, AuthenticationError::Incomplete(_)) {
+            tracing::debug!(%error, "a token was refused");
+            // Who is over the limit already is not made to wait any longer.
+            if let Some(quota) = Quota::of_failures() {
+                app.rates.failures.take(source, quota).unwrap_or_default();
+            }
+        }
+        refusal(error, in_vault)
+    })
+}
+
+/// What a client is told of a token that opens nothing: one thing, unless the fault is ours.
+fn refusal(error: AuthenticationError, in_vault: bool) -> Fault {
+    match error {
         AuthenticationError::Incomplete(key) => {
             tracing::error!(%key, "the owner of a good key is missing");
             Fault::Internal
         }
-        error => {
-            tracing::debug!(%error, "a token was refused");
-            if let Some(Err(too_often)) =
-                Quota::of_failures().map(|quota| app.rates.failures.take(source, quota))
-            {
-                tracing::debug!(wait_s = too_often.wait_s, "an address shows too many tokens in vain");
-            }
-            if in_vault { Fault::InvalidVaultKey } else { Fault::InvalidKey }
-        }
-    })
+        _ if in_vault => Fault::InvalidVaultKey,
+        _ => Fault::InvalidKey,
+    }
 }
 
 /// The refusal of a vault request that comes too soon after others.
@@ -230,4 +242,29 @@ fn empty(response: &mut Response<Body>) {
     let length = response.body().bytes().map_or(0, bytes::Bytes::len);
     response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
     *response.body_mut() = Body::default();
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_store::AuthenticationError as Error;
+
+    use super::refusal;
+
+    #[test]
+    fn tokens_that_open_nothing_are_not_told_apart_but_our_own_fault_is() {
+        let key = "abcdefghijkl".parse().unwrap();
+        for (error, status) in [
+            (Error::Malformed, 401),
+            (Error::Unknown, 401),
+            (Error::Revoked(key), 401),
+            (Error::Disabled(key), 401),
+            (Error::Expired(key), 401),
+            // The workspace, member or intern of the key is not there.
+            (Error::Incomplete(key), 500),
+        ] {
+            for in_vault in [false, true] {
+                assert_eq!(refusal(error, in_vault).status().as_u16(), status, "{error:?}");
+            }
+        }
+    }
 }

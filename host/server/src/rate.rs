@@ -50,7 +50,7 @@ pub(crate) struct Quota {
 
 impl Quota {
     /// The quota of a key: a third of the minute's figure at once, but at least 20.
-    /// `None` for 0, which is no limit.
+    /// `None` for 0, which is no limit, and for more than the clock can tell apart.
     #[must_use]
     pub(crate) fn of_key(per_minute: u64) -> Option<Self> {
         Self::new(per_minute, (per_minute / 3).max(BURST_MIN))
@@ -63,7 +63,7 @@ impl Quota {
     }
 
     fn new(per_minute: u64, burst: u64) -> Option<Self> {
-        let interval_us = MINUTE_US.checked_div(per_minute)?.max(1);
+        let interval_us = MINUTE_US.checked_div(per_minute).filter(|interval_us| *interval_us > 0)?;
         Some(Self { interval_us, ahead_us: interval_us.saturating_mul(burst) })
     }
 }
@@ -180,6 +180,7 @@ mod tests {
         }
         assert_eq!(taken(&limit(&Clock::manual()), 1, Quota::of_failures().unwrap()), 60);
         assert_eq!(Quota::of_key(0), None);
+        assert_eq!(Quota::of_key(u64::from(u32::MAX)), None);
     }
 
     #[test]

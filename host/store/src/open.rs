@@ -232,7 +232,9 @@ impl Acceptance<'_> {
             None => (0, [0; 32]),
         };
         let mut draft = Draft::new(self.access.view(), loaded.directory, clock.now_ms());
-        let rows_dropped = loaded.damaged.len();
+        let vault_rows_dropped =
+            draft.mend_vaults().map_err(|error| OpenError::damaged(error.to_string()))?;
+        let rows_dropped = loaded.damaged.len() + vault_rows_dropped;
         for key in &loaded.damaged {
             draft.drop_row(key.clone());
         }

@@ -24,6 +24,7 @@ const PAGE: usize = 100;
 #[serde(rename_all = "kebab-case")]
 pub enum SecretCommand {
     /// Store a secret, in place of one of the same name; its value comes from standard input
+    #[command(override_usage = "cofferdam secret put <NAME> --host <H>... [OPTIONS]")]
     Put {
         /// Its name: lower-case letters, digits and single underscores
         name: String,

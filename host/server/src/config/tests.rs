@@ -160,7 +160,7 @@ fn mistakes_are_told_with_their_place() {
         (
             "[vault]\nrate_limit = { reads_per_minute = -1 }",
             (2, 35, "vault.rate_limit.reads_per_minute"),
-            "-1 is outside 0 to 1000000",
+            "-1 is outside 0 to 4294967295",
         ),
         ("[vault]\nrate_limit = 60", (2, 14, "vault.rate_limit"), "expected a table"),
         ("[vault]\nroot_key = \"secret\"", (2, 12, "vault.root_key"), "expected file:PATH"),

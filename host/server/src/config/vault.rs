@@ -6,8 +6,8 @@ use cofferdam_store::{PassphraseSource, RootKeySource};
 
 use super::document::Table;
 
-/// More than any of the limits below can be.
-const PER_MINUTE_MAX: u64 = 1_000_000;
+/// The most that any of the limits below can be.
+const PER_MINUTE_MAX: u64 = u32::MAX as u64;
 
 /// The root key of the store, and what clients may ask of the vault.
 #[derive(Debug, Clone)]

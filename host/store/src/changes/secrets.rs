@@ -1,6 +1,7 @@
 //! Changes of the vaults: a draft of rows over the state before the commit, so that the changes of one group
 //! see each other.
 
+mod mend;
 mod rotation;
 
 use std::collections::btree_map::Entry;
@@ -10,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::Draft;
 use crate::audit::{Actor, AuditAction, CopiedSecret};
-use crate::database::VaultRows;
+use crate::database::{RowChanges, VaultRows};
 use crate::error::Error;
 use crate::ids::{InternId, WorkspaceId};
 use crate::rows;
@@ -26,6 +27,8 @@ pub(super) struct Vaults {
     opened: BTreeMap<VaultId, Option<Opened>>,
     /// By row key, the secrets that are other than before; `None` for one that is gone.
     secrets: BTreeMap<Vec<u8>, Option<Written>>,
+    /// By row key, heads that were made anew; none of a vault in `opened`.
+    heads: RowChanges,
     /// Bytes of encrypted values in `secrets`, those overwritten since included.
     pub(super) bytes: usize,
 }
@@ -73,7 +76,7 @@ impl Written {
 impl Vaults {
     /// The rows this amounts to.
     pub(super) fn finish(self, view: &View) -> VaultRows {
-        let mut vault_rows = VaultRows::default();
+        let mut vault_rows = VaultRows { heads: self.heads, ..VaultRows::default() };
         for (key, written) in self.secrets {
             let (metadata, value) = match written {
                 Some(written) => {

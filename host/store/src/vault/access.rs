@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fjall::{Guard, Readable, Slice, Snapshot};
 use zeroize::Zeroizing;
 
-use super::stored::{Stored, head_key, name_in, secret_key, secrets_range, vault_of};
+use super::stored::{Stored, head_key, head_range, name_in, secret_key, secrets_range, vault_of};
 use super::{Damage, Head, SecretName, VaultId, VaultKeys, VaultPart};
 use crate::database::{Database, KEYS};
 use crate::directory::{Kind, LookupError};
@@ -103,12 +103,10 @@ impl View {
         for row in self.snapshot.range(keys, start..=end) {
             found(rows::vault_of_keys(&row.key()?));
         }
-        for keyspace in [meta, values] {
-            for row in self.snapshot.iter(keyspace) {
-                let key = row.key()?;
-                if *key != *rows::MARKER {
-                    found(vault_of(&key));
-                }
+        for row in self.snapshot.iter(meta).chain(self.snapshot.iter(values)) {
+            let key = row.key()?;
+            if *key != *rows::MARKER {
+                found(vault_of(&key));
             }
         }
         Ok(())
@@ -140,6 +138,12 @@ impl View {
     pub(crate) fn decode(&self, vault: VaultId, name: SecretName, row: &[u8]) -> Result<Stored, Error> {
         let stored = Stored::decode(&self.access.keys, vault, name.clone(), row);
         stored.ok_or_else(|| self.damaged(vault, Some(&name), VaultPart::Metadata))
+    }
+
+    /// The keys of all heads, and of what lies among them.
+    pub(crate) fn head_keys(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let heads = self.snapshot.range(&self.access.database.meta, head_range());
+        heads.map(|row| Ok(row.key()?.to_vec())).collect()
     }
 
     /// The encrypted values of a vault with their keys.

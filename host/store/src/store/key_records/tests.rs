@@ -299,7 +299,7 @@ fn a_new_recovery_key_replaces_the_one_before_and_one_cut_short_leaves_nothing()
             }
             Err(error) => panic!("{error}"),
         }
-        let expected = vec![store.status().root_key_id, first.id];
+        let expected = [store.status().root_key_id, first.id];
         let opened = wrapped_by(&store);
         assert!(opened.iter().all(|by| expected.iter().all(|id| by.contains(id))), "step {step}");
     }

@@ -1,4 +1,6 @@
 mod damage;
+mod limits;
+mod model;
 mod release;
 
 use std::time::Duration;

@@ -206,18 +206,33 @@ fn rows_of_no_vault_are_named() {
 }
 
 #[test]
-fn a_changed_head_is_not_served() {
+fn a_changed_head_is_not_served_unless_accepted() {
     for change in [
-        |database: &Database, key: &[u8]| flip(&database.meta, key, 3),
-        |database: &Database, key: &[u8]| database.meta.remove(key).unwrap(),
+        |database: &Database, vault: VaultId| flip(&database.meta, &head_key(vault), 3),
+        |database: &Database, vault: VaultId| database.meta.remove(head_key(vault)).unwrap(),
+        |database: &Database, _| database.meta.insert("h junk", "x").unwrap(),
+        |database: &Database, vault: VaultId| {
+            flip(&database.meta, &head_key(vault), 3);
+            flip(&database.meta, &secret_key(vault, &secret("b")), 7);
+        },
     ] {
         let scratch = Scratch::new();
-        let (store, vault, _) = filled(&scratch);
+        let (store, vault, other) = filled(&scratch);
+        let seq = store.status().seq;
         store.close();
         let database = Database::open(&scratch.path("store")).unwrap();
-        change(&database, &head_key(vault));
+        change(&database, vault);
         drop(database);
         let crate::OpenError::OutOfStep(found) = scratch.try_open().unwrap_err() else { panic!("served") };
         assert_eq!(found.reason, "heads of vaults were changed from outside");
+        drop(scratch.accept(seq).unwrap());
+
+        let store = scratch.open();
+        assert!(store.verify_vaults().unwrap().is_clean());
+        assert_eq!(release(&store, vault, "a").unwrap(), b"a");
+        assert_eq!(listed(&store, other), some(&["a", "b", "c"]));
+        put(&store, vault, "b", "new");
+        delete(&store, vault, "a").unwrap();
+        assert!(store.verify_vaults().unwrap().is_clean());
     }
 }

@@ -1,0 +1,72 @@
+//! Makes the golden store of this version: `cargo run -p cofferdam-store --example golden -- FOLDER`, where the
+//! folder does not exist yet. A store of every released version lies in `tests/fixtures` and is opened by a test.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cofferdam_store::{
+    Actor, Clock, DirectoryLock, Hosts, KeyOwner, LegacySecret, Name, NewIntern, NewKey, NewSecret,
+    OpenOptions, RootKeySource, SecretValue, Store, VaultId,
+};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn main() -> Outcome<()> {
+    let folder = std::env::args().nth(1).ok_or("which folder?")?;
+    let folder = Path::new(&folder);
+    std::fs::create_dir_all(folder)?;
+    let root_key = RootKeySource::File(folder.join("root.key"));
+    // A clock that stands still, so that dates are known.
+    let clock = Clock::manual();
+    let options = OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock };
+    let store = Store::open(DirectoryLock::acquire(folder)?, options)?;
+    fill(&store)?;
+    store.close();
+    drop(store);
+    cut_journals(&folder.join("store"))
+}
+
+fn fill(store: &Store) -> Outcome<()> {
+    let workspace = store.directory().find_workspace("default")?.id;
+    let new = NewIntern { workspace, name: Name::parse("golden")?, created_by: None };
+    let intern = store.create_intern(Actor::Operator, new)?.id;
+    let owner = KeyOwner::Intern { workspace, intern };
+    let token = store.issue_key(Actor::Operator, NewKey { owner, name: None, expires_at_ms: None })?.token;
+    let token = std::str::from_utf8(token.expose())?.to_owned();
+    for (vault, name, value) in [
+        (VaultId::Workspace(workspace), "golden", "a value of the workspace"),
+        // Told again by the store, because nothing else knows it.
+        (VaultId::Workspace(workspace), "token", &token),
+        (VaultId::Intern(intern), "own", "a value of the intern"),
+        (VaultId::Operator, "provider", "a value of the operator"),
+        (VaultId::Workspace(workspace), "deleted", "nothing"),
+    ] {
+        let hosts = Hosts::parse(&["api.example.com", "b.example"])?;
+        let value = SecretValue::new(value.to_owned().into())?;
+        let new = NewSecret { vault, name: name.parse()?, hosts, value };
+        store.put_secret(store.place_within(PATIENCE)?, Actor::Operator, new).wait(PATIENCE)?;
+    }
+    let place = store.place_within(PATIENCE)?;
+    store.copy_secrets(place, Actor::Operator, workspace, intern, vec!["golden".parse()?]).wait(PATIENCE)?;
+    let (place, deleted) = (store.place_within(PATIENCE)?, "deleted".parse()?);
+    store.delete_secret(place, Actor::Operator, VaultId::Workspace(workspace), deleted).wait(PATIENCE)?;
+    let value = SecretValue::new("a value of old".to_owned().into())?;
+    let legacy = LegacySecret { name: "legacy".parse()?, value, created_at_ms: Some(1_600_000_000_000) };
+    store.import_legacy(Actor::Operator, workspace, vec![legacy])?;
+    Ok(())
+}
+
+/// Journals are made 64 MiB long in advance; the zeros at their end are not worth keeping.
+fn cut_journals(store: &Path) -> Outcome<()> {
+    for entry in std::fs::read_dir(store)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "jnl") {
+            let content = std::fs::read(&path)?;
+            let end = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            std::fs::OpenOptions::new().write(true).open(&path)?.set_len(end as u64)?;
+        }
+    }
+    Ok(())
+}

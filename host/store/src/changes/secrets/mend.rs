@@ -1,0 +1,53 @@
+//! After a rollback was accepted on purpose: heads for the vaults as they are.
+
+use std::collections::BTreeSet;
+
+use super::Draft;
+use crate::error::Error;
+use crate::vault::{Head, Stored, VaultId, head_key, name_in, vault_of_head};
+
+impl Draft {
+    /// Makes every vault add up again: drops rows that do not prove to be ours, and makes heads anew that are
+    /// missing or speak of other rows. Tells how many rows were dropped.
+    pub(crate) fn mend_vaults(&mut self) -> Result<usize, Error> {
+        let mut vaults = BTreeSet::new();
+        self.view.each_vault_row(|vault| vaults.extend(vault))?;
+        let mut dropped = 0;
+        for key in self.view.head_keys()? {
+            if vault_of_head(&key).is_none() {
+                self.vaults.heads.insert(key, None);
+                dropped += 1;
+            }
+        }
+        for vault in vaults {
+            dropped += self.mend_vault(vault)?;
+        }
+        Ok(dropped)
+    }
+
+    fn mend_vault(&mut self, vault: VaultId) -> Result<usize, Error> {
+        let (mut counted, mut damaged) = (Head::default(), Vec::new());
+        for row in self.view.rows(vault) {
+            let (key, row) = row.pair()?;
+            let name = name_in(&key).map(|(_, name)| name);
+            match name.and_then(|name| Stored::decode(self.view.keys(), vault, name, &row)) {
+                Some(stored) => counted.add(&stored.element(self.view.keys(), &key)),
+                None => damaged.push(key.to_vec()),
+            }
+        }
+        let head = match self.view.head(vault) {
+            Err(Error::Damaged) => None,
+            head => head?,
+        };
+        if damaged.is_empty() && head.is_some_and(|head| head.matches(&counted)) {
+            return Ok(0);
+        }
+        // Above every number that can have been reached when the old one is not known.
+        counted.version = head.map_or(self.now_ms, |head| head.version);
+        counted.advance();
+        self.vaults.heads.insert(head_key(vault), Some(counted.encode(self.view.keys(), vault)));
+        let dropped = damaged.len();
+        self.vaults.secrets.extend(damaged.into_iter().map(|key| (key, None)));
+        Ok(dropped)
+    }
+}

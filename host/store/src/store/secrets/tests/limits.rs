@@ -1,0 +1,184 @@
+//! The largest values, groups of them, legacy secrets, torn batches, and reading while the store writes.
+
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+/// 65,536 characters of four bytes each.
+fn largest() -> String {
+    "\u{1F600}".repeat(65_536)
+}
+
+fn value_of(store: &Store, scope: ReleaseScope, name: &str) -> Vec<u8> {
+    let purpose = Purpose { used_by: "test".to_owned(), request_id: "r".to_owned() };
+    let host = "b.example".parse().unwrap();
+    store.release(OPERATOR, scope, &secret(name), &host, &purpose).ok().unwrap().expose().to_vec()
+}
+
+#[test]
+fn groups_are_bounded_by_bytes_and_a_commit_is_whole() {
+    const SECRETS: usize = 34;
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let workspace = default_workspace(&store);
+    let intern = create_intern(&store, workspace, "i");
+    let seq = store.status().seq;
+    let names: Vec<String> = (0..SECRETS).map(|number| format!("n{number}")).collect();
+    let pending: Vec<_> = names
+        .iter()
+        .map(|name| {
+            store.put_secret(place(&store), OPERATOR, new(VaultId::Workspace(workspace), name, &largest()))
+        })
+        .collect();
+    for pending in pending {
+        pending.wait(PATIENCE).unwrap();
+    }
+    // 8 MiB hold 32 of the largest values; the commit after them holds the rest.
+    assert!(store.status().seq >= seq + 2);
+    let seq = store.status().seq;
+    copy(&store, workspace, intern, &["n0", "n1", "n33"]).unwrap();
+    assert_eq!(store.status().seq, seq + 1);
+    store.close();
+    let store = scratch.open();
+    let page = store.list_secrets(VaultId::Workspace(workspace), 0, 100).unwrap();
+    assert_eq!(page.entries.len(), SECRETS);
+    assert_eq!(value_of(&store, ReleaseScope::Intern(intern), "n33"), largest().as_bytes());
+}
+
+#[test]
+fn a_legacy_secret_is_shown_replaced_but_neither_deleted_nor_copied() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let workspace = default_workspace(&store);
+    let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
+    assert!(import(&store, vault, "old", "one"));
+    put(&store, vault, "new", "two");
+    assert!(!import(&store, vault, "new", "older"), "what was stored since counts");
+    let page = store.list_secrets(vault, 0, 100).unwrap();
+    assert_eq!(names(&page), ["new", "old"]);
+    let old = &page.entries[1];
+    assert_eq!((&old.hosts, &old.fingerprint), (&None, &None));
+    assert!(matches!(delete(&store, vault, "old"), Err(Error::NoSuchSecret)));
+    // What is missing counts before what has no hosts, and nothing is copied.
+    assert!(matches!(copy(&store, workspace, intern, &["old", "none"]), Err(Error::NoSuchSecret)));
+    assert!(matches!(copy(&store, workspace, intern, &["new", "old"]), Err(Error::Unbound)));
+    assert!(store.list_secrets(VaultId::Intern(intern), 0, 1).unwrap().entries.is_empty());
+    assert!(store.verify_vaults().unwrap().is_clean());
+
+    let date = old.created_at_ms;
+    let replaced = put(&store, vault, "old", "three");
+    assert!(replaced.hosts.is_some() && replaced.fingerprint.is_some());
+    assert_eq!(replaced.created_at_ms, date);
+    delete(&store, vault, "old").unwrap();
+    assert_eq!(names(&store.list_secrets(vault, 0, 100).unwrap()), ["new"]);
+}
+
+#[test]
+fn nobody_is_answered_for_a_vault_that_is_not_there() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let (workspace, intern) = (WorkspaceId::from_bytes([7; 16]), InternId::from_bytes([7; 16]));
+    for vault in [VaultId::Workspace(workspace), VaultId::Intern(intern)] {
+        let put = store.put_secret(place(&store), OPERATOR, new(vault, "a", "x")).wait(PATIENCE);
+        assert!(matches!(put, Err(Error::Lookup(_))));
+        assert!(matches!(delete(&store, vault, "a"), Err(Error::Lookup(_))));
+        assert!(store.list_secrets(vault, 0, 10).unwrap().entries.is_empty());
+    }
+    assert!(matches!(copy(&store, default_workspace(&store), intern, &["a"]), Err(Error::Lookup(_))));
+    assert_eq!(store.status().seq, 1, "refusals leave nothing to write");
+}
+
+#[test]
+fn a_closed_store_answers_every_waiting_caller() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let (vault, late) = (VaultId::Workspace(default_workspace(&store)), place(&store));
+    let waiting: Vec<_> = (0..20)
+        .map(|n| store.put_secret(place(&store), OPERATOR, new(vault, &format!("n{n}"), "x")))
+        .collect();
+    store.close();
+    for pending in waiting {
+        pending.wait(PATIENCE).unwrap();
+    }
+    assert!(matches!(
+        store.put_secret(late, OPERATOR, new(vault, "a", "x")).wait(PATIENCE),
+        Err(Error::Closed)
+    ));
+    assert!(matches!(store.place_within(PATIENCE), Err(Error::Closed)));
+    assert!(matches!(store.list_secrets(vault, 0, 1), Err(Error::Closed)));
+    assert_eq!(scratch.open().list_secrets(vault, 0, 100).unwrap().entries.len(), 20);
+}
+
+/// Where the content of the journal ends.
+fn content_end(journal: &std::path::Path) -> usize {
+    std::fs::read(journal).unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1
+}
+
+#[test]
+fn a_torn_batch_of_secrets_leaves_every_acknowledged_one() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let vault = VaultId::Workspace(default_workspace(&store));
+    put(&store, vault, "acknowledged", "one");
+    store.close();
+    let journal = scratch.path("store/0.jnl");
+    let (before, anchor) = (content_end(&journal), std::fs::read(scratch.path("anchor")).unwrap());
+    let store = scratch.open();
+    put(&store, vault, "torn", &"x".repeat(30_000));
+    store.close();
+    let (after, whole) = (content_end(&journal), std::fs::read(&journal).unwrap());
+    // The power went before the anchor was written, with one page of the batch not on the disk.
+    let first_page = before.div_ceil(4096);
+    for page in first_page..after / 4096 {
+        std::fs::write(&journal, &whole[..after]).unwrap();
+        std::fs::write(scratch.path("anchor"), &anchor).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&journal).unwrap();
+        file.write_all_at(&[0; 4096], page as u64 * 4096).unwrap();
+        file.set_len(whole.len() as u64).unwrap();
+        let store = scratch.open();
+        assert_eq!(names(&store.list_secrets(vault, 0, 10).unwrap()), ["acknowledged"], "page {page}");
+        assert!(store.verify_vaults().unwrap().is_clean());
+        put(&store, vault, "next", "two");
+        store.close();
+    }
+}
+
+#[test]
+fn readers_see_one_moment_while_the_store_writes() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let workspace = default_workspace(&store);
+    let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
+    put(&store, vault, "a", "0");
+    put(&store, vault, "b", "0");
+    copy(&store, workspace, intern, &["a", "b"]).unwrap();
+    let done = AtomicBool::new(false);
+    let look = || {
+        // Both are copied in one commit: a reader never sees one without the other.
+        let page = store.list_secrets(VaultId::Intern(intern), 0, 10).unwrap();
+        let [a, b] = &page.entries[..] else { panic!("{page:?}") };
+        assert_eq!(a.fingerprint, b.fingerprint);
+        assert_eq!(store.effective_secrets(intern, 0, 10).unwrap().entries.len(), 2);
+        let purpose = Purpose { used_by: "test".to_owned(), request_id: "r".to_owned() };
+        let (scope, host) = (ReleaseScope::Intern(intern), "b.example".parse().unwrap());
+        match store.release(OPERATOR, scope, &secret("a"), &host, &purpose) {
+            Ok(_) | Err(ReleaseError::Busy) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    std::thread::scope(|scope| {
+        let look_on = || std::iter::repeat_with(&look).take_while(|()| !done.load(Ordering::Relaxed)).count();
+        scope.spawn(look_on);
+        scope.spawn(look_on);
+        for round in 1..=60 {
+            let value = round.to_string();
+            let pending =
+                ["a", "b"].map(|name| store.put_secret(place(&store), OPERATOR, new(vault, name, &value)));
+            pending.into_iter().for_each(|pending| drop(pending.wait(PATIENCE).unwrap()));
+            copy(&store, workspace, intern, &["a", "b"]).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(store.verify_vaults().unwrap().is_clean());
+}

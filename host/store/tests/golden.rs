@@ -1,0 +1,82 @@
+//! Stores written by earlier versions open, and hold what was put into them. Each was made with the example
+//! `golden` of its version.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use cofferdam_store::{
+    Actor, Clock, DirectoryLock, KeyKind, OpenOptions, Purpose, Release, ReleaseError, ReleaseScope,
+    RootKeySource, Store, VaultId,
+};
+
+/// Copies a fixture to where it can be written. Empty folders and the permissions of the key are not in git.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+            std::fs::set_permissions(&target, Permissions::from_mode(0o600)).unwrap();
+        }
+    }
+}
+
+fn open(version: &str, folder: &Path) -> Store {
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(version), folder);
+    for keyspace in std::fs::read_dir(folder.join("store/keyspaces")).unwrap() {
+        let keyspace = keyspace.unwrap().path();
+        std::fs::create_dir_all(keyspace.join("tables")).unwrap();
+        std::fs::create_dir_all(keyspace.join("blobs")).unwrap();
+    }
+    let root_key = RootKeySource::File(folder.join("root.key"));
+    let options =
+        OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::manual() };
+    Store::open(DirectoryLock::acquire(folder).unwrap(), options).unwrap()
+}
+
+fn release(store: &Store, scope: ReleaseScope, name: &str) -> Result<Release, ReleaseError> {
+    let (name, host) = (name.parse().unwrap(), "b.example".parse().unwrap());
+    let purpose = Purpose { used_by: "test".to_owned(), request_id: "r".to_owned() };
+    store.release(Actor::System, scope, &name, &host, &purpose)
+}
+
+fn value(store: &Store, scope: ReleaseScope, name: &str) -> String {
+    let release = release(store, scope, name).ok().unwrap();
+    String::from_utf8(release.expose().to_vec()).unwrap()
+}
+
+#[test]
+fn the_store_of_version_1_opens() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open("v1", folder.path());
+    let directory = store.directory();
+    let workspace = directory.find_workspace("default").unwrap().id;
+    let intern = directory.find_intern(Some(workspace), "golden").unwrap().id;
+
+    let page = store.list_secrets(VaultId::Workspace(workspace), 0, 100).unwrap();
+    let shown: Vec<_> = page.entries.iter().map(|it| (it.name.as_str(), it.hosts.is_some())).collect();
+    assert_eq!(shown, [("golden", true), ("legacy", false), ("token", true)]);
+    let [golden, legacy, _] = &page.entries[..] else { panic!("three secrets") };
+    assert_eq!((golden.created_at_ms, legacy.created_at_ms), (1_700_000_000_000, 1_600_000_000_000));
+    let (of_workspace, of_intern) = (ReleaseScope::Workspace(workspace), ReleaseScope::Intern(intern));
+    assert_eq!(value(&store, of_workspace, "golden"), "a value of the workspace");
+    assert_eq!(value(&store, of_intern, "golden"), "a value of the workspace");
+    assert_eq!(value(&store, of_intern, "own"), "a value of the intern");
+    assert_eq!(value(&store, ReleaseScope::Operator, "provider"), "a value of the operator");
+    for name in ["legacy", "deleted"] {
+        assert!(matches!(release(&store, of_workspace, name), Err(ReleaseError::Unavailable)), "{name}");
+    }
+    let principal = store.authenticate(&value(&store, of_workspace, "token")).unwrap();
+    assert_eq!((principal.kind(), principal.intern()), (KeyKind::Intern, Some(intern)));
+
+    let report = store.verify_vaults().unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!((report.vaults, report.secrets), (3, 6));
+    assert_eq!(store.verify_audit().unwrap().broken_at, None);
+}
