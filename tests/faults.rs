@@ -3,5 +3,6 @@
 mod damage;
 mod disk;
 mod kill;
+mod rotation;
 mod rows;
 mod sync;

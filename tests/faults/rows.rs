@@ -1,94 +1,205 @@
-//! Rows that a test writes, who was told that they are stored, and whether they are.
+//! Secrets that a test writes over HTTP, who was told that they are stored, and whether they are.
 
-use crate::kit::host::{Host, program};
-use crate::kit::operator::send;
-use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use crate::kit::client::Client;
+use crate::kit::host::{Host, Setup, program};
+use cofferdam_store::{
+    Actor, Clock, DirectoryLock, HostName, OpenOptions, Purpose, Release, ReleaseError, ReleaseScope,
+    RootKeySource, SecretName, Store, VaultId,
+};
+use reqwest::Method;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Output;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The socket takes this many commands at once.
-const WRITERS: usize = 8;
+const HOST: &str = "api.example.com";
+/// Stores opened at the same time.
+const AT_A_TIME: usize = 4;
+/// Names of one writer, written over and over.
+const NAMES_OF_ONE: usize = 4;
 
-#[derive(Default)]
+/// A host whose vault takes writes at any pace.
+pub fn setup() -> Setup {
+    Setup::new().config("[vault]\nrate_limit = { reads_per_minute = 0, writes_per_minute = 0 }")
+}
+
+/// Rows `NAME`, each written by one writer at a time, with values that tell name and version.
 pub struct Rows {
-    begun: AtomicUsize,
+    /// So many bytes are added to each value.
+    filler: usize,
     known: Mutex<Known>,
     grown: Condvar,
 }
 
 #[derive(Default)]
 struct Known {
-    acknowledged: BTreeSet<String>,
-    attempted: BTreeSet<String>,
+    rows: BTreeMap<String, Versions>,
+    acknowledged: usize,
+    statuses: BTreeMap<u16, usize>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Versions {
+    acknowledged: Option<usize>,
+    /// How many were sent.
+    sent: usize,
 }
 
 impl Rows {
-    /// Writes rows until `until` says so or the host does not acknowledge one.
-    pub fn write(&self, host: &Host, until: impl Fn(usize) -> bool + Sync) {
-        let data = host.data();
-        std::thread::scope(|scope| {
-            for _ in 0..WRITERS {
-                scope.spawn(|| while !until(self.acknowledged()) && self.write_one(&data) {});
+    pub fn new() -> Self {
+        Self::of(0)
+    }
+
+    pub fn of(filler: usize) -> Self {
+        Self { filler, known: Mutex::default(), grown: Condvar::new() }
+    }
+
+    fn value(&self, name: &str, version: usize) -> String {
+        format!("value of {name} in version {version} {}", "x".repeat(self.filler))
+    }
+
+    /// Rows are written at once by so many, until each of them is not answered with a 200.
+    pub fn write(self: &Arc<Self>, host: &Host, writers: usize) {
+        self.run(host, writers, usize::MAX);
+    }
+
+    /// Writes this many times, each of which must be acknowledged.
+    pub fn write_exactly(self: &Arc<Self>, host: &Host, count: usize) {
+        let before = self.acknowledged();
+        self.run(host, count.min(16), count);
+        assert_eq!(self.acknowledged() - before, count, "{:?}", self.statuses());
+    }
+
+    fn run(self: &Arc<Self>, host: &Host, writers: usize, most: usize) {
+        let workers =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let client = Arc::new(Client::new(host));
+        workers.block_on(async {
+            let mut writing = tokio::task::JoinSet::new();
+            for writer in 0..writers {
+                let share = most / writers + usize::from(writer < most % writers);
+                writing.spawn(Arc::clone(self).write_as(Arc::clone(&client), writer, share));
+            }
+            while let Some(ended) = writing.join_next().await {
+                ended.unwrap();
             }
         });
     }
 
-    /// Writes this many rows, all of which must be acknowledged.
-    pub fn write_exactly(&self, host: &Host, count: usize) {
-        let end = self.begun.load(Ordering::Relaxed) + count;
-        let data = host.data();
-        std::thread::scope(|scope| {
-            for _ in 0..WRITERS {
-                scope.spawn(|| {
-                    loop {
-                        let taken = self.begun.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |begun| {
-                            (begun < end).then_some(begun + 1)
-                        });
-                        let Ok(number) = taken else { return };
-                        assert!(self.write_row(&data, number));
-                    }
-                });
+    async fn write_as(self: Arc<Self>, client: Arc<Client>, writer: usize, most: usize) {
+        for number in 0..most {
+            let name = format!("row{writer}_{}", number % NAMES_OF_ONE);
+            if !self.put(&client, &name).await {
+                return;
             }
-        });
-    }
-
-    fn write_one(&self, data: &Path) -> bool {
-        self.write_row(data, self.begun.fetch_add(1, Ordering::Relaxed))
-    }
-
-    fn write_row(&self, data: &Path, number: usize) -> bool {
-        let name = format!("w{number}");
-        self.known.lock().unwrap().attempted.insert(name.clone());
-        let command = json!({"workspace": {"create": {
-            "name": name, "no_programme": false, "no_vault_writes": false}}});
-        let stored = send(data, &command).is_some();
-        if stored {
-            self.known.lock().unwrap().acknowledged.insert(name);
-            self.grown.notify_all();
         }
-        stored
     }
 
+    /// Writes the next version of a row.
+    pub async fn put(&self, client: &Client, name: &str) -> bool {
+        let version = self.begin(name);
+        let body = json!({"hosts": [HOST], "value": self.value(name, version)}).to_string();
+        let request = client.request(Method::PUT, &format!("/vault/secrets/{name}"));
+        let request = request.header("content-type", "application/json").body(body);
+        // No answer is no promise.
+        let Ok(response) = request.send().await else { return false };
+        self.note(name, version, response.status().as_u16())
+    }
+
+    fn begin(&self, name: &str) -> usize {
+        let mut known = self.known.lock().unwrap();
+        let row = known.rows.entry(name.to_owned()).or_default();
+        row.sent += 1;
+        row.sent - 1
+    }
+
+    fn note(&self, name: &str, version: usize, status: u16) -> bool {
+        let mut known = self.known.lock().unwrap();
+        *known.statuses.entry(status).or_default() += 1;
+        if status != 200 {
+            return false;
+        }
+        known.rows.get_mut(name).unwrap().acknowledged = Some(version);
+        known.acknowledged += 1;
+        self.grown.notify_all();
+        true
+    }
+
+    /// How many writes were acknowledged.
     pub fn acknowledged(&self) -> usize {
-        self.known.lock().unwrap().acknowledged.len()
+        self.known.lock().unwrap().acknowledged
     }
 
-    /// Waits until so many rows are acknowledged.
+    /// The names written so far.
+    pub fn names(&self) -> Vec<String> {
+        self.known.lock().unwrap().rows.keys().cloned().collect()
+    }
+
+    /// Whether this is the value that was acknowledged last.
+    pub fn is_last(&self, name: &str, value: &[u8]) -> bool {
+        let version = self.known.lock().unwrap().rows[name].acknowledged;
+        version.is_some_and(|version| self.value(name, version).as_bytes() == value)
+    }
+
+    /// How often each status was answered.
+    pub fn statuses(&self) -> BTreeMap<u16, usize> {
+        self.known.lock().unwrap().statuses.clone()
+    }
+
+    /// Waits until so many writes are acknowledged.
     pub fn until(&self, count: usize) {
         let known = self.known.lock().unwrap();
-        let waited = self.grown.wait_timeout_while(known, PATIENCE, |known| known.acknowledged.len() < count);
-        assert!(!waited.unwrap().1.timed_out(), "fewer than {count} rows are acknowledged");
+        let waited = self.grown.wait_timeout_while(known, PATIENCE, |known| known.acknowledged < count);
+        assert!(!waited.unwrap().1.timed_out(), "fewer than {count} writes are acknowledged");
     }
 
-    /// Opens the data directory with the program, which nobody else has open, and looks for every row.
+    /// Opens the data directory, which nobody else has open, with the program, and looks at every row.
     pub fn check(&self, data: &Path) -> Result<(), Failed> {
-        let known = self.known.lock().unwrap();
-        check(data, &known.acknowledged, &known.attempted)
+        opens(data)?;
+        let rows = self.known.lock().unwrap().rows.clone();
+        self.check_rows(data, &rows)
+    }
+
+    /// The same when only these were acknowledged, in versions of these numbers.
+    pub fn check_only(&self, data: &Path, acknowledged: &BTreeMap<String, usize>) -> Result<(), Failed> {
+        opens(data)?;
+        let mut rows = self.known.lock().unwrap().rows.clone();
+        for (name, row) in &mut rows {
+            row.acknowledged = acknowledged.get(name).copied();
+        }
+        self.check_rows(data, &rows)
+    }
+
+    fn check_rows(&self, data: &Path, rows: &BTreeMap<String, Versions>) -> Result<(), Failed> {
+        let stored = Stored::open(data);
+        let listed = stored.names()?;
+        if let Some(stranger) = listed.iter().find(|name| !rows.contains_key(*name)) {
+            return Err(Failed::Silent(format!("nobody ever wrote {stranger}")));
+        }
+        for (name, row) in rows {
+            let value = stored.value(name)?;
+            if value.is_some() != listed.contains(name) {
+                return Err(Failed::Silent(format!("{name} is listed or released, not both")));
+            }
+            if !self.fits(name, *row, value.as_ref()) {
+                let found = value.map_or("is gone", |_| "has another value");
+                let told = row.acknowledged;
+                return Err(Failed::Silent(format!("{name}, acknowledged in version {told:?}, {found}")));
+            }
+        }
+        stored.verify()
+    }
+}
+
+impl Rows {
+    /// The version that was acknowledged, or one sent after it of which nothing is known.
+    fn fits(&self, name: &str, row: Versions, value: Option<&Release>) -> bool {
+        let Some(value) = value else { return row.acknowledged.is_none() };
+        let mut possible = (row.acknowledged.unwrap_or(0)..row.sent).rev();
+        possible.any(|version| self.value(name, version).as_bytes() == value.expose())
     }
 }
 
@@ -97,37 +208,102 @@ impl Rows {
 pub enum Failed {
     /// The program refused to open the store and said this.
     Refused(String),
-    /// The store opened, and the program said that it is damaged.
+    /// The store opened, and said that something in it is damaged.
     Reported(String),
     /// The store opened and nobody said a word.
     Silent(String),
 }
 
+/// Does something with each of these, several at a time: opening a store waits for the disk more than for the
+/// processor.
+pub fn each<T: Send>(items: impl Iterator<Item = T> + Send, act: impl Fn(T) + Sync) {
+    let items = Mutex::new(items);
+    let next = || items.lock().unwrap().next();
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| std::iter::from_fn(next).for_each(&act));
+        }
+    });
+}
+
+/// Runs a command on a data directory.
 pub fn command(data: &Path, line: &str) -> Output {
     program().arg("--json").arg("--data").arg(data).args(line.split(' ')).output().unwrap()
 }
 
-pub fn check(
-    data: &Path,
-    acknowledged: &BTreeSet<String>,
-    attempted: &BTreeSet<String>,
-) -> Result<(), Failed> {
-    let output = command(data, "workspace list");
+/// Opens the store with the program and lets it check everything in it.
+pub fn opens(data: &Path) -> Result<(), Failed> {
+    let output = command(data, "vault verify");
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    if !output.status.success() {
-        assert_eq!(output.status.code(), Some(1), "{complaint}");
-        return Err(Failed::Refused(complaint));
+    if output.status.success() {
+        return Ok(());
     }
-    let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let listed: BTreeSet<String> =
-        listed.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect();
-    for name in acknowledged {
-        if !listed.contains(name) {
-            return Err(Failed::Silent(format!("{name} was acknowledged and is gone")));
+    assert_eq!(output.status.code(), Some(1), "{complaint}");
+    if complaint.contains("problem") || !output.stdout.is_empty() {
+        return Err(Failed::Reported(complaint));
+    }
+    Err(Failed::Refused(complaint))
+}
+
+/// The store in this process: no door of the program shows values.
+pub struct Stored {
+    store: Store,
+    vault: VaultId,
+    scope: ReleaseScope,
+}
+
+impl Stored {
+    /// The vault of an intern.
+    pub fn of_intern(data: &Path, name: &str) -> Self {
+        let opened = Self::open(data);
+        let directory = opened.store.directory();
+        let id = directory.find_intern(None, name).unwrap().id;
+        Self { vault: VaultId::Intern(id), scope: ReleaseScope::Intern(id), ..opened }
+    }
+
+    /// The vault of the workspace `default`.
+    pub fn open(data: &Path) -> Self {
+        let lock = DirectoryLock::acquire(data).unwrap();
+        let root_key = RootKeySource::File(data.join("root.key"));
+        let options =
+            OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::system() };
+        let store = Store::open(lock, options).expect("the program opened it a moment ago");
+        let directory = store.directory();
+        let id = directory.find_workspace("default").unwrap().id;
+        Self { store, vault: VaultId::Workspace(id), scope: ReleaseScope::Workspace(id) }
+    }
+
+    pub fn names(&self) -> Result<BTreeSet<String>, Failed> {
+        let mut names = BTreeSet::new();
+        loop {
+            let page = self.store.list_secrets(self.vault, names.len(), 100);
+            let page = page.map_err(|error| Failed::Reported(format!("list: {error}")))?;
+            names.extend(page.entries.iter().map(|entry| entry.name.as_str().to_owned()));
+            if !page.has_more {
+                return Ok(names);
+            }
         }
     }
-    match listed.iter().find(|name| *name != "default" && !attempted.contains(*name)) {
-        Some(name) => Err(Failed::Silent(format!("nobody ever wrote {name}"))),
-        None => Ok(()),
+
+    pub fn value(&self, name: &str) -> Result<Option<Release>, Failed> {
+        let name: SecretName = name.parse().unwrap();
+        let host: HostName = HOST.parse().unwrap();
+        let purpose = Purpose { used_by: "test".to_owned(), request_id: "test".to_owned() };
+        loop {
+            match self.store.release(Actor::Operator, self.scope, &name, &host, &purpose) {
+                Ok(release) => return Ok(Some(release)),
+                Err(ReleaseError::Unavailable) => return Ok(None),
+                Err(ReleaseError::Busy) => self.store.flush().unwrap(),
+                Err(error) => return Err(Failed::Reported(format!("{name:?}: {error}"))),
+            }
+        }
+    }
+
+    fn verify(&self) -> Result<(), Failed> {
+        self.store.flush().unwrap();
+        match self.store.verify_audit() {
+            Ok(summary) if summary.broken_at.is_none() => Ok(()),
+            other => Err(Failed::Reported(format!("audit: {other:?}"))),
+        }
     }
 }

@@ -2,8 +2,8 @@
 //! synced by then, only what a disk may or may not have kept.
 //!
 //! A file's content is durable as it was when its last completed sync began. Names are another matter: strictly
-//! a name is durable when its folder was synced, while journaling file systems write the changes of all names
-//! in order, further than asked for. Both are played.
+//! a name is durable when its folder was synced, while journaling file systems keep the name of a new file that
+//! was synced itself, and write the changes of all names in order, further than asked for. See [`Of`].
 
 use super::random::Random;
 use super::record::{Entry, Kind, Record};
@@ -13,6 +13,7 @@ use std::io::Read;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use tempfile::TempDir;
 
 pub const PAGE: usize = 4096;
 
@@ -37,6 +38,15 @@ impl Content {
             data = rest;
         }
         self.length = self.length.max(at);
+    }
+
+    /// Holes stay holes.
+    fn append(&mut self, page: &[u8]) {
+        let at = self.length;
+        if page.iter().any(|byte| *byte != 0) {
+            self.write(at, page);
+        }
+        self.length = at + page.len() as u64;
     }
 
     fn truncate(&mut self, length: u64) {
@@ -81,13 +91,7 @@ impl Content {
             if count == 0 {
                 return content;
             }
-            for page in block[..count].chunks(PAGE) {
-                let at = content.length;
-                if page.iter().any(|byte| *byte != 0) {
-                    content.write(at, page);
-                }
-                content.length = at + page.len() as u64;
-            }
+            block[..count].chunks(PAGE).for_each(|page| content.append(page));
         }
     }
 }
@@ -117,6 +121,8 @@ pub struct Disk {
     files: HashMap<Id, Contents>,
     now: Tree,
     durable: Tree,
+    /// As durable, with the names of new files that were synced themselves.
+    synced: Tree,
     /// The names after each change since the last completed sync.
     since_sync: Vec<Tree>,
     syncing: HashMap<(u64, Id), Syncing>,
@@ -125,8 +131,10 @@ pub struct Disk {
 /// What is durable of the names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Of {
-    /// What the syncs of folders promise.
+    /// What the syncs of folders promise, and nothing else.
     Strict,
+    /// That, and the name under which a new file was synced, as ext4, XFS and btrfs keep it.
+    Synced,
     /// The changes in their order, up to any moment after the last sync.
     Ordered,
     /// All.
@@ -145,6 +153,7 @@ impl Disk {
             files: HashMap::new(),
             now: Tree::new(),
             durable: Tree::new(),
+            synced: Tree::new(),
             since_sync: Vec::new(),
             syncing: HashMap::new(),
         };
@@ -172,6 +181,7 @@ impl Disk {
         }
         let names = Rc::new(names);
         self.now.insert(id, Rc::clone(&names));
+        self.synced.insert(id, Rc::clone(&names));
         self.durable.insert(id, names);
         id
     }
@@ -210,6 +220,7 @@ impl Disk {
             Kind::MakeFolder => {
                 let id = self.created(entry.ino);
                 self.now.entry(id).or_default();
+                self.synced.entry(id).or_default();
                 self.durable.entry(id).or_default();
                 self.link(&entry.path, id, true);
             }
@@ -235,7 +246,7 @@ impl Disk {
                 let id = self.known(entry.ino);
                 self.syncing.insert((entry.thread, id), Syncing::Folder(names));
             }
-            Kind::Synced => self.synced(entry),
+            Kind::Synced => self.end_sync(entry),
             Kind::Answer | Kind::Sent | Kind::Fault => {}
         }
     }
@@ -246,19 +257,34 @@ impl Disk {
         self.files.get_mut(&id).unwrap()
     }
 
-    fn synced(&mut self, entry: &Entry) {
+    fn end_sync(&mut self, entry: &Entry) {
         let id = self.known(entry.ino);
         let syncing = self.syncing.remove(&(entry.thread, id)).expect("a sync that did not begin ends");
         if entry.result != 0 {
             return;
         }
         match syncing {
-            Syncing::File(content) => self.files.get_mut(&id).unwrap().durable = content,
+            Syncing::File(content) => {
+                self.files.get_mut(&id).unwrap().durable = content;
+                self.keep_name(&entry.path, id);
+            }
             Syncing::Folder(names) => {
+                self.synced.insert(id, Rc::clone(&names));
                 self.durable.insert(id, names);
             }
         }
         self.since_sync.clear();
+    }
+
+    /// A new file that was synced under this name. A name that was another file's before stays that one's: a
+    /// rename is not part of what a sync of the file promises.
+    fn keep_name(&mut self, path: &Path, id: Id) {
+        let Some(folder) = path.parent().and_then(|folder| self.folder(folder)) else { return };
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if self.now[&folder].get(name) == Some(&(id, false)) {
+            let names = Rc::make_mut(self.synced.entry(folder).or_default());
+            names.entry(name.to_owned()).or_insert((id, false));
+        }
     }
 
     /// The listing of a folder; teaches us renames that went past the C library.
@@ -328,6 +354,7 @@ impl Disk {
         let ordered = choice.below(self.since_sync.len() as u64 + 1) as usize;
         let tree = match of {
             Of::Strict => &self.durable,
+            Of::Synced => &self.synced,
             // Before the first change since the sync nothing else was different.
             Of::Ordered => self.since_sync.get(ordered).unwrap_or(&self.now),
             Of::Everything => &self.now,
@@ -370,6 +397,13 @@ impl Save<'_, '_> {
             content.save(&path);
         }
     }
+}
+
+/// A folder for copies that are opened once: in memory where there is such a place, for syncs are slow and the
+/// copies are worth nothing.
+pub fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
 }
 
 /// A copy of a folder, holes kept.

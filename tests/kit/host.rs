@@ -37,6 +37,8 @@ pub struct Setup {
     plugins: Option<PathBuf>,
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
+    /// The first key, when an earlier start has printed it.
+    key: String,
 }
 
 /// A running host. Ended, and its log checked for panics, when dropped.
@@ -69,13 +71,15 @@ impl Setup {
             plugins: None,
             environment: Vec::new(),
             arguments: Vec::new(),
+            key: String::new(),
         }
     }
 
     /// A host on the directory of one that has ended, with its configuration.
     pub fn after(host: &Host) -> Self {
         let config = std::fs::read_to_string(host.directory().join("cofferdam.toml")).unwrap_or_default();
-        Self { directory: Arc::clone(&host.directory), data: host.data.clone(), config, ..Self::new() }
+        let (directory, data, key) = (Arc::clone(&host.directory), host.data.clone(), host.key.clone());
+        Self { directory, data, config, key, ..Self::new() }
     }
 
     /// Adds to `cofferdam.toml`.
@@ -166,7 +170,7 @@ impl Setup {
             panic!("the host did not start ({status}): {line}\n{}", log.text.lock().unwrap());
         };
         Host {
-            key: banner["key"].as_str().unwrap_or_default().to_owned(),
+            key: banner["key"].as_str().map_or(self.key, str::to_owned),
             base: format!("http://{}/v1", banner["listen"].as_str().unwrap()),
             admin: format!("http://{}", banner["admin"].as_str().unwrap()),
             banner,

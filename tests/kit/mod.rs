@@ -7,7 +7,6 @@ pub mod config;
 pub mod disk;
 pub mod guests;
 pub mod host;
-pub mod operator;
 pub mod random;
 pub mod raw;
 pub mod record;

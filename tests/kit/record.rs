@@ -1,7 +1,7 @@
 //! The record that the shim leaves: what reached the disk and what left on sockets, in one order.
 
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -78,8 +78,8 @@ impl Record {
 
     /// The answers, by connection and in order. HTTP/1 with a length, or one JSON document to its end.
     pub fn answers(&self) -> Vec<Sent> {
-        let mut streams: HashMap<u64, Stream> = HashMap::new();
-        let mut pending: HashMap<(u64, u64), (usize, &[u8])> = HashMap::new();
+        let mut streams: BTreeMap<u64, Stream> = BTreeMap::new();
+        let mut pending: BTreeMap<(u64, u64), (usize, &[u8])> = BTreeMap::new();
         for (at, entry) in self.entries.iter().enumerate() {
             let call = (entry.thread, entry.ino);
             match entry.kind {

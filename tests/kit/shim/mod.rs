@@ -86,10 +86,15 @@ impl Shim {
     /// Waits until a call is stuck at a rule that freezes it.
     pub fn until_frozen(&self) {
         let end = Instant::now() + PATIENCE;
-        while !self.folder.path().join("frozen").exists() {
+        while !self.is_frozen() {
             assert!(Instant::now() < end, "nothing is stuck");
             std::thread::yield_now();
         }
+    }
+
+    /// Whether a call is stuck.
+    pub fn is_frozen(&self) -> bool {
+        self.folder.path().join("frozen").exists()
     }
 
     /// What happened so far.
@@ -117,7 +122,7 @@ pub enum Call {
 }
 
 impl Call {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Sync => "sync",
             Self::Write => "write",
