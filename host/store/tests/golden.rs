@@ -1,6 +1,8 @@
 //! Stores written by earlier versions open, and hold what was put into them. Each was made with the example
 //! `golden` of its version.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

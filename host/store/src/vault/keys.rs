@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::aead::{Aead, AeadInOut, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -19,6 +19,7 @@ use crate::seal::{DIGEST_BYTES, Digest, KeyRecord, StoreKeys};
 
 const FORMAT: u8 = 1;
 const NONCE_BYTES: usize = 24;
+const TAG_BYTES: usize = 16;
 /// One encryption key in the record: number, dates of making and of the last change, state, key.
 const ENCODED_KEY_BYTES: usize = 4 + 8 + 8 + 1 + DIGEST_BYTES;
 /// How long a key is kept that no secret needs any more: for backups and mistakes.
@@ -179,10 +180,17 @@ impl VaultKeys {
         let Some(cipher) = self.cipher(kid) else { return Ok(None) };
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce)?;
-        let payload = Payload { msg: value, aad: associated_data };
+        // In place, so that the one copy of the value is the one that is encrypted.
+        let mut sealed = Vec::with_capacity(NONCE_BYTES + value.len() + TAG_BYTES);
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(value);
+        let (_, message) = sealed.split_at_mut(NONCE_BYTES);
         #[expect(clippy::expect_used, reason = "the cipher only refuses messages of many gigabytes")]
-        let sealed = cipher.encrypt(&XNonce::from(nonce), payload).expect("values are short");
-        Ok(Some([nonce.as_slice(), &sealed].concat()))
+        let tag = cipher
+            .encrypt_inout_detached(&XNonce::from(nonce), associated_data, message.into())
+            .expect("values are short");
+        sealed.extend_from_slice(&tag);
+        Ok(Some(sealed))
     }
 
     /// The reverse of [`VaultKeys::encrypt`]; `None` when key, bytes or associated data are not those.

@@ -165,3 +165,137 @@ fn parse(name: SecretName, body: &[u8]) -> Option<Stored> {
         generation: u64::from_be_bytes(*generation),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ids::{InternId, StoreId, WorkspaceId};
+    use crate::vault::Head;
+
+    fn keys() -> StoreKeys {
+        StoreKeys::random(StoreId::random().unwrap()).unwrap()
+    }
+
+    fn vault() -> VaultId {
+        VaultId::Workspace(WorkspaceId::from_bytes([3; 16]))
+    }
+
+    fn name(text: &str) -> SecretName {
+        text.parse().unwrap()
+    }
+
+    fn stored() -> Stored {
+        let metadata = SecretMetadata {
+            name: name("a"),
+            hosts: Some(Hosts::parse(&["a.example", "b.example"]).unwrap()),
+            fingerprint: Some(Fingerprint([9; 32])),
+            created_at_ms: 7,
+        };
+        Stored { metadata, kid: 1, generation: 2 }
+    }
+
+    /// Each differs from [`stored`] in one field.
+    fn others() -> Vec<Stored> {
+        let with = |change: &dyn Fn(&mut Stored)| {
+            let mut other = stored();
+            change(&mut other);
+            other
+        };
+        vec![
+            with(&|it| it.kid = 2),
+            with(&|it| it.generation = 3),
+            with(&|it| it.metadata.created_at_ms = 8),
+            with(&|it| it.metadata.name = name("b")),
+            with(&|it| it.metadata.fingerprint = Some(Fingerprint([8; 32]))),
+            with(&|it| it.metadata.fingerprint = None),
+            with(&|it| it.metadata.hosts = None),
+            with(&|it| it.metadata.hosts = Some(Hosts::parse(&["b.example", "a.example"]).unwrap())),
+            with(&|it| it.metadata.hosts = Some(Hosts::parse(&["a.example"]).unwrap())),
+            with(&|it| it.metadata.hosts = Some(Hosts::parse(&["a.exampleb.example"]).unwrap())),
+        ]
+    }
+
+    #[test]
+    fn the_associated_data_tells_every_field_apart() {
+        let keys = keys();
+        let data = stored().associated_data(&keys, vault());
+        for other in others() {
+            assert_ne!(other.associated_data(&keys, vault()), data, "{other:?}");
+        }
+        for vault in [VaultId::Intern(InternId::from_bytes([3; 16])), VaultId::Operator] {
+            assert_ne!(stored().associated_data(&keys, vault), data, "{vault}");
+        }
+        assert_ne!(stored().associated_data(&self::keys(), vault()), data, "another store");
+    }
+
+    #[test]
+    fn the_associated_data_is_laid_out_as_documented() {
+        let keys = keys();
+        let field = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
+        let expected = [
+            b"vault/secret/v1".to_vec(),
+            field(keys.store_id().as_bytes()),
+            field(&[[b'w'].as_slice(), &[3; 16]].concat()),
+            field(b"w"),
+            field(b"a"),
+            field(&1_u32.to_be_bytes()),
+            field(&2_u64.to_be_bytes()),
+            field(&7_u64.to_be_bytes()),
+            field(&[9; 32]),
+            field(&2_u32.to_be_bytes()),
+            field(b"a.example"),
+            field(b"b.example"),
+        ];
+        assert_eq!(stored().associated_data(&keys, vault()), expected.concat());
+    }
+
+    #[test]
+    fn rows_read_back_for_their_vault_and_name_only() {
+        let keys = keys();
+        for row in others().into_iter().chain([stored()]) {
+            let bytes = row.encode(&keys, vault());
+            let own = row.metadata.name.clone();
+            assert_eq!(Stored::decode(&keys, vault(), own.clone(), &bytes), Some(row));
+            assert_eq!(Stored::decode(&keys, vault(), name("z"), &bytes), None);
+            assert_eq!(Stored::decode(&keys, VaultId::Operator, own, &bytes), None);
+        }
+    }
+
+    #[test]
+    fn keys_keep_the_order_of_names_and_read_back() {
+        let names = ["a", "a1", "a_b", "ab", "z"].map(name);
+        let keys = names.each_ref().map(|name| secret_key(vault(), name));
+        assert!(keys.is_sorted());
+        assert!(keys.iter().all(|key| secrets_range(vault()).contains(key)));
+        assert!(!secrets_range(vault()).contains(&secret_key(VaultId::Operator, &names[0])));
+        for (key, name) in keys.iter().zip(names) {
+            assert_eq!(name_in(key), Some((vault(), name)));
+        }
+        assert_eq!(vault_of_head(&head_key(vault())), Some(vault()));
+        assert_eq!(name_in(&head_key(vault())), None);
+    }
+
+    proptest! {
+        #[test]
+        fn foreign_bytes_are_no_row_and_no_key(bytes: Vec<u8>) {
+            let keys = keys();
+            prop_assert_eq!(Stored::decode(&keys, vault(), name("a"), &bytes), None);
+            prop_assert_eq!(Head::decode(&keys, vault(), &bytes), None);
+            // Whatever is read as a key is written the same way again.
+            if let Some((vault, name)) = name_in(&bytes) {
+                prop_assert_eq!(secret_key(vault, &name), bytes);
+            }
+        }
+
+        #[test]
+        fn a_flipped_bit_makes_a_row_none_of_ours(at in 0_usize..110, bit in 0_u8..8) {
+            let keys = keys();
+            let mut bytes = stored().encode(&keys, vault());
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+            prop_assert_eq!(Stored::decode(&keys, vault(), name("a"), &bytes), None);
+        }
+    }
+}

@@ -168,13 +168,9 @@ fn readers_see_one_moment_while_the_store_writes() {
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    look();
-                }
-            });
-        }
+        let look_on = || std::iter::repeat_with(&look).take_while(|()| !done.load(Ordering::Relaxed)).count();
+        scope.spawn(look_on);
+        scope.spawn(look_on);
         for round in 1..=60 {
             let value = round.to_string();
             let pending =
