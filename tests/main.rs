@@ -34,6 +34,8 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod credentials;
+#[cfg(test)]
 mod vault;
 #[cfg(test)]
 mod vault_commands;

@@ -179,7 +179,7 @@ async fn signs_of_life_are_no_first_event() {
 #[tokio::test]
 async fn a_whole_answer_that_began_and_takes_too_long_is_524() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
-    let config = format!("[timeouts]\ntotal_ms = 1000\n{}", several(&[&a.base, &b.base]));
+    let config = format!("[timeouts]\ntotal_ms = 4000\n{}", several(&[&a.base, &b.base]));
     let host = Setup::new().config(&config).start();
     let (words, reply) = fed_json();
     a.reply(reply);

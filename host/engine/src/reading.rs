@@ -21,10 +21,6 @@ const DRAIN: Duration = Duration::from_millis(20);
 /// How much of a burst is taken at once, in bytes.
 const GATHER_BYTES_MAX: usize = 64 << 10;
 
-/// How often the connection, which may run on another core, gets a turn to put the
-/// next piece in place.
-const GATHER_YIELDS: usize = 3;
-
 /// Why there is no next event.
 #[derive(Debug)]
 pub(crate) enum ReadError {
@@ -158,10 +154,9 @@ async fn gather(
     let mut gathered = 0;
     while gathered < GATHER_BYTES_MAX {
         let mut ready = poll_once(body.chunk()).await;
-        for _ in 0..GATHER_YIELDS {
-            if ready.is_some() {
-                break;
-            }
+        if ready.is_none() {
+            // A connection that is shared runs as a task of its own: it gets a turn to
+            // put the next piece in place.
             tokio::task::yield_now().await;
             ready = poll_once(body.chunk()).await;
         }

@@ -1,0 +1,210 @@
+//! Providers that take a secret of the vault: the operator's, or the caller's own.
+
+use crate::kit::client::{Answer, Client};
+use crate::kit::config::{MODEL, model};
+use crate::kit::host::{Host, Setup, program};
+use crate::kit::script;
+use crate::kit::upstream::{Reply, Upstream};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::Stdio;
+
+const OPERATORS: &str = "sk-operator-7f3a91";
+const CALLERS: &str = "sk-caller-55d0c2";
+const INTERNS: &str = "sk-intern-b81e04";
+/// The host name of every provider here.
+const HOST: &str = "provider.test";
+
+/// A host with providers `a`, `b`, ... that take both kinds of keys.
+fn host(upstreams: &[&Upstream]) -> Host {
+    let mut config =
+        format!("[egress]\nallow_plaintext_loopback = true\nresolve = {{ \"{HOST}\" = [\"127.0.0.1\"] }}\n");
+    let names: Vec<&str> = ["a", "b"].into_iter().take(upstreams.len()).collect();
+    for (name, upstream) in names.iter().zip(upstreams) {
+        let base = upstream.base.replace("127.0.0.1", HOST);
+        config += &format!(
+            "[[providers]]\nname = \"{name}\"\nadapter = \"openai-chat\"\nbase_url = \"{base}\"\n\
+             key = \"operator:provider_key\"\nbyok = \"own_key\"\n"
+        );
+    }
+    config += &model(MODEL, "responses", &names);
+    config += &model("test/embed", "embeddings", &names);
+    Setup::new().config(&config).start()
+}
+
+fn put(host: &Host, name: &str, value: &str, bound_to: &str, scope: &[&str]) {
+    let mut command = program();
+    command.arg("--data").arg(host.data()).args(["secret", "put", name, "--host", bound_to]).args(scope);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+fn request() -> Value {
+    json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}})
+}
+
+async fn ask(host: &Host, key: &str) -> Answer {
+    let metadata = [("x-service-metadata", "enabled")];
+    Client::with_key(host, key).post_with("/responses", &request(), &metadata).await
+}
+
+/// What the last request to the provider carried.
+fn sent(upstream: &Upstream) -> String {
+    let asked = upstream.asked();
+    let header = asked.last().unwrap().headers.get("authorization").unwrap();
+    header.to_str().unwrap().to_owned()
+}
+
+fn assert_byok(answer: &Answer, byok: bool) {
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.body["usage"]["is_byok"], byok, "{}", answer.text);
+    assert_eq!(answer.body["service_metadata"]["is_byok"], byok, "{}", answer.text);
+}
+
+#[tokio::test]
+async fn the_operators_secret_is_sent_to_the_host_it_is_bound_to_and_written_down() {
+    let a = Upstream::start().await;
+    let mut host = host(&[&a]);
+    put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
+    a.reply(script::chat("hello"));
+    let answer = ask(&host, &host.key).await;
+    assert_byok(&answer, false);
+    assert_eq!(sent(&a), format!("Bearer {OPERATORS}"));
+
+    let records = host.command(&["vault", "audit"]);
+    let entries = records.as_array().unwrap().iter().flat_map(|record| record["entries"].as_array().unwrap());
+    let released = entries.filter(|entry| entry["action"] == "secret_released").collect::<Vec<_>>();
+    let [released] = released.as_slice() else { panic!("{records}") };
+    assert_eq!(released["vault"], "operator");
+    assert_eq!(released["host"], HOST);
+    assert_eq!(released["purpose"]["used_by"], "provider a");
+    assert_eq!(released["purpose"]["request_id"], answer.body["id"]);
+    assert!(!records.to_string().contains(OPERATORS));
+    assert!(!host.end().contains(OPERATORS));
+    assert!(host.files_with(OPERATORS).is_empty());
+}
+
+#[tokio::test]
+async fn a_secret_that_is_missing_or_bound_elsewhere_goes_nowhere() {
+    let a = Upstream::start().await;
+    let host = host(&[&a]);
+    assert_eq!(ask(&host, &host.key).await.status, 502);
+    host.until_logged("secret put NAME --operator");
+    for elsewhere in ["test", "api.provider.test", "rovider.test", "provider.tes"] {
+        put(&host, "provider_key", OPERATORS, elsewhere, &["--operator"]);
+        assert_eq!(ask(&host, &host.key).await.status, 502, "{elsewhere}");
+    }
+    assert!(a.asked().is_empty());
+}
+
+#[tokio::test]
+async fn the_callers_own_key_wins_while_it_is_bound_to_the_host() {
+    let a = Upstream::start().await;
+    let host = host(&[&a]);
+    put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
+    let steps: [(&dyn Fn(), &str, bool); 4] = [
+        (&|| {}, OPERATORS, false),
+        (&|| put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]), CALLERS, true),
+        (&|| put(&host, "own_key", CALLERS, "other.test", &["--workspace", "default"]), OPERATORS, false),
+        (
+            &|| {
+                put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);
+                host.command(&["secret", "delete", "own_key", "--workspace", "default"]);
+            },
+            OPERATORS,
+            false,
+        ),
+    ];
+    for (step, value, byok) in steps {
+        step();
+        a.reply(script::chat("hello"));
+        assert_byok(&ask(&host, &host.key).await, byok);
+        assert_eq!(sent(&a), format!("Bearer {value}"));
+    }
+}
+
+#[tokio::test]
+async fn an_interns_own_entry_counts_before_its_workspaces_even_when_it_does_not_match() {
+    let a = Upstream::start().await;
+    let host = host(&[&a]);
+    host.command(&["intern", "create", "ada", "--workspace", "default"]);
+    let key = host.command(&["key", "create", "--workspace", "default", "--intern", "ada"]);
+    let key = key["key"].as_str().unwrap();
+    put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
+    put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);
+    for (bound_to, value, byok) in
+        [(None, CALLERS, true), (Some(HOST), INTERNS, true), (Some("b.test"), OPERATORS, false)]
+    {
+        if let Some(bound_to) = bound_to {
+            put(&host, "own_key", INTERNS, bound_to, &["--intern", "ada"]);
+        }
+        a.reply(script::chat("hello"));
+        assert_byok(&ask(&host, key).await, byok);
+        assert_eq!(sent(&a), format!("Bearer {value}"));
+    }
+}
+
+#[tokio::test]
+async fn who_owns_a_refused_key_is_told_and_never_sees_it() {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    let host = host(&[&a, &b]);
+    put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
+    for status in [401, 402, 403] {
+        // The operator's: not the caller's business, and the next provider may take it.
+        a.reply(script::refusal(status, &format!("bad key {OPERATORS}")));
+        b.reply(script::refusal(status, "bad key"));
+        let answer = ask(&host, &host.key).await;
+        assert_eq!(answer.status, 502, "{}", answer.text);
+        assert!(!answer.text.contains(OPERATORS));
+    }
+    let asked = b.asked().len();
+    assert_eq!(asked, 3);
+    put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);
+    for status in [401, 402, 403] {
+        a.reply(script::refusal(status, &format!("bad key {CALLERS}")));
+        let answer = ask(&host, &host.key).await;
+        assert_eq!(answer.status, status, "{}", answer.text);
+        assert!(answer.message().contains("Provider a"), "{}", answer.text);
+        assert!(!answer.text.contains(CALLERS), "{}", answer.text);
+    }
+    assert_eq!(b.asked().len(), asked);
+}
+
+#[tokio::test]
+async fn a_key_that_no_header_can_carry_is_named_to_its_owner_and_not_sent() {
+    let a = Upstream::start().await;
+    let host = host(&[&a]);
+    put(&host, "own_key", &format!("{CALLERS}\n\n"), HOST, &["--workspace", "default"]);
+    let answer = ask(&host, &host.key).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    assert!(
+        answer.message().contains("own_key") && answer.message().contains("line break"),
+        "{}",
+        answer.text
+    );
+    assert!(!answer.text.contains(CALLERS));
+    assert!(a.asked().is_empty());
+}
+
+#[tokio::test]
+async fn streams_and_embeddings_say_whose_key_was_used() {
+    let a = Upstream::start().await;
+    let host = host(&[&a]);
+    put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);
+    let client = Client::new(&host);
+    a.reply(script::chat_stream(&["hello"]));
+    let events = client.stream(&request()).await;
+    assert_eq!(events.last().unwrap()["response"]["usage"]["is_byok"], true);
+    a.reply(Reply::json(
+        200,
+        json!({
+            "object": "list", "model": "e", "usage": {"prompt_tokens": 1, "total_tokens": 1},
+            "data": [{"object": "embedding", "index": 0, "embedding": [0.5, 0.5]}]
+        }),
+    ));
+    let answer = client.post("/embeddings", &json!({"model": "test/embed", "input": "x"})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.body["usage"]["is_byok"], true);
+    assert_eq!(sent(&a), format!("Bearer {CALLERS}"));
+}
