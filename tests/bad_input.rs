@@ -2,7 +2,7 @@
 
 mod connection;
 
-use crate::kit::client::{Answer, Client, read};
+use crate::kit::client::{Answer, Client, http, read};
 use crate::kit::host::{Host, Setup};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -192,7 +192,7 @@ async fn names_from_the_client_are_harmless_in_messages_and_log() {
 async fn keys_that_open_nothing_are_told_apart_only_by_presence() {
     let host = Setup::new().start();
     let body = json!({"model": "local/demo", "input": "x"});
-    let without = reqwest::Client::builder().no_proxy().build().unwrap();
+    let without = http().build().unwrap();
     let answer =
         without.post(format!("{}/responses", host.base)).body(body.to_string()).send().await.unwrap();
     check_key(&read(answer).await, "Missing Authentication header");

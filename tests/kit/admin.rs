@@ -1,6 +1,6 @@
 //! What an operator's tools read: health, readiness and metrics.
 
-use super::client::{Answer, read};
+use super::client::{Answer, http, read};
 use super::host::Host;
 use std::time::{Duration, Instant};
 
@@ -15,8 +15,7 @@ pub struct Admin {
 
 impl Admin {
     pub fn new(host: &Host) -> Self {
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let http = http().build().unwrap();
         Self { http, base: host.admin.clone() }
     }
 
