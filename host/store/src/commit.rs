@@ -106,19 +106,21 @@ impl Writer {
     pub(crate) fn run(mut self) {
         // Also when a panic ends the thread, nobody may go on believing that the store writes.
         let guard = FailOnDrop { queue: Arc::clone(&self.queue), shared: Arc::clone(&self.shared) };
-        while self.queue.wait() {
+        let mut wanted = 1;
+        while self.queue.wait(wanted) {
             self.shared.busy();
             let committed = self.commit();
             self.shared.idle();
-            if let Err(Failed) = committed {
-                return;
+            match committed {
+                Ok(changes) => wanted = changes,
+                Err(Failed) => return,
             }
         }
         guard.shared.state.store(CLOSED, Ordering::Release);
     }
 
-    /// Commits what waits, and what comes while the changes before it are made.
-    fn commit(&mut self) -> Result<(), Failed> {
+    /// Commits what waits, and what comes while the changes before it are made. Tells how many changes.
+    fn commit(&mut self) -> Result<usize, Failed> {
         let directory = self.shared.directory.load_full();
         let mut draft = Draft::new(self.access.view(), directory, self.clock.now_ms());
         let mut answers: Vec<Settle> = Vec::new();
@@ -132,10 +134,11 @@ impl Writer {
         let (commit, directory) = draft.finish();
         let commit = Commit { usage, ..commit };
         let written = self.write(commit, directory);
+        let changes = answers.len();
         for answer in answers {
             answer(written.is_ok());
         }
-        written
+        written.map(|()| changes)
     }
 
     fn write(&mut self, commit: Commit, directory: Arc<Directory>) -> Result<(), Failed> {

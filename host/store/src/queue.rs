@@ -22,6 +22,9 @@ pub(crate) const AUDIT_ENTRIES_MAX: usize = 4096;
 const ENOUGH: usize = 512;
 /// How long rows and entries wait for company. Part of the second that a kill may cost.
 const COMPANY_DELAY: Duration = Duration::from_millis(250);
+/// How long a group waits for as many mutations as the one before it had: their callers have just been answered
+/// and many come back at once, which without this would make every other group a small one.
+const GATHER_DELAY: Duration = Duration::from_millis(1);
 
 /// A mutation: changes the draft or refuses, and gives what tells its caller once the commit is decided.
 pub(crate) type Job = Box<dyn FnOnce(&mut Draft) -> Settle + Send>;
@@ -40,6 +43,8 @@ struct Waiting {
     jobs: VecDeque<(Place, Job)>,
     usage: Vec<UsageRow>,
     audit: Vec<AuditEntry>,
+    /// So many mutations end the writer's waiting for more.
+    wanted: usize,
     closed: bool,
 }
 
@@ -77,8 +82,12 @@ impl Queue {
             return;
         }
         waiting.jobs.push_back((place, job));
+        let jobs = waiting.jobs.len();
+        let wakes = jobs == 1 || jobs == waiting.wanted;
         drop(waiting);
-        self.arrived.notify_one();
+        if wakes {
+            self.arrived.notify_one();
+        }
     }
 
     /// Adds a usage row without ever waiting.
@@ -112,14 +121,21 @@ impl Queue {
         }
     }
 
-    /// Waits until there is something to commit; false once the queue is closed and empty. For the writer alone.
-    pub(crate) fn wait(&self) -> bool {
+    /// Waits until there is something to commit, and a moment for as many mutations as are wanted; false once the
+    /// queue is closed and empty. For the writer alone.
+    pub(crate) fn wait(&self, wanted: usize) -> bool {
         let nothing =
             |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.rows() == 0 && !waiting.closed;
         let waiting = self.arrived.wait_while(self.lock(), nothing).unwrap_or_else(PoisonError::into_inner);
         let few =
             |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.rows() < ENOUGH && !waiting.closed;
         let waited = self.arrived.wait_timeout_while(waiting, COMPANY_DELAY, few);
+        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        waiting.wanted = wanted;
+        let gathers = |waiting: &mut Waiting| {
+            !waiting.jobs.is_empty() && waiting.jobs.len() < waiting.wanted && !waiting.closed
+        };
+        let waited = self.arrived.wait_timeout_while(waiting, GATHER_DELAY, gathers);
         let (waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
         !(waiting.jobs.is_empty() && waiting.rows() == 0)
     }

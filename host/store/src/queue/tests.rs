@@ -46,7 +46,7 @@ fn whatever_waits_is_handed_out_in_order() {
         queue.push(place(&queue), job());
     }
     queue.push_usage(row()).unwrap();
-    assert!(queue.wait());
+    assert!(queue.wait(1));
     assert_eq!((jobs(&queue), queue.take_rows().usage.len()), (3, 1));
     assert_eq!(queue.lengths(), (0, 0));
 }
@@ -55,7 +55,7 @@ fn whatever_waits_is_handed_out_in_order() {
 fn usage_rows_alone_are_written_after_a_moment() {
     let queue = Queue::default();
     queue.push_usage(row()).unwrap();
-    assert!(queue.wait());
+    assert!(queue.wait(1));
     assert_eq!((jobs(&queue), queue.take_rows().usage.len()), (0, 1));
 }
 
@@ -89,7 +89,25 @@ fn a_closed_queue_hands_out_the_rest_and_then_ends() {
     queue.close();
     assert!(matches!(pending::wait(queue.place(), SOON), Some(Err(Error::Closed))));
     queue.push(late, job());
-    assert!(queue.wait());
+    assert!(queue.wait(1));
     assert_eq!(jobs(&queue), 1);
-    assert!(!queue.wait());
+    assert!(!queue.wait(1));
+}
+
+#[test]
+fn a_group_waits_a_moment_for_as_many_as_the_last_one_had() {
+    let queue = Arc::new(Queue::default());
+    queue.push(place(&queue), job());
+    // Nobody else comes: the moment passes.
+    assert!(queue.wait(2));
+    assert_eq!(jobs(&queue), 1);
+    let other = Arc::clone(&queue);
+    let pushes = std::thread::spawn(move || (0..100).for_each(|_| other.push(place(&other), job())));
+    let mut taken = 0;
+    while taken < 100 {
+        assert!(queue.wait(100 - taken));
+        taken += jobs(&queue);
+    }
+    pushes.join().unwrap();
+    assert_eq!(queue.lengths(), (0, 0));
 }
