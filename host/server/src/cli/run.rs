@@ -45,13 +45,34 @@ fn print(options: &Options, outcome: &Outcome) -> Result<(), Failure> {
     if options.json { write_out(&format!("{}\n", outcome.document)) } else { write_out(&outcome.text) }
 }
 
+/// The line that tells people how far a command has come; it is gone when dropped.
+struct Line {
+    shown: bool,
+}
+
+impl Line {
+    fn show(&mut self, text: &str) {
+        self.shown = true;
+        ask(&format!("\r{text}\x1b[K"));
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.shown {
+            ask("\r\x1b[K");
+        }
+    }
+}
+
 /// Tells people how far a command has come, on one line that is written over and over.
 fn teller(options: &Options) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> + use<> {
-    let told = !options.json && std::io::stderr().is_terminal();
+    let wanted = !options.json && std::io::stderr().is_terminal();
+    let mut line = Line { shown: false };
     move |what, done, of| {
-        if told && !what.is_empty() {
+        if wanted && !what.is_empty() {
             let of = if of == 0 { String::new() } else { format!(" of {of}") };
-            ask(&format!("\r{done}{of} {what}\x1b[K{}", if done.to_string() == of { "\n" } else { "" }));
+            line.show(&format!("{done}{of} {what}"));
         }
         ControlFlow::Continue(())
     }
