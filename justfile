@@ -3,6 +3,7 @@
 set shell := ["bash", "-euo", "pipefail", "-c"]
 
 cargo_deny_version := "0.20.2"
+cargo_fuzz_version := "0.13.2"
 
 [private]
 default:
@@ -25,17 +26,26 @@ clients:
     cargo test --workspace --no-run
     tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam"
 
+# One fuzz target of tests/fuzz for so many seconds; what it finds new stays in target/.
+fuzz target seconds="600":
+    command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz@{{cargo_fuzz_version}}
+    mkdir -p target/fuzz/{{target}}
+    cargo +nightly fuzz run --fuzz-dir tests/fuzz --sanitizer none --debug-assertions --features server \
+      {{target}} target/fuzz/{{target}} tests/fuzz/corpus/{{target}} -- -max_total_time={{seconds}}
+
 # Format everything.
 fmt:
     cargo fmt --all
     cargo fmt --all --manifest-path guests/Cargo.toml
     cargo fmt --all --manifest-path tests/rogue/Cargo.toml
+    cargo fmt --manifest-path tests/fuzz/Cargo.toml
 
 # Refuse code that is not formatted.
 fmt-check:
     cargo fmt --all --check
     cargo fmt --all --check --manifest-path guests/Cargo.toml
     cargo fmt --all --check --manifest-path tests/rogue/Cargo.toml
+    cargo fmt --check --manifest-path tests/fuzz/Cargo.toml
 
 # Lints, warnings denied: the host natively, the guests natively and for the sandbox.
 clippy:

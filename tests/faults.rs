@@ -1,8 +1,11 @@
 //! What becomes of acknowledged writes when the process, the power or the disk fails.
 
+mod canary;
+mod clock;
 mod damage;
 mod disk;
 mod kill;
 mod rotation;
 mod rows;
 mod sync;
+mod timing;

@@ -2,6 +2,7 @@
 //! provider, what it says in each dialect, and a client.
 
 pub mod admin;
+pub mod canary;
 pub mod client;
 pub mod config;
 pub mod disk;

@@ -39,6 +39,10 @@ pub mod config;
 mod plugins;
 mod wiring;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+#[expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "for tests only")]
+pub mod fuzzing;
 pub mod hygiene;
 pub mod telemetry;
 mod timestamp;

@@ -77,7 +77,7 @@ impl Anchor {
     }
 }
 
-fn encode(keys: &StoreKeys, slot: Slot) -> Vec<u8> {
+pub(crate) fn encode(keys: &StoreKeys, slot: Slot) -> Vec<u8> {
     let seq = slot.seq.to_be_bytes();
     let mut bytes = [MAGIC.as_slice(), keys.store_id().as_bytes(), &seq, &slot.head].concat();
     let mac = keys.anchor_mac(&bytes);
@@ -100,7 +100,7 @@ fn decode(keys: &StoreKeys, bytes: &[u8; SLOT_BYTES]) -> Found {
     Found::Slot(Slot { seq: u64::from_be_bytes(*seq), head })
 }
 
-fn newest(keys: &StoreKeys, slots: &[[u8; SLOT_BYTES]; 2]) -> Found {
+pub(crate) fn newest(keys: &StoreKeys, slots: &[[u8; SLOT_BYTES]; 2]) -> Found {
     match slots.each_ref().map(|slot| decode(keys, slot)) {
         [Found::Slot(even), Found::Slot(odd)] => Found::Slot(if even.seq > odd.seq { even } else { odd }),
         [Found::Slot(slot), _] | [_, Found::Slot(slot)] => Found::Slot(slot),

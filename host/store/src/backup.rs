@@ -4,7 +4,7 @@
 //! is written and again, by the same check, before a store made out of it takes its place: a backup that cannot
 //! be restored is found when it is made.
 
-mod format;
+pub(crate) mod format;
 
 use std::fs::{File, OpenOptions as FileOptions};
 use std::io::{BufReader, BufWriter};

@@ -31,7 +31,7 @@ pub(crate) fn open(store: &Path, copies: &Path) -> Result<(Database, bool), Open
     cut(&journal, length - 1).map_err(OpenError::io(&journal))?;
     tracing::warn!(
         journal = %journal.display(), copy = %copy.display(), length,
-        "the last batch of the journal was torn and never answered; it was cut off"
+        "the journal does not end with a whole batch; the end of its last one was cut off"
     );
     match Database::open(store) {
         Ok(database) => Ok((database, true)),

@@ -16,6 +16,10 @@ mod commit;
 mod database;
 mod directory;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+#[expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "for tests only")]
+pub mod fuzzing;
 mod hex;
 mod ids;
 mod journal;

@@ -12,7 +12,7 @@ pub(crate) mod list;
 pub(crate) mod release;
 mod secret_name;
 mod secret_value;
-mod stored;
+pub(crate) mod stored;
 pub(crate) mod verify;
 
 use std::fmt;

@@ -99,7 +99,12 @@ impl Shim {
 
     /// What happened so far.
     pub fn record(&self) -> Record {
-        Record::parse(&std::fs::read(self.folder.path().join("record")).unwrap_or_default(), &self.root)
+        Record::parse(&self.record_bytes(), &self.root)
+    }
+
+    /// The same as it was written down; everything written to files and sent on sockets is in it.
+    pub fn record_bytes(&self) -> Vec<u8> {
+        std::fs::read(self.folder.path().join("record")).unwrap_or_default()
     }
 
     fn replace(&self, name: &str, text: &str) {

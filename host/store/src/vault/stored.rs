@@ -134,7 +134,7 @@ fn push(data: &mut Vec<u8>, field: &[u8]) {
 }
 
 /// One reading for every row: what is left over or spelled another way makes it none of ours.
-fn parse(name: SecretName, body: &[u8]) -> Option<Stored> {
+pub(crate) fn parse(name: SecretName, body: &[u8]) -> Option<Stored> {
     let (version, body) = body.split_first()?;
     let (kid, body) = body.split_first_chunk()?;
     let (generation, body) = body.split_first_chunk()?;

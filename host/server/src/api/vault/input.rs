@@ -161,7 +161,7 @@ impl<'de> Visitor<'de> for Texts {
 
 /// The text that a JSON string stands for; `None` for other JSON and for halves of
 /// surrogate pairs. The memory is taken once: no escape is shorter than what it means.
-fn unescape(json: &str) -> Option<Zeroizing<String>> {
+pub(super) fn unescape(json: &str) -> Option<Zeroizing<String>> {
     let mut rest = json.strip_prefix('"')?.strip_suffix('"')?;
     let mut text = Zeroizing::new(String::with_capacity(rest.len()));
     while let Some((plain, escape)) = rest.split_once('\\') {

@@ -1,0 +1,21 @@
+//! What the fuzz targets reach of the vault's requests.
+
+use super::input::{self, Put};
+use super::query::Window;
+
+pub(crate) fn put(body: &[u8]) -> bool {
+    Put::parse(body).is_ok()
+}
+
+pub(crate) fn unescape(json: &str) -> Option<String> {
+    input::unescape(json).map(|text| text.to_string())
+}
+
+pub(crate) fn names(body: &[u8]) -> Option<Vec<String>> {
+    let names = input::names(body).ok()?;
+    Some(names.iter().map(|name| name.as_str().to_owned()).collect())
+}
+
+pub(crate) fn window(query: &str) -> Option<(usize, usize)> {
+    Window::parse(query).ok().map(|window| (window.offset, window.limit))
+}

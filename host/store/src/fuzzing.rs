@@ -1,0 +1,129 @@
+//! Doors for the fuzz targets in `tests/fuzz`, there under `--cfg fuzzing` only. Each takes what an attacker or a
+//! broken disk may give and panics when a promise about it does not hold.
+
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::anchor::{self, Found, SLOT_BYTES, Slot};
+use crate::audit::AuditRecord;
+use crate::backup::format::{self, FormatError, Part, Writer};
+use crate::ids::{InternId, StoreId};
+use crate::records::{Intern, Member, Workspace};
+use crate::rows::{self, Header, StoredKey};
+use crate::seal::{DIGEST_BYTES, KeyRecord, StoreKeys};
+use crate::usage::UsageRow;
+use crate::vault::{Head, SecretName, Stored, VaultId, stored};
+
+fn keys() -> StoreKeys {
+    StoreKeys::random(StoreId::random().unwrap()).unwrap()
+}
+
+/// A row whose record is JSON: what is read is written and read again as the same.
+pub fn record(data: &[u8]) {
+    fn same<T: DeserializeOwned + Serialize>(data: &[u8]) {
+        let Some(read) = rows::decode_body::<T>(data) else { return };
+        let written = rows::encode_body(&read);
+        let again: T = rows::decode_body(&written).expect("what was written is read again");
+        assert_eq!(rows::encode_body(&again), written);
+    }
+    same::<Header>(data);
+    same::<KeyRecord>(data);
+    same::<Workspace>(data);
+    same::<Member>(data);
+    same::<Intern>(data);
+    same::<StoredKey>(data);
+    same::<AuditRecord>(data);
+    same::<UsageRow>(data);
+    assert!(rows::decode::<Header>(&keys(), "keys", rows::HEADER, data).is_none(), "a MAC was guessed");
+}
+
+/// The row of a secret: one spelling, and none that nobody wrote.
+pub fn secret_row(data: &[u8]) {
+    let keys = keys();
+    let vault = VaultId::Intern(InternId::random().unwrap());
+    let name: SecretName = "name".parse().unwrap();
+    assert!(Stored::decode(&keys, vault, name.clone(), data).is_none(), "a MAC was guessed");
+    if let Some(stored) = stored::parse(name.clone(), data) {
+        let row = stored.encode(&keys, vault);
+        assert_eq!(row.split_last_chunk::<DIGEST_BYTES>().unwrap().0, data);
+        assert!(Stored::decode(&keys, vault, name, &row).is_some_and(|again| again == stored));
+    }
+    assert!(Head::decode(&keys, vault, data).is_none(), "a MAC was guessed");
+}
+
+/// The key of a row: what is read is written the same way.
+pub fn row_key(data: &[u8]) {
+    if let Some((vault, name)) = stored::name_in(data) {
+        assert_eq!(stored::secret_key(vault, &name), data);
+    }
+    if let Some(vault) = stored::vault_of_head(data) {
+        assert_eq!(stored::head_key(vault), data);
+    }
+    if let Some(vault) = rows::vault_of_keys(data) {
+        assert_eq!(rows::vault_keys_key(vault), data);
+    }
+    stored::vault_of(data);
+    rows::RowKind::of(data);
+}
+
+/// The anchor: the newest slot that was written, or nothing, whatever happened to the bytes.
+pub fn anchor(data: &[u8]) {
+    let keys = keys();
+    let Some((head, rest)) = data.split_first_chunk::<DIGEST_BYTES>() else { return };
+    let Some((seq, changes)) = rest.split_first_chunk::<8>() else { return };
+    let older = Slot { seq: u64::from_be_bytes(*seq) >> 1, head: *head };
+    let newer = Slot { seq: older.seq + 1, head: head.map(|byte| !byte) };
+    let whole = [older, newer].map(|slot| <[u8; SLOT_BYTES]>::try_from(anchor::encode(&keys, slot)).unwrap());
+    assert_eq!(anchor::newest(&keys, &whole), Found::Slot(newer));
+    let mut torn = whole;
+    for change in changes.chunks_exact(2) {
+        let slot = &mut torn[usize::from(change[0] >> 7)];
+        slot[usize::from(change[0] & 0x7f) % SLOT_BYTES] ^= change[1];
+    }
+    let expected = match [torn[0] == whole[0], torn[1] == whole[1]] {
+        [_, true] => Some(newer),
+        [true, false] => Some(older),
+        [false, false] => None,
+    };
+    match (anchor::newest(&keys, &torn), expected) {
+        (Found::Slot(found), Some(expected)) => assert_eq!(found, expected),
+        (Found::Nothing | Found::OtherStore, None) => {}
+        (found, expected) => panic!("{found:?} in place of {expected:?}"),
+    }
+}
+
+/// A backup: bounded, in order, and read again as the same when it was good.
+pub fn backup(data: &[u8]) {
+    fn parts(data: &[u8]) -> Result<Vec<Part>, FormatError> {
+        let mut parts = Vec::new();
+        format::read(data, |part| {
+            parts.push(part);
+            Ok::<_, FormatError>(())
+        })?;
+        Ok(parts)
+    }
+    let Ok(read) = parts(data) else { return };
+    let Some((Part::Preamble(preamble), rest)) = read.split_first() else { panic!("no preamble") };
+    let mut writer = Writer::begin(Vec::new(), preamble).unwrap();
+    let mut mac = None;
+    for part in rest {
+        match part {
+            Part::Row { keyspace, key, value } => writer.row(*keyspace, key, value).unwrap(),
+            Part::End(end) => mac = Some(end.mac),
+            Part::Preamble(_) => panic!("two preambles"),
+        }
+    }
+    let written = writer.end(|_, _| mac.expect("an end")).unwrap();
+    let again = parts(&written).expect("what was written is read again");
+    assert_eq!(rows_of(&again), rows_of(&read));
+}
+
+fn rows_of(parts: &[Part]) -> impl PartialEq + Debug + use<'_> {
+    let rows = parts.iter().filter_map(|part| match part {
+        Part::Row { keyspace, key, value } => Some((*keyspace, key, value)),
+        _ => None,
+    });
+    rows.collect::<Vec<_>>()
+}
