@@ -32,8 +32,8 @@ pub(crate) fn raise_open_files() -> std::io::Result<u64> {
 /// process is not dumpable, only root can read that.
 pub(crate) fn take_variable(name: &str) -> Option<String> {
     let value = std::env::var(name).ok()?;
-    #[expect(unsafe_code, reason = "called before the process has a second thread, see `main`")]
-    // SAFETY: no other thread exists that could read or write the environment.
+    #[expect(unsafe_code, reason = "called before there is a thread that uses the environment, see `serve`")]
+    // SAFETY: the only other thread by now is the log's, which reads and writes no variable.
     unsafe {
         std::env::remove_var(name);
     }

@@ -43,6 +43,7 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let environment = Arc::new(Environment::default());
     let mut config = Config::load(options.config.as_deref(), &options.data)?;
     environment.take(&config);
+    config.vault.take_variables();
     arguments.apply(&mut config);
     if arguments.check {
         return check(options, arguments, &config, &environment);

@@ -57,7 +57,9 @@ pub use name::{Name, NameError};
 pub use operation::{Progress, VaultError};
 pub use pending::{Pending, Place};
 pub use records::{ApiKey, Credit, Intern, KeyKind, Member, Role, RoleError, Workspace};
-pub use root_key::{PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError};
+pub use root_key::{
+    PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError, Variable,
+};
 pub use secret::Secret;
 pub use store::{IssuedKey, KeyRotation, OpenOptions, RecoveryKey, RootRotation, Store, StoreStatus};
 pub use token::{KeyId, KeyIdError};

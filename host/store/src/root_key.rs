@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 pub use material::RootKeyMaterial;
 pub(crate) use source::write_file;
-pub use source::{PassphraseSource, RootKeyError, RootKeySource, SourceError};
+pub use source::{PassphraseSource, RootKeyError, RootKeySource, SourceError, Variable};
 
 use crate::hex;
 use crate::seal::WrapKey;

@@ -5,6 +5,7 @@ use std::path::Path;
 use cofferdam_store::{PassphraseSource, RootKeySource};
 
 use super::document::Table;
+use crate::hygiene;
 
 /// The most that any of the limits below can be.
 const PER_MINUTE_MAX: u64 = u32::MAX as u64;
@@ -24,6 +25,16 @@ pub struct Vault {
     pub root_key: RootKeySource,
     /// Where the one before it comes from, during a rotation.
     pub root_key_previous: Option<RootKeySource>,
+}
+
+impl Vault {
+    /// Takes the root keys that are in variables out of the process environment. To be
+    /// called before there is a thread that uses it.
+    pub(crate) fn take_variables(&mut self) {
+        for source in std::iter::once(&mut self.root_key).chain(&mut self.root_key_previous) {
+            source.take_variable(hygiene::take_variable);
+        }
+    }
 }
 
 pub(super) fn read(table: &Table<'_>, data: &Path) -> Vault {

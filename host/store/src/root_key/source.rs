@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
@@ -22,13 +23,13 @@ const SOURCE_BYTES_MAX: u64 = 4096;
 /// Shortest passphrase, in bytes. Stretching slows guessing down, it does not save a word of a dictionary.
 const PASSPHRASE_BYTES_MIN: usize = 12;
 
-/// Where the root key comes from. Never holds the key itself.
+/// Where the root key comes from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RootKeySource {
     /// A file of mode 0600 or 0400 that belongs to this user; made by the first start when it is missing.
     File(PathBuf),
-    /// An environment variable. Weaker: a process of the same user can read the initial environment.
-    Env(String),
+    /// An environment variable. Weaker: the kernel keeps a copy of the initial environment.
+    Env(Variable),
     /// An inherited file descriptor.
     Fd(i32),
     /// A passphrase, stretched with Argon2id; salt and cost lie in the store.
@@ -44,10 +45,41 @@ pub enum PassphraseSource {
     /// A file under the same rules as a key file.
     File(PathBuf),
     /// An environment variable.
-    Env(String),
+    Env(Variable),
     /// An inherited file descriptor.
     Fd(i32),
 }
+
+/// An environment variable, by its name; its value too once it has been taken out of the environment.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    name: String,
+    taken: Option<Arc<Secret>>,
+}
+
+impl Variable {
+    /// The variable of this name, still in the environment.
+    pub fn named(name: impl Into<String>) -> Variable {
+        Variable { name: name.into(), taken: None }
+    }
+
+    fn read(&self) -> Result<Secret, RootKeyError> {
+        if let Some(value) = &self.taken {
+            return Ok(Secret::new(value.expose().to_vec()));
+        }
+        let value = std::env::var(&self.name).map_err(|_| RootKeyError::NotSet(self.name.clone()))?;
+        Ok(Secret::from(value))
+    }
+}
+
+/// Two of the same name are the same source, wherever the value is by now.
+impl PartialEq for Variable {
+    fn eq(&self, other: &Variable) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Variable {}
 
 /// Text that names no source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -156,7 +188,7 @@ impl FromStr for RootKeySource {
             }
             _ => text.parse().map(|source| match source {
                 PassphraseSource::File(path) => RootKeySource::File(path),
-                PassphraseSource::Env(name) => RootKeySource::Env(name),
+                PassphraseSource::Env(variable) => RootKeySource::Env(variable),
                 PassphraseSource::Fd(fd) => RootKeySource::Fd(fd),
             }),
         }
@@ -176,7 +208,7 @@ impl FromStr for PassphraseSource {
         }
         match scheme {
             "file" => Ok(PassphraseSource::File(PathBuf::from(rest))),
-            "env" => Ok(PassphraseSource::Env(rest.to_owned())),
+            "env" => Ok(PassphraseSource::Env(Variable::named(rest))),
             _ => match rest.parse() {
                 Ok(fd) if fd == 0 || fd >= 3 => Ok(PassphraseSource::Fd(fd)),
                 _ => Err(SourceError::NotADescriptor),
@@ -189,7 +221,7 @@ impl fmt::Display for RootKeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RootKeySource::File(path) => write!(f, "file:{}", path.display()),
-            RootKeySource::Env(name) => write!(f, "env:{name}"),
+            RootKeySource::Env(variable) => write!(f, "env:{}", variable.name),
             RootKeySource::Fd(fd) => write!(f, "fd:{fd}"),
             RootKeySource::Passphrase { from } => write!(f, "passphrase:{}", from.as_key_source()),
         }
@@ -200,7 +232,7 @@ impl PassphraseSource {
     fn as_key_source(&self) -> RootKeySource {
         match self.clone() {
             PassphraseSource::File(path) => RootKeySource::File(path),
-            PassphraseSource::Env(name) => RootKeySource::Env(name),
+            PassphraseSource::Env(variable) => RootKeySource::Env(variable),
             PassphraseSource::Fd(fd) => RootKeySource::Fd(fd),
         }
     }
@@ -208,7 +240,7 @@ impl PassphraseSource {
     fn read(&self) -> Result<Secret, RootKeyError> {
         match self {
             PassphraseSource::File(path) => read_file(path),
-            PassphraseSource::Env(name) => read_variable(name),
+            PassphraseSource::Env(variable) => variable.read(),
             PassphraseSource::Fd(fd) => read_descriptor(*fd),
         }
     }
@@ -222,9 +254,22 @@ impl RootKeySource {
     pub fn read(&self) -> Result<RootKeyMaterial, RootKeyError> {
         match self {
             RootKeySource::File(path) => decode_key(&read_file(path)?).map(RootKeyMaterial::of_key),
-            RootKeySource::Env(name) => decode_key(&read_variable(name)?).map(RootKeyMaterial::of_key),
+            RootKeySource::Env(variable) => decode_key(&variable.read()?).map(RootKeyMaterial::of_key),
             RootKeySource::Fd(fd) => decode_key(&read_descriptor(*fd)?).map(RootKeyMaterial::of_key),
             RootKeySource::Passphrase { from } => from.read().map(RootKeyMaterial::of_passphrase),
+        }
+    }
+
+    /// Takes the variable that this names, if any, out of the environment: `take` reads and removes it. From
+    /// then on the value is here, and wiped with the last clone.
+    pub fn take_variable(&mut self, take: impl FnOnce(&str) -> Option<String>) {
+        let (RootKeySource::Env(variable)
+        | RootKeySource::Passphrase { from: PassphraseSource::Env(variable) }) = self
+        else {
+            return;
+        };
+        if let Some(value) = take(&variable.name) {
+            variable.taken = Some(Arc::new(Secret::from(value)));
         }
     }
 
@@ -264,11 +309,6 @@ pub(super) fn decode_key(text: &Secret) -> Result<RootKey, RootKeyError> {
         }
     }
     Err(RootKeyError::NotAKey)
-}
-
-fn read_variable(name: &str) -> Result<Secret, RootKeyError> {
-    let value = std::env::var(name).map_err(|_| RootKeyError::NotSet(name.to_owned()))?;
-    Ok(Secret::from(value))
 }
 
 /// Opens the descriptor anew through the kernel's own listing, which needs no unsafe adoption of a number.

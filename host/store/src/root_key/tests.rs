@@ -92,7 +92,7 @@ fn a_missing_file_is_made_once_and_then_kept() {
 
 #[test]
 fn sources_other_than_files_are_never_made() {
-    let variable = RootKeySource::Env("COFFERDAM_STORE_TEST_UNSET".to_owned());
+    let variable = RootKeySource::Env(Variable::named("COFFERDAM_STORE_TEST_UNSET"));
     assert!(matches!(variable.read_or_make(), Err(RootKeyError::NotSet(_))));
     assert!(matches!(RootKeySource::Fd(9_999).read_or_make(), Err(RootKeyError::Unreadable { .. })));
 }
@@ -137,9 +137,12 @@ fn what_a_source_gave_travels_as_text_and_says_nothing_when_debugged() {
 fn sources_are_parsed_or_refused() {
     let cases = [
         ("file:/a:b", Ok(RootKeySource::File("/a:b".into()))),
-        ("env:KEY", Ok(RootKeySource::Env("KEY".to_owned()))),
+        ("env:KEY", Ok(RootKeySource::Env(Variable::named("KEY")))),
         ("fd:3", Ok(RootKeySource::Fd(3))),
-        ("passphrase:env:P", Ok(RootKeySource::Passphrase { from: PassphraseSource::Env("P".to_owned()) })),
+        (
+            "passphrase:env:P",
+            Ok(RootKeySource::Passphrase { from: PassphraseSource::Env(Variable::named("P")) }),
+        ),
         ("fd:1", Err(SourceError::NotADescriptor)),
         ("fd:-1", Err(SourceError::NotADescriptor)),
         ("fd:x", Err(SourceError::NotADescriptor)),
@@ -165,4 +168,20 @@ proptest! {
             prop_assert_eq!(printed.parse::<RootKeySource>(), Ok(source));
         }
     }
+}
+
+#[test]
+fn a_variable_that_was_taken_is_read_from_where_it_went() {
+    let mut source: RootKeySource = "env:COFFERDAM_TEST_KEY_THAT_IS_NOT_SET".parse().unwrap();
+    assert!(matches!(source.read(), Err(RootKeyError::NotSet(_))));
+    let key = RootKey::random().unwrap();
+    source.take_variable(|name| {
+        assert_eq!(name, "COFFERDAM_TEST_KEY_THAT_IS_NOT_SET");
+        Some(key.to_hex().to_string())
+    });
+    assert_eq!(source.clone().read().unwrap().id(), Some(key.id()));
+    assert_eq!(source.to_string(), "env:COFFERDAM_TEST_KEY_THAT_IS_NOT_SET");
+    assert!(!format!("{source:?}").contains(key.to_hex().as_str()));
+    let mut file: RootKeySource = "file:k".parse().unwrap();
+    file.take_variable(|_| panic!("a file is no variable"));
 }
