@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde::{Deserialize, Deserializer, Serializer};
+use zeroize::Zeroizing;
 
 /// The bytes as lower-case digits.
 pub(crate) fn encode(bytes: &[u8]) -> String {
@@ -16,10 +17,17 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 
 /// The bytes, or `None` when a character is not a digit or one is left over.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c.to_digit(16)?).ok()).collect();
-    let digits = zeroize::Zeroizing::new(digits?);
-    let (pairs, rest) = digits.as_chunks::<2>();
-    rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    // Of its final length from the start, and wiped when it is given up: it may be a key.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(pairs.len()));
+    for [high, low] in pairs {
+        bytes.push(digit(*high)? << 4 | digit(*low)?);
+    }
+    rest.is_empty().then(|| std::mem::take(&mut *bytes))
+}
+
+fn digit(character: u8) -> Option<u8> {
+    u8::try_from(char::from(character).to_digit(16)?).ok()
 }
 
 pub(crate) fn serialize<S: Serializer, T: AsRef<[u8]>>(bytes: &T, serializer: S) -> Result<S::Ok, S::Error> {

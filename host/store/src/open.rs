@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use first_start::first_start;
 use rule::{Evidence, NO_ANCHOR, judge};
-use unlock::{Unlocked, unlock};
+use unlock::{Given, Unlocked, unlock};
 
 pub(crate) use restore::restore;
 pub(crate) use unlock::{Sources, read_header};
@@ -76,11 +76,13 @@ pub(crate) fn open(
     clock: &Clock,
 ) -> Result<Opened, OpenError> {
     let paths = Paths::new(dir);
-    if !exists(&paths.store)? {
-        first_start(&paths, sources.configured, clock)?;
-    }
+    let made_with = match exists(&paths.store)? {
+        true => None,
+        false => Some(first_start(&paths, sources.configured, clock)?),
+    };
     let (database, journal_cut) = journal::open(&paths.store, &paths.torn_journals)?;
-    let Unlocked { header, keys, rotate_to } = unlock(&database, sources)?;
+    let given = made_with.map_or_else(|| Given::read(sources), Given::only);
+    let Unlocked { header, keys, rotate_to } = unlock(&database, given)?;
     let access = Access { database, keys: Arc::new(keys), damage: Arc::default() };
     let Access { database, keys, .. } = &access;
     let loaded = load(database, keys)?;
@@ -242,7 +244,8 @@ impl Acceptance<'_> {
         draft.audit(Actor::Operator, action);
         let (commit, directory) = draft.finish();
         // Above everything seen, so that no number is ever used twice.
-        let seq = highest.max(last).max(self.found.anchor.unwrap_or(0)) + 1;
+        let seq = highest.max(last).max(self.found.anchor.unwrap_or(0)).checked_add(1);
+        let seq = seq.ok_or_else(|| OpenError::damaged("its audit log has no numbers left"))?;
         let before = Tip { seq: highest, head, set: loaded.set, heads: loaded.heads };
         let tip = database.apply(keys, &before, seq, commit)?;
         let anchor = match anchor {

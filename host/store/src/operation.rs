@@ -31,8 +31,8 @@ pub enum VaultError {
         /// `root` or `recovery`.
         what: &'static str,
     },
-    /// A second operation on keys.
-    #[error("another operation on the vault's keys is under way")]
+    /// A second operation on keys, or a second backup.
+    #[error("another operation of this kind on the vault is under way")]
     Busy,
     /// It was asked to stop.
     #[error("stopped before the end; run it again for the rest")]

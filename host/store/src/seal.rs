@@ -119,7 +119,8 @@ impl StoreKeys {
     /// there can open every record already, and it opens nothing else: each store makes its own recovery key.
     pub(crate) fn seal(&self, under: &WrapKeys) -> Result<KeyRecord, getrandom::Error> {
         let mut plain = Zeroizing::new(Vec::with_capacity(4 * DIGEST_BYTES));
-        let recovery = under.next_recovery.as_ref().or(under.recovery.as_ref());
+        // The one that the header names, never one that is only being introduced.
+        let recovery = under.recovery.as_ref();
         let keys = [&self.pepper, &self.audit, &self.rows].into_iter();
         for key in keys.chain(recovery.map(|recovery| &recovery.key)) {
             plain.extend_from_slice(key.as_ref());

@@ -120,6 +120,8 @@ struct Inner {
     implied_key: Option<PathBuf>,
     /// Held by whoever changes keys.
     operation: Mutex<()>,
+    /// Held by whoever writes a backup.
+    backup: Mutex<()>,
     journal_cut: bool,
     damage: Arc<Damage>,
     held: Mutex<Option<Held>>,
@@ -178,6 +180,7 @@ impl Store {
             anchor: anchor_file,
             implied_key,
             operation: Mutex::default(),
+            backup: Mutex::default(),
             journal_cut,
             damage,
             held,

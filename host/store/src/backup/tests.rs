@@ -232,3 +232,17 @@ fn checks_run_beside_writes() {
         }
     });
 }
+
+#[test]
+fn one_backup_is_written_at_a_time() {
+    let (scratch, store, ..) = filled();
+    let backup = scratch.path("backup");
+    let mut second = Vec::new();
+    let made = store.backup(&backup, &mut |_, _, _| {
+        second.push(store.backup(&backup, &mut go_on));
+        ControlFlow::Continue(())
+    });
+    made.unwrap();
+    assert!(!second.is_empty() && second.iter().all(|it| matches!(it, Err(VaultError::Busy))));
+    assert!(restore(&with_key_of(&scratch), &backup).is_ok());
+}

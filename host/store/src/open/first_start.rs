@@ -15,13 +15,18 @@ use crate::database::{Commit, Database, Tip};
 use crate::error::{Error, OpenError};
 use crate::ids::StoreId;
 use crate::name::Name;
-use crate::root_key::RootKeySource;
+use crate::root_key::{RootKeyMaterial, RootKeySource};
 use crate::rows::{self, Header, SetHash};
 use crate::seal::{KeyRecord, StoreKeys, WrapKeys};
 use crate::vault::Access;
 
 /// Builds a store in `store.new` and renames it last, so that a store is either whole or not there.
-pub(super) fn first_start(paths: &Paths, source: &RootKeySource, clock: &Clock) -> Result<(), OpenError> {
+/// Gives the root key back: a pipe gives its content only once.
+pub(super) fn first_start(
+    paths: &Paths,
+    source: &RootKeySource,
+    clock: &Clock,
+) -> Result<RootKeyMaterial, OpenError> {
     if exists(&paths.store_new)? {
         discard(paths)?;
     } else if exists(&paths.anchor)? {
@@ -45,7 +50,7 @@ pub(super) fn first_start(paths: &Paths, source: &RootKeySource, clock: &Clock) 
     drop(database);
     install(paths, &keys, Slot { seq: tip.seq, head: tip.head })?;
     tracing::info!(store.id = %store, root_key.id = %header.root.id, "made a new store");
-    Ok(())
+    Ok(material)
 }
 
 /// Takes away what an earlier attempt to make a store has left behind. Its anchor goes first: left alone, it

@@ -1,4 +1,6 @@
 use std::fs::OpenOptions as FileOptions;
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use fjall::Keyspace;
@@ -23,7 +25,7 @@ fn store_keys(scratch: &Scratch) -> Arc<StoreKeys> {
     let database = Database::open(&scratch.path("store")).unwrap();
     let configured = &scratch.options().root_key;
     let sources = Sources { configured, previous: None, next: None };
-    Arc::new(unlock(&database, &sources).unwrap().keys)
+    Arc::new(unlock(&database, Given::read(&sources)).unwrap().keys)
 }
 
 fn out_of_step(result: Result<Store, OpenError>) -> OutOfStep {
@@ -451,4 +453,34 @@ fn stored_keys_keep_their_proof_in_hexadecimal() {
         assert_eq!(stored.key, issued.key);
         assert!(String::from_utf8_lossy(&row).contains(&crate::hex::encode(&stored.proof)));
     });
+}
+
+#[test]
+fn a_first_start_takes_its_root_key_from_a_pipe_that_gives_it_once() {
+    let scratch = Scratch::new();
+    let key = RootKeySource::File(scratch.path("key")).read_or_make().unwrap();
+    let (reader, mut writer) = io::pipe().unwrap();
+    writer.write_all(key.expose().as_bytes()).unwrap();
+    drop(writer);
+    let root_key = RootKeySource::Fd(reader.as_raw_fd());
+    let store = Store::open(scratch.lock(), OpenOptions { root_key, ..scratch.options() }).unwrap();
+    assert_eq!(Some(store.status().root_key_id), key.id());
+}
+
+#[test]
+fn a_log_whose_numbers_are_used_up_is_not_gone_past() {
+    let scratch = closed_store(2);
+    tamper(&scratch, |database| {
+        let record = AuditRecord {
+            seq: u64::MAX,
+            at_ms: 0,
+            previous: [0; 32],
+            entries: Vec::new(),
+            usage_rows: 0,
+            usage_digest: [0; 32],
+        };
+        database.log.insert(log::audit_key(u64::MAX), rows::encode_body(&record)).unwrap();
+    });
+    out_of_step(scratch.try_open());
+    assert!(matches!(scratch.accept(2), Err(OpenError::Damaged { .. })));
 }

@@ -23,12 +23,11 @@ pub(super) struct Unlocked {
     pub(super) rotate_to: Option<RootKeyMaterial>,
 }
 
-/// Reads the header, takes the root key and opens the store's keys with it.
-pub(super) fn unlock(database: &Database, sources: &Sources<'_>) -> Result<Unlocked, OpenError> {
+/// Reads the header and opens the store's keys with the root key among those given.
+pub(super) fn unlock(database: &Database, given: Given) -> Result<Unlocked, OpenError> {
     let header_row =
         database.keys.get(rows::HEADER)?.ok_or_else(|| OpenError::damaged("it has no header"))?;
     let header = read_header(&header_row)?;
-    let given = Given::read(sources);
     let (by, rotate_to) = given.choose(&header)?;
     let recovery = header.recovery.as_ref().map(|recovery| recovery.id);
     let record = database.keys.get(rows::STORE_KEYS)?;
@@ -76,6 +75,11 @@ impl Given {
             previous: sources.previous.and_then(optional),
             next: sources.next.and_then(optional),
         }
+    }
+
+    /// One key, read already.
+    pub(super) fn only(material: RootKeyMaterial) -> Given {
+        Given { configured: Ok(material), previous: None, next: None }
     }
 
     /// The key that opens the store, and the one it is to be rotated to.

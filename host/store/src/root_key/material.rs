@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use super::source::{decode_key, stretch};
 use super::{RootKey, RootKeyError, RootKeyId, RootKeyRecord, Stretching};
+use crate::hex;
 use crate::secret::Secret;
 
 /// A root key as given, or a passphrase that becomes one with the salt of a store.
@@ -32,7 +33,12 @@ impl RootKeyMaterial {
         match &self.0 {
             Material::Key(key) => key.to_hex(),
             Material::Passphrase(words) => {
-                Zeroizing::new(format!("{PASSPHRASE}{}", String::from_utf8_lossy(words.expose())))
+                // In digits: a passphrase is bytes, which need not be text.
+                let digits = Zeroizing::new(hex::encode(words.expose()));
+                let mut text = Zeroizing::new(String::with_capacity(PASSPHRASE.len() + digits.len()));
+                text.push_str(PASSPHRASE);
+                text.push_str(&digits);
+                text
             }
         }
     }
@@ -43,7 +49,10 @@ impl RootKeyMaterial {
     /// See [`RootKeyError`]: a key that no source would have given.
     pub fn parse(text: &str) -> Result<RootKeyMaterial, RootKeyError> {
         match text.strip_prefix(PASSPHRASE) {
-            Some(words) => Ok(Self::of_passphrase(Secret::from(words.to_owned()))),
+            Some(digits) => {
+                let words = hex::decode(digits).ok_or(RootKeyError::NotAKey)?;
+                Ok(Self::of_passphrase(Secret::new(words)))
+            }
             None => decode_key(&Secret::from(text.to_owned())).map(Self::of_key),
         }
     }

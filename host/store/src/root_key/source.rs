@@ -303,9 +303,10 @@ pub(super) fn decode_key(text: &Secret) -> Result<RootKey, RootKeyError> {
     if let Some(bytes) = hex::decode(text) {
         return RootKey::from_bytes(&Zeroizing::new(bytes));
     }
+    let mut buffer = Zeroizing::new(vec![0; text.len() + 3]);
     for engine in [&STANDARD, &STANDARD_NO_PAD, &URL_SAFE, &URL_SAFE_NO_PAD] {
-        if let Ok(bytes) = engine.decode(text) {
-            return RootKey::from_bytes(&Zeroizing::new(bytes));
+        if let Ok(length) = engine.decode_slice(text, &mut buffer) {
+            return RootKey::from_bytes(buffer.get(..length).unwrap_or_default());
         }
     }
     Err(RootKeyError::NotAKey)
@@ -376,7 +377,8 @@ pub(crate) fn write_file(path: &Path, key: &RootKey) -> io::Result<()> {
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    file.write_all(Zeroizing::new(format!("{}\n", *key.to_hex())).as_bytes())?;
+    file.write_all(key.to_hex().as_bytes())?;
+    file.write_all(b"\n")?;
     file.sync_all()?;
     std::fs::hard_link(&draft, path)?;
     std::fs::remove_file(&draft)?;

@@ -125,7 +125,7 @@ fn a_passphrase_gives_the_same_key_with_the_same_salt_only() {
 
 #[test]
 fn what_a_source_gave_travels_as_text_and_says_nothing_when_debugged() {
-    for text in [HEX, "passphrase correct horse battery staple"] {
+    for text in [HEX, "passphrase 636f727265637420686f727365e9"] {
         let material = RootKeyMaterial::parse(text).unwrap();
         assert_eq!(*material.expose(), text);
         assert_eq!(format!("{material:?}"), "RootKeyMaterial(..)");

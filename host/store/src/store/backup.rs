@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::key_records::only_one;
 use super::{IMPLIED_KEY, OpenOptions, Store, sources};
 use crate::anchor::{Anchor, Found};
 use crate::backup::{self, BackupSummary, RestoreSummary};
@@ -40,9 +41,11 @@ impl Store {
     /// serves. The whole store is checked on the way: a damaged one is not backed up.
     ///
     /// # Errors
-    /// [`VaultError::Exists`], [`VaultError::Unusable`] for a damaged store, [`VaultError::File`],
-    /// [`VaultError::Stopped`], and errors of reading.
+    /// [`VaultError::Busy`] while another is written, [`VaultError::Exists`], [`VaultError::Unusable`] for a
+    /// damaged store, [`VaultError::File`], [`VaultError::Stopped`], and errors of reading.
     pub fn backup(&self, path: &Path, progress: &mut Progress<'_>) -> Result<BackupSummary, VaultError> {
+        // A second one for the same file would write into the first one's draft.
+        let _alone = only_one(&self.0.backup)?;
         backup::write(&self.access()?.view(), self.0.clock.now_ms(), path, progress)
     }
 

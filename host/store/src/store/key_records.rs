@@ -6,7 +6,7 @@
 //! count, that one; the next start that has both goes on where this ended.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use super::{IMPLIED_KEY_NEXT, Store};
 use crate::error::Error;
@@ -65,11 +65,15 @@ impl Store {
         let header = self.header();
         if to.key_of(&header.root)?.is_some() {
             // Asked for once more, perhaps after a kill: what was wanted is so.
+            let (replaced_file, kept_file) = self.install_successor(&header)?.unzip();
             self.drop_old_wrappings(progress)?;
             let root_key = header.root.id;
             let previous = header.previous_root.ok_or(VaultError::SameKey { id: root_key, what: "root" })?;
-            return Ok(RootRotation { root_key, previous, records: 0, replaced_file: None, kept_file: None });
+            let kept_file = kept_file.flatten();
+            return Ok(RootRotation { root_key, previous, records: 0, replaced_file, kept_file });
         }
+        // Before the place beside the key file is used again: it may be the only one with the key in use.
+        self.install_successor(&header)?;
         if let Some(recovery) = &header.recovery
             && to.key_of(recovery)?.is_some()
         {
@@ -86,6 +90,18 @@ impl Store {
         self.drop_old_wrappings(progress)?;
         let replaced_file = implied.cloned();
         Ok(RootRotation { root_key: key.id(), previous, records, replaced_file, kept_file })
+    }
+
+    /// Ends an earlier rotation that could not put the key file in its place. Gives that file, and where the one
+    /// before is kept.
+    fn install_successor(&self, header: &Header) -> Result<Option<(PathBuf, Option<PathBuf>)>, VaultError> {
+        let (Some(file), Some(previous)) = (&self.0.implied_key, header.previous_root) else {
+            return Ok(None);
+        };
+        match successor(file).read() {
+            Ok(key) if key.id() == Some(header.root.id) => Ok(Some((file.clone(), install(file, previous)?))),
+            _ => Ok(None),
+        }
     }
 
     fn introduce_root(
@@ -199,13 +215,7 @@ impl Store {
     /// Goes on with what an earlier process began, as far as the keys at hand allow.
     pub(super) fn go_on(&self, rotate_to: Option<RootKeyMaterial>) -> Result<(), VaultError> {
         let unseen: &mut Progress<'_> = &mut |_, _, _| std::ops::ControlFlow::Continue(());
-        let header = self.header();
-        if let Some(file) = &self.0.implied_key
-            && let Some(previous) = header.previous_root
-            && successor(file).read().is_ok_and(|key| key.id() == Some(header.root.id))
-        {
-            install(file, previous)?;
-        }
+        self.install_successor(&self.header())?;
         if let Some(to) = rotate_to {
             let done = self.rotate_root(to, unseen)?;
             tracing::warn!(
@@ -214,8 +224,9 @@ impl Store {
             );
         }
         let _alone = self.alone()?;
-        // With an unfinished rotation whose key is not at hand, what it has wrapped is still wanted.
-        if self.header().next_root.is_none() {
+        // What an unfinished rotation has wrapped is still wanted when its key is not at hand, and so is what opens
+        // with the root key when the recovery key has opened the store.
+        if self.header().next_root.is_none() && self.0.keys.wrap_keys().root.is_some() {
             self.drop_old_wrappings(unseen)?;
         }
         self.delete_due_vault_keys(unseen)
@@ -229,13 +240,21 @@ impl Store {
         self.0.header.store(Arc::new(header));
     }
 
-    /// One operation on keys at a time.
+    /// One operation on keys at a time. The one before may have stopped waiting for a change that was made later:
+    /// the header is taken from where that change would be.
     pub(super) fn alone(&self) -> Result<MutexGuard<'_, ()>, VaultError> {
-        match self.0.operation.try_lock() {
-            Ok(guard) => Ok(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(VaultError::Busy),
-        }
+        let guard = only_one(&self.0.operation)?;
+        self.set_header(self.submit(|draft| draft.header())?);
+        Ok(guard)
+    }
+}
+
+/// The right to do what is done once at a time.
+pub(super) fn only_one(operation: &Mutex<()>) -> Result<MutexGuard<'_, ()>, VaultError> {
+    match operation.try_lock() {
+        Ok(guard) => Ok(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(VaultError::Busy),
     }
 }
 

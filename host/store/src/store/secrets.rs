@@ -46,8 +46,8 @@ impl Store {
     /// Secrets of a vault in the byte order of their names, without the first `offset`, at most `limit`.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when a row of this page does not prove to be ours; [`Error::Engine`],
-    /// [`Error::Closed`].
+    /// [`Error::Lookup`] for an intern that is not there; [`Error::Damaged`] when a row of this page does not
+    /// prove to be ours; [`Error::Engine`], [`Error::Closed`].
     pub fn list_secrets(
         &self,
         vault: VaultId,
@@ -61,7 +61,7 @@ impl Store {
     /// limits as for [`Store::list_secrets`].
     ///
     /// # Errors
-    /// [`Error::Lookup`] for an intern that is not there, and those of [`Store::list_secrets`].
+    /// Those of [`Store::list_secrets`].
     pub fn effective_secrets(
         &self,
         intern: InternId,

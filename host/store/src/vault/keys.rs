@@ -144,7 +144,8 @@ impl VaultKeys {
         Ok(kid)
     }
 
-    /// Retires the keys for old values that are not among those in use. Gives their numbers.
+    /// Retires the keys for old values that are not among those in use, and takes back retired ones that are: an
+    /// accepted rollback brings old values back. Gives the numbers of those that were retired.
     pub(crate) fn retire(&mut self, in_use: &BTreeSet<u32>, now_ms: u64) -> Vec<u32> {
         let idle = |key: &&mut EncryptionKey| key.state == KeyState::Decrypt && !in_use.contains(&key.kid);
         let mut retired = Vec::new();
@@ -152,7 +153,13 @@ impl VaultKeys {
             key.change(KeyState::Retired, now_ms);
             retired.push(key.kid);
         }
-        self.version = self.version.saturating_add(u32::from(!retired.is_empty()));
+        let needed = |key: &&mut EncryptionKey| key.state == KeyState::Retired && in_use.contains(&key.kid);
+        let mut changed = !retired.is_empty();
+        for key in self.encryption.iter_mut().filter(needed) {
+            key.change(KeyState::Decrypt, now_ms);
+            changed = true;
+        }
+        self.version = self.version.saturating_add(u32::from(changed));
         retired
     }
 
@@ -232,4 +239,25 @@ fn decode_key(bytes: &[u8; ENCODED_KEY_BYTES]) -> Option<EncryptionKey> {
         changed_at_ms: u64::from_be_bytes(*changed_at_ms),
         key: Zeroizing::new(key.try_into().ok()?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retired_key_that_is_needed_again_is_not_deleted() {
+        let mut keys = VaultKeys::random(0).unwrap();
+        let sealed = keys.encrypt(1, b"", b"value").unwrap().unwrap();
+        keys.add(1).unwrap();
+        assert_eq!(keys.retire(&BTreeSet::from([2]), 2), [1]);
+        let (version, later) = (keys.version, 2 + RETIRED_FOR_MS);
+        assert!(keys.retire(&BTreeSet::from([1, 2]), later).is_empty());
+        assert!(keys.version > version, "a record that changed has another version");
+        assert!(keys.delete_due(later).is_empty() && keys.due_ms().is_none());
+        assert_eq!(*keys.decrypt(1, b"", &sealed).unwrap(), b"value");
+        assert_eq!(keys.active(), Some(2));
+        keys.retire(&BTreeSet::from([2]), later);
+        assert_eq!(keys.delete_due(later + RETIRED_FOR_MS), [1]);
+    }
 }

@@ -12,13 +12,16 @@ use super::{EffectiveScope, EffectiveSecret, Page, SecretMetadata, SecretName, V
 use crate::error::Error;
 use crate::ids::InternId;
 
-/// Secrets of a vault by name.
+/// Secrets of a vault by name. One of an intern that is gone is not an empty one.
 pub(crate) fn secrets(
     view: &View,
     vault: VaultId,
     offset: usize,
     limit: usize,
 ) -> Result<Page<SecretMetadata>, Error> {
+    if let VaultId::Intern(intern) = vault {
+        view.intern(intern)?;
+    }
     let mut rows = view.rows(vault).skip(offset);
     let page = rows.by_ref().take(limit).map(|row| {
         let (name, row) = row.named(view, vault)?;

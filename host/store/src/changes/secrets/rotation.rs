@@ -61,10 +61,11 @@ impl Draft {
         let in_use = self.keys_in_use(vault)?;
         let nothing = KeysChecked { deleted: 0, due_ms: None };
         let Some(opened) = self.vaults.open(&self.view, vault)? else { return Ok(nothing) };
-        let deleted = opened.keys.delete_due(now_ms);
+        let version = opened.keys.version;
         let retired = opened.keys.retire(&in_use, now_ms);
+        let deleted = opened.keys.delete_due(now_ms);
         let checked = KeysChecked { deleted: deleted.len(), due_ms: opened.keys.due_ms() };
-        if !(deleted.is_empty() && retired.is_empty()) {
+        if opened.keys.version != version {
             self.record_changed_keys(vault)?;
         }
         if !retired.is_empty() {

@@ -321,3 +321,83 @@ fn changes_of_keys_are_audited() {
     assert!(actions.clone().all(|entry| entry.actor == Actor::Operator));
     assert!(actions.into_iter().any(|entry| entry.action == AuditAction::OldWrappingsDropped));
 }
+
+#[test]
+fn a_recovery_key_that_never_counted_is_not_carried_along() {
+    let (scratch, store, vaults) = filled();
+    // As when whoever asked for it stopped waiting before the writer came to it.
+    let begun = RootKey::random().unwrap().wrap_key();
+    store.submit(move |draft| draft.begin_recovery_key(begun)).unwrap();
+    store.rotate_root(key_file(&scratch, "new").read().unwrap(), &mut go_on).unwrap();
+    store.close();
+    let store = scratch.open();
+    assert!(!store.status().has_recovery_key);
+    assert_whole(&store, &vaults);
+}
+
+/// A store whose root key was replaced, although whoever asked for that had stopped waiting.
+fn replaced_unseen(to: &RootKeyMaterial, store: &Store) -> RootKeyId {
+    let previous = store.status().root_key_id;
+    let (key, record) = next_root(to, None).unwrap();
+    place_successor(store.0.implied_key.as_ref().unwrap(), &key).unwrap();
+    let wrap_key = key.wrap_key();
+    store.submit(move |draft| draft.begin_root_rotation(record, wrap_key)).unwrap();
+    store.rewrap_all(&mut go_on).unwrap();
+    store.submit(|draft| draft.end_root_rotation()).unwrap();
+    previous
+}
+
+#[test]
+fn a_rotation_that_was_made_unseen_is_ended_when_it_is_asked_for_again() {
+    let (scratch, store, vaults) = filled();
+    let new = key_file(&scratch, "new");
+    let previous = replaced_unseen(&new.read().unwrap(), &store);
+    let done = store.rotate_root(new.read().unwrap(), &mut go_on).unwrap();
+    assert_eq!((done.root_key, done.previous), (id(&new), previous));
+    assert_eq!(store.header().previous_root, Some(previous));
+    assert_eq!(done.replaced_file, Some(scratch.path("root.key")));
+    assert_eq!(id(&RootKeySource::File(done.kept_file.unwrap())), previous);
+    store.close();
+    assert_whole(&scratch.open(), &vaults);
+}
+
+#[test]
+fn a_successor_that_counts_is_not_thrown_away_for_the_next() {
+    let (scratch, store, vaults) = filled();
+    let new = key_file(&scratch, "new");
+    replaced_unseen(&new.read().unwrap(), &store);
+    std::fs::remove_file(scratch.path("new")).unwrap();
+    let third = key_file(&scratch, "third");
+    let stopped = store.rotate_root(third.read().unwrap(), &mut stop_at(0));
+    assert!(matches!(stopped, Err(VaultError::Stopped)));
+    store.close();
+    assert_whole(&scratch.open(), &vaults);
+}
+
+#[test]
+fn a_passphrase_that_is_not_text_opens_the_store_after_a_rotation_to_it() {
+    let (scratch, store, vaults) = filled();
+    let from = key_file(&scratch, "passphrase");
+    std::fs::write(scratch.path("passphrase"), b"caf\xe9 au lait, toujours").unwrap();
+    let RootKeySource::File(from) = from else { panic!() };
+    let passphrase = RootKeySource::Passphrase { from: PassphraseSource::File(from) };
+    // The way it takes from the command line to the store.
+    let sent = RootKeyMaterial::parse(&passphrase.read().unwrap().expose()).unwrap();
+    store.rotate_root(sent, &mut go_on).unwrap();
+    store.close();
+    assert_whole(&open(&scratch, &passphrase, None).unwrap(), &vaults);
+}
+
+#[test]
+fn a_start_with_the_recovery_key_leaves_what_the_root_key_opens() {
+    let (scratch, store, vaults) = filled();
+    let recovery = store.new_recovery_key(&mut go_on).unwrap();
+    let action = AuditAction::RecoveryKeyBegun { id: recovery.id };
+    store.submit(|draft| draft.change_header(action, |header| header.untidy = true)).unwrap();
+    let before = wrapped_by(&store);
+    store.close();
+    let store = open(&scratch, &written(&scratch, "recovery", &recovery), None).unwrap();
+    assert_eq!(wrapped_by(&store), before);
+    store.close();
+    assert_whole(&scratch.open(), &vaults);
+}
