@@ -36,11 +36,18 @@ pub(crate) fn open(store: &Path, copies: &Path) -> Result<(Database, bool), Open
     match Database::open(store) {
         Ok(database) => Ok((database, true)),
         Err(error) => {
-            // The damage lies deeper: leave the evidence as it was found.
-            std::fs::copy(&copy, &journal).map_err(OpenError::io(&journal))?;
+            // The damage lies deeper: leave the evidence as it was found. A copy of it beside would be one more at
+            // every start that is tried.
+            restore(&copy, &journal).map_err(OpenError::io(&journal))?;
             Err(error)
         }
     }
+}
+
+fn restore(copy: &Path, journal: &Path) -> io::Result<()> {
+    std::fs::copy(copy, journal)?;
+    File::open(journal)?.sync_all()?;
+    std::fs::remove_file(copy)
 }
 
 fn is_journal_refusal(error: &OpenError) -> bool {
