@@ -9,6 +9,10 @@ use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{
     Actor, Error as StoreError, HostName, Purpose, Release, ReleaseError, ReleaseScope, SecretName, Store,
 };
+use std::time::Duration;
+
+/// How long reading a secret may take; usually it takes microseconds.
+const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What authenticates requests to a provider.
 #[derive(Debug)]
@@ -126,12 +130,17 @@ impl Credentials<'_> {
     }
 }
 
-/// The store reads its files on the calling thread; requests must not wait for a slow disk.
+/// The store reads its files on the calling thread; requests must not wait for a slow disk, and for one that hangs
+/// not for ever.
 async fn aside<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, ReleaseError> + Send + 'static,
 ) -> Result<T, ReleaseError> {
-    // It only fails to finish when the program ends.
-    tokio::task::spawn_blocking(read).await.unwrap_or(Err(ReleaseError::Store(StoreError::Closed)))
+    let read = tokio::task::spawn_blocking(read);
+    match tokio::time::timeout(STORE_PATIENCE, read).await {
+        // It only fails to finish when the program ends.
+        Ok(finished) => finished.unwrap_or(Err(ReleaseError::Store(StoreError::Closed))),
+        Err(_elapsed) => Err(ReleaseError::Store(StoreError::TimedOut)),
+    }
 }
 
 /// Where the operator's side of a release is at fault.

@@ -8,7 +8,8 @@ use crate::vault::{Head, Stored, VaultId, head_key, name_in, vault_of_head};
 
 impl Draft {
     /// Makes every vault add up again: drops rows that do not prove to be ours, and makes heads anew that are
-    /// missing or speak of other rows. Tells how many rows were dropped.
+    /// missing or speak of other rows. A vault without its keys goes as a whole: nobody can read it ever again,
+    /// and nothing could be stored in it. Tells how many rows were dropped.
     pub(crate) fn mend_vaults(&mut self) -> Result<usize, Error> {
         let mut vaults = BTreeSet::new();
         self.view.each_vault_row(|vault| vaults.extend(vault))?;
@@ -26,6 +27,16 @@ impl Draft {
     }
 
     fn mend_vault(&mut self, vault: VaultId) -> Result<usize, Error> {
+        let has_keys = match self.view.vault_keys(vault) {
+            Err(Error::Damaged) => false,
+            keys => keys?.is_some(),
+        };
+        if !has_keys {
+            let rows = self.rows_of_vault(vault)?;
+            let dropped = rows.len();
+            self.drop_vault(vault, rows);
+            return Ok(dropped);
+        }
         let (mut counted, mut damaged) = (Head::default(), Vec::new());
         for row in self.view.rows(vault) {
             let (key, row) = row.pair()?;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::database::Database;
+use crate::rows;
 use crate::vault::{VaultFinding, VaultPart, head_key, secret_key};
 
 /// Changes the database of a closed store.
@@ -233,6 +234,32 @@ fn a_changed_head_is_not_served_unless_accepted() {
         assert_eq!(listed(&store, other), some(&["a", "b", "c"]));
         put(&store, vault, "b", "new");
         delete(&store, vault, "a").unwrap();
+        assert!(store.verify_vaults().unwrap().is_clean());
+    }
+}
+
+#[test]
+fn a_vault_whose_keys_are_gone_makes_room_when_that_is_accepted() {
+    for change in [
+        |database: &Database, vault: VaultId| database.keys.remove(rows::vault_keys_key(vault)).unwrap(),
+        |database: &Database, vault: VaultId| flip(&database.keys, &rows::vault_keys_key(vault), 9),
+    ] {
+        let scratch = Scratch::new();
+        let (store, vault, other) = filled(&scratch);
+        let seq = store.status().seq;
+        store.close();
+        let database = Database::open(&scratch.path("store")).unwrap();
+        change(&database, vault);
+        drop(database);
+        assert!(matches!(scratch.try_open(), Err(crate::OpenError::OutOfStep(_))));
+        drop(scratch.accept(seq).unwrap());
+
+        let store = scratch.open();
+        assert!(store.verify_vaults().unwrap().is_clean());
+        assert_eq!(listed(&store, vault), some(&[]));
+        assert_eq!(listed(&store, other), some(&["a", "b", "c"]));
+        put(&store, vault, "a", "new");
+        assert_eq!(release(&store, vault, "a").unwrap(), b"new");
         assert!(store.verify_vaults().unwrap().is_clean());
     }
 }
