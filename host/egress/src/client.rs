@@ -3,19 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::Full;
-use hyper::body::Incoming;
 
 use crate::{
     ConfigError, Credential, EgressConfig, Error, Origin, Reason, Reply, ReplyBody,
     dial::Dialler,
     headers,
-    pool::{Line, Pool},
+    pool::Pool,
     reach::Reach,
     resolver::{CheckedNames, Names},
     tls,
-    wire::{Exchange, Outward, Shared, Unanswered},
+    wire::{Exchange, Line, Outward, Unanswered},
 };
 
 /// The door out. Clones share its connections.
@@ -144,17 +143,18 @@ impl Client {
             let answered = match line {
                 Line::Own(mut wire) => {
                     for_one(&mut request, &uri, origin);
-                    wire.send(request).await.map(|answer| (answer, Some(wire)))
+                    wire.send(request).await.map(|answer| (answer, Line::Own(wire)))
                 }
-                Line::Shared(shared) => {
+                Line::Shared(mut shared) => {
                     for_many(&mut request, &uri);
-                    Box::pin(send_shared(shared, request)).await.map(|answer| (answer, None))
+                    let answer = Box::pin(shared.send(request)).await;
+                    answer.map(|answer| (answer, Line::Shared(shared)))
                 }
             };
             match answered {
-                Ok((answer, wire)) => {
+                Ok((answer, line)) => {
                     let (head, body) = answer.into_parts();
-                    return Ok((head, Exchange { body, wire }));
+                    return Ok((head, Exchange { body, line }));
                 }
                 Err(Unanswered(Some(unsent))) if !is_new => request = unsent,
                 Err(_) => return Err(Error::Broken),
@@ -169,13 +169,6 @@ impl Client {
             self.pool.share(origin.key(), shared);
         }
         Ok(line)
-    }
-}
-
-async fn send_shared(mut shared: Shared, request: Outward) -> Result<Response<Incoming>, Unanswered> {
-    match shared.ready().await {
-        Ok(()) => Ok(shared.try_send_request(request).await?),
-        Err(_) => Err(Unanswered(Some(request))),
     }
 }
 

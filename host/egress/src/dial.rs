@@ -14,9 +14,8 @@ use tower_service::Service;
 use crate::{
     Error,
     error::reduce,
-    pool::Line,
     resolver::CheckedNames,
-    wire::{Stream, Wire},
+    wire::{Line, Shared, Stream, Wire},
 };
 
 /// A silent peer is asked for a sign of life this often, so that a dead path is noticed.
@@ -80,5 +79,5 @@ async fn share(stream: Stream) -> Result<Line, Error> {
     let (sender, connection) = builder.handshake(stream).await.map_err(|_| Error::Unreachable)?;
     // How it ends, every exchange on it learns.
     tokio::spawn(async move { drop(connection.await) });
-    Ok(Line::Shared(sender))
+    Ok(Line::Shared(Shared::new(sender)))
 }

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::wire::{Shared, Wire};
+use crate::wire::{Line, Shared, Wire};
 
 /// Idle connections are closed before the usual server (60 s and more) closes them under a request.
 const IDLE: Duration = Duration::from_secs(50);
@@ -20,14 +20,6 @@ const IDLE: Duration = Duration::from_secs(50);
 const IDLE_MAX: usize = 1000;
 /// Between two looks for connections that have been idle for too long.
 const ROUND: Duration = Duration::from_secs(10);
-
-/// A connection that can take a request.
-pub(crate) enum Line {
-    /// For one request at a time.
-    Own(Box<Wire>),
-    /// For many.
-    Shared(Shared),
-}
 
 #[derive(Default)]
 pub(crate) struct Pool {
@@ -46,7 +38,8 @@ struct Kept {
 struct Lines {
     /// The longest idle first.
     own: VecDeque<(Instant, Box<Wire>)>,
-    shared: Option<(Instant, Shared)>,
+    /// The first one with room is used; another is made only when all are full.
+    shared: Vec<(Instant, Shared)>,
 }
 
 impl Pool {
@@ -78,10 +71,13 @@ impl Pool {
         self.sweep_from_now_on(&mut kept);
     }
 
-    /// Lets others use a new connection too.
+    /// Lets others use a new connection too, unless there is one already that has room.
     pub(crate) fn share(self: &Arc<Self>, origin: &Arc<str>, shared: &Shared) {
         let mut kept = self.kept();
-        kept.origins.entry(Arc::clone(origin)).or_default().shared = Some((Instant::now(), shared.clone()));
+        let lines = kept.origins.entry(Arc::clone(origin)).or_default();
+        if lines.roomy().is_none() {
+            lines.shared.push((Instant::now(), shared.clone()));
+        }
         self.sweep_from_now_on(&mut kept);
     }
 
@@ -100,11 +96,10 @@ impl Pool {
 
 impl Lines {
     fn take(&mut self) -> Option<Line> {
-        if let Some((used, shared)) = self.shared.as_mut().filter(|(_, shared)| !shared.is_closed()) {
+        if let Some((used, shared)) = self.roomy() {
             *used = Instant::now();
             return Some(Line::Shared(shared.clone()));
         }
-        self.shared = None;
         let (since, wire) = self.own.pop_back()?;
         if since.elapsed() <= IDLE {
             return Some(Line::Own(wire));
@@ -112,6 +107,12 @@ impl Lines {
         // The others are older still.
         self.own.clear();
         None
+    }
+
+    /// A shared connection that takes one more request at once.
+    fn roomy(&mut self) -> Option<&mut (Instant, Shared)> {
+        self.shared.retain(|(_, shared)| !shared.is_closed());
+        self.shared.iter_mut().find(|(_, shared)| !shared.is_full())
     }
 }
 
@@ -123,9 +124,8 @@ impl Kept {
                 lines.own.pop_front();
             }
             // Requests that run on it hold it open.
-            lines.shared =
-                lines.shared.take().filter(|(used, shared)| used.elapsed() <= IDLE && !shared.is_closed());
-            !lines.own.is_empty() || lines.shared.is_some()
+            lines.shared.retain(|(used, shared)| used.elapsed() <= IDLE && !shared.is_closed());
+            !lines.own.is_empty() || !lines.shared.is_empty()
         });
         self.is_swept = !self.origins.is_empty();
         self.is_swept

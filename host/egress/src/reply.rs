@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::{
     Error, Limits,
     pool::Pool,
-    wire::{Cut, Exchange},
+    wire::{Cut, Exchange, Line},
 };
 
 /// The head of an answer and the way to its body.
@@ -116,7 +116,7 @@ impl ReplyBody {
 
     fn end(&mut self, how: Result<(), Error>) -> Result<Option<Bytes>, Error> {
         let upstream = self.upstream.take();
-        if let (Ok(()), Some(wire)) = (how, upstream.and_then(|upstream| upstream.wire)) {
+        if let (Ok(()), Some(Exchange { line: Line::Own(wire), .. })) = (how, upstream) {
             let (pool, origin) = &self.home;
             pool.keep(origin, wire);
         }

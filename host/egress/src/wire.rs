@@ -31,9 +31,18 @@ use tokio::net::TcpStream;
 pub(crate) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 /// What we send.
 pub(crate) type Outward = Request<Full<Bytes>>;
-/// The sending side of a shared connection.
-pub(crate) type Shared = http2::SendRequest<Full<Bytes>>;
 
+/// A connection that can take a request, or that one is going over.
+pub(crate) enum Line {
+    /// For one request at a time.
+    Own(Box<Wire>),
+    /// For many.
+    Shared(Shared),
+}
+
+/// Requests at once on a shared connection. Servers are advised to allow no fewer (RFC 9113, 6.5.2), many allow no
+/// more, and one too many would wait for another's end instead of going over a connection of its own.
+const SHARED_MAX: usize = 100;
 /// How often we look again at a connection that has moved, before others get their turn.
 const TURNS_MAX: usize = 8;
 
@@ -120,6 +129,38 @@ impl Wire {
     }
 }
 
+/// The sending side of an HTTP/2 connection. Whoever has a request under way holds a clone until its answer ends.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    sender: http2::SendRequest<Full<Bytes>>,
+    /// One for each clone: the pool's own and those of the requests under way.
+    holders: Arc<()>,
+}
+
+impl Shared {
+    pub(crate) fn new(sender: http2::SendRequest<Full<Bytes>>) -> Self {
+        Self { sender, holders: Arc::default() }
+    }
+
+    /// Is the connection over?
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Would one more request have to wait for another to end? To be asked of the pool's own clone.
+    pub(crate) fn is_full(&self) -> bool {
+        Arc::strong_count(&self.holders) > SHARED_MAX
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) async fn send(&mut self, request: Outward) -> Result<Response<Incoming>, Unanswered> {
+        match self.sender.ready().await {
+            Ok(()) => Ok(self.sender.try_send_request(request).await?),
+            Err(_) => Err(Unanswered(Some(request))),
+        }
+    }
+}
+
 /// Stands between a connection and the task that polls it. The connection and what comes out of it wake each
 /// other all the time while they are polled together; that must not have the task polled once more.
 #[derive(Default)]
@@ -157,10 +198,10 @@ impl Wake for Relay {
     }
 }
 
-/// The body of an answer, and the connection if it is this answer's alone.
+/// The body of an answer, and the connection that it comes over.
 pub(crate) struct Exchange {
     pub(crate) body: Incoming,
-    pub(crate) wire: Option<Box<Wire>>,
+    pub(crate) line: Line,
 }
 
 /// The connection broke inside the body.
@@ -169,11 +210,11 @@ pub(crate) struct Cut;
 impl Exchange {
     /// The next piece, perhaps empty; `None` at the end.
     pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Cut>>> {
-        let Self { body, wire } = self;
+        let Self { body, line } = self;
         let mut body = Pin::new(body);
-        let frame = match wire {
-            None => ready!(body.poll_frame(context)),
-            Some(wire) => match ready!(wire.poll(context, |inner| body.as_mut().poll_frame(inner))) {
+        let frame = match line {
+            Line::Shared(_) => ready!(body.poll_frame(context)),
+            Line::Own(wire) => match ready!(wire.poll(context, |inner| body.as_mut().poll_frame(inner))) {
                 Some(frame) => frame,
                 None => return Poll::Ready(Some(Err(Cut))),
             },

@@ -88,6 +88,7 @@ impl http_body::Body for Body {
         let Some(mut record) = self.record.take() else {
             return self.next(context).map(|chunk| chunk.map(|bytes| Ok(Frame::data(bytes))));
         };
+        record.asked();
         let next = within(record.id(), || self.next(context));
         if let Poll::Ready(chunk) = &next {
             record.sent(chunk.as_ref().map(Bytes::len));

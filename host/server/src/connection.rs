@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 use crate::answer::Body;
 use crate::handle::HEADERS_BYTES_MAX;
 use crate::metrics::Metrics;
-use crate::stall::Stalling;
+use crate::stall::{Answers, Stalling};
 
 /// A head must arrive whole within this; it also ends idle HTTP/1 connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,12 +47,14 @@ const STREAMS_PER_CONNECTION: u32 = 256;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The other end of a connection.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Peer {
     /// Its address.
     pub(crate) address: IpAddr,
     /// Its requests that are not answered yet.
     pub(crate) running: Arc<AtomicUsize>,
+    /// Its answers that are on their way.
+    pub(crate) answers: Arc<Answers>,
 }
 
 /// What all connections share.
@@ -92,7 +94,7 @@ impl Connections {
             };
             match next {
                 Ok((stream, address, permit)) => {
-                    let peer = Peer { address, running: Arc::default() };
+                    let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
                     let connection = self.clone().serve(stream, peer, permit, handler.clone());
                     self.tasks.spawn(connection);
                 }
@@ -134,7 +136,7 @@ impl Connections {
         F: Future<Output = Response<Body>> + Send + 'static,
     {
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
-        let running = Arc::clone(&peer.running);
+        let (running, answers) = (Arc::clone(&peer.running), Arc::clone(&peer.answers));
         let served = Arc::new(AtomicUsize::new(0));
         let service = {
             let served = Arc::clone(&served);
@@ -166,6 +168,7 @@ impl Connections {
                     connection.as_mut().graceful_shutdown();
                 }
                 _ = rounds.tick() => match idle.round(&running, &served) {
+                    _ if answers.any_stalled(STALL_MAX) => break,
                     0 | 1 => {}
                     2 => connection.as_mut().graceful_shutdown(),
                     _ => break,

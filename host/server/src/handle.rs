@@ -47,12 +47,11 @@ pub(crate) struct Call<'r> {
 
 /// Answers a request.
 pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
-    let Peer { address, running } = peer;
-    let mut record = Record::begin(request.method(), Arc::clone(&app.metrics), running);
+    let mut record = Record::begin(&request, Arc::clone(&app.metrics), &peer);
     let id = record.id();
     let is_head = request.method() == Method::HEAD;
     // A panic is a mistake of ours in one request; the connection and all others go on.
-    let answer = AssertUnwindSafe(answer(&app, address.into(), &mut record, request)).catch_unwind();
+    let answer = AssertUnwindSafe(answer(&app, peer.address.into(), &mut record, request)).catch_unwind();
     let answer = within_polls(id, answer).await;
     let mut response = match answer {
         Ok(Ok(response)) => response,

@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use cofferdam_store::KeyId;
-use http::Method;
+use http::{Method, Request, Version};
 use uuid::Uuid;
 
+use crate::connection::Peer;
 use crate::metrics::Metrics;
 use crate::route::Label;
+use crate::stall::Handed;
 use crate::telemetry::within;
 
 /// What is known of a request so far.
@@ -30,11 +32,15 @@ pub(crate) struct Record {
     whole: bool,
     metrics: Arc<Metrics>,
     running: Arc<AtomicUsize>,
+    handed: Option<Handed>,
 }
 
 impl Record {
-    /// Begins the record of a request. `running` counts the requests of its connection.
-    pub(crate) fn begin(method: &Method, metrics: Arc<Metrics>, running: Arc<AtomicUsize>) -> Box<Self> {
+    /// Begins the record of a request that came from `peer`.
+    pub(crate) fn begin<B>(request: &Request<B>, metrics: Arc<Metrics>, peer: &Peer) -> Box<Self> {
+        let running = Arc::clone(&peer.running);
+        // Below HTTP/2 the socket knows it.
+        let handed = (request.version() == Version::HTTP_2).then(|| peer.answers.begin());
         running.fetch_add(1, Ordering::Relaxed);
         metrics.requests_running.fetch_add(1, Ordering::Relaxed);
         Box::new(Self {
@@ -45,12 +51,13 @@ impl Record {
             generation: None,
             streamed: false,
             id: Uuid::new_v4(),
-            method: known(method),
+            method: known(request.method()),
             started: Instant::now(),
             bytes_sent: 0,
             whole: false,
             metrics,
             running,
+            handed,
         })
     }
 
@@ -65,10 +72,20 @@ impl Record {
         self.metrics.streams_running.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The connection asks for the next chunk.
+    pub(crate) fn asked(&self) {
+        if let Some(handed) = &self.handed {
+            handed.taken();
+        }
+    }
+
     /// Notes the length of a chunk that was handed to the connection, or the end.
     pub(crate) fn sent(&mut self, chunk: Option<usize>) {
         match chunk {
             Some(bytes) => {
+                if let Some(handed) = &self.handed {
+                    handed.hand();
+                }
                 if self.streamed && self.bytes_sent == 0 {
                     self.metrics.first_bytes.observe(self.started.elapsed());
                 }

@@ -2,13 +2,15 @@
 
 use cofferdam_egress::{Egress, EgressConfig, Error, Origin};
 use futures_util::future::join_all;
+use http_body_util::Full;
+use hyper::Response;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
 
 use crate::kit::{
-    PATIENCE, Server, config, egress, ok, origin, read_head, request, resolving, tls::Authority,
+    PATIENCE, STREAMS_MAX, Server, config, egress, ok, origin, read_head, request, resolving, tls::Authority,
 };
 
 const FINE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine";
@@ -48,6 +50,35 @@ async fn exchanges_share_an_http2_connection() {
     ask(&egress, &origin).await.unwrap();
     ask_often(&egress, &origin, 8).await;
     assert_eq!(server.connections(), 1);
+}
+
+/// More than a client takes of an answer that it does not read.
+static LONG: [u8; 4 << 20] = [b' '; 4 << 20];
+
+#[tokio::test]
+async fn request_that_an_http2_connection_has_no_room_for_gets_another() {
+    let authority = Authority::new();
+    let long = |_: &_| Response::new(Full::from(&LONG[..]));
+    let server = Server::start_tls(authority.acceptor("api.test", &["h2"]), long).await;
+    let origin = origin(&format!("https://api.test:{}/v1", server.address.port()));
+    let config = EgressConfig { roots: vec![authority.pem()], ..resolving("api.test", &["127.0.0.1"]) };
+    let egress = egress(&config);
+    let mut unread = Vec::new();
+    for _ in 0..STREAMS_MAX {
+        unread.push(egress.send(request(&origin)).await.unwrap());
+    }
+    assert_eq!(server.connections(), 1);
+    unread.push(egress.send(request(&origin)).await.unwrap());
+    assert_eq!(server.connections(), 2);
+    drop(unread);
+    ask_for_heads(&egress, &origin, 8).await;
+    assert_eq!(server.connections(), 2);
+}
+
+async fn ask_for_heads(egress: &Egress, origin: &Origin, times: usize) {
+    for outcome in join_all((0..times).map(|_| egress.send(request(origin)))).await {
+        outcome.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -32,6 +32,9 @@ use tokio::{
 /// Longer than anything takes here; a test that waits so long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What an HTTP/2 server takes at once, like many.
+pub(crate) const STREAMS_MAX: u32 = 100;
+
 /// A server for as long as the value lives.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -77,7 +80,7 @@ impl Server {
         F: Future<Output = Option<S>> + Send + 'static,
         W: Fn(TcpStream) -> F + Clone + Send + Sync + 'static,
     {
-        let (sender, seen) = mpsc::channel(64);
+        let (sender, seen) = mpsc::channel(2 * STREAMS_MAX as usize);
         Self::listen(seen, move |stream| {
             let (wrap, sender) = (wrap.clone(), sender.clone());
             async move {
@@ -139,7 +142,8 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             Ok::<_, hyper::Error>(response)
         }
     });
-    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http2().max_concurrent_streams(STREAMS_MAX);
     // A client that goes away is what some tests are about.
     let _outcome = builder.serve_connection(TokioIo::new(stream), service).await;
 }
