@@ -161,8 +161,9 @@ fn reach(call: &Call<'_>, directory: &Directory, route: &VaultRoute, wish: Wish<
 /// True when the request came in on one of the regional host names. HTTP/2 names
 /// the host in the request target.
 fn is_regional(headers: &HeaderMap, uri: &Uri, regional: &[String]) -> bool {
-    let named = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let Some(host) = named.or_else(|| uri.host()) else { return false };
+    // A target that names a host wins over the header (RFC 9112, section 3.2.2).
+    let named = || headers.get(HOST).and_then(|host| host.to_str().ok());
+    let Some(host) = uri.host().or_else(named) else { return false };
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
@@ -196,6 +197,8 @@ mod tests {
         }
         let target = Uri::from_static("http://eu.api.example.com:8080/v1/vault/secrets");
         assert!(is_regional(&HeaderMap::new(), &target, &regional));
+        let other = HeaderMap::from_iter([(HOST, HeaderValue::from_static("api.example.com"))]);
+        assert!(is_regional(&other, &target, &regional));
     }
 
     #[test]
