@@ -5,8 +5,11 @@ use super::rows::setup;
 use crate::kit::admin::Admin;
 use crate::kit::canary::{Canary, FORMS, Form, written};
 use crate::kit::client::{Client, read};
+use crate::kit::config::{MODEL, model};
 use crate::kit::host::{Host, list_files, program};
+use crate::kit::script;
 use crate::kit::shim::Shim;
+use crate::kit::upstream::Upstream;
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -19,34 +22,49 @@ const VALUE: &str = "Kq7\"w\\é9 z/+Xm4<&>T2hB#pR8'é$Jd6=G?u0;c1N_fW9e";
 /// A part of it that may stand in a header.
 const TOKEN: &str = "pR8'$Jd6=G?u0;c1N_fW9e";
 
+/// One that a header can carry, for a provider.
+const CREDENTIAL: &str = "sk-Zq8!r5/T+w3=Y&n7<c1>V#m4\"J\\p9%H:d2;L|x6~G^b0*";
+/// The host name of the provider.
+const PROVIDER: &str = "provider.test";
+/// Everything the host wrote to files and sent on sockets, whatever became of it.
+const EVER: &str = "all that was ever written and sent";
+
 /// What was searched, by what it is.
 type Places = BTreeMap<String, Vec<u8>>;
 
 /// Case 127.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_is_nowhere_but_in_the_answer_to_a_release() {
-    let canary = Canary::new(VALUE);
-    let setup = setup();
+    let upstream = Upstream::start().await;
+    let setup = setup().config(&provider(&upstream.base));
     let shim = Shim::new(&setup.data());
     let mut host = shim.on(setup).environment("COFFERDAM_LOG", "trace").start();
     let mut places = Places::new();
     requests(&host, &mut places).await;
     commands(&host, &mut places);
+    answers(&host, &upstream, &mut places).await;
     places.insert("metrics".to_owned(), Admin::new(&host).get("/metrics").await.text.into_bytes());
     places.insert("readiness".to_owned(), Admin::new(&host).get("/readyz").await.text.into_bytes());
     of_the_process(&host, &mut places);
     host.end();
     places.insert("log".to_owned(), host.log().into_bytes());
     assert!(host.log().contains("\"level\":\"DEBUG\""), "the log is not at its loudest: {}", host.log());
-    places.insert("all that was ever written and sent".to_owned(), shim.record_bytes());
+    places.insert(EVER.to_owned(), shim.record_bytes());
     files(&host, &mut places);
+    assert!(places.len() > 20, "{:?}", places.keys());
+    assert_absent(&Canary::new(VALUE), &places);
+    // The provider itself is sent its credential.
+    places.remove(EVER);
+    assert_absent(&Canary::new(CREDENTIAL), &places);
+}
 
-    for (place, bytes) in &places {
+fn assert_absent(canary: &Canary, places: &Places) {
+    for (place, bytes) in places {
         let found = canary.found(bytes);
         assert!(found.is_empty(), "{place}: {found:?}");
     }
     // The same eyes see it wherever it is put.
-    for (place, bytes) in &places {
+    for (place, bytes) in places {
         for form in FORMS {
             let mut planted = bytes.clone();
             let at = planted.len() / 2;
@@ -54,7 +72,37 @@ async fn a_value_is_nowhere_but_in_the_answer_to_a_release() {
             assert!(canary.found(&planted).contains(&form), "{form:?} is not seen in {place}");
         }
     }
-    assert!(places.len() > 20, "{:?}", places.keys());
+}
+
+fn provider(base: &str) -> String {
+    format!(
+        "[egress]\nallow_plaintext_loopback = true\nresolve = {{ \"{PROVIDER}\" = [\"127.0.0.1\"] }}\n\
+         [[providers]]\nname = \"p\"\nadapter = \"openai-chat\"\nbase_url = \"{}\"\n\
+         key = \"operator:provider_key\"\nbyok = \"own_key\"\n{}",
+        base.replace("127.0.0.1", PROVIDER),
+        model(MODEL, "responses", &["p"])
+    )
+}
+
+/// A provider is sent the operator's credential, then the workspace's own, and says it back.
+async fn answers(host: &Host, upstream: &Upstream, places: &mut Places) {
+    let client = Client::new(host);
+    let request = json!({"model": MODEL, "input": "x"});
+    for (scope, name, refused) in
+        [("--operator", "provider_key", 502), ("--workspace default", "own_key", 401)]
+    {
+        let line = format!("secret put {name} --host {PROVIDER} {scope}");
+        run_with(&host.data(), &line, CREDENTIAL, 0, places);
+        upstream.reply(script::chat("hello"));
+        upstream.reply(script::refusal(401, &format!("bad key {CREDENTIAL}")));
+        for status in [200, refused] {
+            let body = client.request(Method::POST, "/responses").body(request.to_string());
+            let request = body.header("content-type", "application/json");
+            keep(places, &format!("a request that used {name}, {status}"), request, status).await;
+        }
+        let sent = upstream.asked().pop().unwrap().headers["authorization"].clone();
+        assert_eq!(sent, format!("Bearer {CREDENTIAL}").as_str());
+    }
 }
 
 /// Sends a request and keeps the whole answer.
@@ -164,12 +212,16 @@ fn commands(host: &Host, places: &mut Places) {
 
 /// Runs a command with the value on standard input and keeps all that it says.
 fn run(data: &Path, line: &str, code: i32, places: &mut Places) {
+    run_with(data, line, VALUE, code, places);
+}
+
+fn run_with(data: &Path, line: &str, input: &str, code: i32, places: &mut Places) {
     let mut command = program();
     command.env("COFFERDAM_LOG", "trace").arg("--json").arg("--data").arg(data).args(line.split(' '));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // A command that does not read it may have ended before.
-    child.stdin.take().unwrap().write_all(VALUE.as_bytes()).unwrap_or_default();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap_or_default();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(code), "{line}: {output:?}");
     places.insert(format!("`{line}` in {}", data.display()), [output.stdout, output.stderr].concat());

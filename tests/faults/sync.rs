@@ -135,7 +135,7 @@ fn play_back(names: &[Of], filler: usize, points: usize) {
             let torn = (number % 3 == 0).then_some(&mut tear);
             let label = format!("before entry {point}, names {of:?}, torn {}", torn.is_some());
             disk.save(&path, of, torn, &mut random);
-            sender.send(Image { path, label, acknowledged: versions(&acknowledged, point) }).unwrap();
+            sender.send(Image { path, label, acknowledged: versions(&rows, &acknowledged, point) }).unwrap();
         }
         drop(sender);
     });
@@ -148,12 +148,13 @@ fn open(rows: &Rows, image: &Image) {
 }
 
 /// The newest version of each name acknowledged before this entry.
-fn versions(acknowledged: &[(String, Sent)], point: usize) -> BTreeMap<String, usize> {
-    let mut versions = BTreeMap::new();
-    for (name, _) in acknowledged.iter().take_while(|(_, sent)| sent.at < point) {
-        versions.entry(name.clone()).and_modify(|version| *version += 1).or_insert(0);
-    }
-    versions
+fn versions(rows: &Rows, acknowledged: &[(String, Sent)], point: usize) -> BTreeMap<String, usize> {
+    let sent = acknowledged.iter().take_while(|(_, sent)| sent.at < point);
+    sent.map(|(name, sent)| {
+        let fingerprint = sent.body["data"]["fingerprint"].as_str().unwrap();
+        (name.clone(), rows.version_of(fingerprint))
+    })
+    .collect()
 }
 
 #[test]
