@@ -33,7 +33,7 @@ impl Outcomes {
             Err(Failed::Reported(what)) => (&mut self.reported, what),
             Err(Failed::Silent(what)) => panic!("{damage:?}: {what}"),
         };
-        if what.ends_with("aborted") {
+        if what.ends_with("aborted") || what.contains("does not write") {
             println!("{}, {} bytes at {}: {what}", damage.file.display(), damage.bytes.len(), damage.at);
         }
         let last = what.lines().last().unwrap_or_default();
