@@ -74,5 +74,7 @@ async fn what_is_no_text_is_no_value() {
     assert_refused(&vault.put_body("a", "{\"hosts\":[\"a.com\"]}").await, INVALID, "missing");
     let broken = [b"{\"hosts\":[\"a.com\"],\"value\":\"", &b"\xff\xfe"[..], b"\"}"].concat();
     assert_refused(&vault.put_body("a", broken).await, INVALID, "no UTF-8");
+    let aside = [b"{\"hosts\":[\"a.com\"],\"value\":\"x\",\"note\":\"", &b"\xff\xfe"[..], b"\"}"].concat();
+    assert_refused(&vault.put_body("a", aside).await, INVALID, "no UTF-8 where nobody looks");
     assert!(vault.list().await.is_empty());
 }

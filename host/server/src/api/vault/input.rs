@@ -119,8 +119,10 @@ fn is_json(written: &str) -> bool {
 /// A JSON object and nothing after it. The parser would take a list for one.
 fn object<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Fault> {
     let first = body.iter().find(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
+    // Members that nobody reads are passed over without a look at their bytes; a body is UTF-8 as a whole.
+    let text = std::str::from_utf8(body).ok().filter(|_| first == Some(&b'{'));
     // What the parser says may quote the body, so it goes nowhere.
-    let parsed = if first == Some(&b'{') { serde_json::from_slice(body).ok() } else { None };
+    let parsed = text.and_then(|text| serde_json::from_str(text).ok());
     parsed.ok_or_else(|| flaw("body", "must be a JSON object of the expected form"))
 }
 

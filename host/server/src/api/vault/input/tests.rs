@@ -112,6 +112,13 @@ fn names_to_copy_are_names_and_each_stands_there_once() {
 }
 
 #[test]
+fn a_body_is_utf_8_where_nobody_looks_too() {
+    assert!(names(b"{\"names\":[\"a\"],\"note\":\"\xc3\xa4\"}").is_ok());
+    assert!(names(b"{\"names\":[\"a\"],\"note\":\"\xaf\"}").is_err());
+    assert!(Put::parse(b"{\"hosts\":[\"a.com\"],\"value\":\"x\",\"note\":\"\xaf\"}").is_err());
+}
+
+#[test]
 fn only_plain_json_in_utf_8_is_read() {
     let headers = |kinds: &[&'static str]| {
         let mut headers = HeaderMap::new();
