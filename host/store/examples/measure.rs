@@ -1,6 +1,17 @@
 //! What the vault costs beside the storage engine alone: durable writes with more and more writers, listing,
-//! release, opening and memory. `cargo run --release -p cofferdam-store --example measure`, or with a number of
-//! secrets, and the folder to work in, behind `--`; the default is 100000 in the system's temporary folder.
+//! release, opening and memory. `cargo run --release -p cofferdam-store --example measure`, and behind `--` a number
+//! of secrets, the folder to work in and numbers of writers; the default is 100000 in the system's temporary folder,
+//! and 1, 16, 64 and 256 writers.
+//!
+//! Syncs last as long as the disk wants. On one that is quicker than those that count, in FOLDER, with syncs that
+//! take 4 ms longer:
+//!
+//! ```sh
+//! cc -shared -fPIC -O1 -o shim.so tests/kit/shim/shim.c -ldl -lpthread
+//! mkdir rules && ln -s /dev/null rules/record && echo 'sync * delay 4 0' > rules/control
+//! LD_PRELOAD=$PWD/shim.so COFFERDAM_SHIM=$PWD/rules COFFERDAM_SHIM_ROOT=FOLDER \
+//!   target/release/examples/measure 100000 FOLDER
+//! ```
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +27,7 @@ use zeroize::Zeroizing;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-const WRITERS: [usize; 4] = [1, 16, 64, 256];
+const WRITERS: &[usize] = &[1, 16, 64, 256];
 const TURNS: usize = 15;
 const TURN: Duration = Duration::from_millis(400);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,14 +38,15 @@ fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
     let secrets = arguments.next().map_or(Ok(100_000), |count| count.parse())?;
     let parent = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let writers = arguments.map(|count| count.parse()).collect::<Result<Vec<usize>, _>>()?;
     let folder = tempfile::tempdir_in(parent)?;
-    writes(folder.path())?;
+    writes(folder.path(), if writers.is_empty() { WRITERS } else { &writers })?;
     many(&folder.path().join("many"), secrets)
 }
 
 /// Durable writes by the vault and, in turn with it, the same rows as batches of the storage engine, each with
 /// an fsync of its own. Disks have moods: what counts is the median of many short turns.
-fn writes(folder: &Path) -> Outcome<()> {
+fn writes(folder: &Path, numbers: &[usize]) -> Outcome<()> {
     let (store, vault) = open(&folder.join("vault"))?;
     let database = fjall::Database::builder(folder.join("engine")).open()?;
     let [meta, values] =
@@ -48,19 +60,25 @@ fn writes(folder: &Path) -> Outcome<()> {
         Ok(batch.commit()?)
     };
     let server = tokio::runtime::Builder::new_multi_thread().build()?;
-    for writers in WRITERS {
+    for &writers in numbers {
         let (mut of_engine, mut of_vault, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        let mut busy_micros = Vec::new();
         for _ in 0..TURNS {
-            let (singly, together) =
-                (by_threads(writers, singly)?, server.block_on(by_tasks(writers, &store, vault))?);
+            let singly = by_threads(writers, singly)?;
+            let (begun, busy) = (Instant::now(), busy()?);
+            let together = server.block_on(by_tasks(writers, &store, vault))?;
+            let puts = together * begun.elapsed().as_secs_f64();
+            busy_micros.push((self::busy()? - busy).as_secs_f64() * 1e6 / puts);
             of_engine.push(singly);
             of_vault.push(together);
             ratios.push(together / singly);
         }
-        let [singly, together, ratio] = [of_engine, of_vault, ratios].map(median);
+        let [singly, together, ratio, busy] = [of_engine, of_vault, ratios, busy_micros].map(median);
         report(
             &format!("{writers} writers"),
-            &format!("{singly:.0}/s singly, {together:.0}/s as PUTs, {ratio:.1} times as many"),
+            &format!(
+                "{singly:.0}/s singly, {together:.0}/s as PUTs of {busy:.0} us CPU, {ratio:.1} times as many"
+            ),
         );
     }
     Ok(())
@@ -195,6 +213,15 @@ fn time(what: &str, rounds: usize, mut call: impl FnMut(usize) -> Outcome<()>) -
     let (best, median) = (micros(times.first()), micros(times.get(times.len() / 2)));
     report(what, &format!("best {best:.1} us, median {median:.1} us"));
     Ok(())
+}
+
+/// What the process has taken of the processors so far, its threads together.
+fn busy() -> Outcome<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let fields = stat.rsplit_once(')').ok_or("no name")?.1.split_whitespace();
+    // In user mode and in the kernel, in hundredths of a second.
+    let ticks = fields.skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
+    Ok(Duration::from_millis(10 * ticks))
 }
 
 /// What the process holds in memory now, and at most so far.

@@ -51,15 +51,18 @@ pub(crate) struct Tip {
 
 /// Changes of rows by key; `None` removes.
 pub(crate) type RowChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+/// One of them.
+pub(crate) type RowChange = (Vec<u8>, Option<Vec<u8>>);
 
 /// What a commit does to the vaults.
 #[derive(Default)]
 pub(crate) struct VaultRows {
-    /// Secrets in `meta`.
-    pub(crate) meta: RowChanges,
+    /// Secrets in `meta`, each at most once.
+    pub(crate) meta: Vec<RowChange>,
     /// Heads of vaults in `meta`.
     pub(crate) heads: RowChanges,
-    pub(crate) values: RowChanges,
+    /// Their values, each at most once.
+    pub(crate) values: Vec<RowChange>,
 }
 
 /// The content of one commit.
@@ -195,7 +198,11 @@ fn recount(
     Ok(())
 }
 
-fn stage(batch: &mut fjall::OwnedWriteBatch, keyspace: &Keyspace, changes: RowChanges) {
+fn stage(
+    batch: &mut fjall::OwnedWriteBatch,
+    keyspace: &Keyspace,
+    changes: impl IntoIterator<Item = RowChange>,
+) {
     for (key, value) in changes {
         match value {
             Some(value) => batch.insert(keyspace, key, value),

@@ -46,7 +46,7 @@ pub fn secret_row(data: &[u8]) {
     let name: SecretName = "name".parse().unwrap();
     assert!(Stored::decode(&keys, vault, name.clone(), data).is_none(), "a MAC was guessed");
     if let Some(stored) = stored::parse(name.clone(), data) {
-        let row = stored.encode(&keys, vault);
+        let row = stored.encode(&keys, &stored.associated_data(&keys, vault));
         assert_eq!(row.split_last_chunk::<DIGEST_BYTES>().unwrap().0, data);
         assert!(Stored::decode(&keys, vault, name, &row).is_some_and(|again| again == stored));
     }

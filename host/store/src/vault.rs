@@ -26,7 +26,7 @@ pub(crate) use damage::Damage;
 pub use damage::{VaultFinding, VaultPart};
 pub(crate) use head::Head;
 pub use host_name::{HostName, HostNameError, Hosts, HostsError};
-pub(crate) use keys::VaultKeys;
+pub(crate) use keys::{NONCE_BYTES, Nonce, VaultKeys};
 pub use release::{Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope};
 pub use secret_name::{SecretName, SecretNameError};
 pub use secret_value::{SecretValue, SecretValueError};

@@ -1,12 +1,14 @@
 //! Changes of the vaults: a draft of rows over the state before the commit, so that the changes of one group
 //! see each other.
 
+mod chance;
 mod mend;
 mod rotation;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use chance::{Chance, Fresh};
 use zeroize::Zeroizing;
 
 use super::Draft;
@@ -31,6 +33,7 @@ pub(super) struct Vaults {
     heads: RowChanges,
     /// Bytes of encrypted values in `secrets`, those overwritten since included.
     pub(super) bytes: usize,
+    chance: Chance,
 }
 
 /// A vault with the keys and the head it has in this draft.
@@ -45,6 +48,9 @@ struct Opened {
 struct Written {
     vault: VaultId,
     stored: Stored,
+    /// Its row in `meta`.
+    row: Vec<u8>,
+    /// Its row in `values`.
     sealed: Vec<u8>,
 }
 
@@ -62,14 +68,15 @@ impl Written {
         vault: VaultId,
         metadata: SecretMetadata,
         value: &[u8],
+        fresh: Fresh,
     ) -> Result<Written, Error> {
         let kid = keys.active().ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
-        let mut generation = [0; 8];
-        getrandom::fill(&mut generation)?;
-        let stored = Stored { metadata, kid, generation: u64::from_be_bytes(generation) };
-        let sealed = keys.encrypt(kid, &stored.associated_data(view.keys(), vault), value)?;
+        let Fresh { generation, nonce } = fresh;
+        let stored = Stored { metadata, kid, generation };
+        let associated_data = stored.associated_data(view.keys(), vault);
+        let sealed = keys.encrypt(kid, nonce, &associated_data, value);
         let sealed = sealed.ok_or_else(|| view.damaged(vault, None, VaultPart::KeyRecord))?;
-        Ok(Written { vault, stored, sealed })
+        Ok(Written { vault, row: stored.encode(view.keys(), &associated_data), stored, sealed })
     }
 }
 
@@ -78,14 +85,9 @@ impl Vaults {
     pub(super) fn finish(self, view: &View) -> VaultRows {
         let mut vault_rows = VaultRows { heads: self.heads, ..VaultRows::default() };
         for (key, written) in self.secrets {
-            let (metadata, value) = match written {
-                Some(written) => {
-                    (Some(written.stored.encode(view.keys(), written.vault)), Some(written.sealed))
-                }
-                None => (None, None),
-            };
-            vault_rows.values.insert(key.clone(), value);
-            vault_rows.meta.insert(key, metadata);
+            let (metadata, value) = written.map(|written| (written.row, written.sealed)).unzip();
+            vault_rows.values.push((key.clone(), value));
+            vault_rows.meta.push((key, metadata));
         }
         for (vault, opened) in self.opened {
             let head = match opened {
@@ -155,6 +157,7 @@ impl Vaults {
     ) -> Result<Staged, Error> {
         let (vault, name) = place;
         let replaces = self.secret(view, vault, &name)?;
+        let fresh = self.chance.fresh()?;
         let keys = &self.open_or_make(view, vault, now_ms)?.keys;
         let metadata = SecretMetadata {
             name,
@@ -162,7 +165,7 @@ impl Vaults {
             hosts,
             created_at_ms: replaces.as_ref().map_or(now_ms, |before| before.metadata.created_at_ms),
         };
-        Ok(Staged { written: Written::encrypt(view, keys, vault, metadata, value)?, replaces })
+        Ok(Staged { written: Written::encrypt(view, keys, vault, metadata, value, fresh)?, replaces })
     }
 
     fn apply(&mut self, view: &View, staged: Staged) -> SecretMetadata {

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
@@ -20,9 +21,10 @@ const ENCODED: &str = "xn--";
 /// Most entries of one secret, counted before duplicates go.
 const HOSTS_MAX: usize = 100;
 
-/// A host name in its one spelling: lower case, no root dot, letters, digits and hyphens, never an address.
+/// A host name in its one spelling: lower case, no root dot, letters, digits and hyphens, never an address. Clones
+/// share it.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct HostName(Box<str>);
+pub struct HostName(Arc<str>);
 
 /// Text that is not an exact host name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -97,9 +99,9 @@ impl fmt::Display for HostName {
     }
 }
 
-/// The hosts of one secret: 1 to 100 names, each once, in the order of first appearance.
+/// The hosts of one secret: 1 to 100 names, each once, in the order of first appearance. Clones share them.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Hosts(Vec<HostName>);
+pub struct Hosts(Arc<[HostName]>);
 
 /// A list of hosts that cannot be a secret's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -131,12 +133,12 @@ impl Hosts {
                 hosts.push(host);
             }
         }
-        Ok(Hosts(hosts))
+        Ok(Hosts(hosts.into()))
     }
 
     /// The names of a row, in the same way.
     pub(super) fn from_row(names: Vec<HostName>) -> Hosts {
-        Hosts(names)
+        Hosts(names.into())
     }
 
     /// The names, in order.

@@ -18,7 +18,7 @@ use crate::rows;
 use crate::seal::{DIGEST_BYTES, Digest, KeyRecord, StoreKeys};
 
 const FORMAT: u8 = 1;
-const NONCE_BYTES: usize = 24;
+pub(crate) const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
 /// One encryption key in the record: number, dates of making and of the last change, state, key.
 const ENCODED_KEY_BYTES: usize = 4 + 8 + 8 + 1 + DIGEST_BYTES;
@@ -26,6 +26,9 @@ const ENCODED_KEY_BYTES: usize = 4 + 8 + 8 + 1 + DIGEST_BYTES;
 const RETIRED_FOR_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 /// Version of a vault's first record.
 const FIRST_VERSION: u32 = 1;
+
+/// Random bytes that one encryption uses up.
+pub(crate) struct Nonce(pub(crate) [u8; NONCE_BYTES]);
 
 /// What an encryption key is still used for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -181,12 +184,11 @@ impl VaultKeys {
     pub(crate) fn encrypt(
         &self,
         kid: u32,
+        nonce: Nonce,
         associated_data: &[u8],
         value: &[u8],
-    ) -> Result<Option<Vec<u8>>, getrandom::Error> {
-        let Some(cipher) = self.cipher(kid) else { return Ok(None) };
-        let mut nonce = [0; NONCE_BYTES];
-        getrandom::fill(&mut nonce)?;
+    ) -> Option<Vec<u8>> {
+        let (cipher, Nonce(nonce)) = (self.cipher(kid)?, nonce);
         // In place, so that the one copy of the value is the one that is encrypted.
         let mut sealed = Vec::with_capacity(NONCE_BYTES + value.len() + TAG_BYTES);
         sealed.extend_from_slice(&nonce);
@@ -197,7 +199,7 @@ impl VaultKeys {
             .encrypt_inout_detached(&XNonce::from(nonce), associated_data, message.into())
             .expect("values are short");
         sealed.extend_from_slice(&tag);
-        Ok(Some(sealed))
+        Some(sealed)
     }
 
     /// The reverse of [`VaultKeys::encrypt`]; `None` when key, bytes or associated data are not those.
@@ -248,7 +250,7 @@ mod tests {
     #[test]
     fn a_retired_key_that_is_needed_again_is_not_deleted() {
         let mut keys = VaultKeys::random(0).unwrap();
-        let sealed = keys.encrypt(1, b"", b"value").unwrap().unwrap();
+        let sealed = keys.encrypt(1, Nonce([7; NONCE_BYTES]), b"", b"value").unwrap();
         keys.add(1).unwrap();
         assert_eq!(keys.retire(&BTreeSet::from([2]), 2), [1]);
         let (version, later) = (keys.version, 2 + RETIRED_FOR_MS);

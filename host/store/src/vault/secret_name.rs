@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The longest name, in characters (all of them ASCII).
 const LENGTH_MAX: usize = 255;
 
-/// A name: lower-case letters, digits and single underscores, a letter first, no underscore last.
+/// A name: lower-case letters, digits and single underscores, a letter first, no underscore last. Clones share it.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct SecretName(Box<str>);
+pub struct SecretName(Arc<str>);
 
 /// Text that is not a secret's name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]

@@ -124,9 +124,10 @@ impl Vaults {
     /// The same secret, encrypted with the newest key.
     fn restage(&mut self, view: &View, vault: VaultId, stored: Stored) -> Result<Staged, Error> {
         let value = self.value(view, vault, &stored)?;
+        let fresh = self.chance.fresh()?;
         let opened = self.open(view, vault)?.ok_or(Error::Damaged)?;
         let metadata = stored.metadata.clone();
-        let written = Written::encrypt(view, &opened.keys, vault, metadata, &value)?;
+        let written = Written::encrypt(view, &opened.keys, vault, metadata, &value, fresh)?;
         Ok(Staged { written, replaces: Some(stored) })
     }
 }

@@ -1,0 +1,51 @@
+//! Random numbers for the rows of one group, asked of the system for many rows at a time: asking for each row costs
+//! as much as half its encryption.
+
+use crate::vault::{NONCE_BYTES, Nonce};
+
+/// Versions of secrets that are provided for at a time.
+const ROWS: usize = 64;
+
+/// What no two versions of a secret share. Used up by the one it goes into: it has no copy.
+pub(super) struct Fresh {
+    pub(super) generation: u64,
+    pub(super) nonce: Nonce,
+}
+
+/// What was not used yet.
+#[derive(Default)]
+pub(super) struct Chance(Vec<Fresh>);
+
+impl Chance {
+    pub(super) fn fresh(&mut self) -> Result<Fresh, getrandom::Error> {
+        if let Some(fresh) = self.0.pop() {
+            return Ok(fresh);
+        }
+        let (mut generations, mut nonces) = ([[0; 8]; ROWS], [[0; NONCE_BYTES]; ROWS]);
+        getrandom::fill(generations.as_flattened_mut())?;
+        getrandom::fill(nonces.as_flattened_mut())?;
+        let fresh = generations.into_iter().zip(nonces);
+        self.0.extend(fresh.map(|(generation, nonce)| Fresh {
+            generation: u64::from_be_bytes(generation),
+            nonce: Nonce(nonce),
+        }));
+        self.0.pop().ok_or(getrandom::Error::UNEXPECTED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_given_twice() {
+        let (mut generations, mut nonces) = (BTreeSet::new(), BTreeSet::new());
+        let mut chance = Chance::default();
+        for _ in 0..3 * ROWS {
+            let Fresh { generation, nonce: Nonce(nonce) } = chance.fresh().unwrap();
+            assert!(generations.insert(generation) && nonces.insert(nonce));
+        }
+    }
+}
