@@ -3,6 +3,8 @@
 //! Each record names the head of the chain before it; the head after it is a MAC over both. The newest head
 //! stands in the anchor. Records hold names, ids and choices, never a value, a token or a request.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::hex;
@@ -297,6 +299,23 @@ pub enum AuditAction {
         name: Option<SecretName>,
         /// What does not hold.
         part: VaultPart,
+    },
+    /// Tokens that open nothing were shown; told once a minute at most for each address.
+    TokensRefused {
+        /// Where from: an address, or the first of the /64 of an IPv6 one; `None` for all others of that minute.
+        address: Option<IpAddr>,
+        /// How many.
+        tokens: u64,
+        /// Keys that some of them were good for once: revoked, disabled or expired ones. Not all if there are many.
+        keys: Vec<KeyId>,
+    },
+    /// A vault was removed with its secrets because its workspace or intern is lost.
+    OrphanRemoved {
+        /// Which vault.
+        #[serde(with = "text")]
+        vault: VaultId,
+        /// How many secrets went with it.
+        secrets: usize,
     },
     /// Secrets were copied with their hosts.
     SecretsCopied {

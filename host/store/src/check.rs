@@ -14,6 +14,8 @@ use crate::vault::{View, vault_of_head, verify::verify};
 const IN_KEYS: usize = 0;
 const IN_META: usize = 1;
 const IN_LOG: usize = 3;
+/// Audit records between two reports.
+const STEP: u64 = 1_000;
 /// Problems that are told one by one.
 const PROBLEMS_MAX: usize = 100;
 
@@ -26,6 +28,8 @@ pub struct Verification {
     pub seq: u64,
     /// Vaults of which there is any row.
     pub vaults: u64,
+    /// Vaults among them whose workspace or intern is not there.
+    pub orphans: u64,
     /// Secrets that hold.
     pub secrets: u64,
     /// API keys, revoked ones too.
@@ -48,11 +52,12 @@ pub(crate) fn check(
     checker.keys()?;
     checker.vaults()?;
     let chain = checker.chain(tip)?;
-    let Found { vaults, secrets, keys, problems, .. } = checker.found;
+    let Found { vaults, orphans, secrets, keys, problems } = checker.found;
     Ok(Verification {
         store: view.keys().store_id(),
         seq: tip.0,
         vaults,
+        orphans,
         secrets,
         keys,
         audit_records: chain.records,
@@ -64,6 +69,7 @@ pub(crate) fn check(
 #[derive(Default)]
 struct Found {
     vaults: u64,
+    orphans: u64,
     secrets: u64,
     keys: u64,
     problems: Vec<String>,
@@ -112,9 +118,9 @@ impl Checker<'_, '_, '_> {
 
     /// Every row of every vault, and the heads together.
     fn vaults(&mut self) -> Result<(), VaultError> {
-        let report = verify(self.view)?;
-        tell(self.progress, "secrets checked", report.secrets, report.secrets)?;
+        let report = verify(self.view, self.progress)?;
         (self.found.vaults, self.found.secrets) = (report.vaults, report.secrets);
+        self.found.orphans = report.orphans;
         for finding in &report.findings {
             self.problem(finding);
         }
@@ -132,10 +138,17 @@ impl Checker<'_, '_, '_> {
     }
 
     fn chain(&mut self, (seq, head): (u64, Digest)) -> Result<AuditSummary, VaultError> {
+        let mut seen = 0;
         let rows = self.view.all_rows(IN_LOG).filter_map(|row| {
+            seen += 1;
+            if seen % STEP == 0
+                && let Err(stopped) = tell(self.progress, "rows of the audit log read", seen, 0)
+            {
+                return Some(Err(stopped));
+            }
             let (key, value) = match row.into_inner() {
                 Ok(row) => row,
-                Err(error) => return Some(Err(Error::Engine(error))),
+                Err(error) => return Some(Err(error.into())),
             };
             // Commits made since the tip was looked at are another check's.
             let place = log::place(&key).filter(|_| log::is_until(&key, seq))?;

@@ -61,7 +61,10 @@ pub use root_key::{
     PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError, Variable,
 };
 pub use secret::Secret;
-pub use store::{IssuedKey, KeyRotation, OpenOptions, RecoveryKey, RootRotation, Store, StoreStatus};
+pub use store::{
+    IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, RecoveryKey, RefusedTokens, RootRotation, Store,
+    StoreStatus,
+};
 pub use token::{KeyId, KeyIdError};
 pub use usage::{UsageKind, UsageOutcome, UsageRow};
 pub use vault::{

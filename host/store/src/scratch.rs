@@ -1,5 +1,6 @@
 //! A data directory for one test, with a clock that stands still.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -72,6 +73,13 @@ pub(crate) fn token(issued: &IssuedKey) -> String {
     String::from_utf8(issued.token.expose().to_vec()).unwrap()
 }
 
+/// A secret for two hosts.
+pub(crate) fn new_secret(vault: VaultId, name: &str, value: &str) -> NewSecret {
+    let value = SecretValue::new(value.to_owned().into()).unwrap();
+    let hosts = Hosts::parse(&["api.example.com", "b.example"]).unwrap();
+    NewSecret { vault, name: name.parse().unwrap(), hosts, value }
+}
+
 /// Stores a secret for two hosts.
 pub(crate) fn try_put(
     store: &Store,
@@ -80,12 +88,24 @@ pub(crate) fn try_put(
     value: &str,
 ) -> Result<SecretMetadata, Error> {
     let patience = Duration::from_secs(60);
-    let value = SecretValue::new(value.to_owned().into()).unwrap();
-    let hosts = Hosts::parse(&["api.example.com", "b.example"]).unwrap();
-    let new = NewSecret { vault, name: name.parse().unwrap(), hosts, value };
+    let new = new_secret(vault, name, value);
     store.put_secret(store.place_within(patience)?, Actor::Operator, new).wait(patience)
 }
 
 pub(crate) fn put(store: &Store, vault: VaultId, name: &str, value: &str) -> SecretMetadata {
     try_put(store, vault, name, value).unwrap()
+}
+
+/// Progress that lets everything go on.
+pub(crate) fn go_on(_: &str, _: u64, _: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Progress that stops after so many steps.
+pub(crate) fn stop_at(step: usize) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> {
+    let mut seen = 0;
+    move |_, _, _| {
+        seen += 1;
+        if seen > step { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
 }

@@ -2,9 +2,11 @@
 
 mod backup;
 mod key_records;
+mod orphans;
 mod secrets;
 mod vault_keys;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -14,7 +16,7 @@ use arc_swap::ArcSwap;
 
 #[cfg(test)]
 use crate::anchor::Anchor;
-use crate::audit::{self, Actor, AuditRecord, AuditSummary};
+use crate::audit::{self, Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary};
 use crate::authentication::{self, AuthenticationError, Principal};
 use crate::changes::{Draft, KeyChange, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange};
 use crate::clock::Clock;
@@ -38,6 +40,7 @@ use crate::usage::UsageRow;
 use crate::vault::{Access, Damage};
 
 pub use key_records::{RecoveryKey, RootRotation};
+pub use orphans::OrphansRemoved;
 pub use vault_keys::KeyRotation;
 
 /// How long a mutation waits for a place in the queue.
@@ -70,6 +73,17 @@ pub struct IssuedKey {
     pub key: ApiKey,
     /// What the client shows.
     pub token: Secret,
+}
+
+/// Tokens from one address that opened nothing, for the audit log.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RefusedTokens {
+    /// Where from; `None` for many addresses together.
+    pub address: Option<IpAddr>,
+    /// How many.
+    pub tokens: u64,
+    /// Keys that some of them were good for once.
+    pub keys: Vec<KeyId>,
 }
 
 /// A look at the store from outside.
@@ -294,6 +308,16 @@ impl Store {
             return Err(QueueFull);
         }
         self.0.queue.push_usage(row)
+    }
+
+    /// Hands an audit record about refused tokens to the writer and does not wait, as for [`Store::record_usage`].
+    ///
+    /// # Errors
+    /// [`QueueFull`] when 4,096 records wait or the store no longer writes.
+    pub fn record_refused_tokens(&self, refused: RefusedTokens) -> Result<(), QueueFull> {
+        let RefusedTokens { address, tokens, keys } = refused;
+        let action = AuditAction::TokensRefused { address, tokens, keys };
+        self.0.queue.push_audit(AuditEntry { actor: Actor::System, action })
     }
 
     /// Waits until everything handed over before is on the disk, usage rows included.

@@ -4,13 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::audit::Actor;
 use crate::root_key::RootKeySource;
-use crate::scratch::{Scratch, create_workspace, issue_key, put, token};
+use crate::scratch::{Scratch, create_workspace, go_on, issue_key, put, token};
 use crate::store::{OpenOptions, Store};
 use crate::vault::VaultId;
-
-fn go_on(_: &str, _: u64, _: u64) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
 
 /// A store with secrets of two vaults, and a client's token.
 fn filled() -> (Scratch, Store, VaultId, String) {

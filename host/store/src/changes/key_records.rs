@@ -77,9 +77,7 @@ impl Draft {
 
     /// From here on key records are wrapped under this as well, which is to be the next recovery key.
     pub(crate) fn begin_recovery_key(&mut self, key: WrapKey) -> Result<Header, Error> {
-        if self.view.keys().wrap_keys().root.is_none() {
-            return Err(Error::NoRootKey);
-        }
+        self.check_root_key()?;
         // Cut short, this leaves wrappings behind that nothing opens.
         let action = AuditAction::RecoveryKeyBegun { id: key.id() };
         let header = self.change_header(action, |header| header.untidy = true)?;
@@ -141,6 +139,11 @@ impl Draft {
             }
         }
         Ok(())
+    }
+
+    /// Key records that could never be opened with the root key are not made.
+    pub(super) fn check_root_key(&self) -> Result<(), Error> {
+        if self.view.keys().wrap_keys().root.is_none() { Err(Error::NoRootKey) } else { Ok(()) }
     }
 
     fn change_wrap_keys(&self, change: impl FnOnce(&mut WrapKeys)) {

@@ -229,7 +229,7 @@ impl Store {
         if self.header().next_root.is_none() && self.0.keys.wrap_keys().root.is_some() {
             self.drop_old_wrappings(unseen)?;
         }
-        self.delete_due_vault_keys(unseen)
+        self.delete_due(unseen)
     }
 
     pub(super) fn header(&self) -> Arc<Header> {

@@ -5,8 +5,9 @@ use super::Store;
 use crate::audit::{Actor, AuditEntry};
 use crate::error::{Error, QueueFull};
 use crate::ids::{InternId, WorkspaceId};
+use crate::operation::{Progress, VaultError};
 use crate::pending::{Pending, Place};
-use crate::vault::release::{self, Request};
+use crate::vault::release::{self, Decision, Request};
 use crate::vault::{
     EffectiveSecret, HostName, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseScope, SecretMetadata,
     SecretName, VaultId, VaultReport, View, list, verify,
@@ -90,7 +91,32 @@ impl Store {
             return Err(self.0.shared.refusal().into());
         }
         let request = Request { actor, scope, name, host, purpose };
-        let (entry, released) = self.read(|view| request.decide(view))?;
+        self.hand_out(self.read(|view| request.decide(view))?)
+    }
+
+    /// The same, and `None` without an audit record where [`Store::is_releasable`] would say no: for whoever has
+    /// another credential then. One look at the row decides both.
+    ///
+    /// # Errors
+    /// Those of [`Store::release`], but [`ReleaseError::Unavailable`].
+    pub fn release_if_bound(
+        &self,
+        actor: Actor,
+        scope: ReleaseScope,
+        name: &SecretName,
+        host: &HostName,
+        purpose: &Purpose,
+    ) -> Result<Option<Release>, ReleaseError> {
+        if !self.0.shared.is_running() {
+            return Err(self.0.shared.refusal().into());
+        }
+        let request = Request { actor, scope, name, host, purpose };
+        let decision = self.read(|view| request.decide_if_bound(view))?;
+        decision.map(|decision| self.hand_out(decision)).transpose()
+    }
+
+    /// Hands out what was decided once the audit record is on its way.
+    fn hand_out(&self, (entry, released): Decision) -> Result<Release, ReleaseError> {
         self.0.queue.push_audit(entry).map_err(|QueueFull| ReleaseError::Busy)?;
         released
     }
@@ -134,13 +160,13 @@ impl Store {
     /// is missing nowhere. Takes seconds for a million secrets; the store goes on meanwhile.
     ///
     /// # Errors
-    /// [`Error::Engine`], [`Error::Closed`]. What does not hold is an answer, not an error.
-    pub fn verify_vaults(&self) -> Result<VaultReport, Error> {
-        self.read(verify::verify)
+    /// [`VaultError::Stopped`], and errors of reading. What does not hold is an answer, not an error.
+    pub fn verify_vaults(&self, progress: &mut Progress<'_>) -> Result<VaultReport, VaultError> {
+        self.read(|view| verify::verify(view, progress))
     }
 
     /// Reads at one moment, and tells the audit log of damage that was met.
-    fn read<T>(&self, read: impl FnOnce(&View) -> Result<T, Error>) -> Result<T, Error> {
+    fn read<T, E: From<Error>>(&self, read: impl FnOnce(&View) -> Result<T, E>) -> Result<T, E> {
         let access = self.access()?;
         let result = read(&access.view());
         for finding in access.damage.take_unreported() {

@@ -26,8 +26,8 @@ impl Store {
     /// Gives every vault a new encryption key and encrypts its secrets with it, while the store serves. Goes on
     /// with an earlier rotation that did not come to its end.
     ///
-    /// A key that no secret needs any more is kept for 30 days; it is deleted by the first rotation or start after
-    /// that.
+    /// A key that no secret needs any more is kept for 30 days; it is deleted by the first rotation, start or
+    /// [`Store::delete_due_vault_keys`] after that.
     ///
     /// # Errors
     /// [`VaultError::Busy`], [`VaultError::Stopped`], and those of every mutation.
@@ -110,10 +110,28 @@ impl Store {
         Ok(deleted)
     }
 
-    /// Deletes vaults' keys that were retired long enough, if there are any.
-    pub(super) fn delete_due_vault_keys(&self, progress: &mut Progress<'_>) -> Result<(), VaultError> {
-        let due = self.header().retired_keys_due_ms.is_some_and(|due_ms| due_ms <= self.0.clock.now_ms());
-        if due {
+    /// Whether a key of a vault was retired 30 days ago and can be deleted. Looks at nothing but the clock.
+    pub fn has_due_vault_keys(&self) -> bool {
+        // Without the root key no key record can be made anew.
+        let can = self.0.keys.wrap_keys().root.is_some();
+        can && self.header().retired_keys_due_ms.is_some_and(|due_ms| due_ms <= self.0.clock.now_ms())
+    }
+
+    /// Deletes vaults' keys that were retired 30 days ago, if there are any, while the store serves.
+    ///
+    /// # Errors
+    /// [`VaultError::Busy`], [`VaultError::Stopped`], and those of every mutation.
+    pub fn delete_due_vault_keys(&self, progress: &mut Progress<'_>) -> Result<(), VaultError> {
+        if !self.has_due_vault_keys() {
+            return Ok(());
+        }
+        let _alone = self.alone()?;
+        self.delete_due(progress)
+    }
+
+    /// The same for who is alone already.
+    pub(super) fn delete_due(&self, progress: &mut Progress<'_>) -> Result<(), VaultError> {
+        if self.has_due_vault_keys() {
             let deleted = self.retire_keys_of(&self.vaults_with_keys()?, progress)?;
             tracing::info!(deleted, "deleted keys of vaults that were retired 30 days ago");
         }

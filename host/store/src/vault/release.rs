@@ -102,6 +102,11 @@ pub enum ReleaseRefusal {
     Damaged,
 }
 
+/// What is to be written down, and the outcome.
+pub(crate) type Decision = (AuditEntry, Result<Release, ReleaseError>);
+/// The entry that counts, or why there is none.
+type Winner = Result<Stored, ReleaseRefusal>;
+
 /// What is asked for.
 pub(crate) struct Request<'a> {
     pub(crate) actor: Actor,
@@ -113,9 +118,23 @@ pub(crate) struct Request<'a> {
 
 impl Request<'_> {
     /// Decides and decrypts; what is to be written down comes along with the outcome.
-    pub(crate) fn decide(&self, view: &View) -> Result<(AuditEntry, Result<Release, ReleaseError>), Error> {
-        let (vault, released) = winner(view, self.scope, self.name)?;
-        let released = match released {
+    pub(crate) fn decide(&self, view: &View) -> Result<Decision, Error> {
+        let (vault, winner) = winner(view, self.scope, self.name)?;
+        self.settle(view, vault, winner)
+    }
+
+    /// The same, and `None` where the entry that counts is not bound to the host or there is none.
+    pub(crate) fn decide_if_bound(&self, view: &View) -> Result<Option<Decision>, Error> {
+        let (vault, winner) = winner(view, self.scope, self.name)?;
+        match is_bound_to(&winner, self.host) {
+            Ok(false) => Ok(None),
+            Ok(true) | Err(Error::Damaged) => self.settle(view, vault, winner).map(Some),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn settle(&self, view: &View, vault: VaultId, winner: Winner) -> Result<Decision, Error> {
+        let released = match winner {
             Ok(winner) => self.open(view, vault, &winner)?,
             Err(refusal) => Err(refusal),
         };
@@ -170,11 +189,7 @@ impl Request<'_> {
 }
 
 /// The entry that counts, whether or not it may go to the host.
-fn winner(
-    view: &View,
-    scope: ReleaseScope,
-    name: &SecretName,
-) -> Result<(VaultId, Result<Stored, ReleaseRefusal>), Error> {
+fn winner(view: &View, scope: ReleaseScope, name: &SecretName) -> Result<(VaultId, Winner), Error> {
     let vault = match scope {
         ReleaseScope::Operator => VaultId::Operator,
         ReleaseScope::Workspace(id) => VaultId::Workspace(id),
@@ -201,14 +216,18 @@ pub(crate) fn is_bound(
     name: &SecretName,
     host: &HostName,
 ) -> Result<bool, Error> {
-    match winner(view, scope, name)?.1 {
-        Ok(stored) => Ok(stored.metadata.hosts.is_some_and(|hosts| hosts.contains(host))),
+    is_bound_to(&winner(view, scope, name)?.1, host)
+}
+
+fn is_bound_to(winner: &Winner, host: &HostName) -> Result<bool, Error> {
+    match winner {
+        Ok(stored) => Ok(stored.metadata.hosts.as_ref().is_some_and(|hosts| hosts.contains(host))),
         Err(ReleaseRefusal::Damaged) => Err(Error::Damaged),
         Err(_) => Ok(false),
     }
 }
 
-fn found(view: &View, vault: VaultId, name: &SecretName) -> Result<Result<Stored, ReleaseRefusal>, Error> {
+fn found(view: &View, vault: VaultId, name: &SecretName) -> Result<Winner, Error> {
     match view.secret(vault, name) {
         Ok(Some(stored)) => Ok(Ok(stored)),
         Ok(None) => Ok(Err(ReleaseRefusal::Unknown)),

@@ -7,9 +7,15 @@ use super::access::View;
 use super::stored::name_in;
 use super::{Head, SecretName, Stored, VaultFinding, VaultId, VaultKeys, VaultPart};
 use crate::error::Error;
+use crate::operation::{Progress, VaultError, tell};
 
 /// Findings that are named; further ones are only counted.
 const NAMED_MAX: usize = 1_000;
+/// Secrets of one vault between two reports; decrypting the longest values takes a tenth of a second.
+const STEP: u64 = if cfg!(test) { 2 } else { 256 };
+
+/// What is counted.
+const CHECKED: &str = "secrets checked";
 
 /// What checking all vaults found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -22,6 +28,8 @@ pub struct VaultReport {
     pub findings: Vec<VaultFinding>,
     /// How much does not hold.
     pub findings_count: u64,
+    /// Vaults whose workspace or intern is not there.
+    pub orphans: u64,
 }
 
 impl VaultReport {
@@ -39,11 +47,12 @@ impl VaultReport {
 }
 
 /// Checks everything, the encryption of every value included.
-pub(crate) fn verify(view: &View) -> Result<VaultReport, Error> {
+pub(crate) fn verify(view: &View, progress: &mut Progress<'_>) -> Result<VaultReport, VaultError> {
     let mut report = VaultReport::default();
     for vault in vaults(view, &mut report)? {
         report.vaults += 1;
-        verify_vault(view, vault, &mut report)?;
+        verify_vault(view, vault, &mut report, progress)?;
+        tell(progress, CHECKED, report.secrets, 0)?;
     }
     Ok(report)
 }
@@ -58,15 +67,21 @@ fn vaults(view: &View, report: &mut VaultReport) -> Result<BTreeSet<VaultId>, Er
     Ok(vaults)
 }
 
-fn verify_vault(view: &View, vault: VaultId, report: &mut VaultReport) -> Result<(), Error> {
+fn verify_vault(
+    view: &View,
+    vault: VaultId,
+    report: &mut VaultReport,
+    progress: &mut Progress<'_>,
+) -> Result<(), VaultError> {
     if !view.has_owner(vault)? {
+        report.orphans += 1;
         report.found(Some(vault), None, VaultPart::Owner);
     }
     let keys = unless_damaged(view.vault_keys(vault))?;
     if keys.is_none() {
         report.found(Some(vault), None, VaultPart::KeyRecord);
     }
-    let counted = verify_rows(view, vault, keys.as_ref(), report)?;
+    let counted = verify_rows(view, vault, keys.as_ref(), report, progress)?;
     let head = unless_damaged(view.head(vault))?;
     if head.is_none_or(|head| !head.matches(&counted)) {
         report.found(Some(vault), None, VaultPart::Head);
@@ -80,10 +95,14 @@ fn verify_rows(
     vault: VaultId,
     keys: Option<&VaultKeys>,
     report: &mut VaultReport,
-) -> Result<Head, Error> {
+    progress: &mut Progress<'_>,
+) -> Result<Head, VaultError> {
     let mut counted = Head::default();
     let mut values = view.values(vault).peekable();
-    for row in view.rows(vault) {
+    for (number, row) in (1_u64..).zip(view.rows(vault)) {
+        if number % STEP == 0 {
+            tell(progress, CHECKED, report.secrets, 0)?;
+        }
         let (key, row) = row.pair()?;
         while let Some(left_over) =
             values.next_if(|value| value.as_ref().is_ok_and(|(other, _)| *other < key))

@@ -1,8 +1,9 @@
-//! After a rollback was accepted on purpose: heads for the vaults as they are.
+//! After a rollback was accepted on purpose: heads for the vaults as they are, and vaults without an owner removed.
 
 use std::collections::BTreeSet;
 
 use super::Draft;
+use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
 use crate::vault::{Head, Stored, VaultId, head_key, name_in, vault_of_head};
 
@@ -24,6 +25,20 @@ impl Draft {
             dropped += self.mend_vault(vault)?;
         }
         Ok(dropped)
+    }
+
+    /// Removes a vault whose workspace or intern is not there. Tells how many secrets went with it; `None` if it has
+    /// an owner.
+    pub(crate) fn remove_orphan(&mut self, actor: Actor, vault: VaultId) -> Result<Option<usize>, Error> {
+        match self.check_vault(vault) {
+            Err(Error::Lookup(_)) => {}
+            has_owner => return has_owner.map(|()| None),
+        }
+        let rows = self.rows_of_vault(vault)?;
+        let secrets = rows.len();
+        self.drop_vault(vault, rows);
+        self.audit(actor, AuditAction::OrphanRemoved { vault, secrets });
+        Ok(Some(secrets))
     }
 
     fn mend_vault(&mut self, vault: VaultId) -> Result<usize, Error> {

@@ -19,6 +19,8 @@ impl Draft {
     /// Gives the vault a new key, unless its newest is from this moment or later. Gives the number of the newest.
     pub(crate) fn add_vault_key(&mut self, vault: VaultId, since_ms: u64) -> Result<Option<u32>, Error> {
         let now_ms = self.now_ms;
+        // Before the keys change in the draft: a refusal leaves no trace.
+        self.check_root_key()?;
         let Some(opened) = self.vaults.open(&self.view, vault)? else { return Ok(None) };
         if let Some(newest) = opened.keys.encryption.iter().find(|key| Some(key.kid) == opened.keys.active())
             && newest.created_at_ms >= since_ms
@@ -58,6 +60,8 @@ impl Draft {
     /// Retires the vault's keys that no secret needs, and deletes those that were retired long enough.
     pub(crate) fn retire_vault_keys(&mut self, vault: VaultId) -> Result<KeysChecked, Error> {
         let now_ms = self.now_ms;
+        // Before the keys change in the draft: a refusal leaves no trace.
+        self.check_root_key()?;
         let in_use = self.keys_in_use(vault)?;
         let nothing = KeysChecked { deleted: 0, due_ms: None };
         let Some(opened) = self.vaults.open(&self.view, vault)? else { return Ok(nothing) };

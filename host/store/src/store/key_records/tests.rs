@@ -1,27 +1,12 @@
-use std::ops::ControlFlow;
-
 use super::*;
 use crate::audit::{Actor, AuditAction};
 use crate::error::OpenError;
 use crate::root_key::{PassphraseSource, RootKeySource};
-use crate::scratch::{Scratch, create_workspace, put};
+use crate::scratch::{Scratch, create_workspace, go_on, put, stop_at};
 use crate::store::{OpenOptions, StoreStatus};
 use crate::vault::VaultId;
 
 const VAULTS: usize = 5;
-
-fn go_on(_: &str, _: u64, _: u64) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
-/// Stops at the step of this number.
-fn stop_at(step: usize) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> {
-    let mut seen = 0;
-    move |_, _, _| {
-        seen += 1;
-        if seen > step { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
 
 /// A store with a few vaults of one secret each.
 fn filled() -> (Scratch, Store, Vec<VaultId>) {

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::*;
 use crate::audit::AuditAction;
 use crate::changes::NewIntern;
-use crate::scratch::{Scratch, create_workspace, name};
+use crate::scratch::{Scratch, create_workspace, go_on, name, new_secret as new, put};
 use crate::vault::{EffectiveScope, Hosts, SecretValue};
 
 const OPERATOR: Actor = Actor::Operator;
@@ -20,18 +20,8 @@ fn secret(text: &str) -> SecretName {
     text.parse().unwrap()
 }
 
-fn new(vault: VaultId, name: &str, value: &str) -> NewSecret {
-    let value = SecretValue::new(Zeroizing::new(value.to_owned())).unwrap();
-    let hosts = Hosts::parse(&["api.example.com", "b.example"]).unwrap();
-    NewSecret { vault, name: secret(name), hosts, value }
-}
-
 fn place(store: &Store) -> Place {
     store.place_within(PATIENCE).unwrap()
-}
-
-fn put(store: &Store, vault: VaultId, name: &str, value: &str) -> SecretMetadata {
-    store.put_secret(place(store), OPERATOR, new(vault, name, value)).wait(PATIENCE).unwrap()
 }
 
 fn delete(store: &Store, vault: VaultId, name: &str) -> Result<(), Error> {

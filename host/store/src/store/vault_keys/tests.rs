@@ -2,22 +2,12 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::*;
-use crate::scratch::{Scratch, create_workspace, put};
+use crate::root_key::RootKeySource;
+use crate::scratch::{Scratch, create_workspace, go_on, new_secret, put, stop_at};
+use crate::store::OpenOptions;
 use crate::vault::SecretValue;
 
 const SECRETS: usize = 7;
-
-fn go_on(_: &str, _: u64, _: u64) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
-fn stop_at(step: usize) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> {
-    let mut seen = 0;
-    move |_, _, _| {
-        seen += 1;
-        if seen > step { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
 
 fn name(number: usize) -> String {
     format!("s{number:03}")
@@ -125,6 +115,44 @@ fn a_key_is_deleted_by_the_first_start_30_days_after_it_was_retired() {
     let seq = store.status().seq;
     store.close();
     assert_eq!(scratch.open().status().seq, seq, "nothing is due any more");
+}
+
+#[test]
+fn a_key_that_is_due_is_deleted_while_the_store_serves() {
+    let (scratch, store, [vault, _]) = filled();
+    store.rotate_vault_keys(&mut go_on).unwrap();
+    scratch.clock.advance(Duration::from_secs(30 * 24 * 3600 - 1));
+    assert!(!store.has_due_vault_keys());
+    store.delete_due_vault_keys(&mut go_on).unwrap();
+    assert_eq!(kids(&store, vault), [1, 2]);
+    scratch.clock.advance(Duration::from_secs(1));
+    assert!(store.has_due_vault_keys());
+    store.delete_due_vault_keys(&mut go_on).unwrap();
+    assert_eq!(kids(&store, vault), [2]);
+    assert!(!store.has_due_vault_keys());
+    assert_rotated(&store, vault, 2);
+}
+
+#[test]
+fn a_change_of_keys_refused_without_the_root_key_leaves_no_trace_in_its_commit() {
+    let (scratch, store, [vault, _]) = filled();
+    let recovery = store.new_recovery_key(&mut go_on).unwrap();
+    store.rotate_vault_keys(&mut go_on).unwrap();
+    store.close();
+    scratch.clock.advance(Duration::from_secs(31 * 24 * 3600));
+    let root_key = RootKeySource::File(scratch.path("recovery.key"));
+    root_key.read_or_make().unwrap();
+    std::fs::write(scratch.path("recovery.key"), recovery.key.expose()).unwrap();
+    let store = Store::open(scratch.lock(), OpenOptions { root_key, ..scratch.options() }).unwrap();
+    assert!(!store.has_due_vault_keys(), "nothing can be done about it");
+    let written = store.submit(move |draft| {
+        assert!(matches!(draft.add_vault_key(vault, u64::MAX), Err(Error::NoRootKey)));
+        assert!(matches!(draft.retire_vault_keys(vault), Err(Error::NoRootKey)));
+        draft.put_secret(Actor::Operator, new_secret(vault, &name(0), "value 0"))
+    });
+    written.unwrap();
+    assert_eq!(kids(&store, vault), [1, 2]);
+    assert_rotated(&store, vault, 2);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::database::Database;
 use crate::rows;
+use crate::scratch::stop_at;
 use crate::vault::{VaultFinding, VaultPart, head_key, secret_key};
 
 /// Changes the database of a closed store.
@@ -13,6 +14,17 @@ fn tamper(scratch: &Scratch, store: Store, change: impl FnOnce(&Database)) -> St
     change(&database);
     drop(database);
     scratch.open()
+}
+
+/// The same, with a rollback accepted to what is left.
+fn lose(scratch: &Scratch, store: Store, key: &[u8]) -> Store {
+    let seq = store.status().seq;
+    store.close();
+    drop(store);
+    let database = Database::open(&scratch.path("store")).unwrap();
+    database.keys.remove(key).unwrap();
+    drop(database);
+    scratch.accept(seq).unwrap()
 }
 
 /// Exchanges what two keys hold.
@@ -39,7 +51,7 @@ fn filled(scratch: &Scratch) -> (Store, VaultId, VaultId) {
             put(&store, vault, name, name);
         }
     }
-    assert!(store.verify_vaults().unwrap().is_clean());
+    assert!(store.verify_vaults(&mut go_on).unwrap().is_clean());
     (store, first, second)
 }
 
@@ -60,7 +72,7 @@ fn finding(vault: VaultId, name: Option<&str>, part: VaultPart) -> VaultFinding 
 }
 
 fn findings(store: &Store) -> Vec<VaultFinding> {
-    let report = store.verify_vaults().unwrap();
+    let report = store.verify_vaults(&mut go_on).unwrap();
     assert_eq!(report.findings_count, report.findings.len() as u64);
     report.findings
 }
@@ -154,7 +166,7 @@ fn no_byte_of_a_row_can_be_flipped() {
         assert!(matches!(release(&store, vault, "b"), Err(ReleaseError::Damaged)), "byte {at} of the value");
         store = tamper(&scratch, store, |database| flip(&database.values, &key, at));
     }
-    assert!(store.verify_vaults().unwrap().is_clean());
+    assert!(store.verify_vaults(&mut go_on).unwrap().is_clean());
 }
 
 #[test]
@@ -229,12 +241,12 @@ fn a_changed_head_is_not_served_unless_accepted() {
         drop(scratch.accept(seq).unwrap());
 
         let store = scratch.open();
-        assert!(store.verify_vaults().unwrap().is_clean());
+        assert!(store.verify_vaults(&mut go_on).unwrap().is_clean());
         assert_eq!(release(&store, vault, "a").unwrap(), b"a");
         assert_eq!(listed(&store, other), some(&["a", "b", "c"]));
         put(&store, vault, "b", "new");
         delete(&store, vault, "a").unwrap();
-        assert!(store.verify_vaults().unwrap().is_clean());
+        assert!(store.verify_vaults(&mut go_on).unwrap().is_clean());
     }
 }
 
@@ -255,11 +267,55 @@ fn a_vault_whose_keys_are_gone_makes_room_when_that_is_accepted() {
         drop(scratch.accept(seq).unwrap());
 
         let store = scratch.open();
-        assert!(store.verify_vaults().unwrap().is_clean());
+        assert!(store.verify_vaults(&mut go_on).unwrap().is_clean());
         assert_eq!(store.list_secrets(vault, 0, 10).unwrap().entries, []);
         assert_eq!(listed(&store, other), some(&["a", "b", "c"]));
         put(&store, vault, "a", "new");
         assert_eq!(release(&store, vault, "a").unwrap(), b"new");
-        assert!(store.verify_vaults().unwrap().is_clean());
+        assert!(store.verify_vaults(&mut go_on).unwrap().is_clean());
+    }
+}
+
+#[test]
+fn vaults_that_outlived_their_owners_can_be_removed() {
+    let scratch = Scratch::new();
+    let (store, first, second) = filled(&scratch);
+    let VaultId::Intern(intern) = second else { unreachable!() };
+    let third = VaultId::Workspace(create_workspace(&store, "lost").id);
+    put(&store, third, "d", "value");
+    let VaultId::Workspace(workspace) = third else { unreachable!() };
+    let store = lose(&scratch, store, &rows::intern_key(intern));
+    let store = lose(&scratch, store, &rows::workspace_key(workspace));
+    let found = store.verify(&mut go_on).unwrap();
+    assert_eq!((found.orphans, found.problems.len()), (2, 2), "{:?}", found.problems);
+    let backup = store.backup(&scratch.path("backup"), &mut go_on);
+    assert!(backup.unwrap_err().to_string().contains("owner"));
+
+    let seq = store.status().seq;
+    let removed = store.remove_orphans(OPERATOR, &mut go_on).unwrap();
+    assert_eq!(removed, crate::OrphansRemoved { vaults: vec![third, second], secrets: 4 });
+    let record = serde_json::to_string(&store.audit_records(seq, 10).unwrap()).unwrap();
+    assert!(record.contains("orphan_removed") && record.contains(&second.to_string()), "{record}");
+    assert_eq!(store.verify(&mut go_on).unwrap().problems, [""; 0]);
+    assert_eq!(release(&store, first, "a").unwrap(), b"a");
+    store.backup(&scratch.path("backup"), &mut go_on).unwrap();
+    assert_eq!(store.remove_orphans(OPERATOR, &mut go_on).unwrap(), crate::OrphansRemoved::default());
+    store.close();
+    scratch.open();
+}
+
+#[test]
+fn checking_everything_can_be_stopped_at_every_step() {
+    let scratch = Scratch::new();
+    let (store, ..) = filled(&scratch);
+    for step in 0.. {
+        match store.verify(&mut stop_at(step)) {
+            Err(VaultError::Stopped) => {}
+            found => {
+                assert!(found.unwrap().problems.is_empty());
+                // Within each vault, after each, and at the end of the audit log.
+                return assert_eq!(step, 5);
+            }
+        }
     }
 }

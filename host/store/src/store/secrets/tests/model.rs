@@ -158,7 +158,7 @@ proptest! {
             world.take(step);
             world.compare();
         }
-        assert!(world.store.verify_vaults().unwrap().is_clean());
+        assert!(world.store.verify_vaults(&mut go_on).unwrap().is_clean());
         assert_eq!(world.store.verify_audit().unwrap().broken_at, None);
     }
 }

@@ -79,6 +79,25 @@ fn an_interns_own_entry_wins_also_when_it_matches_nothing() {
 }
 
 #[test]
+fn one_look_releases_what_is_bound_and_leaves_no_record_of_what_is_not() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    put(&store, VaultId::Operator, "a", "the value");
+    import(&store, VaultId::Operator, "legacy", "old");
+    let released = |name: &str, to: &str| {
+        let (name, to, purpose) = (secret(name), host(to), purpose());
+        store.release_if_bound(OPERATOR, ReleaseScope::Operator, &name, &to, &purpose).unwrap()
+    };
+    let seq = store.status().seq;
+    for (name, to) in [("a", "c.example"), ("legacy", "b.example"), ("none", "b.example")] {
+        assert!(released(name, to).is_none(), "{name} to {to}");
+    }
+    assert_eq!(released("a", "b.example").unwrap().expose(), b"the value");
+    let entries = entries(&store, seq);
+    assert!(entries.len() == 1 && entries[0].contains("secret_released"), "{entries:?}");
+}
+
+#[test]
 fn every_release_and_refusal_is_written_down_with_its_reason() {
     let scratch = Scratch::new();
     let store = scratch.open();
