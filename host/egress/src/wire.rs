@@ -75,7 +75,8 @@ impl Wire {
         wire.is_ready().then_some(wire)
     }
 
-    /// Can a request be sent, as far as anybody can know?
+    /// Can a request be sent, as far as anybody can know? Not behind an unsent part of another one: a server that has
+    /// answered already may never read it.
     pub(crate) fn is_ready(&mut self) -> bool {
         // Nobody waits, and what happens meanwhile is seen the next time.
         self.relay.task.take();
@@ -224,5 +225,67 @@ impl Exchange {
             Ok(frame) => Ok(frame.into_data().unwrap_or_default()),
             Err(_) => Err(Cut),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpSocket,
+    };
+
+    use super::*;
+
+    /// The system makes a few times as much of it.
+    const BUFFER_BYTES: u32 = 4096;
+    const BODY_BYTES: usize = 300 * 1024;
+
+    /// Both ends of a connection that holds little.
+    async fn narrow() -> (Box<Wire>, TcpStream) {
+        let server = TcpSocket::new_v4().unwrap();
+        server.set_recv_buffer_size(BUFFER_BYTES).unwrap();
+        server.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let server = server.listen(1).unwrap();
+        let client = TcpSocket::new_v4().unwrap();
+        client.set_send_buffer_size(BUFFER_BYTES).unwrap();
+        let client = client.connect(server.local_addr().unwrap()).await.unwrap();
+        let (far, _) = server.accept().await.unwrap();
+        (Wire::open(MaybeHttpsStream::Http(TokioIo::new(client))).await.unwrap(), far)
+    }
+
+    /// One exchange on it, the request long, the answer sent when so much of it was read.
+    async fn exchange(wire: &mut Wire, far: &mut TcpStream, bytes: usize, read: usize) {
+        let request = Request::post("/").header("host", "a").body(Full::from(vec![b' '; bytes])).unwrap();
+        let answer = async {
+            far.read_exact(&mut vec![0; read]).await.unwrap();
+            far.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine").await.unwrap();
+        };
+        let (answered, ()) = tokio::join!(wire.send(request), answer);
+        let Ok(answered) = answered else { panic!("nothing came back") };
+        let mut body = pin!(answered.into_body().collect());
+        let body = std::future::poll_fn(|context| wire.poll(context, |inner| body.as_mut().poll(inner)));
+        assert_eq!(body.await.unwrap().unwrap().to_bytes(), "fine");
+    }
+
+    #[tokio::test]
+    async fn connection_with_an_unsent_body_takes_no_other_request() {
+        // Short ones the connection has taken as a whole, long ones it has not.
+        for bytes in [32, 256, 4096].map(|kib| kib * 1024) {
+            let (mut wire, mut far) = narrow().await;
+            exchange(&mut wire, &mut far, bytes, 1).await;
+            assert!(!wire.is_ready(), "{bytes} bytes");
+        }
+    }
+
+    #[tokio::test]
+    async fn connection_whose_body_was_read_takes_another_request() {
+        let (mut wire, mut far) = narrow().await;
+        let head = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 307200\r\n\r\n".len();
+        for _ in 0..2 {
+            exchange(&mut wire, &mut far, BODY_BYTES, head + BODY_BYTES).await;
+            assert!(wire.is_ready());
+        }
     }
 }
