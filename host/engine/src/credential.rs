@@ -72,20 +72,13 @@ impl Credentials<'_> {
     pub(crate) async fn release(&self, provider: &Provider) -> Result<Option<Used>, AttemptFailure> {
         let Some(Authentication { placement, own, byok }) = &provider.authentication else { return Ok(None) };
         let failed = |error| failed(provider, error);
-        // Looked for first: that a caller has no key of its own is no refusal to be audited.
+        // That a caller has no key of its own is no refusal to be audited.
         if let Some(secret) = byok
-            && self.is_bound(secret).await.map_err(failed)?
+            && let Some(release) = self.released_if_bound(secret, provider).await.map_err(failed)?
         {
-            match self.released(self.scope(), secret, provider).await {
-                Ok(release) => {
-                    let credential = placement.fill(release.expose());
-                    let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
-                    return Ok(Some(Used { credential, is_byok: true }));
-                }
-                // Deleted in between.
-                Err(ReleaseError::Unavailable) => {}
-                Err(error) => return Err(failed(error)),
-            }
+            let credential = placement.fill(release.expose());
+            let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
+            return Ok(Some(Used { credential, is_byok: true }));
         }
         let credential = match own {
             None => return Ok(None),
@@ -122,11 +115,23 @@ impl Credentials<'_> {
         provider: &Provider,
     ) -> Result<Release, ReleaseError> {
         let (store, actor, secret) = (self.store.clone(), Actor::Key(self.caller.key), secret.clone());
-        let purpose = Purpose {
-            used_by: format!("provider {}", provider.name),
-            request_id: self.request_id.to_owned(),
-        };
+        let purpose = self.purpose(provider);
         aside(move || store.release(actor, scope, &secret.name, &secret.host, &purpose)).await
+    }
+
+    /// The caller's own, if it has one for this host: looked for and released in one step.
+    async fn released_if_bound(
+        &self,
+        secret: &BoundSecret,
+        provider: &Provider,
+    ) -> Result<Option<Release>, ReleaseError> {
+        let (store, actor, secret) = (self.store.clone(), Actor::Key(self.caller.key), secret.clone());
+        let (scope, purpose) = (self.scope(), self.purpose(provider));
+        aside(move || store.release_if_bound(actor, scope, &secret.name, &secret.host, &purpose)).await
+    }
+
+    fn purpose(&self, provider: &Provider) -> Purpose {
+        Purpose { used_by: format!("provider {}", provider.name), request_id: self.request_id.to_owned() }
     }
 }
 
