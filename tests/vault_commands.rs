@@ -391,6 +391,7 @@ fn people_are_told_in_sentences() {
     assert_eq!(say("secret put a --host a.example", "x\n"), "Stored secret a of workspace default.\n");
     assert!(say("secret list", "").starts_with("NAME  OF"));
     assert!(say("vault verify", "").ends_with("All is well.\n"));
+    assert_eq!(say("vault remove-orphans", ""), "Removed 0 vaults with 0 secrets.\n");
     let backup = setup.directory().join("b");
     assert!(say(&format!("vault backup {}", backup.display()), "").contains("Restoring it takes root key"));
     assert!(say("vault recovery new", "").contains("shown this once"));

@@ -40,6 +40,24 @@ async fn case_130_an_hour_back_changes_dates_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn keys_of_vaults_are_deleted_by_the_running_host_when_their_30_days_are_over() {
+    let setup = setup();
+    let shim = Shim::new(&setup.data());
+    let host = shim.on(setup).start();
+    assert_eq!(put(&host, "a").await.0, 200);
+    host.command(&["vault", "rotate-keys"]);
+    let deleted = || host.command(&["vault", "audit"]).to_string().contains("vault_keys_deleted");
+    shim.shift_date(30 * 24 * HOUR - 60);
+    assert!(!deleted());
+    shim.shift_date(30 * 24 * HOUR + 60);
+    let end = Instant::now() + PATIENCE;
+    while !deleted() {
+        assert!(Instant::now() < end, "the key is still there");
+    }
+    assert_eq!(host.command(&["vault", "verify"])["ok"], true);
+}
+
+#[tokio::test]
 async fn case_130_limits_open_again_though_the_date_stepped_back() {
     let setup = Setup::new().config("[vault]\nrate_limit = { writes_per_minute = 60 }");
     let shim = Shim::new(&setup.data());

@@ -306,6 +306,28 @@ async fn only_one_bearer_token_of_a_working_key_lets_in() {
     assert_eq!(refusals.len(), 1, "{refusals:?}");
 }
 
+#[tokio::test]
+async fn refused_tokens_are_in_the_audit_log_once_for_their_address_and_without_themselves() {
+    let mut host = setup().start();
+    let issued = command(&host, "key create --workspace default");
+    command(&host, &format!("key revoke {}", text(&issued, "id")));
+    let revoked = text(&issued, "key");
+    for key in ["nonsense", &revoked, &revoked] {
+        assert_refused(&Vault::with_key(&host, key).page("").await, BAD_KEY, key);
+    }
+    host.end();
+    let whole = command(&host, "vault audit").to_string();
+    assert!(!whole.contains("nonsense") && !whole.contains(&revoked), "{whole}");
+    let records = command(&host, "vault audit");
+    let entries = records.as_array().unwrap().iter().flat_map(|record| record["entries"].as_array().unwrap());
+    let refused: Vec<_> = entries.filter(|entry| entry["action"] == "tokens_refused").collect();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    let expected = json!({
+        "actor": "system", "action": "tokens_refused", "address": "127.0.0.1", "tokens": 3, "keys": [issued["id"]],
+    });
+    assert_eq!(*refused[0], expected);
+}
+
 /// Cases 75 and 76.
 #[tokio::test]
 async fn regional_host_names_are_refused_after_the_key_and_before_everything_else() {

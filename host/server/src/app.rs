@@ -9,12 +9,17 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, Guard};
 use cofferdam_runtime::Runtime;
 use cofferdam_store::Store;
+use tokio::sync::Semaphore;
 
 use crate::body::Budget;
 use crate::facts::{self, Facts, Serving};
 use crate::metrics::Metrics;
 use crate::rate;
+use crate::refusals::Refusals;
 use crate::wiring::{Ground, Live};
+
+/// Pages of the vault that are read at once. Reading takes microseconds, unless the disk hangs.
+const VAULT_READS_MAX: usize = 64;
 
 /// What every part of a serving process shares.
 pub(crate) struct App {
@@ -26,6 +31,10 @@ pub(crate) struct App {
     pub bodies: Budget,
     /// How often clients come.
     pub rates: rate::Limits,
+    /// Tokens that were refused.
+    pub(crate) refusals: Refusals,
+    /// For reading pages of the vault, each on a thread of its own: one that hangs keeps its place.
+    pub(crate) vault_reads: Arc<Semaphore>,
     /// The sandbox.
     pub(crate) runtime: Runtime,
     live: ArcSwap<Live>,
@@ -73,6 +82,8 @@ impl App {
             metrics,
             bodies: Budget::default(),
             rates: rate::Limits::new(&ground.clock),
+            refusals: Refusals::new(&ground.clock),
+            vault_reads: Arc::new(Semaphore::new(VAULT_READS_MAX)),
             live: ArcSwap::from_pointee(live),
             at,
             started: Instant::now(),

@@ -208,6 +208,7 @@ fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result
     authenticated.map_err(|error| {
         if !matches!(error, AuthenticationError::Incomplete(_)) {
             tracing::debug!(%error, "a token was refused");
+            app.refusals.count(source, &error);
             // Who is over the limit already is not made to wait any longer.
             if let Some(quota) = Quota::of_failures() {
                 app.rates.failures.take(source, quota).unwrap_or_default();

@@ -8,6 +8,7 @@ mod greeting;
 mod reload;
 mod serve;
 mod start;
+mod upkeep;
 mod watchdog;
 
 // Operators' requests.
@@ -23,6 +24,7 @@ mod body;
 mod connection;
 mod handle;
 mod rate;
+mod refusals;
 mod route;
 mod stall;
 

@@ -70,8 +70,15 @@ impl Quota {
 
 /// A client's address as far as one client can be told from the next: the whole
 /// of an IPv4 address, the network half of an IPv6 one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Source(IpAddr);
+
+impl Source {
+    /// The address, or the first one of the network.
+    pub(crate) fn address(self) -> IpAddr {
+        self.0
+    }
+}
 
 impl From<IpAddr> for Source {
     fn from(address: IpAddr) -> Self {

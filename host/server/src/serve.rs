@@ -26,6 +26,7 @@ use crate::hygiene;
 use crate::metrics::Metrics;
 use crate::reload::{Reload, Signals};
 use crate::start::{acquire, open, runtime, write_out};
+use crate::upkeep;
 use crate::watchdog;
 use crate::wiring::{self, Ground};
 
@@ -148,6 +149,7 @@ async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Gro
     tasks.spawn(accept_commands(socket, Arc::clone(&app), stop.clone()));
     tracing::info!(listen = %at.listen, admin = %at.admin, "listening");
 
+    tasks.spawn(upkeep::run(Arc::clone(&app), ground.clock.clone(), stop.clone()));
     let store = ground.store.clone();
     let reload = Reload::new(options.clone(), arguments.clone(), ground);
     let ended = tokio::select! {

@@ -33,6 +33,19 @@ pub enum AuthenticationError {
     Incomplete(KeyId),
 }
 
+impl AuthenticationError {
+    /// The key that the token was good for once, or is.
+    pub fn key(&self) -> Option<KeyId> {
+        match self {
+            AuthenticationError::Malformed | AuthenticationError::Unknown => None,
+            AuthenticationError::Revoked(key)
+            | AuthenticationError::Disabled(key)
+            | AuthenticationError::Expired(key)
+            | AuthenticationError::Incomplete(key) => Some(*key),
+        }
+    }
+}
+
 /// Who makes a request: evidence that a valid token was shown. Only a store makes one; it holds the state of
 /// that moment and is not kept beyond the request.
 #[derive(Clone, Debug)]

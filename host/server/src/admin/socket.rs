@@ -29,6 +29,8 @@ const FILE_NAME: &str = "admin.sock";
 const PATH_BYTES_MAX: usize = 108;
 /// The longest command, in bytes: a secret of 65,536 characters, escaped, with 100 hosts.
 const REQUEST_BYTES_MAX: usize = 1024 * 1024;
+/// What an answer with a key in it has at most, in bytes.
+const KEY_REPLY_BYTES: usize = 16 * 1024;
 /// The longest answer that is read, in bytes.
 const REPLY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Commands at once.
@@ -120,14 +122,11 @@ pub(crate) fn send(
     let unknown = |_: io::Error| SendError::OutcomeUnknown;
     stream.set_read_timeout(Some(OUTCOME_PATIENCE)).map_err(unknown)?;
     stream.set_write_timeout(Some(PATIENCE)).map_err(unknown)?;
-    // Set aside at once: growing would leave copies of a value behind.
-    let mut line = Zeroizing::new(Vec::with_capacity(REQUEST_BYTES_MAX));
-    serde_json::to_writer(&mut *line, command).map_err(|error| unknown(error.into()))?;
-    line.push(b'\n');
-    stream.write_all(&line).map_err(unknown)?;
+    stream.write_all(&line_of(command).map_err(unknown)?).map_err(unknown)?;
     let mut replies = BufReader::new(stream.take(REPLY_BYTES_MAX));
     loop {
-        let mut reply = Vec::new();
+        // A reply with a key in it is shorter than this.
+        let mut reply = Zeroizing::new(Vec::with_capacity(KEY_REPLY_BYTES));
         replies.read_until(b'\n', &mut reply).map_err(unknown)?;
         match serde_json::from_slice(&reply).map_err(|error| unknown(error.into()))? {
             // Whoever stops reading does not stop the command.
@@ -212,9 +211,31 @@ async fn converse(
 }
 
 async fn write_line(stream: &mut tokio::net::UnixStream, reply: &Reply) -> io::Result<()> {
-    let mut line = Zeroizing::new(serde_json::to_vec(reply)?);
+    tokio::time::timeout(PATIENCE, stream.write_all(&line_of(reply)?)).await?
+}
+
+/// One line of JSON in a buffer of its length: growing would leave copies of a value behind.
+fn line_of(content: &impl Serialize) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut length = Length(1);
+    serde_json::to_writer(&mut length, content)?;
+    let mut line = Zeroizing::new(Vec::with_capacity(length.0));
+    serde_json::to_writer(&mut *line, content)?;
     line.push(b'\n');
-    tokio::time::timeout(PATIENCE, stream.write_all(&line)).await?
+    Ok(line)
+}
+
+/// Counts what is written.
+struct Length(usize);
+
+impl Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 async fn read_line(stream: &mut tokio::net::UnixStream) -> io::Result<Zeroizing<Vec<u8>>> {
@@ -251,7 +272,7 @@ mod tests {
     use std::ops::ControlFlow;
     use std::os::unix::fs::PermissionsExt;
 
-    use super::{SendError, bind, send};
+    use super::{SendError, bind, line_of, send};
     use crate::command::Command;
 
     fn ignore(_: &str, _: u64, _: u64) -> ControlFlow<()> {
@@ -269,6 +290,15 @@ mod tests {
         drop(listener);
         // Nobody accepts any more: the command was not sent.
         assert!(matches!(send(&data, &Command::Status, &mut ignore), Err(SendError::NotListening)));
+    }
+
+    #[test]
+    fn line_is_made_in_a_buffer_that_never_grows() {
+        for text in ["", "plain", "\"\\\n\u{1F511}\u{1}"] {
+            let line = line_of(&text).unwrap();
+            assert_eq!((line.len(), line.last()), (line.capacity(), Some(&b'\n')));
+            assert_eq!(serde_json::from_slice::<String>(&line).unwrap(), text);
+        }
     }
 
     #[test]

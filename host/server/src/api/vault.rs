@@ -10,7 +10,7 @@ mod input;
 mod query;
 mod work;
 
-use cofferdam_store::{Actor, NewSecret, SecretName};
+use cofferdam_store::{Actor, NewSecret, SecretName, VaultId};
 use document::{Data, Listing, Secret};
 use gate::{Leave, Wish};
 use http::header::{CACHE_CONTROL, HeaderValue};
@@ -36,32 +36,31 @@ pub(crate) async fn answer(
     let leave = gate::pass(call, route)?;
     match leave.wish {
         Wish::List | Wish::Effective => read(call, &leave).await,
-        Wish::Put(written) => put(call, &leave, written, body).await,
-        Wish::Delete(written) => delete(call, &leave, written, body).await,
+        Wish::Put(written) => put(call, leave.vault()?, name(written)?, body).await,
+        Wish::Delete(written) => delete(call, leave.vault()?, name(written)?, body).await,
         Wish::Copy => copy(call, &leave, body).await,
     }
 }
 
 async fn read(call: &Call<'_>, leave: &Leave<'_>) -> Result<Response<Body>, Fault> {
     let Window { offset, limit } = Window::parse(call.head.uri.query().unwrap_or_default())?;
-    let store = call.app.store.clone();
+    let (store, places) = (call.app.store.clone(), &call.app.vault_reads);
     if leave.wish == Wish::Effective {
         let intern = leave.intern()?;
-        let page = work::read(move || store.effective_secrets(intern, offset, limit)).await?;
+        let page = work::read(places, move || store.effective_secrets(intern, offset, limit)).await?;
         return Ok(document(&Listing::from(&page)));
     }
     let vault = leave.vault()?;
-    let page = work::read(move || store.list_secrets(vault, offset, limit)).await?;
+    let page = work::read(places, move || store.list_secrets(vault, offset, limit)).await?;
     Ok(document(&Listing::from(&page)))
 }
 
 async fn put(
     call: &Call<'_>,
-    leave: &Leave<'_>,
-    written: &str,
+    vault: VaultId,
+    name: SecretName,
     body: &mut Incoming,
 ) -> Result<Response<Body>, Fault> {
-    let (vault, name) = (leave.vault()?, name(written)?);
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share();
     let whole = whole(body::read_secret(body, limits(call, PUT_BYTES_MAX), &mut share).await)?;
@@ -78,11 +77,10 @@ async fn put(
 
 async fn delete(
     call: &Call<'_>,
-    leave: &Leave<'_>,
-    written: &str,
+    vault: VaultId,
+    name: SecretName,
     body: &mut Incoming,
 ) -> Result<Response<Body>, Fault> {
-    let (vault, name) = (leave.vault()?, name(written)?);
     if !whole(body::is_empty(body, limits(call, PUT_BYTES_MAX)).await)? {
         return Err(invalid(Flaw::at("body", "must be empty")));
     }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use cofferdam_store::{DirectoryLock, LockError, Store};
+use zeroize::Zeroizing;
 
 use super::prepare::prepare;
 use super::{Action, Cli, Options};
@@ -42,7 +43,11 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
 
 /// Writes the outcome on standard output.
 fn print(options: &Options, outcome: &Outcome) -> Result<(), Failure> {
-    if options.json { write_out(&format!("{}\n", outcome.document)) } else { write_out(&outcome.text) }
+    if options.json {
+        write_out(&Zeroizing::new(format!("{}\n", outcome.document)))
+    } else {
+        write_out(&outcome.text)
+    }
 }
 
 /// The line that tells people how far a command has come; it is gone when dropped.
@@ -141,8 +146,8 @@ fn audit(options: &Options, since: u64) -> Result<(), Failure> {
     let mut whole = Vec::new();
     loop {
         let command = Command::Vault(VaultCommand::Audit { since });
-        let page = execute(options, &command)?;
-        let serde_json::Value::Array(records) = page.document else { break };
+        let mut page = execute(options, &command)?;
+        let serde_json::Value::Array(records) = page.document.take() else { break };
         let Some(last) = records.last().and_then(|record| record["seq"].as_u64()) else { break };
         since = last;
         if options.json { whole.extend(records) } else { write_out(&page.text)? }

@@ -19,6 +19,7 @@ use std::ops::ControlFlow;
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use zeroize::Zeroize;
 
 use cofferdam_store::{Directory, LookupError, Name, Store, WorkspaceId};
 
@@ -74,13 +75,29 @@ impl Command {
     }
 }
 
-/// What a command did.
+/// What a command did. Wiped when dropped: some show a key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
     /// For programs.
     pub document: Value,
     /// For people, with its final line end.
     pub text: String,
+}
+
+impl Drop for Outcome {
+    fn drop(&mut self) {
+        self.text.zeroize();
+        wipe(&mut self.document);
+    }
+}
+
+fn wipe(document: &mut Value) {
+    match document {
+        Value::String(text) => text.zeroize(),
+        Value::Array(entries) => entries.iter_mut().for_each(wipe),
+        Value::Object(fields) => fields.values_mut().for_each(wipe),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Told how far a long command has come: what is counted, how many there are so

@@ -1,10 +1,11 @@
 //! `vault verify | backup | restore | rotate-root | rotate-keys | import-legacy |
 //! audit | recovery new`.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use cofferdam_store::{RestoreSummary, RootKeyMaterial, Store, VaultError};
+use cofferdam_store::{Actor, RestoreSummary, RootKeyMaterial, Store, VaultError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -14,6 +15,8 @@ use crate::timestamp::timestamp;
 
 /// Audit records in one answer.
 const AUDIT_PAGE: usize = 1000;
+/// Longer than what is said about a recovery key.
+const TEXT_BYTES: usize = 1024;
 
 /// What can be done to the vault as a whole.
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
@@ -21,6 +24,8 @@ const AUDIT_PAGE: usize = 1000;
 pub enum VaultCommand {
     /// Check every secret, every vault's head, the audit chain and the anchor
     Verify,
+    /// Remove vaults whose workspace or intern is lost, with their secrets
+    RemoveOrphans,
     /// Write a backup: everything but the root key, still encrypted
     Backup {
         /// The file to make; one that exists is not touched
@@ -76,6 +81,7 @@ pub(super) fn carry_out(
 ) -> Result<Outcome, CommandError> {
     match command {
         VaultCommand::Verify => verify(store, progress),
+        VaultCommand::RemoveOrphans => remove_orphans(store, progress),
         VaultCommand::Backup { file } => {
             let made = store.backup(file, progress)?;
             let document = json!({
@@ -124,14 +130,18 @@ pub(super) fn carry_out(
         VaultCommand::Audit { since } => audit(*since, store),
         VaultCommand::Recovery(RecoveryCommand::New) => {
             let made = store.new_recovery_key(progress)?;
-            let key = String::from_utf8_lossy(made.key.expose()).into_owned();
+            let key = std::str::from_utf8(made.key.expose()).unwrap_or_default();
             let document = json!({"recovery_key_id": made.id.to_string(), "recovery_key": key});
-            let text = format!(
+            // Never grows: what is left behind by growing would not be wiped with the outcome.
+            let mut text = String::with_capacity(TEXT_BYTES + key.len());
+            let written = write!(
+                text,
                 "This is recovery key {}. It is shown this once, and an earlier one is of no use any more:\n\n  \
                  {key}\n\nKeep it away from this machine. With it as `root_key` the store opens without its root \
                  key;\ngive it a new one then with `vault rotate-root`.\n",
                 made.id
             );
+            written.map_err(|error| CommandError::new(error.to_string()))?;
             Ok(Outcome { document, text })
         }
     }
@@ -141,7 +151,7 @@ fn verify(store: &Store, progress: &mut Progress<'_>) -> Result<Outcome, Command
     let found = store.verify(progress)?;
     let document = json!({
         "ok": found.problems.is_empty(),
-        "seq": found.seq, "vaults": found.vaults, "secrets": found.secrets,
+        "seq": found.seq, "vaults": found.vaults, "orphans": found.orphans, "secrets": found.secrets,
         "audit_records": found.audit_records, "usage_rows": found.usage_rows,
         "problems": found.problems,
     });
@@ -153,10 +163,25 @@ fn verify(store: &Store, progress: &mut Progress<'_>) -> Result<Outcome, Command
         return Ok(Outcome { document, text: format!("{text}All is well.\n") });
     }
     let problems: String = found.problems.iter().map(|problem| format!("\n  {problem}")).collect();
+    let cure = match found.orphans {
+        0 => String::new(),
+        orphans => format!(
+            "\n{orphans} vaults have lost their workspace or intern: `vault remove-orphans` removes them with their \
+             secrets"
+        ),
+    };
     Err(CommandError {
-        message: format!("{text}{} problems:{problems}", found.problems.len()),
+        message: format!("{text}{} problems:{problems}{cure}", found.problems.len()),
         details: Some(document),
     })
+}
+
+fn remove_orphans(store: &Store, progress: &mut Progress<'_>) -> Result<Outcome, CommandError> {
+    let removed = store.remove_orphans(Actor::Operator, progress)?;
+    let vaults: Vec<String> = removed.vaults.iter().map(ToString::to_string).collect();
+    let mut text = format!("Removed {} vaults with {} secrets.\n", vaults.len(), removed.secrets);
+    text.extend(vaults.iter().map(|vault| format!("  {vault}\n")));
+    Ok(Outcome { document: json!({"vaults": vaults, "secrets": removed.secrets}), text })
 }
 
 fn rotate_root(

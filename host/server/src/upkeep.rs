@@ -1,0 +1,58 @@
+//! What a host does by itself from time to time: it writes down which tokens were
+//! refused, and deletes keys of vaults whose time is over. When is a question of
+//! the injected clock; the rounds are only there to ask it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam_store::{Clock, RefusedTokens, Store, VaultError};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+
+/// Between two looks, each of which reads a clock and a few numbers.
+const ROUND: Duration = Duration::from_secs(1);
+/// How long keys that could not be deleted are left alone.
+const AGAIN_MS: u64 = 60 * 60 * 1000;
+
+/// Looks after the store until stopped, and once more then.
+pub(crate) async fn run(app: Arc<App>, clock: Clock, stop: CancellationToken) {
+    let mut rounds = interval(ROUND);
+    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut not_before_ms = 0;
+    loop {
+        tokio::select! {
+            _ = rounds.tick() => {}
+            () = stop.cancelled() => break,
+        }
+        record(&app.store, app.refusals.take_due());
+        if app.store.has_due_vault_keys() && clock.monotonic_ms() >= not_before_ms {
+            not_before_ms = clock.monotonic_ms().saturating_add(AGAIN_MS);
+            delete_due_keys(app.store.clone(), stop.clone()).await;
+        }
+    }
+    record(&app.store, app.refusals.take());
+}
+
+fn record(store: &Store, refused: Vec<RefusedTokens>) {
+    let lost = refused.into_iter().filter(|refused| store.record_refused_tokens(refused.clone()).is_err());
+    let lost = lost.count();
+    if lost > 0 {
+        tracing::warn!(records = lost, "the audit log takes no more records; refused tokens are not in it");
+    }
+}
+
+async fn delete_due_keys(store: Store, stop: CancellationToken) {
+    let delete = move || {
+        let go_on = || if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        store.delete_due_vault_keys(&mut |_, _, _| go_on())
+    };
+    match tokio::task::spawn_blocking(delete).await {
+        // The next start goes on with it, or the next look.
+        Ok(Ok(()) | Err(VaultError::Stopped | VaultError::Busy)) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "retired keys of vaults could not be deleted"),
+        Err(error) => tracing::error!(%error, "deleting retired keys of vaults ended unexpectedly"),
+    }
+}
