@@ -303,34 +303,7 @@ impl Host {
             self.signal("TERM");
             self.wait();
         }
-        let spawned = Instant::now();
-        let mut command = program();
-        command.arg("--json").arg("--data").arg(self.data());
-        let config = self.directory.path().join("cofferdam.toml");
-        if config.exists() {
-            command.arg("--config").arg(config);
-        }
-        command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (log, log_reader) = collect(child.stderr.take().unwrap());
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        let banner: Value = serde_json::from_str(&line)
-            .unwrap_or_else(|_| panic!("no restart: {line}\n{}", log.text.lock().unwrap()));
-        Host {
-            key: self.key.clone(),
-            base: format!("http://{}/v1", banner["listen"].as_str().unwrap()),
-            admin: format!("http://{}", banner["admin"].as_str().unwrap()),
-            banner,
-            child,
-            log,
-            log_reader: Some(log_reader),
-            stdout: Some(stdout),
-            spawned,
-            data: self.data.clone(),
-            directory: Arc::clone(&self.directory),
-        }
+        Setup::after(&self).start()
     }
 
     /// The files below its directory that contain `text`, wherever it stands in them.

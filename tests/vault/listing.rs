@@ -56,28 +56,10 @@ async fn windows_are_whole_numbers_inside_their_limits() {
     let own = Vault::of_intern(&host, &host.key, &intern);
     vault.stored("a", &["a.com"], "x").await;
     own.stored("b", &["a.com"], "x").await;
-    for query in [
-        "limit=0",
-        "limit=101",
-        "limit=-1",
-        "limit=1.5",
-        "limit=abc",
-        "limit=",
-        "limit",
-        "limit=+1",
-        "limit=1e1",
-        "limit=18446744073709551616",
-        "limit=%zz",
-        "limit=%00",
-        "limit=1%20",
-        "offset=10001",
-        "offset=-1",
-        "offset=",
-        "offset=x",
-        "limit=1&limit=2",
-        "limit=1&limit=1",
-        "offset=0&offset=0",
-    ] {
+    // One of each kind; the others stand beside the code that reads them.
+    for query in
+        ["limit=0", "limit=101", "limit=-1", "limit=%zz", "offset=10001", "offset=", "limit=1&limit=2"]
+    {
         let query = format!("?{query}");
         for answer in [vault.page(&query).await, own.page(&query).await, own.effective(&query).await] {
             assert_refused(&answer, INVALID, &query);

@@ -41,20 +41,18 @@ where
 /// The same for a function that is called again and again, looked up once per instance.
 fn cached<P, R>(
     instance: &mut Instance,
-    place: impl FnOnce(&mut Exports) -> &mut Option<TypedFunc<P, R>>,
+    place: impl Fn(&mut Exports) -> &mut Option<TypedFunc<P, R>>,
     pick: impl FnOnce(&Functions) -> Option<ComponentExportIndex>,
 ) -> wasmtime::Result<TypedFunc<P, R>>
 where
     P: ComponentNamedList + Lower,
     R: ComponentNamedList + Lift,
 {
-    let index = indices(instance, |compiled| pick(&compiled.functions))?;
-    let Live { store, handle, exports, .. } = &mut *instance.live;
-    let known = place(exports);
-    if let Some(function) = known {
-        return Ok(*function);
+    if let Some(known) = place(&mut instance.live.exports) {
+        return Ok(*known);
     }
-    Ok(*known.insert(handle.get_typed_func(store, index)?))
+    let found = borrowing(instance, pick)?;
+    Ok(*place(&mut instance.live.exports).insert(found))
 }
 
 /// What was looked up when the plugin was compiled.
