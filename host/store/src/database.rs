@@ -12,6 +12,7 @@ use crate::log::{self, UsageDigest};
 use crate::rows::{self, Marker, SetHash};
 use crate::seal::{Digest, StoreKeys};
 use crate::usage::UsageRow;
+use crate::versions;
 
 /// The keyspaces, in the order in which markers are reported.
 pub(crate) const KEYSPACES: [&str; 4] = ["keys", "meta", "values", "log"];
@@ -84,6 +85,7 @@ impl Database {
 
     /// Opens a database that exists.
     pub(crate) fn open(path: &Path) -> Result<Database, OpenError> {
+        versions::check(path)?;
         // Files that are damaged in ways the engine's author did not foresee end in an assertion.
         let engine = catch_unwind(AssertUnwindSafe(|| builder(path).open()));
         let engine = engine.map_err(|_| OpenError::EnginePanicked)??;

@@ -42,6 +42,7 @@ mod text;
 mod token;
 mod usage;
 mod vault;
+mod versions;
 
 pub use audit::{Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary, CopiedSecret};
 pub use authentication::{AuthenticationError, Principal};
