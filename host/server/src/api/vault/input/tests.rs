@@ -118,6 +118,18 @@ fn a_body_is_utf_8_where_nobody_looks_too() {
     assert!(Put::parse(b"{\"hosts\":[\"a.com\"],\"value\":\"x\",\"note\":\"\xaf\"}").is_err());
 }
 
+/// By the grammar an escape may be half of a pair; it only has no meaning, which nobody wants of such a member.
+#[test]
+fn half_a_pair_is_refused_where_it_is_read_and_passed_over_elsewhere() {
+    let half = r#""\ud83d""#;
+    assert!(put(&format!(r#"{{"hosts": ["a.com"], "value": "x", "valve": {half}}}"#)).is_ok());
+    assert!(put(&format!(r#"{{"hosts": ["a.com"], "value": {half}}}"#)).is_err());
+    assert!(put(&format!(r#"{{"hosts": [{half}], "value": "x"}}"#)).is_err());
+    let names_of = |body: String| names(body.as_bytes()).is_ok_and(|names| names.len() == 1);
+    assert!(names_of(format!(r#"{{"names": ["a"], "x": {half}}}"#)));
+    assert!(!names_of(format!(r#"{{"names": [{half}]}}"#)));
+}
+
 #[test]
 fn only_plain_json_in_utf_8_is_read() {
     let headers = |kinds: &[&'static str]| {
