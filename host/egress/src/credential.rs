@@ -66,9 +66,7 @@ impl Placement {
             return Err(CredentialError::Header);
         }
         let (before, after) = format.split_once("{}").ok_or(CredentialError::Format)?;
-        let is_plain =
-            |text: &str| text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'{' | b'}'));
-        if !is_plain(before) || !is_plain(after) || before.starts_with(' ') || after.ends_with(' ') {
+        if !headers::is_frame(before, after) {
             return Err(CredentialError::Format);
         }
         Ok(Self { header, before: before.to_owned(), after: after.to_owned() })
@@ -84,10 +82,7 @@ impl Placement {
         if exposed.is_empty() {
             return Err(CredentialError::Empty);
         }
-        if !exposed.iter().all(|byte| matches!(byte, b' '..=b'~'))
-            || exposed.first() == Some(&b' ')
-            || exposed.last() == Some(&b' ')
-        {
+        if !headers::is_safe(exposed) {
             return Err(CredentialError::NotHeaderSafe);
         }
         let length = self.before.len() + exposed.len() + self.after.len();
