@@ -158,11 +158,16 @@ impl Egress {
 
         let outcome = client.exchange(origin.key(), origin.host_header(), uri, request);
         let outcome = tokio::time::timeout(limits.head, outcome).await;
-        let (head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
+        let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
         if headers::is_encoded(&head.headers) {
             return Err(Error::Broken);
         }
-        let body = ReplyBody::new(exchange, (Arc::clone(&client.pool), Arc::clone(origin.key())), &limits);
+        let mut body =
+            ReplyBody::new(exchange, (Arc::clone(&client.pool), Arc::clone(origin.key())), &limits);
+        if let Some(credential) = credential {
+            credential.scrub().scrub_headers(&mut head.headers);
+            body.search(credential.scrub());
+        }
         Ok(Reply { status: head.status, headers: head.headers, body })
     }
 }

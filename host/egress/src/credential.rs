@@ -12,6 +12,7 @@ use cofferdam_store::Secret;
 use http::{HeaderName, HeaderValue};
 use zeroize::Zeroizing;
 
+use crate::ScrubSet;
 use crate::headers::{self, VALUE_BYTES_MAX};
 
 /// Where a provider wants its credential: a header and the text around the value.
@@ -29,6 +30,8 @@ pub struct Credential {
     value: HeaderValue,
     /// Where the secret stands in the value.
     place: Range<usize>,
+    /// To find it in an answer.
+    scrub: ScrubSet,
 }
 
 /// Secrets shorter than this are words of ordinary texts, and none for real.
@@ -94,11 +97,12 @@ impl Placement {
         text.extend_from_slice(self.before.as_bytes());
         text.extend_from_slice(exposed);
         text.extend_from_slice(self.after.as_bytes());
-        let mut value = HeaderValue::from_maybe_shared(Bytes::from_owner(text))
-            .map_err(|_| CredentialError::NotHeaderSafe)?;
-        value.set_sensitive(true);
+        let text = Bytes::from_owner(text);
         let place = self.before.len()..self.before.len() + exposed.len();
-        Ok(Credential { header: self.header.clone(), value, place })
+        let scrub = ScrubSet::new([("", text.slice(place.clone()))]);
+        let mut value = HeaderValue::from_maybe_shared(text).map_err(|_| CredentialError::NotHeaderSafe)?;
+        value.set_sensitive(true);
+        Ok(Credential { header: self.header.clone(), value, place, scrub })
     }
 }
 
@@ -136,6 +140,11 @@ impl Credential {
         self.cover(&mut bytes);
         // The secret is ASCII and so is what stands in its place.
         String::from_utf8(bytes).unwrap_or_default()
+    }
+
+    /// What takes the secret out of an answer.
+    pub(crate) fn scrub(&self) -> &ScrubSet {
+        &self.scrub
     }
 
     pub(crate) fn header(&self) -> &HeaderName {

@@ -8,15 +8,18 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use cofferdam_store::SecretName;
+use cofferdam_store::{Release, SecretName};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::Full;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Egress, Error, Injection, Limits, Reason, ReplyBody, Slot, Target, headers,
+    Egress, Error, Injection, Limits, Reason, ReplyBody, ScrubSet, Slot, Target, headers,
     place::{self, Filled},
 };
+
+/// The longest headers of an answer, all together, in bytes.
+const HEADERS_BYTES_MAX: usize = 64 * 1024;
 
 /// A request of a guest.
 #[derive(Clone)]
@@ -58,7 +61,9 @@ pub struct GuestReply {
 pub struct GuestBody {
     body: ReplyBody,
     deadline: Instant,
-    reflected: Vec<SecretName>,
+    /// What went along, and a bit for each that came back with the head.
+    secrets: Vec<SecretName>,
+    reflected: u64,
 }
 
 impl Egress {
@@ -95,7 +100,7 @@ impl Egress {
         let client = self.guests(target.is_https());
         let exchange = client.exchange(target.key(), target.host_header(), uri, outward);
         let outcome = timeout_at(deadline, exchange).await;
-        let (head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
+        let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
         // Nobody asked to switch to another protocol, and of an encoded body nobody could say what is in it.
         if head.status == StatusCode::SWITCHING_PROTOCOLS || headers::is_encoded(&head.headers) {
             return Err(Error::Broken);
@@ -105,24 +110,51 @@ impl Egress {
             idle: request.limits.total,
             body_bytes_max: request.limits.body_bytes_max,
         };
-        let body = ReplyBody::new(exchange, (client.pool(), Arc::clone(target.key())), &limits);
-        let headers = readable(&head.headers, !injections.is_empty());
-        Ok(GuestReply {
-            status: head.status,
-            headers,
-            body: GuestBody { body, deadline, reflected: Vec::new() },
-        })
+        let with_secret = !injections.is_empty();
+        let (set, secrets) = searched(injections);
+        let reflected = set.scrub_headers(&mut head.headers);
+        let headers = readable(&head.headers, with_secret)?;
+        let mut body = ReplyBody::new(exchange, (client.pool(), Arc::clone(target.key())), &limits);
+        body.search(&set);
+        let body = GuestBody { body, deadline, secrets, reflected };
+        Ok(GuestReply { status: head.status, headers, body })
+    }
+}
+
+/// The values to take out of an answer, which now own the secrets, and their names in the same order.
+fn searched(injections: Vec<Injection>) -> (ScrubSet, Vec<SecretName>) {
+    let secrets: Vec<SecretName> =
+        injections.iter().map(|injection| injection.secret.name().clone()).collect();
+    let values = injections.into_iter().map(|injection| Bytes::from_owner(Exposed(injection.secret)));
+    (ScrubSet::new(secrets.iter().map(SecretName::as_str).zip(values)), secrets)
+}
+
+/// A secret as bytes that are wiped with their last user.
+struct Exposed(Release);
+
+impl AsRef<[u8]> for Exposed {
+    fn as_ref(&self) -> &[u8] {
+        self.0.expose()
     }
 }
 
 /// The headers that a guest may read, as text.
-fn readable(headers: &HeaderMap, with_secret: bool) -> Vec<(String, String)> {
-    let shown = headers.iter().filter(|(name, _)| headers::may_be_read(name, with_secret));
-    shown
-        .map(|(name, value)| {
-            (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
-        })
-        .collect()
+///
+/// # Errors
+///
+/// They are longer than [`HEADERS_BYTES_MAX`] all together.
+fn readable(headers: &HeaderMap, with_secret: bool) -> Result<Vec<(String, String)>, Error> {
+    let mut shown = Vec::new();
+    let mut length = 0;
+    for (name, value) in headers.iter().filter(|(name, _)| headers::may_be_read(name, with_secret)) {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        length += name.as_str().len() + value.len();
+        if length > HEADERS_BYTES_MAX {
+            return Err(Error::TooLarge);
+        }
+        shown.push((name.as_str().to_owned(), value));
+    }
+    Ok(shown)
 }
 
 impl GuestBody {
@@ -153,7 +185,9 @@ impl GuestBody {
     /// The secrets whose values came back so far, in the head or in the body that was read, and were removed.
     #[must_use]
     pub fn reflected(&self) -> Vec<SecretName> {
-        self.reflected.clone()
+        let bits = self.reflected | self.body.reflected();
+        let secrets = self.secrets.iter().enumerate();
+        secrets.filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| name.clone()).collect()
     }
 }
 

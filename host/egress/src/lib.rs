@@ -22,6 +22,8 @@ mod dial;
 mod pool;
 mod wire;
 
+mod scrub;
+
 mod credential;
 mod headers;
 mod place;
@@ -45,5 +47,6 @@ pub use path::PathError;
 pub use placeholder::{Placeholder, placeholders};
 pub use range::{IpRange, RangeError};
 pub use reply::{Reply, ReplyBody};
+pub use scrub::{ScrubSet, Scrubber};
 pub use slot::{Injection, Slot, SlotError};
 pub use target::{Target, TargetError};
