@@ -18,6 +18,8 @@ use crate::{
     place::{self, Filled},
 };
 
+/// However long a guest may wait, a clock can count it.
+const TOTAL_MAX: Duration = Duration::from_secs(60 * 60);
 /// The longest headers of an answer, all together, in bytes.
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
 
@@ -41,7 +43,7 @@ pub struct GuestRequest {
 pub struct GuestLimits {
     /// The longest body to accept, in bytes.
     pub body_bytes_max: u64,
-    /// The longest time for everything, from resolving the name to the last byte of the body.
+    /// The longest time for everything, from resolving the name to the last byte of the body; at most an hour.
     pub total: Duration,
 }
 
@@ -89,7 +91,8 @@ impl Egress {
         request: GuestRequest,
         injections: Vec<Injection>,
     ) -> Result<GuestReply, Error> {
-        let deadline = Instant::now() + request.limits.total;
+        let total = request.limits.total.min(TOTAL_MAX);
+        let deadline = Instant::now() + total;
         self.check_way(&request.target, !injections.is_empty())?;
         let Filled { method, uri, headers, body } = place::fill(&request, &injections)?;
         let mut outward = Request::new(Full::new(body));
@@ -105,11 +108,7 @@ impl Egress {
         if head.status == StatusCode::SWITCHING_PROTOCOLS || headers::is_encoded(&head.headers) {
             return Err(Error::Broken);
         }
-        let limits = Limits {
-            head: request.limits.total,
-            idle: request.limits.total,
-            body_bytes_max: request.limits.body_bytes_max,
-        };
+        let limits = Limits { head: total, idle: total, body_bytes_max: request.limits.body_bytes_max };
         let with_secret = !injections.is_empty();
         let (set, secrets) = searched(injections);
         let reflected = set.scrub_headers(&mut head.headers);
@@ -188,12 +187,18 @@ impl GuestBody {
         Ok(whole.freeze())
     }
 
-    /// The secrets whose values came back so far, in the head or in the body that was read, and were removed.
+    /// The secrets whose values came back so far, in the head or in the body that was read, and were removed. By
+    /// name, each once.
     #[must_use]
     pub fn reflected(&self) -> Vec<SecretName> {
         let bits = self.reflected | self.body.reflected();
         let secrets = self.secrets.iter().enumerate();
-        secrets.filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| name.clone()).collect()
+        let mut names: Vec<SecretName> =
+            secrets.filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| name.clone()).collect();
+        // One secret may have gone to several places.
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 }
 

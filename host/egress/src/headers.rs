@@ -108,8 +108,17 @@ pub(crate) fn is_safe(exposed: &[u8]) -> bool {
 #[must_use]
 pub fn is_credential_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let ends =
-        ["authorization", "api-key", "apikey", "api_key", "-token", "-secret", "access-key", "-signature"];
+    let ends = [
+        "authorization",
+        "api-key",
+        "apikey",
+        "api_key",
+        "-token",
+        "-secret",
+        "access-key",
+        "auth-key",
+        "-signature",
+    ];
     name == "token" || name.starts_with("cookie") || ends.iter().any(|end| name.ends_with(end))
 }
 
