@@ -119,7 +119,7 @@ impl Egress {
             || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         {
             // The length that the head may tell is that of a body which is not sent.
-            body.end_here();
+            body.stop(Ok(()));
         }
         let body = GuestBody { body, deadline, secrets, reflected };
         Ok(GuestReply { status: head.status, headers, body })
@@ -168,9 +168,14 @@ impl GuestBody {
     /// # Errors
     ///
     /// [`Error::TimedOut`] when the request's time is over, [`Error::TooLarge`] when the body is longer than
-    /// accepted or announces to be, [`Error::Broken`] when the connection ends before the body does.
+    /// accepted or announces to be, [`Error::Broken`] when the connection ends before the body does. Later calls
+    /// repeat the error.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
-        timeout_at(self.deadline, self.body.chunk()).await.unwrap_or(Err(Error::TimedOut))
+        let outcome = timeout_at(self.deadline, self.body.chunk()).await;
+        outcome.unwrap_or_else(|_elapsed| {
+            self.body.stop(Err(Error::TimedOut));
+            Err(Error::TimedOut)
+        })
     }
 
     /// The whole body.
