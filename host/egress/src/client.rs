@@ -22,13 +22,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Egress {
     clients: Arc<Clients>,
-    openings: Arc<Openings>,
-}
-
-/// What of the configuration decides about guests' requests before a name is resolved.
-struct Openings {
-    ports: Vec<u16>,
-    plaintext_loopback: bool,
 }
 
 /// One client, and so one pool, per reach.
@@ -39,6 +32,9 @@ struct Clients {
     /// For guests' own requests; nothing that was dialled for a provider is ever theirs.
     guests: Client,
     guests_plaintext: Client,
+    /// What decides about guests' requests before a name is resolved.
+    guest_ports: Vec<u16>,
+    allow_plaintext_loopback: bool,
 }
 
 /// Sends under one rule.
@@ -107,9 +103,10 @@ impl Egress {
             loopback: client(Rule::Origin(Reach::Loopback)),
             guests: client(Rule::guest(&config, false)),
             guests_plaintext: client(Rule::guest(&config, true)),
+            allow_plaintext_loopback: config.allow_plaintext_loopback,
+            guest_ports: config.ports,
         };
-        let openings = Openings { ports: config.ports, plaintext_loopback: config.allow_plaintext_loopback };
-        Ok(Self { clients: Arc::new(clients), openings: Arc::new(openings) })
+        Ok(Self { clients: Arc::new(clients) })
     }
 
     /// Is the way to this place open, as far as its text tells (R5, R6, R11, R12)?
@@ -118,11 +115,11 @@ impl Egress {
     ///
     /// The rule that closes it.
     pub(crate) fn check_way(&self, target: &Target, with_secret: bool) -> Result<(), Reason> {
-        let is_local = self.openings.plaintext_loopback && target.is_loopback();
+        let is_local = self.clients.allow_plaintext_loopback && target.is_loopback();
         if !target.is_https() && !is_local {
             return Err(if with_secret { Reason::Plaintext } else { Reason::PlaintextGuest });
         }
-        if !self.openings.ports.contains(&target.port()) {
+        if !self.clients.guest_ports.contains(&target.port()) {
             return Err(Reason::Port);
         }
         match target.literal() {
