@@ -15,6 +15,7 @@
 //! hand it back unseen. The promise is that a secret goes to its host and nowhere else.
 
 mod follow;
+mod heads;
 mod spelling;
 #[cfg(test)]
 mod tests;
@@ -26,12 +27,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use zeroize::Zeroizing;
 
 use follow::Follower;
+use heads::{HEAD_BYTES, Head, Heads};
 use spelling::Spelling;
 
 /// Values shorter than this are words of ordinary texts, and none that should be a secret.
 const VALUE_BYTES_MIN: usize = 8;
-/// The part of a spelling that is looked for first.
-const HEAD_BYTES: usize = 8;
 /// Values in one set; each has a bit.
 const VALUES_MAX: usize = 64;
 
@@ -41,31 +41,13 @@ pub struct ScrubSet(Arc<Needles>);
 
 struct Needles {
     values: Vec<Needle>,
-    /// In the order of their bytes.
-    heads: Zeroizing<Vec<Head>>,
-    shifts: Shifts,
-    /// A bit for each byte that a head begins with.
-    first_bytes: [u64; 4],
+    heads: Heads,
 }
 
 struct Needle {
     /// What stands in its place.
     label: Box<[u8]>,
     value: Bytes,
-}
-
-/// The beginning of one spelling of one value.
-#[derive(Clone, Copy)]
-struct Head {
-    bytes: u64,
-    needle: usize,
-    spelling: Spelling,
-}
-
-impl zeroize::Zeroize for Head {
-    fn zeroize(&mut self) {
-        self.bytes.zeroize();
-    }
 }
 
 /// One search through one text that comes in pieces.
@@ -95,13 +77,7 @@ impl ScrubSet {
                 spelling::each_head(value, |spelling, bytes| heads.push(Head { bytes, needle, spelling }));
             }
         }
-        heads.sort_unstable_by_key(|head| head.bytes);
-        let mut first_bytes = [0; 4];
-        for head in heads.iter() {
-            insert(&mut first_bytes, head.bytes >> 56);
-        }
-        let shifts = Shifts::new(&heads);
-        Self(Arc::new(Needles { values, heads, shifts, first_bytes }))
+        Self(Arc::new(Needles { values, heads: Heads::new(heads) }))
     }
 
     /// Is there nothing to look for?
@@ -217,18 +193,18 @@ impl Scrubber {
     fn scan(&mut self, piece: &[u8]) {
         let Self { set: ScrubSet(needles), window, seen, follower, .. } = self;
         let mut last = *window;
-        let mut shift = needles.shifts.of(last);
+        let mut shift = needles.heads.shift(last);
         let mut at = 0;
         while at < piece.len() {
             let step = if follower.is_following() { 1 } else { shift.max(1) };
             let to = (at + step).min(piece.len());
-            last = rolled(last, piece, at, to);
+            last = heads::rolled(last, piece, at, to);
             *seen += (to - at) as u64;
             at = to;
             if follower.is_following() {
                 follower.step(last as u8, *seen);
             }
-            shift = needles.shifts.of(last);
+            shift = needles.heads.shift(last);
             if shift == 0 {
                 needles.start(last, *seen, follower);
             }
@@ -238,7 +214,7 @@ impl Scrubber {
 
     /// How many of the last bytes could belong to a value whose end has not come.
     fn undecided(&self) -> usize {
-        self.follower.undecided().max(self.set.0.begun(self.window, self.seen))
+        self.follower.undecided().max(self.set.0.heads.begun(self.window, self.seen))
     }
 
     /// Gives what stands before `cut`: no value that is yet to be found begins there.
@@ -287,9 +263,7 @@ impl Needles {
         if seen < HEAD_BYTES as u64 {
             return;
         }
-        let from = self.heads.partition_point(|head| head.bytes < window);
-        let same = self.heads.iter().enumerate().skip(from).take_while(|(_, head)| head.bytes == window);
-        for (number, head) in same {
+        for (number, head) in self.heads.all(window) {
             let write = || {
                 let value = self.values.get(head.needle).map_or(&b""[..], |needle| &needle.value);
                 spelling::write(head.spelling, value)
@@ -297,79 +271,6 @@ impl Needles {
             follower.start(number, head.needle, write, seen);
         }
     }
-
-    /// How many of the last bytes are the beginning of a head: at most 7, since a whole one is followed.
-    fn begun(&self, window: u64, seen: u64) -> usize {
-        let most = seen.min(HEAD_BYTES as u64 - 1) as u32;
-        for count in (1..=most).rev() {
-            if !contains(&self.first_bytes, window >> (8 * (count - 1)) & 0xff) {
-                continue;
-            }
-            let shift = 64 - 8 * count;
-            let wanted = window << shift;
-            let at = self.heads.partition_point(|head| head.bytes < wanted);
-            if self.heads.get(at).is_some_and(|head| head.bytes >> shift == wanted >> shift) {
-                return count as usize;
-            }
-        }
-        0
-    }
-}
-
-/// The window that ends at `to`, given the one that ends at `from`.
-#[inline]
-fn rolled(window: u64, piece: &[u8], from: usize, to: usize) -> u64 {
-    if let Some(last) = piece.get(..to).and_then(<[u8]>::last_chunk) {
-        return u64::from_be_bytes(*last);
-    }
-    let new = piece.get(from..to).unwrap_or_default();
-    new.iter().fold(window, |window, byte| window << 8 | u64::from(*byte))
-}
-
-/// How far the next head can be, by the last three bytes that came (Wu and Manber): most texts are looked at in
-/// every sixth place only. Blocks that share a hash share the smaller distance.
-struct Shifts([u8; SHIFTS]);
-
-const SHIFTS: usize = 1 << 12;
-const BLOCK_BYTES: usize = 3;
-
-impl Shifts {
-    fn new(heads: &[Head]) -> Self {
-        let mut shifts = Self([(HEAD_BYTES - BLOCK_BYTES + 1) as u8; SHIFTS]);
-        for head in heads {
-            for distance in 0..=(HEAD_BYTES - BLOCK_BYTES) as u8 {
-                shifts.lower(head.bytes >> (8 * distance), distance);
-            }
-        }
-        shifts
-    }
-
-    fn lower(&mut self, window: u64, distance: u8) {
-        if let Some(shift) = self.0.get_mut(Self::place(window)) {
-            *shift = distance.min(*shift);
-        }
-    }
-
-    fn place(window: u64) -> usize {
-        let block = window as u32 & 0x00ff_ffff;
-        (block.wrapping_mul(0x9e37_79b1) >> 20) as usize
-    }
-
-    /// No head ends in fewer than so many bytes from here; 0 if one may end here.
-    #[inline]
-    fn of(&self, window: u64) -> usize {
-        self.0.get(Self::place(window)).copied().unwrap_or_default().into()
-    }
-}
-
-fn insert(set: &mut [u64; 4], byte: u64) {
-    if let Some(word) = set.get_mut((byte >> 6 & 3) as usize) {
-        *word |= 1 << (byte & 63);
-    }
-}
-
-fn contains(set: &[u64; 4], byte: u64) -> bool {
-    set.get((byte >> 6 & 3) as usize).is_some_and(|word| word >> (byte & 63) & 1 == 1)
 }
 
 impl fmt::Debug for ScrubSet {
