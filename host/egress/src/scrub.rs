@@ -53,6 +53,11 @@ struct Needle {
 /// One search through one text that comes in pieces.
 pub struct Scrubber {
     set: ScrubSet,
+    search: Search,
+}
+
+#[derive(Default)]
+struct Search {
     /// The last bytes that came, the newest lowest.
     window: u64,
     /// How many bytes came.
@@ -89,43 +94,42 @@ impl ScrubSet {
     /// Begins a search.
     #[must_use]
     pub fn scrubber(&self) -> Scrubber {
-        Scrubber {
-            set: self.clone(),
-            window: 0,
-            seen: 0,
-            follower: Follower::default(),
-            held: BytesMut::new(),
-            growth: 0,
-        }
+        Scrubber { set: self.clone(), search: Search::default() }
     }
 
     /// A text without the values, and which of them were in it (a bit for each); `None` if there was none.
     #[must_use]
     pub fn scrub(&self, text: &[u8]) -> Option<(Vec<u8>, u64)> {
-        let mut scrubber = self.scrubber();
-        scrubber.scan(text);
-        if !scrubber.follower.has_found() {
+        if text.len() < HEAD_BYTES {
             return None;
         }
-        scrubber.held.extend_from_slice(text);
-        let clean = scrubber.give(scrubber.seen);
-        Some((clean.into(), scrubber.follower.reflected()))
+        let mut search = Search::default();
+        search.scan(&self.0, text);
+        if !search.follower.has_found() {
+            return None;
+        }
+        search.held.extend_from_slice(text);
+        let clean = search.give(&self.0, search.seen);
+        Some((clean.into(), search.follower.reflected()))
     }
 
     /// Takes the values out of the headers of an answer; a header with one in its name goes. Says which were there.
     pub(crate) fn scrub_headers(&self, headers: &mut HeaderMap) -> u64 {
         let mut reflected = 0;
+        if self.is_empty() {
+            return reflected;
+        }
         for value in headers.values_mut() {
             if let Some((clean, found)) = self.scrub(value.as_bytes()) {
                 *value = HeaderValue::from_bytes(&clean).unwrap_or(HeaderValue::from_static(""));
                 reflected |= found;
             }
         }
-        let named: Vec<(HeaderName, u64)> = headers
-            .keys()
-            .map(|name| (name.clone(), self.in_name(name.as_str())))
-            .filter(|(_, found)| *found != 0)
-            .collect();
+        let in_name = |name: &HeaderName| match self.in_name(name.as_str()) {
+            0 => None,
+            found => Some((name.clone(), found)),
+        };
+        let named: Vec<(HeaderName, u64)> = headers.keys().filter_map(in_name).collect();
         for (name, found) in named {
             headers.remove(name);
             reflected |= found;
@@ -157,41 +161,45 @@ impl Scrubber {
     /// back as it is.
     #[must_use]
     pub fn push(&mut self, mut piece: Bytes) -> Bytes {
-        self.scan(&piece);
-        let undecided = self.undecided();
-        if self.held.is_empty() && !self.follower.has_found() {
+        let Self { set: ScrubSet(needles), search } = self;
+        search.scan(needles, &piece);
+        let undecided = search.undecided(needles);
+        if search.held.is_empty() && !search.follower.has_found() {
             // Nothing was held, so what is undecided has begun in this piece.
-            self.held.extend_from_slice(&piece.split_off(piece.len().saturating_sub(undecided)));
+            search.held.extend_from_slice(&piece.split_off(piece.len().saturating_sub(undecided)));
             return piece;
         }
-        self.held.extend_from_slice(&piece);
-        self.give(self.seen - undecided as u64)
+        search.held.extend_from_slice(&piece);
+        search.give(needles, search.seen - undecided as u64)
     }
 
     /// Gives what is still held, at the end of the text. The search can begin anew with another one.
     #[must_use]
     pub fn finish(&mut self) -> Bytes {
-        let rest = self.give(self.seen);
-        self.follower.reset();
-        self.window = 0;
-        self.seen = 0;
+        let Self { set: ScrubSet(needles), search } = self;
+        let rest = search.give(needles, search.seen);
+        search.follower.reset();
+        search.window = 0;
+        search.seen = 0;
         rest
     }
 
     /// The values that were found so far: a bit for each, in the order of the set.
     #[must_use]
     pub fn reflected(&self) -> u64 {
-        self.follower.reflected()
+        self.search.follower.reflected()
     }
 
     /// By how many bytes the text has become longer.
     #[must_use]
     pub fn growth(&self) -> u64 {
-        u64::try_from(self.growth).unwrap_or(0)
+        u64::try_from(self.search.growth).unwrap_or(0)
     }
+}
 
-    fn scan(&mut self, piece: &[u8]) {
-        let Self { set: ScrubSet(needles), window, seen, follower, .. } = self;
+impl Search {
+    fn scan(&mut self, needles: &Needles, piece: &[u8]) {
+        let Self { window, seen, follower, .. } = self;
         let mut last = *window;
         let mut shift = needles.heads.shift(last);
         let mut at = 0;
@@ -213,12 +221,12 @@ impl Scrubber {
     }
 
     /// How many of the last bytes could belong to a value whose end has not come.
-    fn undecided(&self) -> usize {
-        self.follower.undecided().max(self.set.0.heads.begun(self.window, self.seen))
+    fn undecided(&self, needles: &Needles) -> usize {
+        self.follower.undecided().max(needles.heads.begun(self.window, self.seen))
     }
 
     /// Gives what stands before `cut`: no value that is yet to be found begins there.
-    fn give(&mut self, cut: u64) -> Bytes {
+    fn give(&mut self, needles: &Needles, cut: u64) -> Bytes {
         let mut out = BytesMut::new();
         let mut over = 0;
         for found in self.follower.found_mut() {
@@ -228,7 +236,7 @@ impl Scrubber {
             move_until(found.start, self.seen, &mut self.held, Some(&mut out));
             if !found.is_labelled {
                 found.is_labelled = true;
-                let label = self.set.0.values.get(found.needle).map_or(&b""[..], |needle| &needle.label);
+                let label = needles.values.get(found.needle).map_or(&b""[..], |needle| &needle.label);
                 out.extend_from_slice(label);
                 self.growth += label.len() as i64;
             }
