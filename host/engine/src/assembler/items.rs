@@ -110,7 +110,7 @@ pub(super) enum Body {
         arguments: String,
         /// The model has said all arguments.
         ended: bool,
-        /// What the tool says of the call: JSON members, comma-separated, without braces.
+        /// What the tool says of the call: JSON members, at least one, comma-separated, without braces.
         members: Vec<u8>,
     },
     Image {
@@ -282,10 +282,8 @@ impl Item {
                 raw(out, "{\"type\":");
                 string(out, item_type);
                 self.id_and_status(out);
-                if !members.is_empty() {
-                    raw(out, ",");
-                    out.extend_from_slice(members);
-                }
+                raw(out, ",");
+                out.extend_from_slice(members);
                 raw(out, "}");
             }
             Body::Image { result } => {
