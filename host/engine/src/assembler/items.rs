@@ -84,6 +84,16 @@ impl Part {
     }
 }
 
+/// Items by which a model calls something that the client runs, beside functions and custom tools.
+const CLIENT_CALLS: [&str; 6] = [
+    "apply_patch_call",
+    "computer_call",
+    "local_shell_call",
+    "mcp_approval_request",
+    "shell_call",
+    "tool_search_call",
+];
+
 #[derive(Debug)]
 pub(super) enum Body {
     Message {
@@ -142,8 +152,12 @@ impl Body {
                 id
             }
         };
+        let is_client_call = members
+            .get("type")
+            .and_then(Value::as_str)
+            .is_some_and(|item_type| CLIENT_CALLS.contains(&item_type));
         let json = serde_json::to_vec(&item).map_err(|_| Malformed::InvalidJson)?;
-        Ok(Self::Opaque { id, json })
+        Ok(Self::Opaque { id, json, is_client_call })
     }
 
     pub(super) fn id(&self, identity: &Identity, index: usize) -> String {

@@ -267,6 +267,12 @@ fn a_call_in_a_namespace_or_of_a_custom_tool_is_the_clients() {
     assembler.apply(Event::FunctionCallStart(start(0, Some("n".to_owned())))).unwrap();
     assembler.apply(Event::CustomCallStart(start(1, None))).unwrap();
     assert!(assembler.end_turn().is_empty() && assembler.has_client_calls());
+    for (item_type, is_client_call) in [("shell_call", true), ("web_search_call", false)] {
+        let mut assembler = Assembler::new(identity(), false);
+        let item = serde_json::json!({ "type": item_type }).to_string();
+        assembler.apply(Event::OpaqueItem(item.into_bytes())).unwrap();
+        assert_eq!(assembler.has_client_calls(), is_client_call, "{item_type}");
+    }
 }
 
 #[test]

@@ -110,7 +110,10 @@ impl Assembler {
 
     /// Whether this turn called something that the client has to answer.
     pub fn has_client_calls(&self) -> bool {
-        self.items.iter().skip(self.turn_start).any(|item| matches!(item.body, Body::Call { .. }))
+        self.items
+            .iter()
+            .skip(self.turn_start)
+            .any(|item| matches!(item.body, Body::Call { .. } | Body::Opaque { is_client_call: true, .. }))
     }
 
     /// Ends the call whose item stands at `place`. `members` is a JSON object: the item's members beyond
