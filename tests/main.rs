@@ -29,6 +29,8 @@ mod sandbox;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod grants;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod operations;
