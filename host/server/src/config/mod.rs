@@ -118,10 +118,12 @@ impl Config {
         let document = Document::parse(text, path).map_err(|problem| ConfigError::Invalid(vec![problem]))?;
         let root = document.root();
         let timeouts = timeouts::read(&root.table("timeouts"));
-        let egress = egress::read(&root.table("egress"), timeouts.connect);
+        let server = server::read(&root.table("server"));
+        let own_ports = vec![server.listen.port(), server.admin.port()];
+        let egress = egress::read(&root.table("egress"), own_ports, timeouts.connect);
         let providers = providers::read(&root.tables("providers"), &egress);
         let config = Self {
-            server: server::read(&root.table("server")),
+            server,
             limits: limits::read(&root.table("limits")),
             vault: vault::read(&root.table("vault"), data),
             models: models::read(&root.tables("models"), &providers),
