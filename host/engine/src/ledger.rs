@@ -1,7 +1,7 @@
 //! One usage row for each request, on every way out: finished, failed, or
 //! dropped because the client went away.
 
-use crate::cost::Cost;
+use crate::cost::{Amount, Cost};
 use cofferdam_runtime::wire::Usage;
 use cofferdam_store::{InternId, KeyId, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
 
@@ -67,6 +67,13 @@ impl Entry {
             row.output_tokens = usage.output_tokens;
             row.reasoning_tokens = usage.reasoning_tokens;
             row.cost_pico = cost.total().0;
+        }
+    }
+
+    /// Notes what something beside the models cost; [`Self::consumed`] has it in its sum the next time.
+    pub(crate) fn spent(&mut self, cost: Amount) {
+        if let Some(row) = &mut self.row {
+            row.cost_pico = row.cost_pico.saturating_add(cost.0);
         }
     }
 

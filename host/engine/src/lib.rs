@@ -27,6 +27,8 @@ pub mod cost;
 mod ledger;
 mod metadata;
 
+mod tools;
+
 mod embed;
 mod respond;
 mod stream;
