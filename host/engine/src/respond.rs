@@ -45,7 +45,7 @@ impl Engine {
         let total = self.parts.timeouts.total;
         let mut job = Job::new(Arc::clone(self), caller, request, options)?;
         hooks::on_request(&job.hooks, &job.context, &mut job.request).await?;
-        job.tools = Box::pin(ServerTools::open(&job.engine, &job.request, &job.context)).await?;
+        job.tools = Box::pin(ServerTools::open(&job.engine, &job.caller, &job.request, &job.context)).await?;
         let plan = job.plan()?;
         let id = format!("resp_{}", job.hex);
         if streamed {

@@ -179,10 +179,9 @@ fn what_a_server_tool_said_is_told_again_and_calls_of_one_turn_stay_together() {
         result("c1"),
     ]);
     let told = guest(&accepted(&json!({"model": "a/b", "input": input})))["input"].clone();
-    let called = |id: &str, name: &str, arguments: &str| {
-        json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
-    };
-    let said = |id: &str, output: &str| json!({"type": "function_call_output", "call_id": id, "output": output});
+    let called = |id: &str, name: &str, arguments: &str| json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments});
+    let said =
+        |id: &str, output: &str| json!({"type": "function_call_output", "call_id": id, "output": output});
     let expected = json!([
         call("c1"),
         called("st_1", "datetime", "{}"),
