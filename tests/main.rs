@@ -18,6 +18,9 @@ mod streaming;
 mod fallback;
 
 #[cfg(test)]
+mod tools;
+
+#[cfg(test)]
 mod embeddings;
 
 #[cfg(test)]
