@@ -32,6 +32,8 @@ mod sandbox;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod grants;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod operations;

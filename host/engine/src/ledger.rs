@@ -3,7 +3,7 @@
 
 use crate::cost::{Amount, Cost};
 use cofferdam_runtime::wire::Usage;
-use cofferdam_store::{InternId, KeyId, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
+use cofferdam_store::{InternId, KeyId, ReleaseScope, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -14,6 +14,16 @@ pub struct Caller {
     pub intern: Option<InternId>,
     /// The key.
     pub key: KeyId,
+}
+
+impl Caller {
+    /// Whose secrets are released for it: an intern's effective ones, else the workspace's.
+    pub(crate) fn release_scope(&self) -> ReleaseScope {
+        match self.intern {
+            Some(intern) => ReleaseScope::Intern(intern),
+            None => ReleaseScope::Workspace(self.workspace),
+        }
+    }
 }
 
 /// The row of a request that was routed. Written when dropped, at the latest.

@@ -46,7 +46,7 @@ impl Engine {
         let mut job = Job::new(Arc::clone(self), caller, request, options)?;
         hooks::on_request(&job.hooks, &job.context, &mut job.request).await?;
         if ServerTools::are_asked_for(&job.request)? {
-            let tools = ServerTools::open(&job.engine, &job.request, &job.context);
+            let tools = ServerTools::open(&job.engine, &job.caller, &job.request, &job.context);
             job.tools = Some(Box::pin(tools).await?);
         }
         let plan = job.plan()?;

@@ -13,7 +13,8 @@ mod stop;
 use crate::Engine;
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
 use crate::cost::Amount;
-use crate::ledger::Entry;
+use crate::door::http_door;
+use crate::ledger::{Caller, Entry};
 use crate::pace::{ClientGone, Late, Pace};
 use crate::refusal::Refusal;
 use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass};
@@ -91,10 +92,12 @@ impl ServerTools {
     /// 400 naming the entry that is wrong; 500 and 503 when a guest could not be asked.
     pub(crate) async fn open(
         engine: &Arc<Engine>,
+        caller: &Caller,
         request: &ResponsesRequest,
         context: &CallContext,
     ) -> Result<Box<Self>, Refusal> {
-        let doors = Doors::new(engine, request, offer::deferred(&request.tools));
+        let http = http_door(engine, caller, &context.request_id);
+        let doors = Doors::new(engine, request, http, offer::deferred(&request.tools));
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
         let tools = offer.write(&[]);

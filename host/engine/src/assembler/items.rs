@@ -129,6 +129,8 @@ pub(super) enum Body {
     Opaque {
         id: String,
         json: Vec<u8>,
+        /// It is a call that the client has to answer.
+        is_client_call: bool,
     },
 }
 

@@ -1,16 +1,17 @@
-//! What tools of one request may reach outside their box: the list of models, the request they serve, and
+//! What tools of one request may reach outside their box: other hosts, the list of models, the request they serve, and
 //! bytes they keep for it.
 
 use crate::Engine;
 use crate::request::ResponsesRequest;
 use bytes::Bytes;
-use cofferdam_runtime::services::{Catalog, RequestView, Scratch};
+use cofferdam_runtime::services::{Catalog, HttpDoor, RequestView, Scratch};
 use cofferdam_runtime::{Plugin, Services};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The doors of one request, for each of its tools.
 pub(crate) struct Doors {
+    http: Arc<dyn HttpDoor>,
     catalog: Arc<dyn Catalog>,
     view: Arc<View>,
     /// By plugin.
@@ -19,21 +20,27 @@ pub(crate) struct Doors {
 
 impl Doors {
     /// Doors of a request whose functions with these definitions wait to be found.
-    pub(crate) fn new(engine: &Arc<Engine>, request: &ResponsesRequest, deferred: Vec<Deferred>) -> Self {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        request: &ResponsesRequest,
+        http: Arc<dyn HttpDoor>,
+        deferred: Vec<Deferred>,
+    ) -> Self {
         let view = View { input: request.input_items(), deferred, state: Mutex::default() };
         Self {
+            http,
             catalog: Arc::new(Models(Arc::clone(engine))),
             view: Arc::new(view),
             scratches: Mutex::default(),
         }
     }
 
-    /// What one call into `plugin` gets. Asking a model and reaching other hosts come with the parts of this
-    /// host that do that.
+    /// What one call into `plugin` gets. Asking a model comes with the part of this host that does that.
     pub(crate) fn services(&self, plugin: &Plugin) -> Services {
         let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
         let scratch = scratches.entry(plugin.name().to_owned()).or_default().clone();
         Services {
+            http: Some(Arc::clone(&self.http)),
             catalog: Some(Arc::clone(&self.catalog)),
             request: Some(Arc::clone(&self.view) as Arc<dyn RequestView>),
             scratch,
