@@ -17,7 +17,7 @@ use crate::refusal::{Refusal, client_message, is_length};
 use crate::request::{RequestTool, ResponsesRequest, ToolClass};
 use crate::routing::{self, Route};
 use crate::stream::EventStream;
-use crate::tools::ServerTools;
+use crate::tools::{Occasion, Scratches, ServerTools};
 use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex, random_seed};
 use bytes::Bytes;
 use cofferdam_runtime::CallContext;
@@ -44,10 +44,11 @@ impl Engine {
         let streamed = request.stream;
         let total = self.parts.timeouts.total;
         let mut job = Job::new(Arc::clone(self), caller, request, options)?;
-        hooks::on_request(&job.hooks, &job.context, &mut job.request).await?;
+        if !job.hooks.is_empty() {
+            Box::pin(job.show_request()).await?;
+        }
         if ServerTools::are_asked_for(&job.request)? {
-            let tools = ServerTools::open(&job.engine, &job.caller, &job.request, &job.context);
-            job.tools = Some(Box::pin(tools).await?);
+            job.tools = Some(Box::pin(ServerTools::open(job.occasion(), &job.request)).await?);
         }
         let plan = job.plan()?;
         let id = format!("resp_{}", job.hex);
@@ -95,6 +96,7 @@ struct Job {
     preferred: Option<usize>,
     /// What the turns that are over cost.
     cost: Cost,
+    scratches: Option<Scratches>,
 }
 
 impl Job {
@@ -105,6 +107,7 @@ impl Job {
         options: RespondOptions,
     ) -> Result<Self, Refusal> {
         let hooks = engine.hooks(&request.plugins)?;
+        let scratches = (!hooks.is_empty()).then(Scratches::default);
         let hex = random_hex();
         let context = engine.context(&format!("resp_{hex}"), &caller);
         let trail = Trail {
@@ -126,7 +129,21 @@ impl Job {
             order: Vec::new(),
             preferred: None,
             cost: Cost::default(),
+            scratches,
         })
+    }
+
+    fn occasion(&self) -> Occasion<'_> {
+        let Self { engine, caller, context, scratches, .. } = self;
+        Occasion { engine, caller, context, scratches }
+    }
+
+    /// Lets hooks look at the request, and notes what they spent on tools.
+    async fn show_request(&mut self) -> Result<(), Refusal> {
+        let Self { engine, caller, context, scratches, hooks, request, cost, .. } = self;
+        let occasion = Occasion { engine, caller, context, scratches };
+        cost.tools = hooks::on_request(hooks, occasion, request).await?;
+        Ok(())
     }
 
     fn plan(&self) -> Result<Plan, Refusal> {
@@ -163,6 +180,7 @@ impl Job {
         let streamed = self.request.stream;
         let mut entry =
             Entry::open(store, &self.caller, UsageKind::Responses, &id, self.context.now_ms, streamed);
+        entry.spent(self.cost.tools);
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => self.carry_on(chosen, entry, pace).await,
             Err(refusal) => {
@@ -243,7 +261,7 @@ impl Job {
 
     /// Takes an answer from its first event to its end, turn by turn.
     async fn carry_on(
-        mut self,
+        &mut self,
         mut chosen: Chosen,
         mut entry: Entry,
         pace: &mut Pace,
@@ -314,14 +332,14 @@ impl Job {
 
     /// Ends the response and says so.
     async fn end(
-        mut self,
+        &mut self,
         outcome: Outcome,
         reading: Option<Reading>,
         mut assembler: Assembler,
         mut entry: Entry,
         pace: &mut Pace,
     ) -> Result<Vec<u8>, Refusal> {
-        entry.settle(settled(&outcome));
+        let settled = settled(&outcome);
         if let Outcome::Failed(kind, _) = &outcome {
             self.trail.broke(*kind);
         }
@@ -329,12 +347,21 @@ impl Job {
         self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
         let last = assembler.complete(&outcome, &self.receipt(self.cost));
         if !pace.is_streamed() {
-            let body = whole(last, outcome)?;
-            if let Some(reading) = reading {
+            let body = match whole(last, outcome) {
+                Ok(body) if !self.hooks.is_empty() => {
+                    let shown =
+                        hooks::on_response(&self.hooks, self.occasion(), &self.request, body, &mut entry);
+                    Box::pin(shown).await
+                }
+                whole => whole,
+            };
+            entry.settle(settled);
+            if let Some(reading) = reading.filter(|_| body.is_ok()) {
                 reading.close().await;
             }
-            return hooks::on_response(&self.hooks, &self.context, &self.request.guest_json, body).await;
+            return body;
         }
+        entry.settle(settled);
         if pace.say(last).await.is_ok()
             && let Some(mut reading) = reading
         {

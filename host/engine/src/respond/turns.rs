@@ -49,8 +49,9 @@ impl Job {
             reading.close().await;
         }
         let time = self.engine.parts.timeouts.total;
+        let spent = tools.cost();
         let run = tools.run(&calls, &self.context, assembler, entry, pace, time).await;
-        self.cost.tools = tools.cost();
+        self.cost.tools = self.cost.tools.plus(tools.cost().minus(spent));
         match run {
             Ok(()) => {}
             Err(Interrupted::Gone) => return Ok(Step::Gone),
