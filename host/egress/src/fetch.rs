@@ -116,6 +116,12 @@ impl Egress {
         let headers = readable(&head.headers, with_secret)?;
         let mut body = ReplyBody::new(exchange, (client.pool(), Arc::clone(target.key())), &limits);
         body.search(&set);
+        if request.method == "HEAD"
+            || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        {
+            // The length that the head may tell is that of a body which is not sent.
+            body.end_here();
+        }
         let body = GuestBody { body, deadline, secrets, reflected };
         Ok(GuestReply { status: head.status, headers, body })
     }
