@@ -1,19 +1,20 @@
 //! `POST /v1/responses`: from a body to an answer.
 
+mod outcome;
 mod turns;
 
-use crate::assembler::{Assembler, Ended, Identity, Malformed, Outcome, Receipt};
+use crate::assembler::{Assembler, Identity, Outcome, Receipt};
 use crate::attempt::{Attempting, Begun};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Cost, no_usage};
-use crate::credential::{Credentials, Used};
+use crate::credential::Credentials;
 use crate::fallback::Failures;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
-use crate::pace::{ClientGone, Late, Pace};
-use crate::reading::{ReadError, Reading};
-use crate::refusal::{Refusal, client_message, is_length};
+use crate::pace::{ClientGone, Pace};
+use crate::reading::Reading;
+use crate::refusal::Refusal;
 use crate::request::{RequestTool, ResponsesRequest, ToolClass};
 use crate::routing::{self, Route};
 use crate::stream::EventStream;
@@ -21,8 +22,9 @@ use crate::tools::{Occasion, Scratches, ServerTools};
 use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex, random_seed};
 use bytes::Bytes;
 use cofferdam_runtime::CallContext;
-use cofferdam_runtime::wire::{ErrorKind, Event, Failure, FinishReason, Purpose, RequestSummary};
+use cofferdam_runtime::wire::{ErrorKind, Event, Purpose, RequestSummary};
 use cofferdam_store::{UsageKind, UsageOutcome};
+use outcome::{broken, covered, failed, finished, refused, settled, whole};
 use std::sync::Arc;
 use tokio::time::Instant;
 use turns::Step;
@@ -426,63 +428,4 @@ fn apply(assembler: &mut Assembler, events: Vec<Event>) -> Option<Outcome> {
         }
     }
     None
-}
-
-fn finished(ended: &Ended) -> Outcome {
-    match ended.reason {
-        FinishReason::Length => Outcome::Incomplete("max_output_tokens"),
-        FinishReason::ContentFilter => Outcome::Incomplete("content_filter"),
-        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => Outcome::Completed,
-    }
-}
-
-fn failed(failure: &Failure) -> Outcome {
-    if is_length(failure.kind) {
-        return Outcome::Incomplete("max_output_tokens");
-    }
-    Outcome::Failed(failure.kind, client_message(failure))
-}
-
-fn refused(malformed: Malformed) -> Outcome {
-    tracing::warn!(error = %malformed, "a provider plugin's events do not make an answer");
-    Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
-}
-
-fn broken(error: &ReadError) -> Outcome {
-    match error {
-        ReadError::Late(Late::Total) => {
-            Outcome::Failed(ErrorKind::Timeout, "Request timed out. Please try again later.".to_owned())
-        }
-        ReadError::Call(error) => {
-            tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
-            Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
-        }
-        _ => failed(&error.failure()),
-    }
-}
-
-/// A provider's words may repeat the credential.
-fn covered(outcome: Outcome, used: Option<&Used>) -> Outcome {
-    match (outcome, used) {
-        (Outcome::Failed(kind, message), Some(used)) => {
-            Outcome::Failed(kind, used.credential.covered(message))
-        }
-        (outcome, _) => outcome,
-    }
-}
-
-fn settled(outcome: &Outcome) -> UsageOutcome {
-    match outcome {
-        Outcome::Completed => UsageOutcome::Completed,
-        Outcome::Incomplete(_) => UsageOutcome::Incomplete,
-        Outcome::Failed(..) | Outcome::InProgress => UsageOutcome::Failed,
-    }
-}
-
-/// A whole answer that broke while it was put together was never promised.
-fn whole(body: Vec<u8>, outcome: Outcome) -> Result<Vec<u8>, Refusal> {
-    match outcome {
-        Outcome::Failed(kind, message) => Err(Refusal::new(502, kind, message)),
-        _ => Ok(body),
-    }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use cofferdam_runtime::wire::{ErrorKind, Finish, ReasoningSeal, SummaryDelta};
+use cofferdam_runtime::wire::{ErrorKind, Finish, Image, ReasoningSeal, SummaryDelta};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Between two turns of one response: the calls of server tools are run, and the model is asked again.
 
-use super::{Chosen, Job, refused};
+use super::outcome::refused;
+use super::{Chosen, Job};
 use crate::assembler::{Assembler, Outcome};
 use crate::ledger::Entry;
 use crate::pace::Pace;
