@@ -18,6 +18,9 @@ mod streaming;
 mod fallback;
 
 #[cfg(test)]
+mod tools;
+
+#[cfg(test)]
 mod embeddings;
 
 #[cfg(test)]
@@ -29,12 +32,16 @@ mod sandbox;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod grants;
+#[cfg(test)]
 mod keys;
 #[cfg(test)]
 mod operations;
 
 #[cfg(test)]
 mod credentials;
+#[cfg(test)]
+mod egress;
 #[cfg(test)]
 mod vault;
 #[cfg(test)]

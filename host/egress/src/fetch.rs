@@ -36,6 +36,8 @@ pub struct GuestRequest {
     pub body: Bytes,
     /// How much and how long.
     pub limits: GuestLimits,
+    /// May it go to public addresses only, whatever `allow_private` opens? So for hosts that nobody named.
+    pub public_only: bool,
 }
 
 /// Bounds of one exchange of a guest.
@@ -77,7 +79,7 @@ impl Egress {
     ///
     /// The rule that the request breaks.
     pub fn check(&self, request: &GuestRequest, slots: &[(&Slot, &SecretName)]) -> Result<(), Reason> {
-        self.check_way(&request.target, !slots.is_empty())?;
+        self.check_way(request, !slots.is_empty())?;
         place::check(request, slots).map(drop)
     }
 
@@ -93,14 +95,14 @@ impl Egress {
     ) -> Result<GuestReply, Error> {
         let total = request.limits.total.min(TOTAL_MAX);
         let deadline = Instant::now() + total;
-        self.check_way(&request.target, !injections.is_empty())?;
+        self.check_way(&request, !injections.is_empty())?;
         let Filled { method, uri, headers, body } = place::fill(&request, &injections)?;
         let mut outward = Request::new(Full::new(body));
         *outward.method_mut() = method;
         *outward.headers_mut() = headers;
 
         let target = &request.target;
-        let client = self.guests(target.is_https());
+        let client = self.guests(&request);
         let exchange = client.exchange(target.key(), target.host_header(), uri, outward);
         let outcome = timeout_at(deadline, exchange).await;
         let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;

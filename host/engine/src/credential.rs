@@ -95,15 +95,8 @@ impl Credentials<'_> {
         Ok(Some(Used { credential, is_byok: false }))
     }
 
-    fn scope(&self) -> ReleaseScope {
-        match self.caller.intern {
-            Some(intern) => ReleaseScope::Intern(intern),
-            None => ReleaseScope::Workspace(self.caller.workspace),
-        }
-    }
-
     async fn is_bound(&self, secret: &BoundSecret) -> Result<bool, ReleaseError> {
-        let (store, scope, secret) = (self.store.clone(), self.scope(), secret.clone());
+        let (store, scope, secret) = (self.store.clone(), self.caller.release_scope(), secret.clone());
         aside(move || store.is_releasable(scope, &secret.name, &secret.host).map_err(ReleaseError::from))
             .await
     }
@@ -126,7 +119,7 @@ impl Credentials<'_> {
         provider: &Provider,
     ) -> Result<Option<Release>, ReleaseError> {
         let (store, actor, secret) = (self.store.clone(), Actor::Key(self.caller.key), secret.clone());
-        let (scope, purpose) = (self.scope(), self.purpose(provider));
+        let (scope, purpose) = (self.caller.release_scope(), self.purpose(provider));
         aside(move || store.release_if_bound(actor, scope, &secret.name, &secret.host, &purpose)).await
     }
 

@@ -1,27 +1,33 @@
 //! `POST /v1/responses`: from a body to an answer.
 
-use crate::assembler::{Assembler, Ended, Identity, Malformed, Outcome, Receipt};
+mod outcome;
+mod turns;
+
+use crate::assembler::{Assembler, Identity, Outcome, Receipt};
 use crate::attempt::{Attempting, Begun};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Cost, no_usage};
-use crate::credential::{Credentials, Used};
+use crate::credential::Credentials;
 use crate::fallback::Failures;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
-use crate::pace::{Late, Pace};
-use crate::reading::ReadError;
-use crate::refusal::{Refusal, client_message, is_length};
+use crate::pace::{ClientGone, Pace};
+use crate::reading::Reading;
+use crate::refusal::Refusal;
 use crate::request::{RequestTool, ResponsesRequest, ToolClass};
 use crate::routing::{self, Route};
 use crate::stream::EventStream;
+use crate::tools::{Occasion, Scratches, ServerTools};
 use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex, random_seed};
 use bytes::Bytes;
 use cofferdam_runtime::CallContext;
-use cofferdam_runtime::wire::{ErrorKind, Event, Failure, FinishReason, Purpose, RequestSummary};
+use cofferdam_runtime::wire::{ErrorKind, Event, Purpose, RequestSummary};
 use cofferdam_store::{UsageKind, UsageOutcome};
+use outcome::{broken, covered, failed, finished, refused, settled, whole};
 use std::sync::Arc;
 use tokio::time::Instant;
+use turns::Step;
 
 impl Engine {
     /// Answers a request for a response. `body` is the client's JSON.
@@ -40,7 +46,12 @@ impl Engine {
         let streamed = request.stream;
         let total = self.parts.timeouts.total;
         let mut job = Job::new(Arc::clone(self), caller, request, options)?;
-        hooks::on_request(&job.hooks, &job.context, &mut job.request).await?;
+        if !job.hooks.is_empty() {
+            Box::pin(job.show_request()).await?;
+        }
+        if ServerTools::are_asked_for(&job.request)? {
+            job.tools = Some(Box::pin(ServerTools::open(job.occasion(), &job.request)).await?);
+        }
         let plan = job.plan()?;
         let id = format!("resp_{}", job.hex);
         if streamed {
@@ -79,6 +90,15 @@ struct Job {
     hex: String,
     trail: Trail,
     dispatched: Option<Instant>,
+    /// The loop of server tools, for a request that has any.
+    tools: Option<Box<ServerTools>>,
+    /// The endpoints in the router's order.
+    order: Vec<Arc<Endpoint>>,
+    /// The one that answered the turn before: it has the conversation in its cache, so it is tried first.
+    preferred: Option<usize>,
+    /// What the turns that are over cost.
+    cost: Cost,
+    scratches: Option<Scratches>,
 }
 
 impl Job {
@@ -89,6 +109,7 @@ impl Job {
         options: RespondOptions,
     ) -> Result<Self, Refusal> {
         let hooks = engine.hooks(&request.plugins)?;
+        let scratches = (!hooks.is_empty()).then(Scratches::default);
         let hex = random_hex();
         let context = engine.context(&format!("resp_{hex}"), &caller);
         let trail = Trail {
@@ -96,12 +117,39 @@ impl Job {
             region: engine.parts.region.clone(),
             ..Trail::default()
         };
-        Ok(Self { engine, caller, request, options, hooks, context, hex, trail, dispatched: None })
+        Ok(Self {
+            engine,
+            caller,
+            request,
+            options,
+            hooks,
+            context,
+            hex,
+            trail,
+            dispatched: None,
+            tools: None,
+            order: Vec::new(),
+            preferred: None,
+            cost: Cost::default(),
+            scratches,
+        })
+    }
+
+    fn occasion(&self) -> Occasion<'_> {
+        let Self { engine, caller, context, scratches, .. } = self;
+        Occasion { engine, caller, context, scratches }
+    }
+
+    /// Lets hooks look at the request, and notes what they spent on tools.
+    async fn show_request(&mut self) -> Result<(), Refusal> {
+        let Self { engine, caller, context, scratches, hooks, request, cost, .. } = self;
+        let occasion = Occasion { engine, caller, context, scratches };
+        cost.tools = hooks::on_request(hooks, occasion, request).await?;
+        Ok(())
     }
 
     fn plan(&self) -> Result<Plan, Refusal> {
         let request = &self.request;
-        check_server_tools(&request.tools)?;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
         let missing = |endpoint: &Endpoint| request.tools.iter().find(|tool| !offers(endpoint, tool));
         let candidates = routing::candidates(&models, |endpoint| missing(endpoint).is_none());
@@ -134,6 +182,7 @@ impl Job {
         let streamed = self.request.stream;
         let mut entry =
             Entry::open(store, &self.caller, UsageKind::Responses, &id, self.context.now_ms, streamed);
+        entry.spent(self.cost.tools);
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => self.carry_on(chosen, entry, pace).await,
             Err(refusal) => {
@@ -168,11 +217,24 @@ impl Job {
             allow_fallbacks: self.request.provider.allow_fallbacks,
             seed: random_seed(),
         };
-        let order = route.order(plan.candidates, &mut self.trail).await?;
-        let mut failures = Failures::default();
+        self.order = route.order(plan.candidates, &mut self.trail).await?;
         self.dispatched = Some(Instant::now());
-        for (place, endpoint) in order.into_iter().enumerate() {
-            if !failures.allow(&endpoint) {
+        self.ask(entry, pace).await
+    }
+
+    /// Tries endpoints in their order until one answers this turn.
+    async fn ask(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
+        let engine = &self.engine;
+        let credentials = Credentials {
+            store: &engine.parts.store,
+            caller: &self.caller,
+            request_id: &self.context.request_id,
+        };
+        let mut failures = Failures::default();
+        let others = (0..self.order.len()).filter(|place| Some(*place) != self.preferred);
+        for place in self.preferred.into_iter().chain(others) {
+            let Some(endpoint) = self.order.get(place) else { continue };
+            if !failures.allow(endpoint) {
                 continue;
             }
             entry.endpoint(&endpoint.candidate.model, &endpoint.provider.name);
@@ -181,79 +243,127 @@ impl Job {
                 credentials,
                 timeouts: &engine.parts.timeouts,
                 context: &self.context,
-                request: &self.request.guest_json,
+                request: self.tools.as_ref().map_or(&self.request.guest_json, |tools| tools.turn_json()),
                 options: self.request.provider.options_for(&endpoint.provider.name),
             };
-            let failed = match attempting.run(&endpoint, pace).await {
+            let failed = match attempting.run(endpoint, pace).await {
                 Ok(begun) => {
-                    self.trail.answered(place, &endpoint, begun.status, begun.used.as_ref());
-                    return Ok(Chosen { endpoint, begun });
+                    self.trail.answered(place, endpoint, begun.status, begun.used.as_ref());
+                    self.preferred = Some(place);
+                    return Ok(Chosen { endpoint: Arc::clone(endpoint), begun });
                 }
                 Err(failed) => failed,
             };
-            if failures.add(&endpoint, failed, &mut self.trail).is_break() {
+            if failures.add(endpoint, failed, &mut self.trail).is_break() {
                 break;
             }
         }
         Err(failures.refusal(&self.trail, self.options.metadata_field.is_some()))
     }
 
-    /// Takes an answer from its first event to its end.
+    /// Takes an answer from its first event to its end, turn by turn.
     async fn carry_on(
-        mut self,
-        chosen: Chosen,
+        &mut self,
+        mut chosen: Chosen,
         mut entry: Entry,
         pace: &mut Pace,
     ) -> Result<Vec<u8>, Refusal> {
-        let Chosen { endpoint, begun } = chosen;
-        let identity = self.identity(&endpoint.candidate.model, &endpoint.candidate.tier);
+        let candidate = &chosen.endpoint.candidate;
+        let identity = self.identity(&candidate.model, &candidate.tier);
         let mut assembler = Assembler::new(identity, self.request.stream);
+        if let Some(tools) = &self.tools {
+            assembler.serve(tools.served());
+        }
         assembler.begin();
-        let Begun { mut events, mut reading, used, .. } = begun;
-        let outcome = loop {
-            let applied = apply(&mut assembler, events);
-            if let Some(usage) = assembler.usage() {
+        let (outcome, reading) = loop {
+            let Chosen { endpoint, begun } = chosen;
+            let Begun { events, mut reading, used, .. } = begun;
+            let read = self.read(&endpoint, events, &mut reading, &mut assembler, &mut entry, pace).await;
+            let Ok(outcome) = read else { return Ok(Vec::new()) };
+            let outcome = covered(outcome, used.as_ref());
+            let usage = assembler.usage().copied().unwrap_or_else(no_usage);
+            self.cost = self.cost.plus(&Cost::of(&usage, &endpoint.prices));
+            if self.tools.is_none() {
+                break (outcome, reading);
+            }
+            let next = self.after_turn(outcome, reading, &mut assembler, &mut entry, pace);
+            match Box::pin(next).await? {
+                Step::End(outcome, reading) => break (outcome, reading),
+                Step::Turn(next) => chosen = next,
+                Step::Gone => return Ok(Vec::new()),
+            }
+        };
+        self.end(outcome, reading, assembler, entry, pace).await
+    }
+
+    /// Reads one turn to its end; says how it ended.
+    async fn read(
+        &self,
+        endpoint: &Endpoint,
+        mut events: Vec<Event>,
+        reading: &mut Option<Reading>,
+        assembler: &mut Assembler,
+        entry: &mut Entry,
+        pace: &mut Pace,
+    ) -> Result<Outcome, ClientGone> {
+        loop {
+            let applied = apply(assembler, events);
+            if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
                 // Kept at once: a client that leaves has used it all the same.
-                entry.consumed(usage, &Cost::of(usage, &endpoint.prices));
+                entry.consumed(&total, &self.cost.plus(&Cost::of(usage, &endpoint.prices)));
             }
             if let Some(outcome) = applied {
-                break outcome;
+                return Ok(outcome);
             }
-            if pace.say(assembler.take_events()).await.is_err() {
-                return Ok(Vec::new());
-            }
-            events = match &mut reading {
+            pace.say(assembler.take_events()).await?;
+            events = match reading {
                 Some(reading) if !reading.is_over() => {
                     match reading.next(pace, self.engine.parts.timeouts.idle).await {
                         Ok(events) => events,
-                        Err(error) => break broken(&error),
+                        Err(error) => return Ok(broken(&error)),
                     }
                 }
                 // The provider's answer is over and there was no end to it.
                 _ => {
-                    break Outcome::Failed(
-                        ErrorKind::ProviderUnavailable,
-                        "Provider returned error".to_owned(),
-                    );
+                    let message = "Provider returned error".to_owned();
+                    return Ok(Outcome::Failed(ErrorKind::ProviderUnavailable, message));
                 }
             };
-        };
-        let outcome = covered(outcome, used.as_ref());
-        let usage = assembler.usage().copied().unwrap_or_else(no_usage);
-        let cost = Cost::of(&usage, &endpoint.prices);
-        entry.settle(settled(&outcome));
+        }
+    }
+
+    /// Ends the response and says so.
+    async fn end(
+        &mut self,
+        outcome: Outcome,
+        reading: Option<Reading>,
+        mut assembler: Assembler,
+        mut entry: Entry,
+        pace: &mut Pace,
+    ) -> Result<Vec<u8>, Refusal> {
+        let settled = settled(&outcome);
         if let Outcome::Failed(kind, _) = &outcome {
             self.trail.broke(*kind);
         }
         self.trail.generation_ms = self.dispatched.map(|start| start.elapsed().as_millis() as u64);
-        let last = assembler.complete(&outcome, &self.receipt(cost));
+        self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
+        let last = assembler.complete(&outcome, &self.receipt(self.cost));
         if !pace.is_streamed() {
-            let body = whole(last, outcome)?;
-            if let Some(reading) = reading {
+            let body = match whole(last, outcome) {
+                Ok(body) if !self.hooks.is_empty() => {
+                    let shown =
+                        hooks::on_response(&self.hooks, self.occasion(), &self.request, body, &mut entry);
+                    Box::pin(shown).await
+                }
+                whole => whole,
+            };
+            entry.settle(settled);
+            if let Some(reading) = reading.filter(|_| body.is_ok()) {
                 reading.close().await;
             }
-            return hooks::on_response(&self.hooks, &self.context, &self.request.guest_json, body).await;
+            return body;
         }
+        entry.settle(settled);
         if pace.say(last).await.is_ok()
             && let Some(mut reading) = reading
         {
@@ -280,20 +390,9 @@ impl Job {
             completed_at: self.engine.parts.clock.now_ms() / 1000,
             cost,
             is_byok: self.trail.is_byok,
+            server_tools: self.tools.as_ref().map(|tools| tools.counts()),
             metadata: self.options.metadata_field.map(|field| (field, self.trail.json())),
         }
-    }
-}
-
-/// Server tools run in a loop this host does not have yet.
-fn check_server_tools(tools: &[RequestTool]) -> Result<(), Refusal> {
-    match tools.iter().find(|tool| tool.kind.class() == ToolClass::Server) {
-        Some(tool) => Err(Refusal::invalid(format!(
-            "tools[{}].type \"{}\" is not available on this host",
-            tool.index,
-            routing::printable(&tool.type_name)
-        ))),
-        None => Ok(()),
     }
 }
 
@@ -305,10 +404,14 @@ fn unoffered(tool: &RequestTool) -> Refusal {
     ))
 }
 
-/// Whether the endpoint's dialect has this kind of tool.
+/// Whether the endpoint's dialect has this kind of tool; a server tool is offered as functions.
 fn offers(endpoint: &Endpoint, tool: &RequestTool) -> bool {
     let provider = endpoint.provider.adapter.manifest().provider.as_ref();
-    provider.is_some_and(|provider| provider.tools.contains(&tool.type_name))
+    let kind = match tool.kind.class() {
+        ToolClass::Server => "function",
+        ToolClass::Client | ToolClass::Hosted => &tool.type_name,
+    };
+    provider.is_some_and(|provider| provider.tools.iter().any(|known| known == kind))
 }
 
 /// Hands events to the assembler; says how the response ends, if it does.
@@ -325,63 +428,4 @@ fn apply(assembler: &mut Assembler, events: Vec<Event>) -> Option<Outcome> {
         }
     }
     None
-}
-
-fn finished(ended: &Ended) -> Outcome {
-    match ended.reason {
-        FinishReason::Length => Outcome::Incomplete("max_output_tokens"),
-        FinishReason::ContentFilter => Outcome::Incomplete("content_filter"),
-        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => Outcome::Completed,
-    }
-}
-
-fn failed(failure: &Failure) -> Outcome {
-    if is_length(failure.kind) {
-        return Outcome::Incomplete("max_output_tokens");
-    }
-    Outcome::Failed(failure.kind, client_message(failure))
-}
-
-fn refused(malformed: Malformed) -> Outcome {
-    tracing::warn!(error = %malformed, "a provider plugin's events do not make an answer");
-    Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
-}
-
-fn broken(error: &ReadError) -> Outcome {
-    match error {
-        ReadError::Late(Late::Total) => {
-            Outcome::Failed(ErrorKind::Timeout, "Request timed out. Please try again later.".to_owned())
-        }
-        ReadError::Call(error) => {
-            tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
-            Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
-        }
-        _ => failed(&error.failure()),
-    }
-}
-
-/// A provider's words may repeat the credential.
-fn covered(outcome: Outcome, used: Option<&Used>) -> Outcome {
-    match (outcome, used) {
-        (Outcome::Failed(kind, message), Some(used)) => {
-            Outcome::Failed(kind, used.credential.covered(message))
-        }
-        (outcome, _) => outcome,
-    }
-}
-
-fn settled(outcome: &Outcome) -> UsageOutcome {
-    match outcome {
-        Outcome::Completed => UsageOutcome::Completed,
-        Outcome::Incomplete(_) => UsageOutcome::Incomplete,
-        Outcome::Failed(..) | Outcome::InProgress => UsageOutcome::Failed,
-    }
-}
-
-/// A whole answer that broke while it was put together was never promised.
-fn whole(body: Vec<u8>, outcome: Outcome) -> Result<Vec<u8>, Refusal> {
-    match outcome {
-        Outcome::Failed(kind, message) => Err(Refusal::new(502, kind, message)),
-        _ => Ok(body),
-    }
 }

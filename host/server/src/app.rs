@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use crate::body::Budget;
 use crate::facts::{self, Facts, Serving};
+use crate::grants::Desk;
 use crate::metrics::Metrics;
 use crate::rate;
 use crate::refusals::Refusals;
@@ -37,6 +38,8 @@ pub(crate) struct App {
     pub(crate) vault_reads: Arc<Semaphore>,
     /// The sandbox.
     pub(crate) runtime: Runtime,
+    /// Where grants are changed.
+    pub(crate) desk: Desk,
     live: ArcSwap<Live>,
     at: Addresses,
     started: Instant,
@@ -75,10 +78,11 @@ impl Readiness {
 impl App {
     /// A host that serves at these addresses, not ready yet.
     #[must_use]
-    pub(crate) fn new(ground: &Ground, live: Live, metrics: Arc<Metrics>, at: Addresses) -> Self {
+    pub(crate) fn new(ground: &Ground, live: Live, metrics: Arc<Metrics>, at: Addresses, desk: Desk) -> Self {
         Self {
             store: ground.store.clone(),
             runtime: ground.runtime.clone(),
+            desk,
             metrics,
             bodies: Budget::default(),
             rates: rate::Limits::new(&ground.clock),

@@ -15,6 +15,7 @@ mod watchdog;
 mod admin;
 pub mod command;
 mod facts;
+mod grants;
 
 // Clients' requests.
 mod access;

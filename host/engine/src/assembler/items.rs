@@ -4,12 +4,15 @@ use super::json::{compact_json, number, optional_string, raw, string};
 use super::{Assembler, Identity, Malformed};
 use cofferdam_runtime::wire::ReasoningSeal;
 use serde_json::Value;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     InProgress,
     Completed,
     Incomplete,
+    /// Only items of server tools fail.
+    Failed,
 }
 
 impl Status {
@@ -18,6 +21,7 @@ impl Status {
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
             Self::Incomplete => "incomplete",
+            Self::Failed => "failed",
         }
     }
 }
@@ -80,13 +84,54 @@ impl Part {
     }
 }
 
+/// Items by which a model calls something that the client runs, beside functions and custom tools.
+const CLIENT_CALLS: [&str; 6] = [
+    "apply_patch_call",
+    "computer_call",
+    "local_shell_call",
+    "mcp_approval_request",
+    "shell_call",
+    "tool_search_call",
+];
+
 #[derive(Debug)]
 pub(super) enum Body {
-    Message { phase: Option<String>, parts: Vec<Part> },
-    Reasoning { summary: Vec<String>, text: Option<String>, seal: Option<ReasoningSeal> },
-    Call { custom: bool, call_id: String, name: String, namespace: Option<String>, text: String },
-    Image { result: Option<String> },
-    Opaque { id: String, json: Vec<u8> },
+    Message {
+        phase: Option<String>,
+        parts: Vec<Part>,
+    },
+    Reasoning {
+        summary: Vec<String>,
+        text: Option<String>,
+        seal: Option<ReasoningSeal>,
+    },
+    Call {
+        custom: bool,
+        call_id: String,
+        name: String,
+        namespace: Option<String>,
+        text: String,
+    },
+    /// A call that the host answers.
+    Tool {
+        item_type: Arc<str>,
+        call_id: String,
+        function: String,
+        arguments: String,
+        /// The model has said all arguments.
+        ended: bool,
+        /// What the tool says of the call: JSON members, at least one, comma-separated, without braces.
+        members: Vec<u8>,
+    },
+    Image {
+        result: Option<String>,
+    },
+    Opaque {
+        id: String,
+        json: Vec<u8>,
+        /// It is a call that the client has to answer.
+        is_client_call: bool,
+    },
 }
 
 impl Body {
@@ -109,8 +154,12 @@ impl Body {
                 id
             }
         };
+        let is_client_call = members
+            .get("type")
+            .and_then(Value::as_str)
+            .is_some_and(|item_type| CLIENT_CALLS.contains(&item_type));
         let json = serde_json::to_vec(&item).map_err(|_| Malformed::InvalidJson)?;
-        Ok(Self::Opaque { id, json })
+        Ok(Self::Opaque { id, json, is_client_call })
     }
 
     pub(super) fn id(&self, identity: &Identity, index: usize) -> String {
@@ -119,6 +168,7 @@ impl Body {
             Self::Reasoning { .. } => identity.item_id("rs", index),
             Self::Call { custom: false, .. } => identity.item_id("fc", index),
             Self::Call { custom: true, .. } => identity.item_id("ctc", index),
+            Self::Tool { .. } => identity.item_id("st", index),
             Self::Image { .. } => identity.item_id("ig", index),
             Self::Opaque { id, .. } => id.clone(),
         }
@@ -175,7 +225,9 @@ impl Item {
     }
 
     pub(super) fn is_open_call(&self, key: u32) -> bool {
-        self.key == Some(key) && self.status == Status::InProgress && matches!(self.body, Body::Call { .. })
+        self.key == Some(key)
+            && self.status == Status::InProgress
+            && matches!(self.body, Body::Call { .. } | Body::Tool { ended: false, .. })
     }
 
     pub(super) fn is_open_image(&self, key: u32) -> bool {
@@ -242,6 +294,14 @@ impl Item {
                 string(out, text);
                 raw(out, "}");
             }
+            Body::Tool { item_type, members, .. } => {
+                raw(out, "{\"type\":");
+                string(out, item_type);
+                self.id_and_status(out);
+                raw(out, ",");
+                out.extend_from_slice(members);
+                raw(out, "}");
+            }
             Body::Image { result } => {
                 self.head(out, "image_generation_call");
                 raw(out, ",\"result\":");
@@ -254,7 +314,12 @@ impl Item {
     fn head(&self, out: &mut Vec<u8>, kind: &str) {
         raw(out, "{\"type\":\"");
         raw(out, kind);
-        raw(out, "\",\"id\":\"");
+        raw(out, "\"");
+        self.id_and_status(out);
+    }
+
+    fn id_and_status(&self, out: &mut Vec<u8>) {
+        raw(out, ",\"id\":\"");
         raw(out, &self.id);
         raw(out, "\",\"status\":\"");
         raw(out, self.status.as_str());
@@ -262,7 +327,7 @@ impl Item {
     }
 }
 
-fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
+pub(super) fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
     let members = [
         (",\"encrypted_content\":", &seal.encrypted_content),
         (",\"signature\":", &seal.signature),
@@ -294,7 +359,7 @@ pub(super) fn write_reasoning_text(out: &mut Vec<u8>, text: &str) {
     raw(out, "}");
 }
 
-fn write_summary_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn write_summary_text(out: &mut Vec<u8>, text: &str) {
     raw(out, "{\"type\":\"summary_text\",\"text\":");
     string(out, text);
     raw(out, "}");

@@ -84,6 +84,7 @@ pub(crate) fn get(url: &str) -> GuestRequest {
         headers: Vec::new(),
         body: Bytes::new(),
         limits: GuestLimits { body_bytes_max: 1024 * 1024, total: PATIENCE },
+        public_only: false,
     }
 }
 

@@ -1,0 +1,178 @@
+//! Running one call of a server tool: in its sandbox, within its time, and whatever it does wrong becomes a
+//! result that says so.
+
+use super::doors::Doors;
+use super::offer::ServerTool;
+use crate::assembler::{ServerCall, ToolOutcome};
+use crate::cost::Amount;
+use cofferdam_runtime::wire::{Output, ToolError};
+use cofferdam_runtime::{CallContext, CallErrorKind, Plugin, Services};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long one call may take, waiting included.
+const CALL_TIME_MAX: Duration = Duration::from_secs(180);
+/// The longest result of one call that a model is told, in bytes.
+const RESULT_BYTES_MAX: usize = 1 << 20;
+/// The longest message of a tool about an error, in characters.
+const MESSAGE_CHARS_MAX: usize = 2_000;
+
+/// What came of a call.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) outcome: ToolOutcome,
+    /// What the model is told.
+    pub(crate) for_model: String,
+    /// The item's members, a JSON object.
+    pub(crate) members: Vec<u8>,
+    pub(crate) annotations: Vec<Vec<u8>>,
+    pub(crate) cost: Amount,
+    /// Whether the tool was run at all.
+    pub(crate) executed: bool,
+}
+
+impl Finished {
+    /// A call that was not run, or came to nothing.
+    pub(crate) fn failed(message: &str, executed: bool) -> Self {
+        let message: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
+        let error = json!({ "error": message }).to_string();
+        Self {
+            outcome: ToolOutcome::Failed,
+            members: error.clone().into_bytes(),
+            for_model: error,
+            annotations: Vec::new(),
+            cost: Amount::default(),
+            executed,
+        }
+    }
+
+    fn completed(output: Output) -> Self {
+        Self {
+            outcome: ToolOutcome::Completed,
+            for_model: shortened(output.for_model),
+            members: output.item,
+            annotations: output.annotations,
+            cost: Amount(output.cost_pico),
+            executed: true,
+        }
+    }
+}
+
+/// Why a call has no output.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Mishap {
+    /// The arguments are wrong, in the tool's words; or no JSON object, and the tool was not asked.
+    Arguments(Option<String>),
+    /// The tool's own trouble, in its words.
+    Failed(String),
+    /// It took too long.
+    Late,
+    /// Its answer is longer than accepted.
+    TooLarge,
+    /// This host has no room for it now.
+    NoRoom,
+    /// It broke.
+    Broken,
+}
+
+/// A call, whoever makes it.
+pub(crate) struct Invocation<'a> {
+    pub(crate) plugin: &'a Arc<Plugin>,
+    pub(crate) function: &'a str,
+    /// What the caller passes, foreign bytes.
+    pub(crate) arguments: &'a [u8],
+    pub(crate) settings: &'a [u8],
+}
+
+impl Invocation<'_> {
+    /// Runs the call within its time. Dropping this ends it at once.
+    pub(crate) async fn run(&self, context: &CallContext, services: Services) -> Result<Output, Mishap> {
+        let arguments = match self.arguments.trim_ascii() {
+            // Models that have nothing to say send no arguments at all.
+            b"" => b"{}",
+            arguments => arguments,
+        };
+        if serde_json::from_slice::<Map<String, Value>>(arguments).is_err() {
+            return Err(Mishap::Arguments(None));
+        }
+        let invoked = self.plugin.invoke(context, services, self.function, arguments, self.settings);
+        match timeout(CALL_TIME_MAX, invoked).await {
+            Ok(Ok(Ok(output))) => Ok(output),
+            Ok(Ok(Err(ToolError::InvalidArguments(message)))) => Err(Mishap::Arguments(Some(message))),
+            Ok(Ok(Err(ToolError::Failed(message) | ToolError::InvalidSettings(message)))) => {
+                Err(Mishap::Failed(message))
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(plugin = %error.plugin, %error, "a call of a tool failed");
+                Err(match error.kind {
+                    CallErrorKind::OutOfTime => Mishap::Late,
+                    CallErrorKind::OutputTooLarge => Mishap::TooLarge,
+                    CallErrorKind::Saturated => Mishap::NoRoom,
+                    _ => Mishap::Broken,
+                })
+            }
+            Err(_elapsed) => {
+                tracing::warn!(plugin = self.plugin.name(), "a call of a tool took too long");
+                Err(Mishap::Late)
+            }
+        }
+    }
+}
+
+/// Runs a model's call of `tool`.
+pub(crate) async fn run(
+    tool: &ServerTool,
+    call: &ServerCall,
+    context: &CallContext,
+    doors: &Doors,
+) -> Finished {
+    let invocation = Invocation {
+        plugin: &tool.plugin,
+        function: &call.function,
+        arguments: call.arguments.as_bytes(),
+        settings: &tool.settings,
+    };
+    match invocation.run(context, doors.services(&tool.plugin)).await {
+        Ok(output) => Finished::completed(output),
+        Err(Mishap::Arguments(None)) => Finished::failed("The arguments are not a JSON object.", false),
+        Err(Mishap::Arguments(Some(message)) | Mishap::Failed(message)) => Finished::failed(&message, true),
+        Err(Mishap::Late) => Finished::failed("The tool took too long.", true),
+        Err(Mishap::TooLarge) => Finished::failed("The tool's result is too large.", true),
+        Err(Mishap::NoRoom) => Finished::failed("The tool has no room at the moment.", false),
+        Err(Mishap::Broken) => Finished::failed("The tool failed.", true),
+    }
+}
+
+/// Cuts a result that is too long where a character ends, and says so.
+pub(crate) fn shortened(mut result: String) -> String {
+    const CUT: &str = "\n[The rest of this result was cut off.]";
+    if result.len() <= RESULT_BYTES_MAX {
+        return result;
+    }
+    result.truncate(result.floor_char_boundary(RESULT_BYTES_MAX - CUT.len()));
+    result.push_str(CUT);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_results_are_cut_between_characters() {
+        assert_eq!(shortened("short".to_owned()), "short");
+        let cut = shortened("é".repeat(RESULT_BYTES_MAX));
+        assert!(cut.len() <= RESULT_BYTES_MAX && cut.len() > RESULT_BYTES_MAX - 4);
+        assert!(cut.ends_with("was cut off.]"));
+    }
+
+    #[test]
+    fn an_error_is_told_to_client_and_model_alike_and_bounded() {
+        let failed = Finished::failed(&"x".repeat(10_000), true);
+        let error: Value = serde_json::from_slice(&failed.members).unwrap();
+        assert_eq!(error["error"].as_str().unwrap().len(), MESSAGE_CHARS_MAX);
+        assert_eq!(failed.for_model.as_bytes(), failed.members);
+    }
+}
