@@ -22,13 +22,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Egress {
     clients: Arc<Clients>,
-    openings: Arc<Openings>,
-}
-
-/// What of the configuration decides about guests' requests before a name is resolved.
-struct Openings {
-    ports: Vec<u16>,
-    plaintext_loopback: bool,
 }
 
 /// One client, and so one pool, per reach.
@@ -41,6 +34,9 @@ struct Clients {
     guests_plaintext: Client,
     /// For guests that may go anywhere: what the operator opened for others is closed to them.
     guests_public: Client,
+    /// What decides about guests' requests before a name is resolved.
+    guest_ports: Vec<u16>,
+    allow_plaintext_loopback: bool,
 }
 
 /// Sends under one rule.
@@ -110,9 +106,10 @@ impl Egress {
             guests: client(Rule::guest(&config, false)),
             guests_plaintext: client(Rule::guest(&config, true)),
             guests_public: client(Rule::public_guest(&config)),
+            allow_plaintext_loopback: config.allow_plaintext_loopback,
+            guest_ports: config.ports,
         };
-        let openings = Openings { ports: config.ports, plaintext_loopback: config.allow_plaintext_loopback };
-        Ok(Self { clients: Arc::new(clients), openings: Arc::new(openings) })
+        Ok(Self { clients: Arc::new(clients) })
     }
 
     /// Is the way to this place open, as far as its text tells (R5, R6, R11, R12)?
@@ -122,11 +119,11 @@ impl Egress {
     /// The rule that closes it.
     pub(crate) fn check_way(&self, request: &GuestRequest, with_secret: bool) -> Result<(), Reason> {
         let target = &request.target;
-        let is_local = self.openings.plaintext_loopback && target.is_loopback() && !request.public_only;
+        let is_local = self.clients.allow_plaintext_loopback && target.is_loopback() && !request.public_only;
         if !target.is_https() && !is_local {
             return Err(if with_secret { Reason::Plaintext } else { Reason::PlaintextGuest });
         }
-        if !self.openings.ports.contains(&target.port()) {
+        if !self.clients.guest_ports.contains(&target.port()) {
             return Err(Reason::Port);
         }
         match target.literal() {

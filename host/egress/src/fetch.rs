@@ -18,6 +18,8 @@ use crate::{
     place::{self, Filled},
 };
 
+/// However long a guest may wait, a clock can count it.
+const TOTAL_MAX: Duration = Duration::from_secs(60 * 60);
 /// The longest headers of an answer, all together, in bytes.
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
 
@@ -43,7 +45,7 @@ pub struct GuestRequest {
 pub struct GuestLimits {
     /// The longest body to accept, in bytes.
     pub body_bytes_max: u64,
-    /// The longest time for everything, from resolving the name to the last byte of the body.
+    /// The longest time for everything, from resolving the name to the last byte of the body; at most an hour.
     pub total: Duration,
 }
 
@@ -91,7 +93,8 @@ impl Egress {
         request: GuestRequest,
         injections: Vec<Injection>,
     ) -> Result<GuestReply, Error> {
-        let deadline = Instant::now() + request.limits.total;
+        let total = request.limits.total.min(TOTAL_MAX);
+        let deadline = Instant::now() + total;
         self.check_way(&request, !injections.is_empty())?;
         let Filled { method, uri, headers, body } = place::fill(&request, &injections)?;
         let mut outward = Request::new(Full::new(body));
@@ -107,11 +110,7 @@ impl Egress {
         if head.status == StatusCode::SWITCHING_PROTOCOLS || headers::is_encoded(&head.headers) {
             return Err(Error::Broken);
         }
-        let limits = Limits {
-            head: request.limits.total,
-            idle: request.limits.total,
-            body_bytes_max: request.limits.body_bytes_max,
-        };
+        let limits = Limits { head: total, idle: total, body_bytes_max: request.limits.body_bytes_max };
         let with_secret = !injections.is_empty();
         let (set, secrets) = searched(injections);
         let reflected = set.scrub_headers(&mut head.headers);
@@ -122,7 +121,7 @@ impl Egress {
             || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         {
             // The length that the head may tell is that of a body which is not sent.
-            body.end_here();
+            body.stop(Ok(()));
         }
         let body = GuestBody { body, deadline, secrets, reflected };
         Ok(GuestReply { status: head.status, headers, body })
@@ -171,9 +170,14 @@ impl GuestBody {
     /// # Errors
     ///
     /// [`Error::TimedOut`] when the request's time is over, [`Error::TooLarge`] when the body is longer than
-    /// accepted or announces to be, [`Error::Broken`] when the connection ends before the body does.
+    /// accepted or announces to be, [`Error::Broken`] when the connection ends before the body does. Later calls
+    /// repeat the error.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
-        timeout_at(self.deadline, self.body.chunk()).await.unwrap_or(Err(Error::TimedOut))
+        let outcome = timeout_at(self.deadline, self.body.chunk()).await;
+        outcome.unwrap_or_else(|_elapsed| {
+            self.body.stop(Err(Error::TimedOut));
+            Err(Error::TimedOut)
+        })
     }
 
     /// The whole body.
@@ -190,12 +194,18 @@ impl GuestBody {
         Ok(whole.freeze())
     }
 
-    /// The secrets whose values came back so far, in the head or in the body that was read, and were removed.
+    /// The secrets whose values came back so far, in the head or in the body that was read, and were removed. By
+    /// name, each once.
     #[must_use]
     pub fn reflected(&self) -> Vec<SecretName> {
         let bits = self.reflected | self.body.reflected();
         let secrets = self.secrets.iter().enumerate();
-        secrets.filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| name.clone()).collect()
+        let mut names: Vec<SecretName> =
+            secrets.filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| name.clone()).collect();
+        // One secret may have gone to several places.
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 }
 

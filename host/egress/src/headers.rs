@@ -26,23 +26,8 @@ pub(crate) fn assemble(
     streamed: bool,
     credential: Option<&Credential>,
 ) -> Result<HeaderMap, Reason> {
-    if from_guest.len() > HEADERS_MAX {
-        return Err(Reason::HeadersTooLarge);
-    }
-    // Room for the HTTP library's own, so that the map never grows.
-    let mut headers = HeaderMap::with_capacity(from_guest.len() + 8);
-    for (name, value) in from_guest {
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(Reason::HeadersTooLarge);
-        }
-        if is_reserved(&name, &value) {
-            return Err(Reason::Header);
-        }
-        if credential.is_some_and(|credential| competes(&name, credential)) {
-            return Err(Reason::CredentialHeader);
-        }
-        headers.append(name, value);
-    }
+    let competes = |name: &HeaderName, _: &HeaderValue| credential.is_some_and(|it| competes(name, it));
+    let mut headers = collect(from_guest.into_iter().map(Ok), competes)?;
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     let accept = if streamed { "text/event-stream" } else { "application/json" };
     headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static(accept));
@@ -51,6 +36,32 @@ pub(crate) fn assemble(
     headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
     if let Some(credential) = credential {
         headers.insert(credential.header().clone(), credential.value().clone());
+    }
+    Ok(headers)
+}
+
+/// The guest's headers as they come, if all of them are the guest's to set.
+fn collect(
+    from_guest: impl ExactSizeIterator<Item = Result<(HeaderName, HeaderValue), Reason>>,
+    competes: impl Fn(&HeaderName, &HeaderValue) -> bool,
+) -> Result<HeaderMap, Reason> {
+    if from_guest.len() > HEADERS_MAX {
+        return Err(Reason::HeadersTooLarge);
+    }
+    // Room for the HTTP library's own, so that the map never grows.
+    let mut headers = HeaderMap::with_capacity(from_guest.len() + 8);
+    for header in from_guest {
+        let (name, value) = header?;
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Reason::HeadersTooLarge);
+        }
+        if is_reserved(&name, &value) {
+            return Err(Reason::Header);
+        }
+        if competes(&name, &value) {
+            return Err(Reason::CredentialHeader);
+        }
+        headers.append(name, value);
     }
     Ok(headers)
 }
@@ -108,8 +119,17 @@ pub(crate) fn is_safe(exposed: &[u8]) -> bool {
 #[must_use]
 pub fn is_credential_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let ends =
-        ["authorization", "api-key", "apikey", "api_key", "-token", "-secret", "access-key", "-signature"];
+    let ends = [
+        "authorization",
+        "api-key",
+        "apikey",
+        "api_key",
+        "-token",
+        "-secret",
+        "access-key",
+        "auth-key",
+        "-signature",
+    ];
     name == "token" || name.starts_with("cookie") || ends.iter().any(|end| name.ends_with(end))
 }
 
@@ -121,25 +141,16 @@ pub fn is_credential_header(name: &str) -> bool {
 ///
 /// The rule that a header of the guest breaks.
 pub(crate) fn assemble_own(from_guest: &[(String, String)], with_secret: bool) -> Result<HeaderMap, Reason> {
-    if from_guest.len() > HEADERS_MAX {
-        return Err(Reason::HeadersTooLarge);
-    }
-    let mut headers = HeaderMap::with_capacity(from_guest.len() + 8);
-    for (name, value) in from_guest {
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(Reason::HeadersTooLarge);
-        }
-        let has_placeholder = !placeholder::in_value(value)?.is_empty();
-        if with_secret && !has_placeholder && is_credential_header(name) {
-            return Err(Reason::CredentialHeader);
-        }
+    let parsed = from_guest.iter().map(|(name, value)| {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Reason::Header)?;
-        let value = HeaderValue::from_str(value).map_err(|_| Reason::Header)?;
-        if is_reserved(&name, &value) {
-            return Err(Reason::Header);
-        }
-        headers.append(name, value);
-    }
+        Ok((name, HeaderValue::from_str(value).map_err(|_| Reason::Header)?))
+    });
+    let mut headers = collect(parsed, |name, value| {
+        let is_ours = value
+            .to_str()
+            .is_ok_and(|value| placeholder::in_value(value).is_ok_and(|found| !found.is_empty()));
+        with_secret && !is_ours && is_credential_header(name.as_str())
+    })?;
     // A compressed answer could not be searched for released secrets, nor its size be known beforehand.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));

@@ -1,9 +1,12 @@
 //! The only way out of the machine.
 //!
-//! Everything the host sends to somebody else's server passes [`Egress::send`]: the address is checked
-//! after it was resolved and before it is dialled, the credential is written into the request here and
-//! nowhere else, and what comes back is bounded in bytes and in time. A request goes out once; this crate
-//! follows no redirect, asks no proxy, keeps no cookie and decodes no compression.
+//! Everything the host sends to somebody else's server passes [`Egress::send`], to an origin that the operator
+//! named, or [`Egress::fetch`], to a URL that a guest wrote: the address is checked after it was resolved and
+//! before it is dialled, the secret is written into the request here and nowhere else, and what comes back is
+//! bounded in bytes and in time and searched for that secret. A request goes out once; this crate follows no
+//! redirect, asks no proxy, keeps no cookie and decodes no compression.
+//!
+//! Rules R1 to R24 of the vault's release path are cited where they are kept.
 
 mod address;
 mod range;

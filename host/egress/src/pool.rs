@@ -18,6 +18,8 @@ use crate::wire::{Line, Shared, Wire};
 const IDLE: Duration = Duration::from_secs(50);
 /// Idle connections kept per origin: as many as the default number of streams.
 const IDLE_MAX: usize = 1000;
+/// Origins of which idle connections are kept: guests may go to very many.
+const ORIGINS_MAX: usize = 1000;
 /// Between two looks for connections that have been idle for too long.
 const ROUND: Duration = Duration::from_secs(10);
 
@@ -64,7 +66,7 @@ impl Pool {
             return;
         }
         let mut kept = self.kept();
-        let lines = kept.origins.entry(Arc::clone(origin)).or_default();
+        let Some(lines) = kept.lines(origin) else { return };
         if lines.own.len() < IDLE_MAX {
             lines.own.push_back((Instant::now(), wire));
         }
@@ -74,7 +76,7 @@ impl Pool {
     /// Lets others use a new connection too, unless there is one already that has room.
     pub(crate) fn share(self: &Arc<Self>, origin: &Arc<str>, shared: &Shared) {
         let mut kept = self.kept();
-        let lines = kept.origins.entry(Arc::clone(origin)).or_default();
+        let Some(lines) = kept.lines(origin) else { return };
         if lines.roomy().is_none() {
             lines.shared.push((Instant::now(), shared.clone()));
         }
@@ -117,6 +119,14 @@ impl Lines {
 }
 
 impl Kept {
+    /// The connections to an origin; `None` if there is no room for one more origin.
+    fn lines(&mut self, origin: &Arc<str>) -> Option<&mut Lines> {
+        if self.origins.len() >= ORIGINS_MAX && !self.origins.contains_key(origin) {
+            return None;
+        }
+        Some(self.origins.entry(Arc::clone(origin)).or_default())
+    }
+
     /// Closes what is too old. False when nothing is left.
     fn close_idle(&mut self) -> bool {
         self.origins.retain(|_, lines| {

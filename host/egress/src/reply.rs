@@ -143,9 +143,10 @@ impl ReplyBody {
         Ok(whole.freeze())
     }
 
-    /// There is no body.
-    pub(crate) fn end_here(&mut self) {
-        let _end = self.end(Ok(()));
+    /// Reads no further: there is no body, or no time for it.
+    pub(crate) fn stop(&mut self, how: Result<(), Error>) {
+        // How it has ended, the next call says.
+        drop(self.end(how));
     }
 
     fn end(&mut self, how: Result<(), Error>) -> Result<Option<Bytes>, Error> {

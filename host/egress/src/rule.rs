@@ -4,6 +4,7 @@
 //! peer once it is connected, before anything is sent (R11).
 
 use std::{
+    io,
     net::{IpAddr, SocketAddr, UdpSocket},
     sync::Arc,
 };
@@ -104,7 +105,11 @@ fn is_own(address: IpAddr) -> bool {
         IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
         IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0x0db8, 0, 0, 0, 0, 0, 1)),
     ];
-    let is_bindable = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    // What the kernel does not deny counts as ours.
+    let is_bindable = |address: IpAddr| {
+        UdpSocket::bind((address, 0))
+            .map_or_else(|error| error.kind() != io::ErrorKind::AddrNotAvailable, |_socket| true)
+    };
     is_bindable(address)
         && NOBODYS.iter().all(|nobody| nobody.is_ipv4() != address.is_ipv4() || !is_bindable(*nobody))
 }
