@@ -2,6 +2,7 @@
 
 mod endings;
 mod failures;
+mod hooks;
 mod offers;
 mod replay;
 mod script;

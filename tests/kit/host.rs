@@ -232,6 +232,8 @@ impl Host {
         let text = self.log.text.lock().unwrap();
         let waited = self.log.grown.wait_timeout_while(text, PATIENCE, |text| !text.contains(wanted));
         let (text, timed_out) = waited.unwrap();
+        // Without the lock, which would be poisoned for whoever reads the log of this failure.
+        let text = text.clone();
         assert!(!timed_out.timed_out(), "no {wanted} in:\n{text}");
     }
 

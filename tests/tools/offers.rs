@@ -70,7 +70,9 @@ async fn a_tool_without_its_grants_is_not_available() {
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).plugins(guests.path()).start();
     let answer = Client::new(&host).post("/responses", &with_tool("service:rogue")).await;
     assert_eq!(answer.message(), "tools[0].type \"service:rogue\" is not available on this host");
-    host.until_logged("[plugins.tool-rogue] imports = [\\\"request\\\"]");
+    let listed = host.command(&["plugin", "list"]);
+    let rogue = listed.as_array().unwrap().iter().find(|plugin| plugin["name"] == "tool-rogue").unwrap();
+    assert_eq!(rogue["denied"], json!(["[plugins.tool-rogue] imports = [\"request\"]"]));
 }
 
 #[tokio::test]
@@ -137,6 +139,29 @@ async fn the_responses_dialect_gets_the_same_offer() {
     let call = json!({"type": "function_call", "call_id": "call_up", "name": "echo", "arguments": "{\"text\":\"hi\"}"});
     assert_eq!(input[2], call);
     assert_eq!(input[3], json!({"type": "function_call_output", "call_id": "call_up", "output": "hi"}));
+}
+
+#[tokio::test]
+async fn thinking_goes_back_with_its_signature_before_what_it_led_to() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&single("anthropic", &upstream.base)).start();
+    let thinking = json!({"type": "thinking", "thinking": "What time is it?", "signature": "signed"});
+    let call = json!({"type": "tool_use", "id": "toolu_1", "name": "datetime", "input": {}});
+    upstream.reply(crate::kit::script::anthropic(&json!([thinking, call]), "tool_use"));
+    upstream.reply(crate::kit::script::anthropic(&json!([{"type": "text", "text": "done"}]), "end_turn"));
+    let request = json!({"model": MODEL, "input": "x", "tools": [{"type": "service:datetime"}],
+        "reasoning": {"effort": "low"}});
+    let answer = Client::new(&host).post("/responses", &request).await;
+    assert_eq!(answer.output_text(), "done", "{}", answer.text);
+    let asked = upstream.asked();
+    let messages = asked[1].body["messages"].as_array().unwrap();
+    assert_eq!(messages[1]["content"][0], thinking);
+    assert_eq!(messages[1]["content"][1]["id"], "toolu_1");
+    assert_eq!(
+        (&messages[2]["role"], &messages[2]["content"][0]["type"]),
+        (&json!("user"), &json!("tool_result"))
+    );
+    assert_eq!(answer.body["usage"]["input_tokens"], 230);
 }
 
 #[tokio::test]

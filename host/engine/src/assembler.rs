@@ -10,12 +10,13 @@ mod reasoning;
 mod response;
 mod tools;
 mod turn;
+mod whole;
 
 pub use response::{Identity, Outcome, Receipt, ServerToolUse};
 pub use tools::{Served, ServerCall, ToolOutcome};
 
 use crate::cost;
-use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, Image, TextDelta, Usage};
+use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
 use events::Events;
 use items::{Body, Item, Part, Status};
 use json::{compact_json, raw, string};
@@ -400,52 +401,6 @@ impl Assembler {
         self.finish_item(index, status);
     }
 
-    fn open_image(&mut self, key: u32) -> Result<usize, Malformed> {
-        self.close_reasoning();
-        self.close_message(Status::Completed);
-        let index = self.add(Body::Image { result: None }, Some(key))?;
-        for name in
-            ["response.image_generation_call.in_progress", "response.image_generation_call.generating"]
-        {
-            self.item_event(name, index, |_, _| {});
-        }
-        Ok(index)
-    }
-
-    fn image(&mut self, image: Image, done: bool) -> Result<(), Malformed> {
-        self.grow(image.base64.len())?;
-        let open = self.items.iter().position(|item| item.is_open_image(image.key));
-        let index = match open {
-            Some(index) => index,
-            None => self.open_image(image.key)?,
-        };
-        if !done {
-            self.item_event("response.image_generation_call.partial_image", index, |out, _| {
-                raw(out, ",\"partial_image_index\":");
-                json::number(out, u64::from(image.partial_index));
-                raw(out, ",\"partial_image_b64\":");
-                string(out, &image.base64);
-            });
-            return Ok(());
-        }
-        if let Some(Body::Image { result }) = self.items.get_mut(index).map(|item| &mut item.body) {
-            *result = Some(image.base64);
-        }
-        self.item_event("response.image_generation_call.completed", index, |_, _| {});
-        self.finish_item(index, Status::Completed);
-        Ok(())
-    }
-
-    fn opaque(&mut self, item: &[u8]) -> Result<(), Malformed> {
-        self.grow(item.len())?;
-        self.close_reasoning();
-        self.close_message(Status::Completed);
-        let body = Body::opaque(item, &self.identity, self.items.len())?;
-        let index = self.add(body, None)?;
-        self.finish_item(index, Status::Completed);
-        Ok(())
-    }
-
     fn close_part(&mut self, index: usize, part: usize) {
         let refusal =
             self.items.get(index).and_then(|item| item.parts().get(part)).is_some_and(Part::is_refusal);
@@ -472,13 +427,8 @@ impl Assembler {
     /// Closes everything, calls of server tools that nobody has run as incomplete.
     fn close_all(&mut self, status: Status) {
         self.close_open(status);
-        if self.served.is_none() {
-            return;
-        }
-        for index in self.turn_start..self.items.len() {
-            if self.items.get(index).is_some_and(|item| item.status == Status::InProgress) {
-                self.finish_item(index, Status::Incomplete);
-            }
+        if self.served.is_some() {
+            self.close_server_calls();
         }
     }
 

@@ -27,6 +27,12 @@ impl Amount {
         Self(self.0.saturating_add(more.0))
     }
 
+    /// What is left of it without `less`.
+    #[must_use]
+    pub fn minus(self, less: Self) -> Self {
+        Self(self.0.saturating_sub(less.0))
+    }
+
     /// This amount for each of `count`.
     fn times(self, count: u64) -> u64 {
         self.0.saturating_mul(count)

@@ -3,12 +3,15 @@
 //! enforce something.
 
 use crate::Engine;
+use crate::cost::Amount;
+use crate::ledger::Entry;
 use crate::refusal::Refusal;
 use crate::request::{RequestPlugin, ResponsesRequest};
 use crate::routing::printable;
+use crate::tools::{Doors, HookTools, Occasion};
 use cofferdam_runtime::manifest::Phase;
 use cofferdam_runtime::wire::{Action, Failure};
-use cofferdam_runtime::{CallContext, CallError, Plugin, Services};
+use cofferdam_runtime::{CallError, Plugin, Services};
 use std::sync::Arc;
 
 /// Ids whose entry is settings for a model router, not a hook.
@@ -46,15 +49,28 @@ impl Engine {
     }
 }
 
-/// Shows the request to each hook; what they replace is parsed like a client's body.
+/// What a hook may reach; none for one that was granted nothing.
+fn tools(hook: &Hook, occasion: Occasion<'_>, request: &ResponsesRequest) -> Option<Arc<HookTools>> {
+    if hook.plugin.grant().imports.is_empty() {
+        return None;
+    }
+    Some(HookTools::new(occasion.engine, occasion.context, Doors::new(occasion, request)))
+}
+
+/// Shows the request to each hook; what they replace is parsed like a client's body. Returns what the tools
+/// cost that hooks called.
 pub(crate) async fn on_request(
     hooks: &[Hook],
-    context: &CallContext,
+    occasion: Occasion<'_>,
     request: &mut ResponsesRequest,
-) -> Result<(), Refusal> {
+) -> Result<Amount, Refusal> {
+    let mut cost = Amount::default();
     for hook in hooks.iter().filter(|hook| hook.has(Phase::OnRequest)) {
+        let tools = tools(hook, occasion, request);
+        let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
         let verdict =
-            hook.plugin.on_request(context, Services::default(), &request.guest_json, &hook.settings).await;
+            hook.plugin.on_request(occasion.context, services, &request.guest_json, &hook.settings).await;
+        cost = cost.plus(tools.map_or_else(Amount::default, |tools| tools.cost()));
         let Some(replaced) = hook.judge(verdict)? else { continue };
         let new = ResponsesRequest::parse(&replaced, &[]).map_err(|error| {
             tracing::error!(plugin = %hook.plugin.name(), path = %error.path, "a hook made an invalid request");
@@ -62,19 +78,24 @@ pub(crate) async fn on_request(
         })?;
         request.adopt(new);
     }
-    Ok(())
+    Ok(cost)
 }
 
-/// Shows a finished response to each hook.
+/// Shows a finished response to each hook. What the tools cost that they call is noted in `entry`: the
+/// response has its sums already.
 pub(crate) async fn on_response(
     hooks: &[Hook],
-    context: &CallContext,
-    request: &[u8],
+    occasion: Occasion<'_>,
+    request: &ResponsesRequest,
     mut response: Vec<u8>,
+    entry: &mut Entry,
 ) -> Result<Vec<u8>, Refusal> {
     for hook in hooks.iter().filter(|hook| hook.has(Phase::OnResponse)) {
-        let verdict =
-            hook.plugin.on_response(context, Services::default(), request, &response, &hook.settings).await;
+        let tools = tools(hook, occasion, request);
+        let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
+        let (context, asked) = (occasion.context, &request.guest_json);
+        let verdict = hook.plugin.on_response(context, services, asked, &response, &hook.settings).await;
+        entry.spent(tools.map_or_else(Amount::default, |tools| tools.cost()));
         let Some(replaced) = hook.judge(verdict)? else { continue };
         if serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&replaced).is_err() {
             tracing::error!(plugin = %hook.plugin.name(), "a hook made a response that is not an object");

@@ -1,28 +1,30 @@
 //! `POST /v1/responses`: from a body to an answer.
 
+mod outcome;
 mod turns;
 
-use crate::assembler::{Assembler, Ended, Identity, Malformed, Outcome, Receipt};
+use crate::assembler::{Assembler, Identity, Outcome, Receipt};
 use crate::attempt::{Attempting, Begun};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Cost, no_usage};
-use crate::credential::{Credentials, Used};
+use crate::credential::Credentials;
 use crate::fallback::Failures;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
-use crate::pace::{ClientGone, Late, Pace};
-use crate::reading::{ReadError, Reading};
-use crate::refusal::{Refusal, client_message, is_length};
+use crate::pace::{ClientGone, Pace};
+use crate::reading::Reading;
+use crate::refusal::Refusal;
 use crate::request::{RequestTool, ResponsesRequest, ToolClass};
 use crate::routing::{self, Route};
 use crate::stream::EventStream;
-use crate::tools::ServerTools;
+use crate::tools::{Occasion, Scratches, ServerTools};
 use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex, random_seed};
 use bytes::Bytes;
 use cofferdam_runtime::CallContext;
-use cofferdam_runtime::wire::{ErrorKind, Event, Failure, FinishReason, Purpose, RequestSummary};
+use cofferdam_runtime::wire::{ErrorKind, Event, Purpose, RequestSummary};
 use cofferdam_store::{UsageKind, UsageOutcome};
+use outcome::{broken, covered, failed, finished, refused, settled, whole};
 use std::sync::Arc;
 use tokio::time::Instant;
 use turns::Step;
@@ -44,8 +46,12 @@ impl Engine {
         let streamed = request.stream;
         let total = self.parts.timeouts.total;
         let mut job = Job::new(Arc::clone(self), caller, request, options)?;
-        hooks::on_request(&job.hooks, &job.context, &mut job.request).await?;
-        job.tools = Box::pin(ServerTools::open(&job.engine, &job.caller, &job.request, &job.context)).await?;
+        if !job.hooks.is_empty() {
+            Box::pin(job.show_request()).await?;
+        }
+        if ServerTools::are_asked_for(&job.request)? {
+            job.tools = Some(Box::pin(ServerTools::open(job.occasion(), &job.request)).await?);
+        }
         let plan = job.plan()?;
         let id = format!("resp_{}", job.hex);
         if streamed {
@@ -86,10 +92,13 @@ struct Job {
     dispatched: Option<Instant>,
     /// The loop of server tools, for a request that has any.
     tools: Option<Box<ServerTools>>,
-    /// The endpoints in the order they are tried, each with its place in the router's order.
-    order: Vec<(usize, Arc<Endpoint>)>,
+    /// The endpoints in the router's order.
+    order: Vec<Arc<Endpoint>>,
+    /// The one that answered the turn before: it has the conversation in its cache, so it is tried first.
+    preferred: Option<usize>,
     /// What the turns that are over cost.
     cost: Cost,
+    scratches: Option<Scratches>,
 }
 
 impl Job {
@@ -100,6 +109,7 @@ impl Job {
         options: RespondOptions,
     ) -> Result<Self, Refusal> {
         let hooks = engine.hooks(&request.plugins)?;
+        let scratches = (!hooks.is_empty()).then(Scratches::default);
         let hex = random_hex();
         let context = engine.context(&format!("resp_{hex}"), &caller);
         let trail = Trail {
@@ -119,8 +129,23 @@ impl Job {
             dispatched: None,
             tools: None,
             order: Vec::new(),
+            preferred: None,
             cost: Cost::default(),
+            scratches,
         })
+    }
+
+    fn occasion(&self) -> Occasion<'_> {
+        let Self { engine, caller, context, scratches, .. } = self;
+        Occasion { engine, caller, context, scratches }
+    }
+
+    /// Lets hooks look at the request, and notes what they spent on tools.
+    async fn show_request(&mut self) -> Result<(), Refusal> {
+        let Self { engine, caller, context, scratches, hooks, request, cost, .. } = self;
+        let occasion = Occasion { engine, caller, context, scratches };
+        cost.tools = hooks::on_request(hooks, occasion, request).await?;
+        Ok(())
     }
 
     fn plan(&self) -> Result<Plan, Refusal> {
@@ -157,6 +182,7 @@ impl Job {
         let streamed = self.request.stream;
         let mut entry =
             Entry::open(store, &self.caller, UsageKind::Responses, &id, self.context.now_ms, streamed);
+        entry.spent(self.cost.tools);
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => self.carry_on(chosen, entry, pace).await,
             Err(refusal) => {
@@ -191,8 +217,7 @@ impl Job {
             allow_fallbacks: self.request.provider.allow_fallbacks,
             seed: random_seed(),
         };
-        let order = route.order(plan.candidates, &mut self.trail).await?;
-        self.order = order.into_iter().enumerate().collect();
+        self.order = route.order(plan.candidates, &mut self.trail).await?;
         self.dispatched = Some(Instant::now());
         self.ask(entry, pace).await
     }
@@ -206,7 +231,9 @@ impl Job {
             request_id: &self.context.request_id,
         };
         let mut failures = Failures::default();
-        for (place, endpoint) in &self.order {
+        let others = (0..self.order.len()).filter(|place| Some(*place) != self.preferred);
+        for place in self.preferred.into_iter().chain(others) {
+            let Some(endpoint) = self.order.get(place) else { continue };
             if !failures.allow(endpoint) {
                 continue;
             }
@@ -221,7 +248,8 @@ impl Job {
             };
             let failed = match attempting.run(endpoint, pace).await {
                 Ok(begun) => {
-                    self.trail.answered(*place, endpoint, begun.status, begun.used.as_ref());
+                    self.trail.answered(place, endpoint, begun.status, begun.used.as_ref());
+                    self.preferred = Some(place);
                     return Ok(Chosen { endpoint: Arc::clone(endpoint), begun });
                 }
                 Err(failed) => failed,
@@ -235,7 +263,7 @@ impl Job {
 
     /// Takes an answer from its first event to its end, turn by turn.
     async fn carry_on(
-        mut self,
+        &mut self,
         mut chosen: Chosen,
         mut entry: Entry,
         pace: &mut Pace,
@@ -258,7 +286,7 @@ impl Job {
             if self.tools.is_none() {
                 break (outcome, reading);
             }
-            let next = self.after_turn(&endpoint, outcome, reading, &mut assembler, &mut entry, pace);
+            let next = self.after_turn(outcome, reading, &mut assembler, &mut entry, pace);
             match Box::pin(next).await? {
                 Step::End(outcome, reading) => break (outcome, reading),
                 Step::Turn(next) => chosen = next,
@@ -306,14 +334,14 @@ impl Job {
 
     /// Ends the response and says so.
     async fn end(
-        mut self,
+        &mut self,
         outcome: Outcome,
         reading: Option<Reading>,
         mut assembler: Assembler,
         mut entry: Entry,
         pace: &mut Pace,
     ) -> Result<Vec<u8>, Refusal> {
-        entry.settle(settled(&outcome));
+        let settled = settled(&outcome);
         if let Outcome::Failed(kind, _) = &outcome {
             self.trail.broke(*kind);
         }
@@ -321,12 +349,21 @@ impl Job {
         self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
         let last = assembler.complete(&outcome, &self.receipt(self.cost));
         if !pace.is_streamed() {
-            let body = whole(last, outcome)?;
-            if let Some(reading) = reading {
+            let body = match whole(last, outcome) {
+                Ok(body) if !self.hooks.is_empty() => {
+                    let shown =
+                        hooks::on_response(&self.hooks, self.occasion(), &self.request, body, &mut entry);
+                    Box::pin(shown).await
+                }
+                whole => whole,
+            };
+            entry.settle(settled);
+            if let Some(reading) = reading.filter(|_| body.is_ok()) {
                 reading.close().await;
             }
-            return hooks::on_response(&self.hooks, &self.context, &self.request.guest_json, body).await;
+            return body;
         }
+        entry.settle(settled);
         if pace.say(last).await.is_ok()
             && let Some(mut reading) = reading
         {
@@ -391,63 +428,4 @@ fn apply(assembler: &mut Assembler, events: Vec<Event>) -> Option<Outcome> {
         }
     }
     None
-}
-
-fn finished(ended: &Ended) -> Outcome {
-    match ended.reason {
-        FinishReason::Length => Outcome::Incomplete("max_output_tokens"),
-        FinishReason::ContentFilter => Outcome::Incomplete("content_filter"),
-        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => Outcome::Completed,
-    }
-}
-
-fn failed(failure: &Failure) -> Outcome {
-    if is_length(failure.kind) {
-        return Outcome::Incomplete("max_output_tokens");
-    }
-    Outcome::Failed(failure.kind, client_message(failure))
-}
-
-fn refused(malformed: Malformed) -> Outcome {
-    tracing::warn!(error = %malformed, "a provider plugin's events do not make an answer");
-    Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
-}
-
-fn broken(error: &ReadError) -> Outcome {
-    match error {
-        ReadError::Late(Late::Total) => {
-            Outcome::Failed(ErrorKind::Timeout, "Request timed out. Please try again later.".to_owned())
-        }
-        ReadError::Call(error) => {
-            tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
-            Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
-        }
-        _ => failed(&error.failure()),
-    }
-}
-
-/// A provider's words may repeat the credential.
-fn covered(outcome: Outcome, used: Option<&Used>) -> Outcome {
-    match (outcome, used) {
-        (Outcome::Failed(kind, message), Some(used)) => {
-            Outcome::Failed(kind, used.credential.covered(message))
-        }
-        (outcome, _) => outcome,
-    }
-}
-
-fn settled(outcome: &Outcome) -> UsageOutcome {
-    match outcome {
-        Outcome::Completed => UsageOutcome::Completed,
-        Outcome::Incomplete(_) => UsageOutcome::Incomplete,
-        Outcome::Failed(..) | Outcome::InProgress => UsageOutcome::Failed,
-    }
-}
-
-/// A whole answer that broke while it was put together was never promised.
-fn whole(body: Vec<u8>, outcome: Outcome) -> Result<Vec<u8>, Refusal> {
-    match outcome {
-        Outcome::Failed(kind, message) => Err(Refusal::new(502, kind, message)),
-        _ => Ok(body),
-    }
 }

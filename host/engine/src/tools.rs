@@ -2,10 +2,12 @@
 //!
 //! A request's tools offer functions ([`offer`]); the assembler shows each call as one item; the calls of a
 //! turn are run side by side ([`run`]) with the doors of the request ([`doors`]); their results are told in
-//! the next turn, until the model answers or a rule ends the loop ([`stop`]).
+//! the next turn, until the model answers or a rule ends the loop ([`stop`]). Hooks may call tools too
+//! ([`hook`]).
 
 mod choice;
 mod doors;
+mod hook;
 mod offer;
 mod run;
 mod stop;
@@ -13,7 +15,6 @@ mod stop;
 use crate::Engine;
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
 use crate::cost::Amount;
-use crate::door::http_door;
 use crate::ledger::{Caller, Entry};
 use crate::pace::{ClientGone, Late, Pace};
 use crate::refusal::Refusal;
@@ -22,7 +23,6 @@ use bytes::Bytes;
 use choice::Choice;
 use cofferdam_runtime::CallContext;
 use cofferdam_runtime::wire::{FinishReason, Usage};
-use doors::Doors;
 use futures_util::StreamExt;
 use futures_util::stream;
 use offer::Offer;
@@ -32,6 +32,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use stop::{Called, Progress, StopRules};
+
+pub(crate) use doors::{Doors, Scratches};
+pub(crate) use hook::HookTools;
+
+/// On whose behalf plugins of one request are called.
+#[derive(Clone, Copy)]
+pub(crate) struct Occasion<'a> {
+    pub(crate) engine: &'a Arc<Engine>,
+    pub(crate) caller: &'a Caller,
+    pub(crate) context: &'a CallContext,
+    /// What its plugins keep, if it has any but routers and providers.
+    pub(crate) scratches: &'a Option<Scratches>,
+}
 
 /// Calls of one turn that are run; the model is told that the others were too many.
 const CALLS_PER_TURN_MAX: usize = 32;
@@ -72,24 +85,30 @@ pub(crate) enum Interrupted {
 }
 
 impl ServerTools {
-    /// The server tools of a request; none for a request without.
+    /// Whether a request has server tools.
+    ///
+    /// # Errors
+    /// 400 for one without whose `tool_choice` names a server tool all the same.
+    pub(crate) fn are_asked_for(request: &ResponsesRequest) -> Result<bool, Refusal> {
+        if request.tools.iter().any(|tool| tool.kind.class() == ToolClass::Server) {
+            return Ok(true);
+        }
+        if matches!(request.tool_choice, ToolChoice::Type(_) | ToolChoice::Allowed { .. }) {
+            Choice::of(request, &Offer::default())?;
+        }
+        Ok(false)
+    }
+
+    /// The server tools of a request that has any.
     ///
     /// # Errors
     /// 400 naming the entry that is wrong; 500 and 503 when a guest could not be asked.
     pub(crate) async fn open(
-        engine: &Arc<Engine>,
-        caller: &Caller,
+        occasion: Occasion<'_>,
         request: &ResponsesRequest,
-        context: &CallContext,
-    ) -> Result<Option<Box<Self>>, Refusal> {
-        if !request.tools.iter().any(|tool| tool.kind.class() == ToolClass::Server) {
-            if matches!(request.tool_choice, ToolChoice::Type(_) | ToolChoice::Allowed { .. }) {
-                Choice::of(request, &Offer::default())?;
-            }
-            return Ok(None);
-        }
-        let http = http_door(engine, caller, &context.request_id);
-        let doors = Doors::new(engine, request, http, offer::deferred(&request.tools));
+    ) -> Result<Box<Self>, Refusal> {
+        let Occasion { engine, context, .. } = occasion;
+        let doors = Doors::new(occasion, request);
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
         let tools = offer.write(&[]);
@@ -99,7 +118,7 @@ impl ServerTools {
             ..GuestTurn::default()
         };
         let turn_json = request.guest_json_for(&turn);
-        Ok(Some(Box::new(Self {
+        Ok(Box::new(Self {
             rules: StopRules::of(request),
             offer,
             choice,
@@ -111,7 +130,7 @@ impl ServerTools {
             counts: ServerToolUse::default(),
             cost: Amount::default(),
             is_over: request.tool_choice == ToolChoice::None,
-        })))
+        }))
     }
 
     /// What the assembler has to know.

@@ -1,7 +1,9 @@
-//! What tools of one request may reach outside their box: other hosts, the list of models, the request they serve, and
-//! bytes they keep for it.
+//! What plugins may reach outside their box for one request: other hosts, the list of models, the request
+//! they serve, and bytes they keep for it.
 
+use super::{Occasion, offer};
 use crate::Engine;
+use crate::door::http_door;
 use crate::request::ResponsesRequest;
 use bytes::Bytes;
 use cofferdam_runtime::services::{Catalog, HttpDoor, RequestView, Scratch};
@@ -14,36 +16,41 @@ pub(crate) struct Doors {
     http: Arc<dyn HttpDoor>,
     catalog: Arc<dyn Catalog>,
     view: Arc<View>,
-    /// By plugin.
-    scratches: Mutex<BTreeMap<String, Scratch>>,
+    scratches: Scratches,
+}
+
+/// What the plugins of one request keep, by plugin. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Scratches(Arc<Mutex<BTreeMap<String, Scratch>>>);
+
+impl Scratches {
+    fn of(&self, plugin: &str) -> Scratch {
+        let mut scratches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        scratches.entry(plugin.to_owned()).or_default().clone()
+    }
 }
 
 impl Doors {
-    /// Doors of a request whose functions with these definitions wait to be found.
-    pub(crate) fn new(
-        engine: &Arc<Engine>,
-        request: &ResponsesRequest,
-        http: Arc<dyn HttpDoor>,
-        deferred: Vec<Deferred>,
-    ) -> Self {
+    /// The doors of a request.
+    pub(crate) fn new(occasion: Occasion<'_>, request: &ResponsesRequest) -> Self {
+        let Occasion { engine, caller, context, scratches } = occasion;
+        let deferred = offer::deferred(&request.tools);
         let view = View { input: request.input_items(), deferred, state: Mutex::default() };
         Self {
-            http,
+            http: http_door(engine, caller, &context.request_id),
             catalog: Arc::new(Models(Arc::clone(engine))),
             view: Arc::new(view),
-            scratches: Mutex::default(),
+            scratches: scratches.clone().unwrap_or_default(),
         }
     }
 
     /// What one call into `plugin` gets. Asking a model comes with the part of this host that does that.
     pub(crate) fn services(&self, plugin: &Plugin) -> Services {
-        let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
-        let scratch = scratches.entry(plugin.name().to_owned()).or_default().clone();
         Services {
             http: Some(Arc::clone(&self.http)),
             catalog: Some(Arc::clone(&self.catalog)),
             request: Some(Arc::clone(&self.view) as Arc<dyn RequestView>),
-            scratch,
+            scratch: self.scratches.of(plugin.name()),
             ..Services::default()
         }
     }

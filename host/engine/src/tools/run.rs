@@ -6,8 +6,9 @@ use super::offer::ServerTool;
 use crate::assembler::{ServerCall, ToolOutcome};
 use crate::cost::Amount;
 use cofferdam_runtime::wire::{Output, ToolError};
-use cofferdam_runtime::{CallContext, CallError, CallErrorKind};
+use cofferdam_runtime::{CallContext, CallErrorKind, Plugin, Services};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -59,53 +60,93 @@ impl Finished {
     }
 }
 
-/// Runs a call of `tool`. Dropping this ends the call at once.
+/// Why a call has no output.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Mishap {
+    /// The arguments are wrong, in the tool's words; or no JSON object, and the tool was not asked.
+    Arguments(Option<String>),
+    /// The tool's own trouble, in its words.
+    Failed(String),
+    /// It took too long.
+    Late,
+    /// Its answer is longer than accepted.
+    TooLarge,
+    /// This host has no room for it now.
+    NoRoom,
+    /// It broke.
+    Broken,
+}
+
+/// A call, whoever makes it.
+pub(crate) struct Invocation<'a> {
+    pub(crate) plugin: &'a Arc<Plugin>,
+    pub(crate) function: &'a str,
+    /// What the caller passes, foreign bytes.
+    pub(crate) arguments: &'a [u8],
+    pub(crate) settings: &'a [u8],
+}
+
+impl Invocation<'_> {
+    /// Runs the call within its time. Dropping this ends it at once.
+    pub(crate) async fn run(&self, context: &CallContext, services: Services) -> Result<Output, Mishap> {
+        let arguments = match self.arguments.trim_ascii() {
+            // Models that have nothing to say send no arguments at all.
+            b"" => b"{}",
+            arguments => arguments,
+        };
+        if serde_json::from_slice::<Map<String, Value>>(arguments).is_err() {
+            return Err(Mishap::Arguments(None));
+        }
+        let invoked = self.plugin.invoke(context, services, self.function, arguments, self.settings);
+        match timeout(CALL_TIME_MAX, invoked).await {
+            Ok(Ok(Ok(output))) => Ok(output),
+            Ok(Ok(Err(ToolError::InvalidArguments(message)))) => Err(Mishap::Arguments(Some(message))),
+            Ok(Ok(Err(ToolError::Failed(message) | ToolError::InvalidSettings(message)))) => {
+                Err(Mishap::Failed(message))
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(plugin = %error.plugin, %error, "a call of a tool failed");
+                Err(match error.kind {
+                    CallErrorKind::OutOfTime => Mishap::Late,
+                    CallErrorKind::OutputTooLarge => Mishap::TooLarge,
+                    CallErrorKind::Saturated => Mishap::NoRoom,
+                    _ => Mishap::Broken,
+                })
+            }
+            Err(_elapsed) => {
+                tracing::warn!(plugin = self.plugin.name(), "a call of a tool took too long");
+                Err(Mishap::Late)
+            }
+        }
+    }
+}
+
+/// Runs a model's call of `tool`.
 pub(crate) async fn run(
     tool: &ServerTool,
     call: &ServerCall,
     context: &CallContext,
     doors: &Doors,
 ) -> Finished {
-    let arguments = match call.arguments.trim() {
-        // Models that have nothing to say send no arguments at all.
-        "" => "{}",
-        arguments => arguments,
+    let invocation = Invocation {
+        plugin: &tool.plugin,
+        function: &call.function,
+        arguments: call.arguments.as_bytes(),
+        settings: &tool.settings,
     };
-    if serde_json::from_str::<Map<String, Value>>(arguments).is_err() {
-        return Finished::failed("The arguments are not a JSON object.", false);
-    }
-    let services = doors.services(&tool.plugin);
-    let invoked = tool.plugin.invoke(context, services, &call.function, arguments.as_bytes(), &tool.settings);
-    match timeout(CALL_TIME_MAX, invoked).await {
-        Ok(Ok(Ok(output))) => Finished::completed(output),
-        Ok(Ok(Err(
-            ToolError::InvalidArguments(message)
-            | ToolError::Failed(message)
-            | ToolError::InvalidSettings(message),
-        ))) => Finished::failed(&message, true),
-        Ok(Err(error)) => {
-            tracing::warn!(plugin = %error.plugin, %error, "a call of a tool failed");
-            Finished::failed(said_of(&error), !error.is_saturated())
-        }
-        Err(_elapsed) => {
-            tracing::warn!(plugin = tool.plugin.name(), "a call of a tool took too long");
-            Finished::failed("The tool took too long.", true)
-        }
-    }
-}
-
-/// What client and model are told of a tool that broke.
-fn said_of(error: &CallError) -> &'static str {
-    match error.kind {
-        CallErrorKind::OutOfTime => "The tool took too long.",
-        CallErrorKind::OutputTooLarge => "The tool's result is too large.",
-        CallErrorKind::Saturated => "The tool has no room at the moment.",
-        _ => "The tool failed.",
+    match invocation.run(context, doors.services(&tool.plugin)).await {
+        Ok(output) => Finished::completed(output),
+        Err(Mishap::Arguments(None)) => Finished::failed("The arguments are not a JSON object.", false),
+        Err(Mishap::Arguments(Some(message)) | Mishap::Failed(message)) => Finished::failed(&message, true),
+        Err(Mishap::Late) => Finished::failed("The tool took too long.", true),
+        Err(Mishap::TooLarge) => Finished::failed("The tool's result is too large.", true),
+        Err(Mishap::NoRoom) => Finished::failed("The tool has no room at the moment.", false),
+        Err(Mishap::Broken) => Finished::failed("The tool failed.", true),
     }
 }
 
 /// Cuts a result that is too long where a character ends, and says so.
-fn shortened(mut result: String) -> String {
+pub(crate) fn shortened(mut result: String) -> String {
     const CUT: &str = "\n[The rest of this result was cut off.]";
     if result.len() <= RESULT_BYTES_MAX {
         return result;

@@ -1,0 +1,55 @@
+//! Items that come in one piece, or in pieces that replace each other: pictures, and what a provider writes
+//! itself.
+
+use super::items::{Body, Status};
+use super::json::{self, raw, string};
+use super::{Assembler, Malformed};
+use cofferdam_runtime::wire::Image;
+
+impl Assembler {
+    fn open_image(&mut self, key: u32) -> Result<usize, Malformed> {
+        self.close_reasoning();
+        self.close_message(Status::Completed);
+        let index = self.add(Body::Image { result: None }, Some(key))?;
+        for name in
+            ["response.image_generation_call.in_progress", "response.image_generation_call.generating"]
+        {
+            self.item_event(name, index, |_, _| {});
+        }
+        Ok(index)
+    }
+
+    pub(super) fn image(&mut self, image: Image, done: bool) -> Result<(), Malformed> {
+        self.grow(image.base64.len())?;
+        let open = self.items.iter().position(|item| item.is_open_image(image.key));
+        let index = match open {
+            Some(index) => index,
+            None => self.open_image(image.key)?,
+        };
+        if !done {
+            self.item_event("response.image_generation_call.partial_image", index, |out, _| {
+                raw(out, ",\"partial_image_index\":");
+                json::number(out, u64::from(image.partial_index));
+                raw(out, ",\"partial_image_b64\":");
+                string(out, &image.base64);
+            });
+            return Ok(());
+        }
+        if let Some(Body::Image { result }) = self.items.get_mut(index).map(|item| &mut item.body) {
+            *result = Some(image.base64);
+        }
+        self.item_event("response.image_generation_call.completed", index, |_, _| {});
+        self.finish_item(index, Status::Completed);
+        Ok(())
+    }
+
+    pub(super) fn opaque(&mut self, item: &[u8]) -> Result<(), Malformed> {
+        self.grow(item.len())?;
+        self.close_reasoning();
+        self.close_message(Status::Completed);
+        let body = Body::opaque(item, &self.identity, self.items.len())?;
+        let index = self.add(body, None)?;
+        self.finish_item(index, Status::Completed);
+        Ok(())
+    }
+}

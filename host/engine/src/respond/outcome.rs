@@ -1,0 +1,68 @@
+//! How a response stands once its provider has spoken, failed or fallen silent.
+
+use crate::assembler::{Ended, Malformed, Outcome};
+use crate::credential::Used;
+use crate::pace::Late;
+use crate::reading::ReadError;
+use crate::refusal::{Refusal, client_message, is_length};
+use cofferdam_runtime::wire::{ErrorKind, Failure, FinishReason};
+use cofferdam_store::UsageOutcome;
+
+pub(super) fn finished(ended: &Ended) -> Outcome {
+    match ended.reason {
+        FinishReason::Length => Outcome::Incomplete("max_output_tokens"),
+        FinishReason::ContentFilter => Outcome::Incomplete("content_filter"),
+        FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Other(_) => Outcome::Completed,
+    }
+}
+
+pub(super) fn failed(failure: &Failure) -> Outcome {
+    if is_length(failure.kind) {
+        return Outcome::Incomplete("max_output_tokens");
+    }
+    Outcome::Failed(failure.kind, client_message(failure))
+}
+
+pub(super) fn refused(malformed: Malformed) -> Outcome {
+    tracing::warn!(error = %malformed, "a provider plugin's events do not make an answer");
+    Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
+}
+
+pub(super) fn broken(error: &ReadError) -> Outcome {
+    match error {
+        ReadError::Late(Late::Total) => {
+            Outcome::Failed(ErrorKind::Timeout, "Request timed out. Please try again later.".to_owned())
+        }
+        ReadError::Call(error) => {
+            tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
+            Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
+        }
+        _ => failed(&error.failure()),
+    }
+}
+
+/// A provider's words may repeat the credential.
+pub(super) fn covered(outcome: Outcome, used: Option<&Used>) -> Outcome {
+    match (outcome, used) {
+        (Outcome::Failed(kind, message), Some(used)) => {
+            Outcome::Failed(kind, used.credential.covered(message))
+        }
+        (outcome, _) => outcome,
+    }
+}
+
+pub(super) fn settled(outcome: &Outcome) -> UsageOutcome {
+    match outcome {
+        Outcome::Completed => UsageOutcome::Completed,
+        Outcome::Incomplete(_) => UsageOutcome::Incomplete,
+        Outcome::Failed(..) | Outcome::InProgress => UsageOutcome::Failed,
+    }
+}
+
+/// A whole answer that broke while it was put together was never promised.
+pub(super) fn whole(body: Vec<u8>, outcome: Outcome) -> Result<Vec<u8>, Refusal> {
+    match outcome {
+        Outcome::Failed(kind, message) => Err(Refusal::new(502, kind, message)),
+        _ => Ok(body),
+    }
+}

@@ -1,0 +1,81 @@
+//! Server tools for hooks: the same calls, made by a guest in place of a model.
+
+use super::doors::Doors;
+use super::run::{Invocation, Mishap, shortened};
+use crate::Engine;
+use crate::cost::Amount;
+use cofferdam_runtime::services::{Opening, ToolCall, ToolDoor};
+use cofferdam_runtime::wire::ToolCallError;
+use cofferdam_runtime::{CallContext, Plugin, Services};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What one call into a hook may reach.
+pub(crate) struct HookTools {
+    engine: Arc<Engine>,
+    context: CallContext,
+    doors: Doors,
+    /// In pico-dollars.
+    cost: AtomicU64,
+}
+
+impl HookTools {
+    /// The tools of this host, with the doors of a request.
+    pub(crate) fn new(engine: &Arc<Engine>, context: &CallContext, doors: Doors) -> Arc<Self> {
+        let (engine, context) = (Arc::clone(engine), context.clone());
+        Arc::new(Self { engine, context, doors, cost: AtomicU64::new(0) })
+    }
+
+    /// What a call into `hook` gets.
+    pub(crate) fn services(self: &Arc<Self>, hook: &Plugin) -> Services {
+        let tools = Arc::clone(self) as Arc<dyn ToolDoor>;
+        Services { tools: Some(tools), ..self.doors.services(hook) }
+    }
+
+    /// What the tools cost that were called so far.
+    pub(crate) fn cost(&self) -> Amount {
+        Amount(self.cost.load(Ordering::Relaxed))
+    }
+
+    async fn run(&self, call: ToolCall<'_>) -> Result<Vec<u8>, ToolCallError> {
+        let plugin = self.engine.tool_plugin(call.tool).ok_or(ToolCallError::Unavailable)?;
+        let services = Services { depth: call.depth, ..self.doors.services(plugin) };
+        let ToolCall { function, arguments, settings, .. } = call;
+        let output = Invocation { plugin, function, arguments, settings }.run(&self.context, services).await;
+        let output = output.map_err(|mishap| match mishap {
+            Mishap::Arguments(_) => ToolCallError::InvalidArguments,
+            Mishap::Late | Mishap::NoRoom => ToolCallError::Exhausted,
+            Mishap::Failed(_) | Mishap::TooLarge | Mishap::Broken => ToolCallError::Failed,
+        })?;
+        // The sum of a request is far from the end of the range.
+        self.cost.fetch_add(output.cost_pico, Ordering::Relaxed);
+        Ok(as_json(shortened(output.for_model)))
+    }
+}
+
+impl ToolDoor for HookTools {
+    fn call<'a>(&'a self, call: ToolCall<'a>) -> Opening<'a, Result<Vec<u8>, ToolCallError>> {
+        Box::pin(self.run(call))
+    }
+}
+
+/// Text that is JSON as it is, any other as a JSON string.
+fn as_json(text: String) -> Vec<u8> {
+    if serde_json::from_str::<&RawValue>(&text).is_ok() {
+        return text.into_bytes();
+    }
+    Value::String(text).to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_tool_tells_is_json_for_a_hook() {
+        assert_eq!(as_json("{\"a\":1}".to_owned()), b"{\"a\":1}");
+        assert_eq!(as_json("12 o\"clock".to_owned()), b"\"12 o\\\"clock\"");
+    }
+}

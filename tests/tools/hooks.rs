@@ -1,0 +1,79 @@
+//! Server tools called by a hook in place of a model.
+
+use super::script::answer;
+use crate::kit::client::Client;
+use crate::kit::config::{MODEL, single};
+use crate::kit::guests::folder;
+use crate::kit::host::{Host, Setup};
+use crate::kit::store::usage_of;
+use crate::kit::upstream::Upstream;
+use serde_json::{Value, json};
+
+/// A host with the hook and the test tool, and what else they are granted.
+async fn bench() -> (Host, Upstream, tempfile::TempDir) {
+    let upstream = Upstream::start().await;
+    let guests = folder(&["hook-caller", "tool-rogue", "tool-find"]);
+    let grants =
+        "[plugins.hook-caller]\nimports = [\"tool-call\"]\n[plugins.tool-rogue]\nimports = [\"request\"]";
+    let setup = Setup::new().config(&single("openai-chat", &upstream.base)).config(grants);
+    (setup.plugins(guests.path()).start(), upstream, guests)
+}
+
+fn request(tool: &str, function: &str, arguments: &str) -> Value {
+    json!({"model": MODEL, "input": "x", "plugins": [
+        {"id": "caller", "tool": tool, "function": function, "arguments": arguments}]})
+}
+
+#[tokio::test]
+async fn a_hook_is_told_what_a_model_would_be() {
+    let (host, upstream, _guests) = bench().await;
+    let table = [
+        ("rogue", "echo", r#"{"text":"hi"}"#, "\"hi\""),
+        ("rogue", "echo", r#"{"text":"{\"a\":1}"}"#, "{\"a\":1}"),
+        ("rogue", "refuse", "{}", "invalid arguments"),
+        ("rogue", "echo", "[]", "invalid arguments"),
+        ("rogue", "fail", "{}", "failed"),
+        ("rogue", "trap", "{}", "failed"),
+        ("rogue", "hang", "", "exhausted"),
+        ("unheard_of", "echo", "{}", "unavailable"),
+        // Installed, but without its grant.
+        ("tool_search", "echo", "{}", "unavailable"),
+    ];
+    for (tool, function, arguments, told) in table {
+        upstream.reply(answer(false, "fine"));
+        let answer = Client::new(&host).post("/responses", &request(tool, function, arguments)).await;
+        assert_eq!(answer.status, 200, "{tool} {function}: {}", answer.text);
+        let asked = upstream.asked().pop().unwrap();
+        assert_eq!(
+            asked.body["messages"][0],
+            json!({"role": "system", "content": told}),
+            "{tool} {function}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_a_hooks_tools_cost_is_added() {
+    let (mut host, upstream, _guests) = bench().await;
+    upstream.reply(answer(false, "fine"));
+    let answer = Client::new(&host).post("/responses", &request("rogue", "charge", "{}")).await;
+    assert_eq!(answer.body["usage"]["cost"], 0.25, "{}", answer.text);
+    let rows = usage_of(&mut host);
+    assert_eq!(rows.iter().map(|row| row.cost_pico).collect::<Vec<_>>(), [250_000_000_000]);
+}
+
+#[tokio::test]
+async fn a_request_that_a_hook_replaced_keeps_its_server_tools() {
+    let (host, upstream, _guests) = bench().await;
+    let mut request = request("rogue", "echo", r#"{"text":"Be brief."}"#);
+    request["tools"] = json!([{"type": "service:datetime"}]);
+    upstream.reply(super::script::calls(false, "", &[super::script::call("c", "datetime", "{}")]));
+    upstream.reply(answer(false, "done"));
+    let answer = Client::new(&host).post("/responses", &request).await;
+    assert_eq!(answer.output_text(), "done", "{}", answer.text);
+    let asked = upstream.asked();
+    let roles: Vec<_> =
+        asked[1].body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    assert_eq!(roles, ["system", "user", "assistant", "tool"]);
+    assert_eq!(asked[1].body["messages"][0]["content"], "\"Be brief.\"");
+}
