@@ -10,6 +10,7 @@ mod reflections;
 mod scopes;
 mod traces;
 
+use crate::kit::admin::Admin;
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, model, provider};
 use crate::kit::guests::{built, folder};
@@ -122,6 +123,14 @@ impl Bench {
         let messages = asked.body["messages"].as_array().unwrap();
         let shown = messages.iter().rev().find(|message| message["role"] == "tool").unwrap();
         serde_json::from_str(shown["content"].as_str().unwrap()).unwrap()
+    }
+
+    /// Has the host read its configuration again, which forgets what was reflected.
+    async fn renew(&self) {
+        let admin = Admin::new(&self.host);
+        let before = admin.metric("cofferdam_reloads_total").await;
+        self.host.signal("HUP");
+        admin.until_metric("cofferdam_reloads_total", before + 1).await;
     }
 
     /// Entries of the audit log with this action, once they are on the disk.

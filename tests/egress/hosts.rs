@@ -88,7 +88,7 @@ async fn r5_r6_only_https_and_only_open_ports() {
         (format!("https://{API}:{port}0000/"), "invalid"),
         (format!("ftp://{API}:{port}/"), "invalid"),
         (format!("ws://{API}:{port}/"), "invalid"),
-        (format!("file:///etc/passwd"), "invalid"),
+        ("file:///etc/passwd".to_owned(), "invalid"),
         ("/x".to_owned(), "invalid"),
         (String::new(), "invalid"),
     ] {

@@ -1,1 +1,167 @@
-//! soon
+//! Secrets that the host adds by itself, and where they stand (R1, R3, R14 to R17).
+
+use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
+use serde_json::json;
+
+/// A grant with one more key.
+fn grant(rule: &str) -> String {
+    format!("{GRANT}injections = [{{ secret = \"api_key\", host = \"{API}\", {rule} }}]\n")
+}
+
+#[tokio::test]
+async fn r1_three_lines_of_configuration_send_a_bearer_token() {
+    let mut bench = Bench::start(GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    let answer = bench.get(&bench.url(API, "/user?page=2")).await;
+    assert_ok(&answer);
+    let seen = bench.site.last();
+    assert_eq!(seen.header("authorization"), Some(format!("Bearer {VALUE}").as_str()));
+    assert_eq!(seen.path, "/user?page=2");
+    assert!(
+        !answer.to_string().contains(VALUE) && answer.to_string().contains("[secret:api_key]"),
+        "{answer}"
+    );
+    // The other host is granted too, but the secret is not bound to it.
+    assert_ok(&bench.get(&bench.url(OTHER, "/")).await);
+    assert_eq!(bench.site.last().header("authorization"), None);
+    let released = bench.audit("secret_released");
+    let [released] = released.as_slice() else { panic!("{released:?}") };
+    assert_eq!((&released["used_by"], &released["host"]), (&"plugin tool-probe".into(), &API.into()));
+    assert_eq!(released["name"], "api_key");
+    assert_eq!(released["fingerprint"].as_str().unwrap().len(), 8);
+    assert!(released["request_id"].as_str().unwrap().starts_with("resp_"), "{released}");
+    assert!(!released.to_string().contains("page"), "neither path nor query: {released}");
+}
+
+#[tokio::test]
+async fn r1_injections_say_where_a_secret_stands() {
+    let bench = Bench::start(&grant("header = \"X-Token\", format = \"token {}!\"")).await;
+    bench.secret("api_key", VALUE, API);
+    assert_ok(&bench.get(&bench.url(API, "/")).await);
+    let seen = bench.site.last();
+    assert_eq!(seen.header("x-token"), Some(format!("token {VALUE}!").as_str()));
+    assert_eq!(seen.header("authorization"), None);
+}
+
+#[tokio::test]
+async fn r3_a_query_or_a_json_body_takes_a_secret_where_the_plan_says_so() {
+    let bench = Bench::start(&grant("query = \"key\"")).await;
+    bench.secret("api_key", "a b&c=d/é+%", API);
+    let answer = bench.get(&bench.url(API, "/x?q=1")).await;
+    assert_ok(&answer);
+    let path = bench.site.last().path;
+    let (_, query) = path.split_once('?').unwrap();
+    let pairs: Vec<(String, String)> = reqwest::Url::parse(&format!("https://x/?{query}"))
+        .unwrap()
+        .query_pairs()
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect();
+    assert_eq!(pairs, [("q".into(), "1".into()), ("key".into(), "a b&c=d/é+%".into())]);
+    assert!(!answer["url"].as_str().unwrap().contains("key="), "{answer}");
+    assert_error(&bench.get(&bench.url(API, "/x?key=mine")).await, "denied");
+
+    let bench = Bench::start(&grant("json = \"/auth/token\"")).await;
+    bench.secret("api_key", "with \"quotes\" and \n lines", API);
+    let post = |body: &str| json!({"url": bench.url(API, "/"), "method": "POST", "body": body});
+    assert_ok(&bench.probe(post("{\"auth\":{\"user\":1},\"x\":[2]}")).await);
+    let body: serde_json::Value = serde_json::from_slice(&bench.site.last().body).unwrap();
+    assert_eq!(body, json!({"auth": {"user": 1, "token": "with \"quotes\" and \n lines"}, "x": [2]}));
+    let count = bench.site.seen().len();
+    for body in ["", "[]", "no json", "{}", "{\"auth\":1}", "{\"auth\":{\"token\":null}}"] {
+        let answer = bench.probe(post(body)).await;
+        assert!(["denied", "invalid"].contains(&answer["error"].as_str().unwrap()), "{body}: {answer}");
+    }
+    assert_eq!(bench.site.seen().len(), count);
+}
+
+#[tokio::test]
+async fn r1_what_the_plan_wants_and_the_vault_has_not_is_not_sent_without() {
+    let bench = Bench::start(&grant("header = \"x-token\", format = \"{}\"")).await;
+    assert_error(&bench.get(&bench.url(API, "/")).await, "secret-unavailable");
+    bench.secret("api_key", VALUE, OTHER);
+    assert_error(&bench.get(&bench.url(API, "/")).await, "secret-unavailable");
+    assert_eq!(bench.site.connections(), 0);
+    assert_ok(&bench.get(&bench.url(OTHER, "/")).await);
+    assert_eq!(bench.site.last().header("authorization"), None, "it has its place, at another host");
+}
+
+#[tokio::test]
+async fn r1_two_secrets_for_one_host_need_injections() {
+    let mut bench = Bench::start(&GRANT.replace("[\"api_key\"]", "[\"api_key\", \"second_key\"]")).await;
+    bench.secret("api_key", VALUE, API);
+    assert_ok(&bench.get(&bench.url(API, "/")).await);
+    bench.secret("second_key", "sk-another-one", API);
+    assert_error(&bench.get(&bench.url(API, "/")).await, "denied");
+    bench.host.until_logged("say which goes where with `injections`");
+    assert_eq!(bench.site.seen().len(), 1);
+    // A guest that says which leaves no doubt.
+    let named = json!({"url": bench.url(API, "/"), "injections": [{"secret": "second_key", "header": ["x-key", "k ", ""]}]});
+    assert_ok(&bench.probe(named).await);
+    let seen = bench.site.last();
+    assert_eq!((seen.header("x-key"), seen.header("authorization")), (Some("k sk-another-one"), None));
+    assert_eq!(bench.audit("request_refused")[0]["reason"], "ambiguous");
+}
+
+#[tokio::test]
+async fn r3_r15_a_guest_chooses_headers_only_and_none_that_steer() {
+    let bench = Bench::start(GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    let with = |injection: serde_json::Value| json!({"url": bench.url(API, "/"), "injections": [injection]});
+    assert_error(&bench.probe(with(json!({"secret": "api_key", "query": "key"}))).await, "denied");
+    for header in ["host", "Cookie", "content-length", "user-agent", "x-request-id", ":authority", "a b", ""]
+    {
+        let injection = with(json!({"secret": "api_key", "header": [header, "", ""]}));
+        assert_error(&bench.probe(injection).await, "invalid");
+    }
+    for (before, after) in [("a\r\nx: ", ""), ("", "\n"), ("{", "}"), ("\u{e9}", "")] {
+        let injection = with(json!({"secret": "api_key", "header": ["x-key", before, after]}));
+        assert_error(&bench.probe(injection).await, "invalid");
+    }
+    assert_eq!(bench.site.connections(), 0);
+}
+
+#[tokio::test]
+async fn r8_r15_r16_r17_a_guest_sends_no_credential_and_no_framing_beside_a_secret() {
+    let bench = Bench::start(GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    let with = |headers: serde_json::Value| json!({"url": bench.url(API, "/"), "headers": headers});
+    for name in ["Authorization", "authorization", "X-Api-Key", "api-key", "x-auth-token", "Cookie"] {
+        assert_error(&bench.probe(with(json!([[name, "mine"]]))).await, "denied");
+    }
+    for name in [
+        "Host",
+        "Content-Length",
+        "Transfer-Encoding",
+        "Connection",
+        "Upgrade",
+        "TE",
+        "Expect",
+        "Proxy-Authorization",
+        "Via",
+        "X-Forwarded-For",
+    ] {
+        assert_error(&bench.probe(with(json!([[name, "0"]]))).await, "denied");
+    }
+    let both = json!([["content-length", "1"], ["transfer-encoding", "chunked"]]);
+    assert_error(&bench.probe(with(both)).await, "denied");
+    for value in ["a\r\nx: y", "a\nb", "a\0"] {
+        assert_error(&bench.probe(with(json!([["x-own", value]]))).await, "denied");
+    }
+    assert_eq!(bench.site.connections(), 0);
+    assert_ok(&bench.probe(with(json!([["x-own", "fine"], ["x-own", "twice"]]))).await);
+    // Without a secret of ours it is the guest's own affair who it says it is.
+    let own = json!({"url": bench.url(OTHER, "/"), "headers": [["authorization", "mine"]]});
+    assert_ok(&bench.probe(own).await);
+    assert_eq!(bench.site.last().header("authorization"), Some("mine"));
+}
+
+#[tokio::test]
+async fn r14_a_value_that_no_header_can_carry_is_refused_as_it_is() {
+    let bench = Bench::start(GRANT).await;
+    for value in ["two\nlines of it", "sk-1234\r\n", " leading", "trailing ", "tab\there", "schl\u{fc}ssel"] {
+        bench.secret("api_key", value, API);
+        assert_error(&bench.get(&bench.url(API, "/")).await, "secret-unavailable");
+    }
+    assert_eq!(bench.site.seen().len(), 0);
+    bench.host.until_logged("is there a line break or a space at its end?");
+}

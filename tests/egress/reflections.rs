@@ -1,1 +1,140 @@
-//! soon
+//! Hosts that send a secret back (R18 to R20; cases 24 and 25 of the hostile guests).
+
+use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
+use crate::kit::canary::{FORMS, Form, written};
+use crate::kit::upstream::Reply;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+fn whole(headers: Vec<(&'static str, String)>, body: String) -> Reply {
+    Reply::Whole { status: 200, headers, body }
+}
+
+fn holds(bytes: &[u8], part: &str) -> bool {
+    memchr::memmem::find(bytes, part.as_bytes()).is_some()
+}
+
+#[tokio::test]
+async fn r19_every_ordinary_spelling_is_taken_out() {
+    let bench = Bench::start(GRANT).await;
+    let value = "sk-7Qw1/Zx9c+Lm4v\"&<probe";
+    bench.secret("api_key", value, API);
+    // A debugger's list of numbers is nothing that servers write.
+    for form in FORMS.into_iter().filter(|form| *form != Form::Numbers) {
+        let body = String::from_utf8(written(form, value)).unwrap();
+        bench.site.reply(whole(vec![], format!("before {body} after")));
+        let other =
+            bench.run("probe", &bench.host.key, json!({"requests": [{"url": bench.url(API, "/")}]})).await;
+        let answer = &other["answers"][0];
+        let text = answer["body"].as_str().unwrap();
+        assert!(text.contains("[secret:api_key]"), "{form:?}: {text}");
+        assert!(!text.contains(&body), "{form:?}: {text}");
+        bench.renew().await;
+    }
+}
+
+#[tokio::test]
+async fn r19_values_are_found_across_pieces_and_in_headers() {
+    let bench = Bench::start(GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    let (one, two) = VALUE.split_at(7);
+    bench.site.reply(Reply::Split { pieces: vec![one.into(), two.into(), b" and ".to_vec(), VALUE.into()] });
+    let answer = bench.get(&bench.url(API, "/")).await;
+    assert_eq!(answer["body"], "[secret:api_key] and [secret:api_key]");
+    bench
+        .site
+        .reply(whole(vec![("x-key", VALUE.to_owned()), ("set-cookie", VALUE.to_owned())], String::new()));
+    let answer = bench.get(&bench.url(API, "/")).await;
+    assert!(!answer.to_string().contains(VALUE), "{answer}");
+    assert!(!answer.to_string().contains("set-cookie"), "{answer}");
+}
+
+#[tokio::test]
+async fn r18_answers_that_cannot_be_searched_or_never_end_are_refused() {
+    let bench = Bench::start(GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    for (reply, error) in [
+        (whole(vec![("content-encoding", "gzip".to_owned())], "bomb".to_owned()), "broken"),
+        (whole(vec![("content-encoding", "br".to_owned())], VALUE.to_owned()), "broken"),
+        (whole(vec![], "x".repeat(2 << 20)), "too-large"),
+        (Reply::Cut { content_type: "text/plain", pieces: vec!["half".to_owned()] }, "broken"),
+        (Reply::Hang, "timeout"),
+        (Reply::Comments, "timeout"),
+    ] {
+        bench.site.reply(reply);
+        let request = json!({"url": bench.url(API, "/"), "body_bytes_max": 1 << 20, "timeout_ms": 1500});
+        assert_error(&bench.probe(request).await, error);
+    }
+    let switch = Reply::Whole {
+        status: 101,
+        headers: vec![("upgrade", "x".to_owned()), ("connection", "upgrade".to_owned())],
+        body: String::new(),
+    };
+    bench.site.reply(switch);
+    assert_error(&bench.get(&bench.url(API, "/")).await, "broken");
+}
+
+#[tokio::test]
+async fn r21_case_25_no_memory_of_a_guest_ever_held_a_value() {
+    let bench = Bench::start(GRANT).await;
+    bench.secret("api_key", "zq-7X_b", OTHER);
+    // Shorter than eight bytes: not taken out by rule (R19), so these eyes must find it.
+    let memory = |shown: &Value| STANDARD.decode(shown["memory"].as_str().unwrap()).unwrap();
+    let told = |name: &str| json!({"requests": [{"url": bench.url(name, "/")}, {"url": bench.url(name, "/no"), "method": "POST", "body": "x"}], "memory": true});
+    let shown = bench.run("probe", &bench.host.key, told(OTHER)).await;
+    assert_ok(&shown["answers"][0]);
+    assert!(holds(&memory(&shown), "zq-7X_b"), "the positive control is not found");
+    bench.secret("api_key", VALUE, API);
+    let shown = bench.run("probe", &bench.host.key, told(API)).await;
+    assert_ok(&shown["answers"][0]);
+    assert_eq!(bench.site.last().header("authorization"), Some(format!("Bearer {VALUE}").as_str()));
+    let memory = memory(&shown);
+    assert!(holds(&memory, "[secret:api_key]"), "what was echoed was seen");
+    for form in FORMS {
+        let text = written(form, VALUE);
+        let middle = &text[text.len() / 4..text.len() * 3 / 4];
+        assert!(memchr::memmem::find(&memory, middle).is_none(), "{form:?}");
+    }
+}
+
+#[tokio::test]
+async fn r19_an_answer_with_a_secret_in_it_can_be_blocked() {
+    let mut bench = Bench::start(&format!("{GRANT}on_reflection = \"block\"\n")).await;
+    bench.secret("api_key", VALUE, API);
+    assert_error(&bench.get(&bench.url(API, "/")).await, "denied");
+    bench.site.reply(whole(vec![], "nothing of it".to_owned()));
+    assert_ok(&bench.get(&bench.url(API, "/")).await);
+    let reflected = bench.audit("secret_reflected");
+    let [reflected] = reflected.as_slice() else { panic!("{reflected:?}") };
+    assert_eq!((&reflected["blocked"], &reflected["suspended"]), (&true.into(), &false.into()));
+    assert_eq!((&reflected["name"], &reflected["host"]), (&"api_key".into(), &API.into()));
+    assert_eq!(reflected["used_by"], "plugin tool-probe");
+    assert_eq!(reflected["fingerprint"].as_str().unwrap().len(), 8);
+}
+
+#[tokio::test]
+async fn r19_a_secret_that_comes_back_too_often_is_suspended_until_a_reload() {
+    let second = GRANT.replace("tool-probe", "tool-second");
+    let mut bench = Bench::start(&format!("{GRANT}{second}")).await;
+    bench.secret("api_key", VALUE, API);
+    let url = bench.url(API, "/");
+    for _ in 0..4 {
+        assert_ok(&bench.get(&url).await);
+    }
+    assert_error(&bench.get(&url).await, "secret-unavailable");
+    assert_eq!(bench.site.seen().len(), 4);
+    // Neither the other plugin nor another workspace pays for it.
+    let told = json!({"requests": [{"url": url}]});
+    assert_ok(&bench.run("second", &bench.host.key, told.clone()).await["answers"][0]);
+    bench.host.command(&["workspace", "create", "other"]);
+    bench.put("api_key", VALUE, API, &["--workspace", "other"]);
+    let other = bench.host.command(&["key", "create", "--workspace", "other"]);
+    assert_ok(&bench.run("probe", other["key"].as_str().unwrap(), told).await["answers"][0]);
+    assert_error(&bench.get(&url).await, "secret-unavailable");
+    bench.renew().await;
+    assert_ok(&bench.get(&url).await);
+    let reflected = bench.audit("secret_reflected");
+    assert_eq!(reflected.len(), 7);
+    assert_eq!(reflected.iter().filter(|entry| entry["suspended"] == true).count(), 1);
+}

@@ -19,7 +19,7 @@ use cofferdam_runtime::services::{HttpDoor, Opening};
 use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse};
 use cofferdam_runtime::{Grant, HostAccess, OnReflection};
 use cofferdam_store::{
-    FingerprintPrefix, HostName, Purpose, Reflection, RefusedRequest, RequestRefusal, SecretName, WorkspaceId,
+    FingerprintPrefix, HostName, Purpose, Reflection, RefusedRequest, RequestRefusal, SecretName, VaultId,
 };
 use plan::Planned;
 pub(crate) use reflection::Reflections;
@@ -43,7 +43,7 @@ pub(crate) fn http_door(engine: &Engine, caller: &Caller, request_id: &Arc<str>)
     Arc::new(Door {
         egress: engine.parts.egress.clone(),
         vault: Vault::of(&engine.parts.store, caller),
-        workspace: caller.workspace,
+        scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
         reflections: Arc::clone(&engine.reflections),
         request_id: Arc::clone(request_id),
         time_max: engine.parts.timeouts.total,
@@ -54,7 +54,7 @@ pub(crate) fn http_door(engine: &Engine, caller: &Caller, request_id: &Arc<str>)
 struct Door {
     egress: Egress,
     vault: Vault,
-    workspace: WorkspaceId,
+    scope: VaultId,
     reflections: Arc<Reflections>,
     request_id: Arc<str>,
     time_max: Duration,
@@ -280,7 +280,7 @@ impl Visit<'_> {
     }
 
     fn used(&self, secret: &SecretName) -> Use {
-        Use { workspace: self.door.workspace, plugin: self.plugin.to_owned(), secret: secret.clone() }
+        Use { scope: self.door.scope, plugin: self.plugin.to_owned(), secret: secret.clone() }
     }
 
     fn purpose(&self) -> Purpose {

@@ -2,12 +2,9 @@
 //! manifest or in the operator's configuration. Both are read by the same rules,
 //! so that what one may write the other may.
 
-use cofferdam_egress::{CredentialError, Placement};
+use cofferdam_egress::{self as egress, Placement, SlotError};
 use cofferdam_store::{HostName, SecretName};
 use serde::{Deserialize, Serialize};
-
-/// Longest name of a query parameter, and longest JSON pointer, in bytes.
-const NAME_BYTES_MAX: usize = 256;
 
 /// A secret, the one host it goes to, and its place in requests to there (R1, R3).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -115,10 +112,8 @@ impl Slot {
             (Some(header), Some(format), None, None) => Self::header(header, format),
             (Some(_), None, None, None) => wrong("header", "needs a `format` such as \"Bearer {}\""),
             (None, Some(_), ..) => wrong("format", "needs a `header`"),
-            (None, None, Some(query), None) if is_plain(query) => Ok(Self::Query(query.clone())),
-            (None, None, Some(_), None) => wrong("query", "takes the name of a query parameter"),
-            (None, None, None, Some(json)) if is_pointer(json) => Ok(Self::Json(json.clone())),
-            (None, None, None, Some(_)) => wrong("json", "takes a JSON pointer such as \"/auth/token\""),
+            (None, None, Some(query), None) => Self::checked(Self::Query(query.clone())),
+            (None, None, None, Some(json)) => Self::checked(Self::Json(json.clone())),
             (None, None, None, None) => wrong("secret", "needs a place: header and format, query, or json"),
             _ => wrong("secret", "goes to one place only: header and format, query, or json"),
         }
@@ -130,15 +125,36 @@ impl Slot {
     ///
     /// Not an injectable header (R15), or not such a format.
     pub fn header(header: &str, format: &str) -> Result<Self, InjectionError> {
-        match Placement::parse(header, format) {
-            Ok(_) => Ok(Self::Header(header.to_ascii_lowercase(), format.to_owned())),
-            Err(CredentialError::Header) => {
-                Err(InjectionError { key: "header", message: "takes a header that may carry a secret" })
+        Self::checked(Self::Header(header.to_ascii_lowercase(), format.to_owned()))
+    }
+
+    /// The place as requests are made with it.
+    ///
+    /// # Errors
+    ///
+    /// The rule that it breaks; none for one that was read.
+    pub fn for_requests(&self) -> Result<egress::Slot, SlotError> {
+        match self {
+            Self::Header(name, format) => {
+                let (before, after) = format.split_once("{}").ok_or(SlotError::Format)?;
+                egress::Slot::header(name, before, after)
             }
-            Err(_) => {
-                Err(InjectionError { key: "format", message: "takes printable text with exactly one {}" })
-            }
+            Self::Query(name) => egress::Slot::query(name),
+            Self::Json(pointer) => egress::Slot::json(pointer),
         }
+    }
+
+    fn checked(slot: Self) -> Result<Self, InjectionError> {
+        let (key, message) = match slot.for_requests() {
+            Ok(_) => return Ok(slot),
+            Err(SlotError::Header) => ("header", "takes a header that may carry a secret"),
+            Err(SlotError::Query) => ("query", "takes the name of a query parameter"),
+            Err(SlotError::Pointer) => ("json", "takes a JSON pointer such as \"/auth/token\""),
+            Err(SlotError::Format | SlotError::Placeholder) => {
+                ("format", "takes printable text with exactly one {}")
+            }
+        };
+        Err(InjectionError { key, message })
     }
 }
 
@@ -146,19 +162,6 @@ impl Slot {
 #[must_use]
 pub fn is_injectable_header(name: &str) -> bool {
     name.bytes().all(|byte| !byte.is_ascii_uppercase()) && Placement::parse(name, "{}").is_ok()
-}
-
-fn is_plain(name: &str) -> bool {
-    (1..=NAME_BYTES_MAX).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~[]".contains(&byte))
-}
-
-/// A pointer below the whole document: every `~` is followed by `0` or `1`.
-fn is_pointer(pointer: &str) -> bool {
-    (2..=NAME_BYTES_MAX).contains(&pointer.len())
-        && pointer.starts_with('/')
-        && !pointer.chars().any(char::is_control)
-        && pointer.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']))
 }
 
 #[cfg(test)]
@@ -188,6 +191,7 @@ mod tests {
             ("header = \"x-key\"\nformat = \"Bearer\"", "`format` takes printable text"),
             ("query = \"\"", "`query` takes"),
             ("query = \"a=b\"", "`query` takes"),
+            ("query = \"a[]\"", "`query` takes"),
             ("json = \"\"", "`json` takes"),
             ("json = \"a\"", "`json` takes"),
             ("json = \"/a~2\"", "`json` takes"),

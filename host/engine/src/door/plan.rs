@@ -8,7 +8,7 @@
 use super::refusal::Refused;
 use cofferdam_egress::{GuestRequest, Slot, SlotError, placeholders};
 use cofferdam_runtime::wire::{Injection, Placement};
-use cofferdam_runtime::{Grant, HostAccess, InjectionRule, Slot as Place};
+use cofferdam_runtime::{Grant, HostAccess};
 use cofferdam_store::{HostName, RequestRefusal, SecretName};
 
 /// A secret and its place in one request.
@@ -40,7 +40,7 @@ pub(crate) fn plan(
 ) -> Result<Plan, Refused> {
     let mut secrets = Vec::new();
     for rule in grant.injections.iter().filter(|rule| rule.host == *host) {
-        add(&mut secrets, Planned { secret: rule.secret.clone(), slot: slot(rule)? });
+        add(&mut secrets, Planned { secret: rule.secret.clone(), slot: rule.slot.for_requests()? });
     }
     for injection in injections {
         add(&mut secrets, named(grant, injection)?);
@@ -79,17 +79,6 @@ pub(crate) fn unplaced(mut releasable: Vec<SecretName>, host: &HostName) -> Resu
 fn add(secrets: &mut Vec<Planned>, planned: Planned) {
     if !secrets.contains(&planned) {
         secrets.push(planned);
-    }
-}
-
-fn slot(rule: &InjectionRule) -> Result<Slot, SlotError> {
-    match &rule.slot {
-        Place::Header(header, format) => {
-            let (before, after) = format.split_once("{}").ok_or(SlotError::Format)?;
-            Slot::header(header, before, after)
-        }
-        Place::Query(name) => Slot::query(name),
-        Place::Json(pointer) => Slot::json(pointer),
     }
 }
 

@@ -2,7 +2,7 @@
 //! value: a right guess is covered up and thereby told. So a plugin loses a secret for a while when this happens
 //! too often. The table lives as long as the configuration that the engine was made from.
 
-use cofferdam_store::{SecretName, WorkspaceId};
+use cofferdam_store::{SecretName, VaultId};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ const SUSPENSION: Duration = Duration::from_secs(3_600);
 /// Entries; the one that ends first makes room for another.
 const ENTRIES_MAX: usize = 4_096;
 
-/// A secret as one plugin uses it. The same name in another workspace is another secret.
+/// A secret as one plugin uses it for one workspace or intern: nobody pays for another's.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Use {
-    pub(crate) workspace: WorkspaceId,
+    pub(crate) scope: VaultId,
     pub(crate) plugin: String,
     pub(crate) secret: SecretName,
 }
@@ -87,11 +87,7 @@ mod tests {
     use super::*;
 
     fn used(plugin: &str) -> Use {
-        Use {
-            workspace: "00000000-0000-4000-8000-000000000001".parse().unwrap(),
-            plugin: plugin.to_owned(),
-            secret: "key".parse().unwrap(),
-        }
+        Use { scope: VaultId::Operator, plugin: plugin.to_owned(), secret: "key".parse().unwrap() }
     }
 
     #[test]

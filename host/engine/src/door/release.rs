@@ -29,13 +29,9 @@ impl Vault {
     ) -> Result<Vec<SecretName>, ReleaseError> {
         let (store, scope) = (self.store.clone(), self.scope);
         let look = move || {
-            let mut found = Vec::new();
-            for name in names {
-                if store.is_releasable(scope, &name, &host)? {
-                    found.push(name);
-                }
-            }
-            Ok(found)
+            let bound = names.into_iter().map(|name| Ok((store.is_releasable(scope, &name, &host)?, name)));
+            let bound: Result<Vec<(bool, SecretName)>, Error> = bound.collect();
+            Ok(bound?.into_iter().filter(|(is_bound, _)| *is_bound).map(|(_, name)| name).collect())
         };
         within(tokio::task::spawn_blocking(look))
             .await?
