@@ -351,9 +351,9 @@ const MISTAKES: [(&str, &str, &str); 12] = [
     ("[limits]\nrequests_per_minute = 5", ":2:1: limits.requests_per_minute", "does not have yet"),
     ("[vault]\nwrites = 0", ":2:10: vault.writes", "expected true or false"),
     (
-        "[plugins.tool-datetime]\nsecrets = [\"x\"]",
-        ":2:1: plugins.tool-datetime.secrets",
-        "does not have yet",
+        "[plugins.tool-datetime]\nsecrets = [\"*\"]",
+        ":2:12: plugins.tool-datetime.secrets[0]",
+        "name each secret",
     ),
     ("[server\n", ":1:", ""),
 ];

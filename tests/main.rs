@@ -18,6 +18,9 @@ mod streaming;
 mod fallback;
 
 #[cfg(test)]
+mod tools;
+
+#[cfg(test)]
 mod embeddings;
 
 #[cfg(test)]
@@ -28,6 +31,8 @@ mod sandbox;
 
 #[cfg(test)]
 mod commands;
+#[cfg(test)]
+mod grants;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]

@@ -7,12 +7,13 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::Full;
 
 use crate::{
-    ConfigError, Credential, EgressConfig, Error, Origin, Reason, Reply, ReplyBody,
+    ConfigError, Credential, EgressConfig, Error, Origin, Reason, Reply, ReplyBody, Target,
     dial::Dialler,
     headers,
     pool::Pool,
     reach::Reach,
     resolver::{CheckedNames, Names},
+    rule::Rule,
     tls,
     wire::{Exchange, Line, Outward, Unanswered},
 };
@@ -21,6 +22,13 @@ use crate::{
 #[derive(Clone)]
 pub struct Egress {
     clients: Arc<Clients>,
+    openings: Arc<Openings>,
+}
+
+/// What of the configuration decides about guests' requests before a name is resolved.
+struct Openings {
+    ports: Vec<u16>,
+    plaintext_loopback: bool,
 }
 
 /// One client, and so one pool, per reach.
@@ -28,10 +36,13 @@ struct Clients {
     anywhere: Client,
     local: Client,
     loopback: Client,
+    /// For guests' own requests; nothing that was dialled for a provider is ever theirs.
+    guests: Client,
+    guests_plaintext: Client,
 }
 
-/// Sends to origins of one reach.
-struct Client {
+/// Sends under one rule.
+pub(crate) struct Client {
     dialler: Dialler,
     pool: Arc<Pool>,
 }
@@ -85,17 +96,45 @@ impl Egress {
     pub fn new(config: EgressConfig) -> Result<Self, ConfigError> {
         let tls = Arc::new(tls::settings(&config.roots)?);
         let names = Arc::new(Names::new(&config)?);
-        let client = |reach| {
-            let names = CheckedNames::new(Arc::clone(&names), reach);
+        let client = |rule: Rule| {
+            let names = CheckedNames::new(Arc::clone(&names), rule);
             let dialler = Dialler::new(names, Arc::clone(&tls), config.connect_timeout);
             Client { dialler, pool: Arc::default() }
         };
         let clients = Clients {
-            anywhere: client(Reach::Anywhere),
-            local: client(Reach::Local),
-            loopback: client(Reach::Loopback),
+            anywhere: client(Rule::Origin(Reach::Anywhere)),
+            local: client(Rule::Origin(Reach::Local)),
+            loopback: client(Rule::Origin(Reach::Loopback)),
+            guests: client(Rule::guest(&config, false)),
+            guests_plaintext: client(Rule::guest(&config, true)),
         };
-        Ok(Self { clients: Arc::new(clients) })
+        let openings = Openings { ports: config.ports, plaintext_loopback: config.allow_plaintext_loopback };
+        Ok(Self { clients: Arc::new(clients), openings: Arc::new(openings) })
+    }
+
+    /// Is the way to this place open, as far as its text tells (R5, R6, R11, R12)?
+    ///
+    /// # Errors
+    ///
+    /// The rule that closes it.
+    pub(crate) fn check_way(&self, target: &Target, with_secret: bool) -> Result<(), Reason> {
+        let is_local = self.openings.plaintext_loopback && target.is_loopback();
+        if !target.is_https() && !is_local {
+            return Err(if with_secret { Reason::Plaintext } else { Reason::PlaintextGuest });
+        }
+        if !self.openings.ports.contains(&target.port()) {
+            return Err(Reason::Port);
+        }
+        match target.literal() {
+            Some(_) if with_secret => Err(Reason::SecretHost),
+            // The connector does not resolve it, so the resolver would not look at it.
+            Some(address) => self.guests(target.is_https()).dialler.check(address),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn guests(&self, is_https: bool) -> &Client {
+        if is_https { &self.clients.guests } else { &self.clients.guests_plaintext }
     }
 
     /// Sends a request once and waits for the head of the answer.
@@ -117,32 +156,39 @@ impl Egress {
         *request.method_mut() = Method::POST;
         *request.headers_mut() = headers::assemble(headers, streamed, credential)?;
 
-        let outcome = tokio::time::timeout(limits.head, client.exchange(origin, uri, request)).await;
-        let (head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
-        if head.headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        let outcome = client.exchange(origin.key(), origin.host_header(), uri, request);
+        let outcome = tokio::time::timeout(limits.head, outcome).await;
+        let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
+        if headers::is_encoded(&head.headers) {
             return Err(Error::Broken);
         }
-        let body = ReplyBody::new(exchange, (Arc::clone(&client.pool), Arc::clone(origin.key())), &limits);
+        let mut body =
+            ReplyBody::new(exchange, (Arc::clone(&client.pool), Arc::clone(origin.key())), &limits);
+        if let Some(credential) = credential {
+            credential.scrub().scrub_headers(&mut head.headers);
+            body.search(credential.scrub());
+        }
         Ok(Reply { status: head.status, headers: head.headers, body })
     }
 }
 
 impl Client {
     /// Sends a request once. A connection that had died before it took a byte of the request is not counted.
-    async fn exchange(
+    pub(crate) async fn exchange(
         &self,
-        origin: &Origin,
+        key: &Arc<str>,
+        host: &HeaderValue,
         uri: Uri,
         mut request: Outward,
     ) -> Result<(http::response::Parts, Exchange), Error> {
         loop {
-            let (line, is_new) = match self.pool.take(origin.key()) {
+            let (line, is_new) = match self.pool.take(key) {
                 Some(line) => (line, false),
-                None => (self.dial(origin, uri.clone()).await?, true),
+                None => (self.dial(key, uri.clone()).await?, true),
             };
             let answered = match line {
                 Line::Own(mut wire) => {
-                    for_one(&mut request, &uri, origin);
+                    for_one(&mut request, &uri, host);
                     wire.send(request).await.map(|answer| (answer, Line::Own(wire)))
                 }
                 Line::Shared(mut shared) => {
@@ -163,19 +209,23 @@ impl Client {
     }
 
     /// A new connection. It is rare, so what it takes is not part of every request.
-    async fn dial(&self, origin: &Origin, uri: Uri) -> Result<Line, Error> {
+    async fn dial(&self, key: &Arc<str>, uri: Uri) -> Result<Line, Error> {
         let line = Box::pin(self.dialler.dial(uri)).await?;
         if let Line::Shared(shared) = &line {
-            self.pool.share(origin.key(), shared);
+            self.pool.share(key, shared);
         }
         Ok(line)
+    }
+
+    pub(crate) fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
     }
 }
 
 /// HTTP/1 names the path in its first line and the host in a header.
-fn for_one(request: &mut Outward, uri: &Uri, origin: &Origin) {
+fn for_one(request: &mut Outward, uri: &Uri, host: &HeaderValue) {
     *request.uri_mut() = uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from);
-    request.headers_mut().insert(header::HOST, origin.host_header().clone());
+    request.headers_mut().insert(header::HOST, host.clone());
 }
 
 /// HTTP/2 has the host in the address.

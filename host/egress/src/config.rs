@@ -15,14 +15,17 @@ pub struct EgressConfig {
     pub ports: Vec<u16>,
     /// Root certificates beside the system's: PEM files, each with at least one certificate.
     pub roots: Vec<Vec<u8>>,
-    /// Ranges that are open to guests' own requests although they are not public.
+    /// Ranges that are open to guests' own requests although they are private, of the link or loopback.
+    /// Metadata services and this machine's other addresses stay closed.
     pub allow_private: Vec<IpRange>,
-    /// May a credential travel over `http://` to this machine?
+    /// May a credential, and a guest's own request, travel over `http://` to this machine?
     pub allow_plaintext_loopback: bool,
     /// Fixed answers by host name; names compare without regard to case. Address rules still apply.
     pub resolve: BTreeMap<String, Vec<IpAddr>>,
     /// Name servers to ask instead of the system's. The system's hosts file is not read then.
     pub nameservers: Vec<SocketAddr>,
+    /// Ports that this host itself listens on: closed to guests on this machine, whatever else is open there.
+    pub own_ports: Vec<u16>,
     /// The longest time to resolve, connect and agree on TLS, all together.
     pub connect_timeout: Duration,
 }
@@ -36,6 +39,7 @@ impl Default for EgressConfig {
             allow_plaintext_loopback: false,
             resolve: BTreeMap::new(),
             nameservers: Vec::new(),
+            own_ports: Vec::new(),
             connect_timeout: Duration::from_secs(5),
         }
     }

@@ -12,6 +12,7 @@ use cofferdam_store::Secret;
 use http::{HeaderName, HeaderValue};
 use zeroize::Zeroizing;
 
+use crate::ScrubSet;
 use crate::headers::{self, VALUE_BYTES_MAX};
 
 /// Where a provider wants its credential: a header and the text around the value.
@@ -29,6 +30,8 @@ pub struct Credential {
     value: HeaderValue,
     /// Where the secret stands in the value.
     place: Range<usize>,
+    /// To find it in an answer.
+    scrub: ScrubSet,
 }
 
 /// Secrets shorter than this are words of ordinary texts, and none for real.
@@ -66,9 +69,7 @@ impl Placement {
             return Err(CredentialError::Header);
         }
         let (before, after) = format.split_once("{}").ok_or(CredentialError::Format)?;
-        let is_plain =
-            |text: &str| text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'{' | b'}'));
-        if !is_plain(before) || !is_plain(after) || before.starts_with(' ') || after.ends_with(' ') {
+        if !headers::is_frame(before, after) {
             return Err(CredentialError::Format);
         }
         Ok(Self { header, before: before.to_owned(), after: after.to_owned() })
@@ -84,10 +85,7 @@ impl Placement {
         if exposed.is_empty() {
             return Err(CredentialError::Empty);
         }
-        if !exposed.iter().all(|byte| matches!(byte, b' '..=b'~'))
-            || exposed.first() == Some(&b' ')
-            || exposed.last() == Some(&b' ')
-        {
+        if !headers::is_safe(exposed) {
             return Err(CredentialError::NotHeaderSafe);
         }
         let length = self.before.len() + exposed.len() + self.after.len();
@@ -99,11 +97,12 @@ impl Placement {
         text.extend_from_slice(self.before.as_bytes());
         text.extend_from_slice(exposed);
         text.extend_from_slice(self.after.as_bytes());
-        let mut value = HeaderValue::from_maybe_shared(Bytes::from_owner(text))
-            .map_err(|_| CredentialError::NotHeaderSafe)?;
-        value.set_sensitive(true);
+        let text = Bytes::from_owner(text);
         let place = self.before.len()..self.before.len() + exposed.len();
-        Ok(Credential { header: self.header.clone(), value, place })
+        let scrub = ScrubSet::new([("", text.slice(place.clone()))]);
+        let mut value = HeaderValue::from_maybe_shared(text).map_err(|_| CredentialError::NotHeaderSafe)?;
+        value.set_sensitive(true);
+        Ok(Credential { header: self.header.clone(), value, place, scrub })
     }
 }
 
@@ -141,6 +140,11 @@ impl Credential {
         self.cover(&mut bytes);
         // The secret is ASCII and so is what stands in its place.
         String::from_utf8(bytes).unwrap_or_default()
+    }
+
+    /// What takes the secret out of an answer.
+    pub(crate) fn scrub(&self) -> &ScrubSet {
+        &self.scrub
     }
 
     pub(crate) fn header(&self) -> &HeaderName {

@@ -1,20 +1,30 @@
 //! New connections: resolve, check, connect, agree on TLS and on the protocol.
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{
+    error::Error as StdError,
+    future::{Future, poll_fn},
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use http::Uri;
 use hyper::client::conn::http2;
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::legacy::connect::{Connection, HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
 };
+use tokio::net::TcpStream;
 use tower_service::Service;
 
 use crate::{
-    Error,
-    error::reduce,
+    Error, Reason,
+    error::{AddressRefused, reduce},
     resolver::CheckedNames,
+    rule::Rule,
     wire::{Line, Shared, Stream, Wire},
 };
 
@@ -29,12 +39,14 @@ const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs
 
 /// Opens connections under the rule of one reach.
 pub(crate) struct Dialler {
-    connector: HttpsConnector<HttpConnector<CheckedNames>>,
+    connector: HttpsConnector<CheckedConnector>,
+    rule: Rule,
     timeout: Duration,
 }
 
 impl Dialler {
     pub(crate) fn new(names: CheckedNames, tls: Arc<rustls::ClientConfig>, timeout: Duration) -> Self {
+        let rule = names.rule().clone();
         let mut http = HttpConnector::new_with_resolver(names);
         http.enforce_http(false);
         http.set_nodelay(true);
@@ -45,7 +57,15 @@ impl Dialler {
         http.set_keepalive_retries(Some(PROBES));
         #[cfg(target_os = "linux")]
         http.set_tcp_user_timeout(Some(ACKNOWLEDGED));
-        Self { connector: HttpsConnector::from((http, tls)), timeout }
+        let http = CheckedConnector { http, rule: rule.clone() };
+        Self { connector: HttpsConnector::from((http, tls)), rule, timeout }
+    }
+
+    /// # Errors
+    ///
+    /// Says which rule closes the address.
+    pub(crate) fn check(&self, address: IpAddr) -> Result<(), Reason> {
+        self.rule.check(address)
     }
 
     /// Connects to the origin of `uri`. There is no proxy and no second look-up.
@@ -69,6 +89,36 @@ impl Dialler {
         let ready = poll_fn(|context| connector.poll_ready(context)).await;
         ready.map_err(|error| reduce(error.as_ref()))?;
         connector.call(uri).await.map_err(|error| reduce(error.as_ref()))
+    }
+}
+
+/// Connects and looks where it got to, before the first byte is sent (R11).
+#[derive(Clone)]
+struct CheckedConnector {
+    http: HttpConnector<CheckedNames>,
+    rule: Rule,
+}
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+
+impl Service<Uri> for CheckedConnector {
+    type Response = TokioIo<TcpStream>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.http.poll_ready(context).map_err(BoxError::from)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connecting = self.http.call(uri);
+        let rule = self.rule.clone();
+        Box::pin(async move {
+            let stream = connecting.await?;
+            let (local, peer) = (stream.inner().local_addr()?, stream.inner().peer_addr()?);
+            rule.check_connected(local, peer).map_err(AddressRefused)?;
+            Ok(stream)
+        })
     }
 }
 

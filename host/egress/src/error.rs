@@ -64,6 +64,41 @@ pub enum Reason {
     /// The guest set the header that carries the credential, or another that does the same service.
     #[error("a header competes with the credential")]
     CredentialHeader,
+    /// Not one of the methods that guests may use.
+    #[error("the method must be GET, HEAD, POST, PUT, PATCH or DELETE")]
+    Method,
+    /// The port is not among `egress.ports` (R6).
+    #[error("the port is not open: the operator lists ports in egress.ports")]
+    Port,
+    /// Plain http from a guest, other than to loopback where that is allowed (R5).
+    #[error("plain http is open to loopback only, and only with egress.allow_plaintext_loopback")]
+    PlaintextGuest,
+    /// The host is or resolves to an address that is not open to guests (R12).
+    #[error(
+        "the host leads to an address that is not open: the operator lists ranges in egress.allow_private"
+    )]
+    Closed,
+    /// A placeholder is malformed, out of place, one too many, or none of its secret goes along (R2).
+    #[error("a placeholder is malformed, in the wrong place or names a secret that is not granted")]
+    Placeholder,
+    /// The header, query parameter or JSON member that a secret is for is there already (R3, R15).
+    #[error("the place for a secret is taken")]
+    SlotTaken,
+    /// The body is no JSON text with an object where a secret's member would go (R3).
+    #[error("the body is not JSON with an object at the place for a secret")]
+    JsonBody,
+    /// More than 16 secrets for one request.
+    #[error("there are too many secrets for one request")]
+    TooManySecrets,
+    /// The secret was released to another host, or the host of the request is no name (R4, R7).
+    #[error("the secret is not bound to this host")]
+    SecretHost,
+    /// `secret_not_header_safe` (R14): a control character, a character beyond ASCII, or a space at an end.
+    #[error("the secret cannot be sent in a header: is there a line break or a space at its end?")]
+    SecretNotHeaderSafe,
+    /// The secret is empty, or longer than its place takes: 16 KiB with what is around it (R17).
+    #[error("the secret is empty or too long for its place")]
+    SecretLength,
     /// More than 100 headers, or a value above 16 KiB.
     #[error("there are too many headers, or one is too long")]
     HeadersTooLarge,

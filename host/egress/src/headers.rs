@@ -6,7 +6,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::{Credential, Reason};
+use crate::{Credential, Reason, placeholder};
 
 /// Headers a guest may bring.
 const HEADERS_MAX: usize = 100;
@@ -75,9 +75,94 @@ pub(crate) fn may_carry_credential(name: &HeaderName) -> bool {
             | "traceparent"
             | "tracestate"
             | "baggage"
+            | "request-id"
+            | "x-amzn-trace-id"
+            | "x-cloud-trace-context"
+            | "b3"
     );
-    let family = ["accept", "if-", "sec-", "access-control-", "x-request-", "x-correlation-"];
+    let family = ["accept", "if-", "sec-", "access-control-", "x-request-", "x-correlation-", "x-b3-"];
     !elsewhere && !is_connection(name) && !family.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// May an operator's plan put a secret into this header? A cookie too, when it is the plan that says so (R15).
+pub(crate) fn may_carry_secret(name: &HeaderName) -> bool {
+    name == header::COOKIE || may_carry_credential(name)
+}
+
+/// May these two texts stand around a secret in a header?
+pub(crate) fn is_frame(before: &str, after: &str) -> bool {
+    let is_plain =
+        |text: &str| text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'{' | b'}'));
+    is_plain(before) && is_plain(after) && !before.starts_with(' ') && !after.ends_with(' ')
+}
+
+/// May these bytes of a secret be sent in a header as they are (R14)? They are refused otherwise, never trimmed.
+pub(crate) fn is_safe(exposed: &[u8]) -> bool {
+    exposed.iter().all(|byte| matches!(byte, b' '..=b'~'))
+        && exposed.first() != Some(&b' ')
+        && exposed.last() != Some(&b' ')
+}
+
+/// Does this header of a guest say who is asking? Together with a secret of ours it would confuse whose request
+/// it is (R16). A cookie does too, and no guest sends one anyway.
+#[must_use]
+pub fn is_credential_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let ends =
+        ["authorization", "api-key", "apikey", "api_key", "-token", "-secret", "access-key", "-signature"];
+    name == "token" || name.starts_with("cookie") || ends.iter().any(|end| name.ends_with(end))
+}
+
+/// Puts the headers of a guest's own request together, all but those with a secret (R15 to R18).
+///
+/// `with_secret`: a secret goes along, so that nothing else may say who is asking but a placeholder.
+///
+/// # Errors
+///
+/// The rule that a header of the guest breaks.
+pub(crate) fn assemble_own(from_guest: &[(String, String)], with_secret: bool) -> Result<HeaderMap, Reason> {
+    if from_guest.len() > HEADERS_MAX {
+        return Err(Reason::HeadersTooLarge);
+    }
+    let mut headers = HeaderMap::with_capacity(from_guest.len() + 8);
+    for (name, value) in from_guest {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Reason::HeadersTooLarge);
+        }
+        let has_placeholder = !placeholder::in_value(value)?.is_empty();
+        if with_secret && !has_placeholder && is_credential_header(name) {
+            return Err(Reason::CredentialHeader);
+        }
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Reason::Header)?;
+        let value = HeaderValue::from_str(value).map_err(|_| Reason::Header)?;
+        if is_reserved(&name, &value) {
+            return Err(Reason::Header);
+        }
+        headers.append(name, value);
+    }
+    // A compressed answer could not be searched for released secrets, nor its size be known beforehand.
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
+    Ok(headers)
+}
+
+/// May a guest read this header of an answer? Not those of the connection and of sessions; and when a secret went
+/// along, not those that speak about a body in which it may have been replaced (R18).
+pub(crate) fn may_be_read(name: &HeaderName, with_secret: bool) -> bool {
+    let of_the_body = ["etag", "digest", "content-digest", "repr-digest", "content-md5"];
+    let of_the_line = ["www-authenticate", "authentication-info", "alt-svc", "content-encoding"];
+    let name = name.as_str();
+    let is_hidden = is_connection(name) || of_the_line.contains(&name);
+    let is_stale = with_secret && of_the_body.contains(&name);
+    !is_hidden && !is_stale
+}
+
+/// Is the body that comes with these headers encoded in a way that we did not ask for (R18)?
+pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
+    let is_other = |name, plain: &str| {
+        headers.get_all(name).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(plain.as_bytes()))
+    };
+    is_other(header::CONTENT_ENCODING, "identity") || is_other(header::TRANSFER_ENCODING, "chunked")
 }
 
 fn is_reserved(name: &HeaderName, value: &HeaderValue) -> bool {

@@ -8,9 +8,11 @@
 mod address;
 mod range;
 mod reach;
+mod rule;
 
 mod origin;
 mod path;
+mod target;
 
 mod config;
 mod resolver;
@@ -20,11 +22,17 @@ mod dial;
 mod pool;
 mod wire;
 
+mod scrub;
+
 mod credential;
 mod headers;
+mod place;
+mod placeholder;
+mod slot;
 
 mod client;
 mod error;
+mod fetch;
 mod reply;
 
 pub use address::AddressClass;
@@ -32,7 +40,13 @@ pub use client::{Egress, Limits, Outgoing};
 pub use config::{ConfigError, EgressConfig};
 pub use credential::{Credential, CredentialError, Placement};
 pub use error::{Error, Reason};
+pub use fetch::{GuestBody, GuestLimits, GuestReply, GuestRequest};
+pub use headers::is_credential_header;
 pub use origin::{Origin, OriginError};
 pub use path::PathError;
+pub use placeholder::{Placeholder, placeholders};
 pub use range::{IpRange, RangeError};
 pub use reply::{Reply, ReplyBody};
+pub use scrub::{ScrubSet, Scrubber};
+pub use slot::{Injection, Slot, SlotError};
+pub use target::{Target, TargetError};

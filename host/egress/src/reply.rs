@@ -18,7 +18,7 @@ use http_body::Body;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::{
-    Error, Limits,
+    Error, Limits, ScrubSet, Scrubber,
     pool::Pool,
     wire::{Cut, Exchange, Line},
 };
@@ -28,9 +28,9 @@ use crate::{
 pub struct Reply {
     /// The status as the server sent it; redirects are answers like any other.
     pub status: StatusCode,
-    /// The headers as the server sent them.
+    /// The headers as the server sent them, without the credential.
     pub headers: HeaderMap,
-    /// The body, not yet read.
+    /// The body, not yet read. The credential is taken out of it.
     pub body: ReplyBody,
 }
 
@@ -46,6 +46,8 @@ pub struct ReplyBody {
     /// Set when the server is first waited for, and set anew only when it fires: most pieces of a stream
     /// come in time and never touch the timer.
     alarm: Option<Pin<Box<Sleep>>>,
+    /// Takes out the values that went along with the request.
+    scrubber: Option<Box<Scrubber>>,
 }
 
 impl ReplyBody {
@@ -57,7 +59,20 @@ impl ReplyBody {
             bytes_left: limits.body_bytes_max,
             idle: limits.idle,
             alarm: None,
+            scrubber: None,
         }
+    }
+
+    /// Takes these values out of the body, which nobody has begun to read.
+    pub(crate) fn search(&mut self, set: &ScrubSet) {
+        if !set.is_empty() {
+            self.scrubber = Some(Box::new(set.scrubber()));
+        }
+    }
+
+    /// Which of them were in what has been read: a bit for each.
+    pub(crate) fn reflected(&self) -> u64 {
+        self.scrubber.as_ref().map_or(0, |scrubber| scrubber.reflected())
     }
 
     /// The next piece, never empty; `None` at the end, again and again. Cancel safe: a dropped call loses nothing.
@@ -78,7 +93,7 @@ impl ReplyBody {
             }
             let next = match next(upstream, self.idle, &mut self.alarm).await {
                 Err(error) => return self.end(Err(error)),
-                Ok(None) => return self.end(Ok(())),
+                Ok(None) => return self.finish(),
                 Ok(Some(piece)) if piece.is_empty() => continue,
                 Ok(Some(piece)) => piece,
             };
@@ -86,8 +101,22 @@ impl ReplyBody {
                 Some(left) => self.bytes_left = left,
                 None => return self.end(Err(Error::TooLarge)),
             }
-            return Ok(Some(next));
+            let Some(scrubber) = &mut self.scrubber else { return Ok(Some(next)) };
+            let clean = scrubber.push(next);
+            // What stands in the place of a value may be longer than it.
+            if scrubber.growth() > self.bytes_left {
+                return self.end(Err(Error::TooLarge));
+            }
+            if !clean.is_empty() {
+                return Ok(Some(clean));
+            }
         }
+    }
+
+    /// The body has ended well; a beginning of a value that was held back was none.
+    fn finish(&mut self) -> Result<Option<Bytes>, Error> {
+        let rest = self.scrubber.as_mut().map(|scrubber| scrubber.finish()).unwrap_or_default();
+        self.end(Ok(())).map(|_| Some(rest).filter(|rest| !rest.is_empty()))
     }
 
     /// The whole body, at most `bytes_max` of it. A body that comes in one piece is not copied.

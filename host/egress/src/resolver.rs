@@ -23,7 +23,7 @@ use hickory_resolver::{
 use hyper_util::client::legacy::connect::dns::Name;
 use tower_service::Service;
 
-use crate::{ConfigError, EgressConfig, error::AddressRefused, origin::is_localhost, reach::Reach};
+use crate::{ConfigError, EgressConfig, error::AddressRefused, origin::is_localhost, rule::Rule};
 
 /// How long an answer is kept at most: providers move, and their long lifetimes are not always kept.
 const ANSWER_AGE_MAX: Duration = Duration::from_secs(300);
@@ -98,12 +98,16 @@ fn server(address: SocketAddr) -> NameServerConfig {
 #[derive(Clone)]
 pub(crate) struct CheckedNames {
     names: Arc<Names>,
-    reach: Reach,
+    rule: Rule,
 }
 
 impl CheckedNames {
-    pub(crate) fn new(names: Arc<Names>, reach: Reach) -> Self {
-        Self { names, reach }
+    pub(crate) fn new(names: Arc<Names>, rule: Rule) -> Self {
+        Self { names, rule }
+    }
+
+    pub(crate) fn rule(&self) -> &Rule {
+        &self.rule
     }
 }
 
@@ -125,12 +129,12 @@ impl Service<Name> for CheckedNames {
 
     fn call(&mut self, name: Name) -> Self::Future {
         let names = Arc::clone(&self.names);
-        let reach = self.reach;
+        let rule = self.rule.clone();
         Box::pin(async move {
             let addresses = names.look_up(name.as_str()).await.filter(|found| !found.is_empty());
             let addresses = addresses.ok_or(NoAddress)?;
             for address in &addresses {
-                reach.check(*address).map_err(AddressRefused)?;
+                rule.check(*address).map_err(AddressRefused)?;
             }
             // Port 0 stands for the one in the URL.
             let dialled =

@@ -8,13 +8,18 @@ mod items;
 mod json;
 mod reasoning;
 mod response;
+mod tools;
+mod turn;
 
-pub use response::{Identity, Outcome, Receipt};
+pub use response::{Identity, Outcome, Receipt, ServerToolUse};
+pub use tools::{Served, ServerCall, ToolOutcome};
 
+use crate::cost;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, Image, TextDelta, Usage};
 use events::Events;
 use items::{Body, Item, Part, Status};
 use json::{compact_json, raw, string};
+use std::sync::Arc;
 
 /// The longest output of one response, in bytes of text, arguments and pictures.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
@@ -55,7 +60,15 @@ pub struct Assembler {
     open_reasoning: Option<usize>,
     output_bytes: usize,
     usage: Option<Usage>,
+    /// What the turns before this one consumed.
+    earlier: Option<Usage>,
     ended: Option<Ended>,
+    /// The functions that the host serves, if any.
+    served: Option<Arc<Served>>,
+    /// The first item of this turn.
+    turn_start: usize,
+    /// Annotations that wait for a text.
+    next_annotations: Vec<Vec<u8>>,
 }
 
 impl Assembler {
@@ -69,7 +82,11 @@ impl Assembler {
             open_reasoning: None,
             output_bytes: 0,
             usage: None,
+            earlier: None,
             ended: None,
+            served: None,
+            turn_start: 0,
+            next_annotations: Vec::new(),
         }
     }
 
@@ -98,9 +115,17 @@ impl Assembler {
         self.ended.as_ref()
     }
 
-    /// What the answer consumed, as far as the provider has said.
+    /// What this turn consumed, as far as the provider has said.
     pub fn usage(&self) -> Option<&Usage> {
         self.usage.as_ref()
+    }
+
+    /// What all turns consumed, as far as the providers have said.
+    pub fn total_usage(&self) -> Option<Usage> {
+        match (&self.earlier, &self.usage) {
+            (Some(earlier), Some(usage)) => Some(cost::sum(earlier, usage)),
+            (earlier, usage) => earlier.or(*usage),
+        }
     }
 
     /// Adds one event of the provider's answer.
@@ -266,6 +291,11 @@ impl Assembler {
             out.extend_from_slice(&logprobs);
             raw(out, "]");
         });
+        if !self.next_annotations.is_empty() {
+            for annotation in std::mem::take(&mut self.next_annotations) {
+                self.write_annotation(index, part, annotation);
+            }
+        }
         Ok(())
     }
 
@@ -283,6 +313,11 @@ impl Assembler {
         self.grow(annotation.len())?;
         let annotation = compact_json(annotation, b'{').ok_or(Malformed::InvalidJson)?;
         let (index, part) = self.part(false)?;
+        self.write_annotation(index, part, annotation);
+        Ok(())
+    }
+
+    fn write_annotation(&mut self, index: usize, part: usize, annotation: Vec<u8>) {
         let mut place = 0;
         if let Some(Part::Text { annotations, .. }) =
             self.items.get_mut(index).and_then(|item| item.part_mut(part))
@@ -298,7 +333,6 @@ impl Assembler {
             raw(out, ",\"annotation\":");
             out.extend_from_slice(&annotation);
         });
-        Ok(())
     }
 
     fn start_call(&mut self, start: CallStart, custom: bool) -> Result<(), Malformed> {
@@ -307,6 +341,9 @@ impl Assembler {
         }
         self.close_reasoning();
         self.close_message(Status::Completed);
+        if let Some(item_type) = self.item_type(&start).filter(|_| !custom) {
+            return self.start_tool(start, item_type);
+        }
         let CallStart { key, call_id, name, namespace } = start;
         self.add(Body::Call { custom, call_id, name, namespace, text: String::new() }, Some(key))?;
         Ok(())
@@ -322,15 +359,21 @@ impl Assembler {
         }
         self.grow(delta.text.len())?;
         let index = self.open_call(delta.key).ok_or(Malformed::UnknownCall)?;
-        let mut name = "";
-        if let Some(Body::Call { custom, text, .. }) = self.items.get_mut(index).map(|item| &mut item.body) {
-            text.push_str(&delta.text);
-            name = if *custom {
-                "response.custom_tool_call_input.delta"
-            } else {
-                "response.function_call_arguments.delta"
-            };
-        }
+        let name = match self.items.get_mut(index).map(|item| &mut item.body) {
+            Some(Body::Call { custom, text, .. }) => {
+                text.push_str(&delta.text);
+                if *custom {
+                    "response.custom_tool_call_input.delta"
+                } else {
+                    "response.function_call_arguments.delta"
+                }
+            }
+            Some(Body::Tool { arguments, .. }) => {
+                arguments.push_str(&delta.text);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
         self.item_event(name, index, |out, _| {
             raw(out, ",\"delta\":");
             string(out, &delta.text);
@@ -339,8 +382,10 @@ impl Assembler {
     }
 
     fn end_call(&mut self, key: u32) {
-        if let Some(index) = self.open_call(key) {
-            self.close_call(index, Status::Completed);
+        let Some(index) = self.open_call(key) else { return };
+        match self.items.get_mut(index).map(|item| &mut item.body) {
+            Some(Body::Tool { ended, .. }) => *ended = true,
+            _ => self.close_call(index, Status::Completed),
         }
     }
 
@@ -424,13 +469,28 @@ impl Assembler {
         self.finish_item(index, status);
     }
 
+    /// Closes everything, calls of server tools that nobody has run as incomplete.
     fn close_all(&mut self, status: Status) {
+        self.close_open(status);
+        if self.served.is_none() {
+            return;
+        }
+        for index in self.turn_start..self.items.len() {
+            if self.items.get(index).is_some_and(|item| item.status == Status::InProgress) {
+                self.finish_item(index, Status::Incomplete);
+            }
+        }
+    }
+
+    /// Closes everything but the calls of server tools.
+    fn close_open(&mut self, status: Status) {
         self.close_reasoning();
         self.close_message(status);
-        for index in 0..self.items.len() {
+        for index in self.turn_start..self.items.len() {
             let Some(item) = self.items.get(index) else { continue };
             match (&item.body, item.status) {
                 (Body::Call { .. }, Status::InProgress) => self.close_call(index, status),
+                (Body::Tool { .. }, _) => {}
                 (_, Status::InProgress) => self.finish_item(index, status),
                 _ => {}
             }

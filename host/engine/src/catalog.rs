@@ -117,8 +117,12 @@ impl Catalog {
 
     /// The body of `GET /v1/models`.
     pub fn list_json(&self) -> Value {
-        let models: Vec<Value> = self.models.iter().map(|model| self.model_json(model)).collect();
-        json!({ "object": "list", "data": models })
+        json!({ "object": "list", "data": self.models_json() })
+    }
+
+    /// The entries of the list, also what tools see of it.
+    pub fn models_json(&self) -> Value {
+        self.models.iter().map(|model| self.model_json(model)).collect()
     }
 
     /// One entry of the list, also the body of `GET /v1/models/{id}`.

@@ -21,6 +21,12 @@ impl Amount {
         Self((dollars * PICO_PER_DOLLAR).round() as u64)
     }
 
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self(self.0.saturating_add(more.0))
+    }
+
     /// This amount for each of `count`.
     fn times(self, count: u64) -> u64 {
         self.0.saturating_mul(count)
@@ -76,6 +82,8 @@ pub struct Cost {
     pub output: Amount,
     /// The provider's own figure.
     pub upstream: Option<Amount>,
+    /// For server tools.
+    pub tools: Amount,
 }
 
 impl Cost {
@@ -99,12 +107,43 @@ impl Cost {
             input: sum(input),
             output: sum(output),
             upstream: usage.cost_dollars.map(Amount::from_dollars),
+            tools: Amount::default(),
         }
     }
 
     /// All of it.
     pub fn total(&self) -> Amount {
-        Amount(self.input.0.saturating_add(self.output.0))
+        self.input.plus(self.output).plus(self.tools)
+    }
+
+    /// Both together, part by part.
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            input: self.input.plus(other.input),
+            output: self.output.plus(other.output),
+            upstream: match (self.upstream, other.upstream) {
+                (Some(one), Some(more)) => Some(one.plus(more)),
+                (one, more) => one.or(more),
+            },
+            tools: self.tools.plus(other.tools),
+        }
+    }
+}
+
+/// What two answers consumed together.
+pub fn sum(one: &Usage, more: &Usage) -> Usage {
+    Usage {
+        input_tokens: one.input_tokens.saturating_add(more.input_tokens),
+        cached_tokens: one.cached_tokens.saturating_add(more.cached_tokens),
+        cache_write_tokens: one.cache_write_tokens.saturating_add(more.cache_write_tokens),
+        output_tokens: one.output_tokens.saturating_add(more.output_tokens),
+        reasoning_tokens: one.reasoning_tokens.saturating_add(more.reasoning_tokens),
+        images: one.images.saturating_add(more.images),
+        provider_tool_requests: one.provider_tool_requests.saturating_add(more.provider_tool_requests),
+        cost_dollars: match (one.cost_dollars, more.cost_dollars) {
+            (Some(one), Some(more)) => Some(one + more),
+            (one, more) => one.or(more),
+        },
     }
 }
 

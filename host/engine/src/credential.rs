@@ -76,7 +76,7 @@ impl Credentials<'_> {
         if let Some(secret) = byok
             && self.is_bound(secret).await.map_err(failed)?
         {
-            match self.released(self.scope(), secret, provider).await {
+            match self.released(self.caller.release_scope(), secret, provider).await {
                 Ok(release) => {
                     let credential = placement.fill(release.expose());
                     let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
@@ -102,15 +102,8 @@ impl Credentials<'_> {
         Ok(Some(Used { credential, is_byok: false }))
     }
 
-    fn scope(&self) -> ReleaseScope {
-        match self.caller.intern {
-            Some(intern) => ReleaseScope::Intern(intern),
-            None => ReleaseScope::Workspace(self.caller.workspace),
-        }
-    }
-
     async fn is_bound(&self, secret: &BoundSecret) -> Result<bool, ReleaseError> {
-        let (store, scope, secret) = (self.store.clone(), self.scope(), secret.clone());
+        let (store, scope, secret) = (self.store.clone(), self.caller.release_scope(), secret.clone());
         aside(move || store.is_releasable(scope, &secret.name, &secret.host).map_err(ReleaseError::from))
             .await
     }

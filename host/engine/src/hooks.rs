@@ -60,13 +60,7 @@ pub(crate) async fn on_request(
             tracing::error!(plugin = %hook.plugin.name(), path = %error.path, "a hook made an invalid request");
             Refusal::internal()
         })?;
-        // Routing, session and echo stay what the client said.
-        request.guest_json = new.guest_json;
-        request.tools = new.tools;
-        request.needs = new.needs;
-        request.facts = new.facts;
-        request.input_tokens = new.input_tokens;
-        request.max_output_tokens = new.max_output_tokens;
+        request.adopt(new);
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! One usage row for each request, on every way out: finished, failed, or
 //! dropped because the client went away.
 
-use crate::cost::Cost;
+use crate::cost::{Amount, Cost};
 use cofferdam_runtime::wire::Usage;
-use cofferdam_store::{InternId, KeyId, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
+use cofferdam_store::{InternId, KeyId, ReleaseScope, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -14,6 +14,16 @@ pub struct Caller {
     pub intern: Option<InternId>,
     /// The key.
     pub key: KeyId,
+}
+
+impl Caller {
+    /// Whose secrets are released for it: an intern's effective ones, else the workspace's.
+    pub(crate) fn release_scope(&self) -> ReleaseScope {
+        match self.intern {
+            Some(intern) => ReleaseScope::Intern(intern),
+            None => ReleaseScope::Workspace(self.workspace),
+        }
+    }
 }
 
 /// The row of a request that was routed. Written when dropped, at the latest.
@@ -67,6 +77,13 @@ impl Entry {
             row.output_tokens = usage.output_tokens;
             row.reasoning_tokens = usage.reasoning_tokens;
             row.cost_pico = cost.total().0;
+        }
+    }
+
+    /// Notes what something beside the models cost; [`Self::consumed`] has it in its sum the next time.
+    pub(crate) fn spent(&mut self, cost: Amount) {
+        if let Some(row) = &mut self.row {
+            row.cost_pico = row.cost_pico.saturating_add(cost.0);
         }
     }
 

@@ -15,6 +15,8 @@ mod routing;
 
 mod pace;
 
+mod door;
+
 mod attempt;
 mod credential;
 mod fallback;
@@ -26,6 +28,8 @@ pub mod cost;
 
 mod ledger;
 mod metadata;
+
+mod tools;
 
 mod embed;
 mod respond;
@@ -68,6 +72,8 @@ pub struct Engine {
     parts: EngineParts,
     router: Arc<Plugin>,
     hook_ids: Vec<String>,
+    /// Secrets that hosts sent back lately.
+    reflections: Arc<door::Reflections>,
 }
 
 /// There is no usable router plugin.
@@ -128,7 +134,7 @@ impl Engine {
         let router = Arc::clone(router);
         let hooks = parts.plugins.iter().filter_map(|plugin| plugin.manifest().hook.as_ref());
         let hook_ids = hooks.map(|hook| hook.id.clone()).collect();
-        Ok(Self { parts, router, hook_ids })
+        Ok(Self { parts, router, hook_ids, reflections: Arc::default() })
     }
 
     /// What is served.

@@ -34,6 +34,8 @@ pub(crate) struct Trail {
     /// Milliseconds from the first dispatch to the end of the upstream body.
     pub(crate) generation_ms: Option<u64>,
     pub(crate) is_byok: bool,
+    /// What was done beside asking the model, stage by stage.
+    pub(crate) pipeline: Vec<Value>,
 }
 
 impl Trail {
@@ -93,6 +95,9 @@ impl Trail {
         });
         if let (Some(generation_ms), Some(members)) = (self.generation_ms, metadata.as_object_mut()) {
             members.insert("generation_time".to_owned(), json!(generation_ms));
+        }
+        if let (false, Some(members)) = (self.pipeline.is_empty(), metadata.as_object_mut()) {
+            members.insert("pipeline".to_owned(), json!(self.pipeline));
         }
         metadata
     }

@@ -58,6 +58,11 @@ impl Pace {
         self.has_spoken
     }
 
+    /// Whether the request's time is up.
+    pub(crate) fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+
     /// Whether this request is streamed.
     pub(crate) fn is_streamed(&self) -> bool {
         self.client.is_some()

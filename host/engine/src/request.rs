@@ -13,6 +13,7 @@ mod invalid;
 mod json;
 mod plugins;
 mod provider;
+mod replay;
 mod responses;
 mod rule;
 mod settings;
@@ -26,7 +27,7 @@ pub use plugins::RequestPlugin;
 pub use provider::ProviderPreferences;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat};
-pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix};
+pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, server_tool_name};
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! `POST /v1/responses`: from a body to an answer.
 
+mod turns;
+
 use crate::assembler::{Assembler, Ended, Identity, Malformed, Outcome, Receipt};
 use crate::attempt::{Attempting, Begun};
 use crate::catalog::{Endpoint, ModelKind};
@@ -9,12 +11,13 @@ use crate::fallback::Failures;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
-use crate::pace::{Late, Pace};
-use crate::reading::ReadError;
+use crate::pace::{ClientGone, Late, Pace};
+use crate::reading::{ReadError, Reading};
 use crate::refusal::{Refusal, client_message, is_length};
 use crate::request::{RequestTool, ResponsesRequest, ToolClass};
 use crate::routing::{self, Route};
 use crate::stream::EventStream;
+use crate::tools::ServerTools;
 use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex, random_seed};
 use bytes::Bytes;
 use cofferdam_runtime::CallContext;
@@ -22,6 +25,7 @@ use cofferdam_runtime::wire::{ErrorKind, Event, Failure, FinishReason, Purpose, 
 use cofferdam_store::{UsageKind, UsageOutcome};
 use std::sync::Arc;
 use tokio::time::Instant;
+use turns::Step;
 
 impl Engine {
     /// Answers a request for a response. `body` is the client's JSON.
@@ -41,6 +45,7 @@ impl Engine {
         let total = self.parts.timeouts.total;
         let mut job = Job::new(Arc::clone(self), caller, request, options)?;
         hooks::on_request(&job.hooks, &job.context, &mut job.request).await?;
+        job.tools = Box::pin(ServerTools::open(&job.engine, &job.caller, &job.request, &job.context)).await?;
         let plan = job.plan()?;
         let id = format!("resp_{}", job.hex);
         if streamed {
@@ -63,9 +68,9 @@ struct Plan {
 }
 
 /// The endpoint that answers, with its first events.
-struct Chosen {
-    endpoint: Arc<Endpoint>,
-    begun: Begun,
+pub(crate) struct Chosen {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) begun: Begun,
 }
 
 /// One request under way.
@@ -79,6 +84,12 @@ struct Job {
     hex: String,
     trail: Trail,
     dispatched: Option<Instant>,
+    /// The loop of server tools, for a request that has any.
+    tools: Option<Box<ServerTools>>,
+    /// The endpoints in the order they are tried, each with its place in the router's order.
+    order: Vec<(usize, Arc<Endpoint>)>,
+    /// What the turns that are over cost.
+    cost: Cost,
 }
 
 impl Job {
@@ -96,12 +107,24 @@ impl Job {
             region: engine.parts.region.clone(),
             ..Trail::default()
         };
-        Ok(Self { engine, caller, request, options, hooks, context, hex, trail, dispatched: None })
+        Ok(Self {
+            engine,
+            caller,
+            request,
+            options,
+            hooks,
+            context,
+            hex,
+            trail,
+            dispatched: None,
+            tools: None,
+            order: Vec::new(),
+            cost: Cost::default(),
+        })
     }
 
     fn plan(&self) -> Result<Plan, Refusal> {
         let request = &self.request;
-        check_server_tools(&request.tools)?;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
         let missing = |endpoint: &Endpoint| request.tools.iter().find(|tool| !offers(endpoint, tool));
         let candidates = routing::candidates(&models, |endpoint| missing(endpoint).is_none());
@@ -169,10 +192,22 @@ impl Job {
             seed: random_seed(),
         };
         let order = route.order(plan.candidates, &mut self.trail).await?;
-        let mut failures = Failures::default();
+        self.order = order.into_iter().enumerate().collect();
         self.dispatched = Some(Instant::now());
-        for (place, endpoint) in order.into_iter().enumerate() {
-            if !failures.allow(&endpoint) {
+        self.ask(entry, pace).await
+    }
+
+    /// Tries endpoints in their order until one answers this turn.
+    pub(crate) async fn ask(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
+        let engine = &self.engine;
+        let credentials = Credentials {
+            store: &engine.parts.store,
+            caller: &self.caller,
+            request_id: &self.context.request_id,
+        };
+        let mut failures = Failures::default();
+        for (place, endpoint) in &self.order {
+            if !failures.allow(endpoint) {
                 continue;
             }
             entry.endpoint(&endpoint.candidate.model, &endpoint.provider.name);
@@ -181,72 +216,110 @@ impl Job {
                 credentials,
                 timeouts: &engine.parts.timeouts,
                 context: &self.context,
-                request: &self.request.guest_json,
+                request: self.tools.as_ref().map_or(&self.request.guest_json, |tools| tools.turn_json()),
                 options: self.request.provider.options_for(&endpoint.provider.name),
             };
-            let failed = match attempting.run(&endpoint, pace).await {
+            let failed = match attempting.run(endpoint, pace).await {
                 Ok(begun) => {
-                    self.trail.answered(place, &endpoint, begun.status, begun.used.as_ref());
-                    return Ok(Chosen { endpoint, begun });
+                    self.trail.answered(*place, endpoint, begun.status, begun.used.as_ref());
+                    return Ok(Chosen { endpoint: Arc::clone(endpoint), begun });
                 }
                 Err(failed) => failed,
             };
-            if failures.add(&endpoint, failed, &mut self.trail).is_break() {
+            if failures.add(endpoint, failed, &mut self.trail).is_break() {
                 break;
             }
         }
         Err(failures.refusal(&self.trail, self.options.metadata_field.is_some()))
     }
 
-    /// Takes an answer from its first event to its end.
+    /// Takes an answer from its first event to its end, turn by turn.
     async fn carry_on(
         mut self,
-        chosen: Chosen,
+        mut chosen: Chosen,
         mut entry: Entry,
         pace: &mut Pace,
     ) -> Result<Vec<u8>, Refusal> {
-        let Chosen { endpoint, begun } = chosen;
-        let identity = self.identity(&endpoint.candidate.model, &endpoint.candidate.tier);
+        let candidate = &chosen.endpoint.candidate;
+        let identity = self.identity(&candidate.model, &candidate.tier);
         let mut assembler = Assembler::new(identity, self.request.stream);
+        if let Some(tools) = &self.tools {
+            assembler.serve(tools.served());
+        }
         assembler.begin();
-        let Begun { mut events, mut reading, used, .. } = begun;
-        let outcome = loop {
-            let applied = apply(&mut assembler, events);
-            if let Some(usage) = assembler.usage() {
+        let (outcome, reading) = loop {
+            let Chosen { endpoint, begun } = chosen;
+            let Begun { events, mut reading, used, .. } = begun;
+            let read = self.read(&endpoint, events, &mut reading, &mut assembler, &mut entry, pace).await;
+            let Ok(outcome) = read else { return Ok(Vec::new()) };
+            let outcome = covered(outcome, used.as_ref());
+            let usage = assembler.usage().copied().unwrap_or_else(no_usage);
+            self.cost = self.cost.plus(&Cost::of(&usage, &endpoint.prices));
+            if self.tools.is_none() {
+                break (outcome, reading);
+            }
+            let next = self.after_turn(&endpoint, outcome, reading, &mut assembler, &mut entry, pace);
+            match Box::pin(next).await? {
+                Step::End(outcome, reading) => break (outcome, reading),
+                Step::Turn(next) => chosen = next,
+                Step::Gone => return Ok(Vec::new()),
+            }
+        };
+        self.end(outcome, reading, assembler, entry, pace).await
+    }
+
+    /// Reads one turn to its end; says how it ended.
+    async fn read(
+        &self,
+        endpoint: &Endpoint,
+        mut events: Vec<Event>,
+        reading: &mut Option<Reading>,
+        assembler: &mut Assembler,
+        entry: &mut Entry,
+        pace: &mut Pace,
+    ) -> Result<Outcome, ClientGone> {
+        loop {
+            let applied = apply(assembler, events);
+            if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
                 // Kept at once: a client that leaves has used it all the same.
-                entry.consumed(usage, &Cost::of(usage, &endpoint.prices));
+                entry.consumed(&total, &self.cost.plus(&Cost::of(usage, &endpoint.prices)));
             }
             if let Some(outcome) = applied {
-                break outcome;
+                return Ok(outcome);
             }
-            if pace.say(assembler.take_events()).await.is_err() {
-                return Ok(Vec::new());
-            }
-            events = match &mut reading {
+            pace.say(assembler.take_events()).await?;
+            events = match reading {
                 Some(reading) if !reading.is_over() => {
                     match reading.next(pace, self.engine.parts.timeouts.idle).await {
                         Ok(events) => events,
-                        Err(error) => break broken(&error),
+                        Err(error) => return Ok(broken(&error)),
                     }
                 }
                 // The provider's answer is over and there was no end to it.
                 _ => {
-                    break Outcome::Failed(
-                        ErrorKind::ProviderUnavailable,
-                        "Provider returned error".to_owned(),
-                    );
+                    let message = "Provider returned error".to_owned();
+                    return Ok(Outcome::Failed(ErrorKind::ProviderUnavailable, message));
                 }
             };
-        };
-        let outcome = covered(outcome, used.as_ref());
-        let usage = assembler.usage().copied().unwrap_or_else(no_usage);
-        let cost = Cost::of(&usage, &endpoint.prices);
+        }
+    }
+
+    /// Ends the response and says so.
+    async fn end(
+        mut self,
+        outcome: Outcome,
+        reading: Option<Reading>,
+        mut assembler: Assembler,
+        mut entry: Entry,
+        pace: &mut Pace,
+    ) -> Result<Vec<u8>, Refusal> {
         entry.settle(settled(&outcome));
         if let Outcome::Failed(kind, _) = &outcome {
             self.trail.broke(*kind);
         }
         self.trail.generation_ms = self.dispatched.map(|start| start.elapsed().as_millis() as u64);
-        let last = assembler.complete(&outcome, &self.receipt(cost));
+        self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
+        let last = assembler.complete(&outcome, &self.receipt(self.cost));
         if !pace.is_streamed() {
             let body = whole(last, outcome)?;
             if let Some(reading) = reading {
@@ -280,20 +353,9 @@ impl Job {
             completed_at: self.engine.parts.clock.now_ms() / 1000,
             cost,
             is_byok: self.trail.is_byok,
+            server_tools: self.tools.as_ref().map(|tools| tools.counts()),
             metadata: self.options.metadata_field.map(|field| (field, self.trail.json())),
         }
-    }
-}
-
-/// Server tools run in a loop this host does not have yet.
-fn check_server_tools(tools: &[RequestTool]) -> Result<(), Refusal> {
-    match tools.iter().find(|tool| tool.kind.class() == ToolClass::Server) {
-        Some(tool) => Err(Refusal::invalid(format!(
-            "tools[{}].type \"{}\" is not available on this host",
-            tool.index,
-            routing::printable(&tool.type_name)
-        ))),
-        None => Ok(()),
     }
 }
 
@@ -305,10 +367,14 @@ fn unoffered(tool: &RequestTool) -> Refusal {
     ))
 }
 
-/// Whether the endpoint's dialect has this kind of tool.
+/// Whether the endpoint's dialect has this kind of tool; a server tool is offered as functions.
 fn offers(endpoint: &Endpoint, tool: &RequestTool) -> bool {
     let provider = endpoint.provider.adapter.manifest().provider.as_ref();
-    provider.is_some_and(|provider| provider.tools.contains(&tool.type_name))
+    let kind = match tool.kind.class() {
+        ToolClass::Server => "function",
+        ToolClass::Client | ToolClass::Hosted => &tool.type_name,
+    };
+    provider.is_some_and(|provider| provider.tools.iter().any(|known| known == kind))
 }
 
 /// Hands events to the assembler; says how the response ends, if it does.

@@ -2,13 +2,19 @@
 //! an unknown key is an error with its line, because a misspelt limit or grant
 //! that silently does nothing is worse than a refused start.
 
+mod asks;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use cofferdam_store::{HostName, SecretName};
 use serde::Deserialize;
 
+pub use asks::Asked;
+
 use crate::error::ManifestError;
+use crate::injection::InjectionRule;
 
 /// Most memory a plugin may ask for, in MiB: what one slot of the pool holds.
 pub const MEMORY_MIB_MAX: u32 = 256;
@@ -231,11 +237,17 @@ pub struct Manifest {
     #[serde(default)]
     pub imports: BTreeSet<Import>,
     /// Hosts it asks to reach.
-    #[serde(default)]
-    pub hosts: BTreeSet<String>,
+    #[serde(default, deserialize_with = "asks::hosts")]
+    pub hosts: Asked<HostName>,
     /// Secrets it asks to have placed.
+    #[serde(default, deserialize_with = "asks::secrets")]
+    pub secrets: Asked<SecretName>,
+    /// Where it asks to have them placed, in every request to a host.
     #[serde(default)]
-    pub secrets: BTreeSet<String>,
+    pub injections: Vec<InjectionRule>,
+    /// Headers in whose value it asks to write `{{secret:NAME}}`, in lower case.
+    #[serde(default, deserialize_with = "asks::headers")]
+    pub placeholder_headers: BTreeSet<String>,
     /// Limits it asks for.
     #[serde(default)]
     pub limits: LimitsTable,
@@ -311,12 +323,32 @@ impl Manifest {
         if let Some(import) = self.imports.iter().find(|import| !allowed.contains(import)) {
             return Some(("imports", format!("names {import}, which a {} cannot have", self.kind)));
         }
-        let reaches_out = !self.hosts.is_empty() || !self.secrets.is_empty();
-        if reaches_out && !self.imports.contains(&Import::Http) {
-            let key = if self.hosts.is_empty() { "secrets" } else { "hosts" };
+        self.problem_of_network().or_else(|| self.problem_of_limits()).or_else(|| self.problem_of_tables())
+    }
+
+    fn problem_of_network(&self) -> Option<(&'static str, String)> {
+        let asks = [
+            ("hosts", !self.hosts.is_empty()),
+            ("secrets", !self.secrets.is_empty()),
+            ("placeholder_headers", !self.placeholder_headers.is_empty()),
+        ];
+        if let Some((key, _)) = asks.into_iter().find(|(_, asked)| *asked)
+            && !self.imports.contains(&Import::Http)
+        {
             return Some((key, "needs imports = [\"http\"]".to_owned()));
         }
-        self.problem_of_limits().or_else(|| self.problem_of_tables())
+        for (index, rule) in self.injections.iter().enumerate() {
+            if !self.secrets.covers(&rule.secret) {
+                return Some(("injections", format!("names {}, which `secrets` does not", rule.secret)));
+            }
+            if !self.hosts.covers(&rule.host) {
+                return Some(("injections", format!("names {}, which `hosts` does not", rule.host)));
+            }
+            if self.injections.iter().take(index).any(|earlier| earlier.collides(rule)) {
+                return Some(("injections", format!("puts two secrets into one place for {}", rule.host)));
+            }
+        }
+        None
     }
 
     fn problem_of_limits(&self) -> Option<(&'static str, String)> {

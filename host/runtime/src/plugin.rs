@@ -11,7 +11,7 @@ use crate::bindings::exports::cofferdam::plugin as exports;
 use crate::contract::{Export, Finding};
 use crate::counters::Counters;
 use crate::error::{CallError, CallErrorKind};
-use crate::grant::{Denial, Grant};
+use crate::grant::{Denial, Grant, Joined};
 use crate::host::Host;
 use crate::imports;
 use crate::instance::GuestState;
@@ -29,6 +29,7 @@ pub struct Plugin {
     component: Cow<'static, [u8]>,
     finding: Finding,
     denials: Vec<Denial>,
+    idle: Vec<String>,
     /// One compilation at a time; the others wait for its result.
     compiling: Mutex<()>,
     compiled: OnceLock<Result<Compiled, Failed>>,
@@ -50,8 +51,7 @@ pub(crate) struct Parts {
     pub(crate) origin: String,
     pub(crate) component: Cow<'static, [u8]>,
     pub(crate) finding: Finding,
-    pub(crate) grant: Grant,
-    pub(crate) denials: Vec<Denial>,
+    pub(crate) joined: Joined,
 }
 
 /// How far a plugin is.
@@ -129,7 +129,8 @@ struct Failed {
 
 impl Plugin {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { host, manifest, digest, origin, component, finding, grant, denials } = parts;
+        let Parts { host, manifest, digest, origin, component, finding, joined } = parts;
+        let Joined { grant, denials, idle } = joined;
         Self {
             number: host.next_number(),
             host,
@@ -139,6 +140,7 @@ impl Plugin {
             component,
             finding,
             denials,
+            idle,
             compiling: Mutex::new(()),
             compiled: OnceLock::new(),
         }
@@ -184,6 +186,25 @@ impl Plugin {
     #[must_use]
     pub fn denials(&self) -> &[Denial] {
         &self.denials
+    }
+
+    /// What the operator grants and its manifest does not ask for.
+    #[must_use]
+    pub fn idle_grants(&self) -> &[String] {
+        &self.idle
+    }
+
+    /// Whether everything the component imports is granted. One that is not
+    /// usable is, to clients, not there; [`Plugin::missing_grants`] tells operators why.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        self.ungranted_imports().next().is_none()
+    }
+
+    /// What it cannot run without and was not granted.
+    pub fn missing_grants(&self) -> impl Iterator<Item = &Denial> {
+        self.ungranted_imports()
+            .filter_map(|import| self.denials.iter().find(|denial| denial.wanted == import.as_str()))
     }
 
     /// Its running totals.
@@ -287,10 +308,8 @@ impl Plugin {
     }
 
     fn make(&self) -> Result<Compiled, Failed> {
-        if let Some(import) = self.ungranted_import() {
-            let line = self.denials.iter().find(|denial| denial.wanted == import.as_str());
-            let remedy = line.map_or_else(String::new, |denial| format!("; to allow it: {}", denial.line));
-            let reason = format!("imports {import}, which is not granted{remedy}");
+        if let Some(Denial { wanted, line }) = self.missing_grants().next() {
+            let reason = format!("imports {wanted}, which is not granted; to allow it: {line}");
             return Err(Failed { kind: CallErrorKind::Denied, reason });
         }
         let started = Instant::now();
@@ -303,8 +322,8 @@ impl Plugin {
         Ok(compiled)
     }
 
-    fn ungranted_import(&self) -> Option<Import> {
-        self.finding.used().into_iter().find(|import| !self.profile.grant.imports.contains(import))
+    fn ungranted_imports(&self) -> impl Iterator<Item = Import> {
+        self.finding.used().into_iter().filter(|import| !self.profile.grant.imports.contains(import))
     }
 
     fn component(&self) -> Result<(Component, bool), Failed> {

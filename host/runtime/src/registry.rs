@@ -15,7 +15,7 @@ use crate::cache::{Cache, hex};
 use crate::contract::{self, COMPONENT_BYTES_MAX, Finding};
 use crate::engine::{Sandbox, Ticker};
 use crate::error::{LoadError, StartError};
-use crate::grant::{Grant, OperatorGrant};
+use crate::grant::{Grant, Joined, OperatorGrant};
 use crate::host::{Gauges, Host};
 use crate::manifest::Manifest;
 use crate::plugin::{Parts, Plugin};
@@ -105,10 +105,9 @@ impl Runtime {
         if let Some(name) = grants.keys().find(|name| !chosen.contains_key(*name)) {
             return Err(LoadError::UnknownPlugin { name: name.clone() });
         }
-        let nothing = OperatorGrant::default();
         let mut by_name = BTreeMap::new();
         for (name, (manifest, source)) in chosen {
-            let plugin = self.load_one(manifest, source, grants.get(&name).unwrap_or(&nothing))?;
+            let plugin = self.load_one(manifest, source, grants.get(&name))?;
             by_name.insert(name, Arc::new(plugin));
         }
         Ok(Plugins { by_name: Arc::new(by_name) })
@@ -124,7 +123,7 @@ impl Runtime {
         &self,
         manifest: Manifest,
         source: PluginSource,
-        operator: &OperatorGrant,
+        operator: Option<&OperatorGrant>,
     ) -> Result<Plugin, LoadError> {
         let blame = |error| LoadError::Contract {
             origin: format!("{} ({})", source.origin, manifest.component),
@@ -133,18 +132,15 @@ impl Runtime {
         let digest = hex(&Sha256::digest(&source.component));
         let finding = self.finding(&digest, &source.component).map_err(blame)?;
         finding.suits(&manifest).map_err(blame)?;
-        let (grant, denials) = Grant::join(&manifest, operator, &finding.used());
-        for denial in &denials {
-            tracing::warn!(
-                plugin = manifest.name,
-                wanted = denial.wanted,
-                "not granted; to allow it: {}",
-                denial.line
-            );
+        let nothing = OperatorGrant::default();
+        let joined = Grant::join(&manifest, operator.unwrap_or(&nothing), &finding.used());
+        // Who has not configured a plugin does not miss it; `plugin list` tells all the same.
+        if operator.is_some() {
+            report(&manifest.name, &joined);
         }
         let PluginSource { component, origin, .. } = source;
         let host = Arc::clone(&self.host);
-        Ok(Plugin::new(Parts { host, manifest, digest, origin, component, finding, grant, denials }))
+        Ok(Plugin::new(Parts { host, manifest, digest, origin, component, finding, joined }))
     }
 
     /// The contract check, or what it found when it last saw these bytes.
@@ -159,6 +155,16 @@ impl Runtime {
             cache.keep_finding(digest, &bytes);
         }
         Ok(finding)
+    }
+}
+
+/// Tells the log where the two sides of a grant do not meet.
+fn report(plugin: &str, joined: &Joined) {
+    for denial in &joined.denials {
+        tracing::warn!(plugin, wanted = denial.wanted, "not granted; to allow it: {}", denial.line);
+    }
+    for idle in &joined.idle {
+        tracing::warn!(plugin, "granted, but its manifest does not ask for it: {idle}");
     }
 }
 

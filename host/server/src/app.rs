@@ -12,6 +12,7 @@ use cofferdam_store::Store;
 
 use crate::body::Budget;
 use crate::facts::{self, Facts, Serving};
+use crate::grants::Desk;
 use crate::metrics::Metrics;
 use crate::rate;
 use crate::wiring::{Ground, Live};
@@ -28,6 +29,8 @@ pub(crate) struct App {
     pub rates: rate::Limits,
     /// The sandbox.
     pub(crate) runtime: Runtime,
+    /// Where grants are changed.
+    pub(crate) desk: Desk,
     live: ArcSwap<Live>,
     at: Addresses,
     started: Instant,
@@ -66,10 +69,11 @@ impl Readiness {
 impl App {
     /// A host that serves at these addresses, not ready yet.
     #[must_use]
-    pub(crate) fn new(ground: &Ground, live: Live, metrics: Arc<Metrics>, at: Addresses) -> Self {
+    pub(crate) fn new(ground: &Ground, live: Live, metrics: Arc<Metrics>, at: Addresses, desk: Desk) -> Self {
         Self {
             store: ground.store.clone(),
             runtime: ground.runtime.clone(),
+            desk,
             metrics,
             bodies: Budget::default(),
             rates: rate::Limits::new(&ground.clock),

@@ -1,8 +1,10 @@
 //! What a host can say of itself to operators: catalog, plugins, and whether it
 //! serves. Read from the parts that run, so that it cannot differ from them.
 
+use std::collections::BTreeSet;
+
 use cofferdam_engine::catalog::Catalog;
-use cofferdam_runtime::{PluginState, Plugins};
+use cofferdam_runtime::{Asked, Grant, Manifest, Plugin, PluginState, Plugins, WrittenInjection};
 use serde::Serialize;
 
 /// What a host knows beside its store.
@@ -59,10 +61,64 @@ pub struct PluginFacts {
     pub origin: String,
     /// SHA-256 of the component, in hexadecimal.
     pub digest: String,
-    /// Whether it is compiled.
+    /// Whether it is compiled, or lacks a grant that it cannot do without.
     pub state: String,
+    /// What its manifest asks for; `*` is whatever the operator names.
+    pub asks: Reach,
+    /// What it may do; `*` is every public host, without a secret.
+    pub granted: Reach,
     /// Lines of configuration that would grant what it asks for and did not get.
     pub denied: Vec<String>,
+    /// What the configuration grants and it does not ask for.
+    pub idle: Vec<String>,
+}
+
+/// What a plugin can do beyond its sandbox.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Reach {
+    /// Interfaces of the host.
+    pub imports: Vec<String>,
+    /// Hosts its requests go to.
+    pub hosts: Vec<String>,
+    /// Secrets that may go along.
+    pub secrets: Vec<String>,
+    /// Which of them go along always, and where they stand.
+    pub injections: Vec<WrittenInjection>,
+    /// Headers that may have placeholders.
+    pub placeholder_headers: Vec<String>,
+}
+
+impl Reach {
+    fn asked(manifest: &Manifest) -> Self {
+        Self {
+            imports: texts(&manifest.imports),
+            hosts: asked(&manifest.hosts),
+            secrets: asked(&manifest.secrets),
+            injections: manifest.injections.iter().map(WrittenInjection::from).collect(),
+            placeholder_headers: texts(&manifest.placeholder_headers),
+        }
+    }
+
+    fn granted(grant: &Grant) -> Self {
+        Self {
+            imports: texts(&grant.imports),
+            hosts: grant.hosts.iter().map(str::to_owned).collect(),
+            secrets: texts(&grant.secrets),
+            injections: grant.injections.iter().map(WrittenInjection::from).collect(),
+            placeholder_headers: texts(&grant.placeholder_headers),
+        }
+    }
+}
+
+fn asked<T: Ord + ToString>(asked: &Asked<T>) -> Vec<String> {
+    match asked {
+        Asked::Any => vec!["*".to_owned()],
+        Asked::Named(names) => texts(names),
+    }
+}
+
+fn texts<T: ToString>(names: &BTreeSet<T>) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
 }
 
 /// What can be said without a store and without serving.
@@ -74,24 +130,32 @@ pub(crate) fn of(catalog: &Catalog, plugins: &Plugins) -> Facts {
         context_length: model.context_length,
         providers: model.endpoints.iter().map(|endpoint| endpoint.provider.name.clone()).collect(),
     };
-    let plugin = |plugin: &std::sync::Arc<cofferdam_runtime::Plugin>| PluginFacts {
+    Facts {
+        serving: None,
+        models: catalog.models().iter().map(model).collect(),
+        plugins: plugins.iter().map(|plugin| plugin_facts(plugin)).collect(),
+    }
+}
+
+/// What can be said of one plugin.
+pub(crate) fn plugin_facts(plugin: &Plugin) -> PluginFacts {
+    PluginFacts {
         name: plugin.name().to_owned(),
         kind: plugin.kind().as_str().to_owned(),
         version: plugin.manifest().version.clone(),
         origin: plugin.origin().to_owned(),
         digest: plugin.digest().to_owned(),
-        state: state(&plugin.state()),
+        state: state(plugin),
+        asks: Reach::asked(plugin.manifest()),
+        granted: Reach::granted(plugin.grant()),
         denied: plugin.denials().iter().map(|denial| denial.line.clone()).collect(),
-    };
-    Facts {
-        serving: None,
-        models: catalog.models().iter().map(model).collect(),
-        plugins: plugins.iter().map(plugin).collect(),
+        idle: plugin.idle_grants().to_vec(),
     }
 }
 
-fn state(state: &PluginState) -> String {
-    match state {
+fn state(plugin: &Plugin) -> String {
+    match plugin.state() {
+        _ if !plugin.is_usable() => "not granted".to_owned(),
         PluginState::NotCompiled => "not compiled".to_owned(),
         PluginState::Compiled { from_cache: true, ms } => format!("compiled, from the cache in {ms} ms"),
         PluginState::Compiled { from_cache: false, ms } => format!("compiled in {ms} ms"),

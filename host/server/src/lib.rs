@@ -14,6 +14,7 @@ mod watchdog;
 mod admin;
 pub mod command;
 mod facts;
+mod grants;
 
 // Clients' requests.
 mod access;

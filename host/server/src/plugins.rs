@@ -2,10 +2,9 @@
 //! which add to them or replace them by name.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use cofferdam_runtime::{LoadError, OperatorGrant, PluginSource, Plugins, Runtime, read_plugin_dir};
+use cofferdam_runtime::{LoadError, PluginSource, Plugins, Runtime, read_plugin_dir};
 
 use crate::config::Config;
 
@@ -24,7 +23,7 @@ pub(crate) fn load(runtime: &Runtime, folder: Option<&Path>, config: &Config) ->
     if let Some(folder) = folder {
         sources.extend(read_plugin_dir(folder)?);
     }
-    runtime.load(sources, &grants(config))
+    runtime.load(sources, &config.plugins)
 }
 
 fn embedded((name, manifest, component): &Embedded) -> PluginSource {
@@ -34,16 +33,4 @@ fn embedded((name, manifest, component): &Embedded) -> PluginSource {
         component: Cow::Borrowed(component),
         origin: "embedded".to_owned(),
     }
-}
-
-fn grants(config: &Config) -> BTreeMap<String, OperatorGrant> {
-    let grant = |plugin: &crate::config::Plugin| OperatorGrant {
-        hosts: plugin.hosts.to_vec(),
-        secrets: plugin.secrets.to_vec(),
-        imports: plugin.imports.to_vec(),
-        memory_mib: plugin.memory_mib,
-        deadline_ms: plugin.deadline_ms,
-        config: plugin.config.clone(),
-    };
-    config.plugins.iter().map(|(name, plugin)| (name.clone(), grant(plugin))).collect()
 }

@@ -20,6 +20,7 @@ use crate::cli::{Options, Serve};
 use crate::config::{Config, Environment};
 use crate::connection::Connections;
 use crate::failure::Failure;
+use crate::grants::Desk;
 use crate::greeting::Greeting;
 use crate::handle::handle;
 use crate::hygiene;
@@ -134,7 +135,9 @@ async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Gro
     let (limits, drain) = (live.config.limits, live.config.timeouts.drain);
     let metrics = Arc::new(Metrics::default());
     let Listeners { api, admin, socket, at } = listeners;
-    let app = Arc::new(App::new(&ground, live, Arc::clone(&metrics), at));
+    let (runtime, environment) = (ground.runtime.clone(), Arc::clone(&ground.environment));
+    let desk = Desk::serving(options.clone(), arguments.clone(), runtime, environment);
+    let app = Arc::new(App::new(&ground, live, Arc::clone(&metrics), at, desk));
     warn_if_open(at.admin);
     let greeting = Greeting::new(&app.live(), &ground.store, at)?;
     write_out(&greeting.text(options.json))?;

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::guests::{Reflection, RefusedRequest};
 use crate::hex;
 use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
 use crate::log::{Row, UsageDigest};
@@ -287,6 +288,10 @@ pub enum AuditAction {
         #[serde(flatten)]
         purpose: Purpose,
     },
+    /// A guest's request to another host was refused before anything was released for it.
+    RequestRefused(RefusedRequest),
+    /// A host sent a secret back.
+    SecretReflected(Reflection),
     /// A row was met that does not prove to be ours; told once for each between two starts.
     DamageFound {
         /// The vault.

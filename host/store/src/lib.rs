@@ -20,6 +20,7 @@ mod error;
 #[doc(hidden)]
 #[expect(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "for tests only")]
 pub mod fuzzing;
+mod guests;
 mod hex;
 mod ids;
 mod journal;
@@ -51,6 +52,7 @@ pub use check::Verification;
 pub use clock::Clock;
 pub use directory::{Directory, Kind, LookupError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
+pub use guests::{Reflection, RefusedRequest, RequestRefusal};
 pub use ids::{IdError, InternId, MemberId, StoreId, WorkspaceId};
 pub use lock::{DirectoryLock, LockError};
 pub use name::{Name, NameError};

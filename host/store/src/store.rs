@@ -1,6 +1,7 @@
 //! The store as the rest of the program sees it.
 
 mod backup;
+mod guests;
 mod key_records;
 mod secrets;
 mod vault_keys;

@@ -4,12 +4,15 @@ use super::json::{compact_json, number, optional_string, raw, string};
 use super::{Assembler, Identity, Malformed};
 use cofferdam_runtime::wire::ReasoningSeal;
 use serde_json::Value;
+use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     InProgress,
     Completed,
     Incomplete,
+    /// Only items of server tools fail.
+    Failed,
 }
 
 impl Status {
@@ -18,6 +21,7 @@ impl Status {
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
             Self::Incomplete => "incomplete",
+            Self::Failed => "failed",
         }
     }
 }
@@ -82,11 +86,40 @@ impl Part {
 
 #[derive(Debug)]
 pub(super) enum Body {
-    Message { phase: Option<String>, parts: Vec<Part> },
-    Reasoning { summary: Vec<String>, text: Option<String>, seal: Option<ReasoningSeal> },
-    Call { custom: bool, call_id: String, name: String, namespace: Option<String>, text: String },
-    Image { result: Option<String> },
-    Opaque { id: String, json: Vec<u8> },
+    Message {
+        phase: Option<String>,
+        parts: Vec<Part>,
+    },
+    Reasoning {
+        summary: Vec<String>,
+        text: Option<String>,
+        seal: Option<ReasoningSeal>,
+    },
+    Call {
+        custom: bool,
+        call_id: String,
+        name: String,
+        namespace: Option<String>,
+        text: String,
+    },
+    /// A call that the host answers.
+    Tool {
+        item_type: Arc<str>,
+        call_id: String,
+        function: String,
+        arguments: String,
+        /// The model has said all arguments.
+        ended: bool,
+        /// What the tool says of the call: JSON members, comma-separated, without braces.
+        members: Vec<u8>,
+    },
+    Image {
+        result: Option<String>,
+    },
+    Opaque {
+        id: String,
+        json: Vec<u8>,
+    },
 }
 
 impl Body {
@@ -119,6 +152,7 @@ impl Body {
             Self::Reasoning { .. } => identity.item_id("rs", index),
             Self::Call { custom: false, .. } => identity.item_id("fc", index),
             Self::Call { custom: true, .. } => identity.item_id("ctc", index),
+            Self::Tool { .. } => identity.item_id("st", index),
             Self::Image { .. } => identity.item_id("ig", index),
             Self::Opaque { id, .. } => id.clone(),
         }
@@ -175,7 +209,9 @@ impl Item {
     }
 
     pub(super) fn is_open_call(&self, key: u32) -> bool {
-        self.key == Some(key) && self.status == Status::InProgress && matches!(self.body, Body::Call { .. })
+        self.key == Some(key)
+            && self.status == Status::InProgress
+            && matches!(self.body, Body::Call { .. } | Body::Tool { ended: false, .. })
     }
 
     pub(super) fn is_open_image(&self, key: u32) -> bool {
@@ -242,6 +278,16 @@ impl Item {
                 string(out, text);
                 raw(out, "}");
             }
+            Body::Tool { item_type, members, .. } => {
+                raw(out, "{\"type\":");
+                string(out, item_type);
+                self.id_and_status(out);
+                if !members.is_empty() {
+                    raw(out, ",");
+                    out.extend_from_slice(members);
+                }
+                raw(out, "}");
+            }
             Body::Image { result } => {
                 self.head(out, "image_generation_call");
                 raw(out, ",\"result\":");
@@ -254,7 +300,12 @@ impl Item {
     fn head(&self, out: &mut Vec<u8>, kind: &str) {
         raw(out, "{\"type\":\"");
         raw(out, kind);
-        raw(out, "\",\"id\":\"");
+        raw(out, "\"");
+        self.id_and_status(out);
+    }
+
+    fn id_and_status(&self, out: &mut Vec<u8>) {
+        raw(out, ",\"id\":\"");
         raw(out, &self.id);
         raw(out, "\",\"status\":\"");
         raw(out, self.status.as_str());
@@ -262,7 +313,7 @@ impl Item {
     }
 }
 
-fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
+pub(super) fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
     let members = [
         (",\"encrypted_content\":", &seal.encrypted_content),
         (",\"signature\":", &seal.signature),
@@ -294,7 +345,7 @@ pub(super) fn write_reasoning_text(out: &mut Vec<u8>, text: &str) {
     raw(out, "}");
 }
 
-fn write_summary_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn write_summary_text(out: &mut Vec<u8>, text: &str) {
     raw(out, "{\"type\":\"summary_text\",\"text\":");
     string(out, text);
     raw(out, "}");

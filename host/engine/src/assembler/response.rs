@@ -4,7 +4,7 @@
 use super::Assembler;
 use super::items::{self, Item};
 use super::json::{number, optional_string, raw, string, value};
-use crate::cost::Cost;
+use crate::cost::{Amount, Cost};
 use crate::refusal::stream_code;
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::Value;
@@ -78,8 +78,21 @@ pub struct Receipt {
     pub cost: Cost,
     /// The workspace's own credential was used.
     pub is_byok: bool,
+    /// What the loop of server tools did, if the request had any.
+    pub server_tools: Option<ServerToolUse>,
     /// Routing metadata and the name of its field, when the client opted in.
     pub metadata: Option<(&'static str, Value)>,
+}
+
+/// Counts of `usage.server_tool_use_details`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerToolUse {
+    /// Calls the model made.
+    pub requested: u32,
+    /// Calls that were run, whatever came of them.
+    pub executed: u32,
+    /// Those of `web_search` among them.
+    pub web_searches: u32,
 }
 
 impl Assembler {
@@ -133,7 +146,7 @@ impl Assembler {
     }
 
     fn write_usage(&self, out: &mut Vec<u8>, receipt: &Receipt) {
-        let usage = self.usage.unwrap_or_else(crate::cost::no_usage);
+        let usage = self.total_usage().unwrap_or_else(crate::cost::no_usage);
         let members = [
             ("{\"input_tokens\":", usage.input_tokens),
             (",\"input_tokens_details\":{\"cached_tokens\":", usage.cached_tokens),
@@ -159,8 +172,25 @@ impl Assembler {
         receipt.cost.input.write(out);
         raw(out, ",\"upstream_inference_output_cost\":");
         receipt.cost.output.write(out);
-        raw(out, "}}");
+        match &receipt.server_tools {
+            Some(tools) => write_tool_use(out, tools, receipt.cost.tools),
+            None => raw(out, "}"),
+        }
+        raw(out, "}");
     }
+}
+
+/// Ends `cost_details` and writes the member after it.
+fn write_tool_use(out: &mut Vec<u8>, tools: &ServerToolUse, cost: Amount) {
+    raw(out, ",\"server_tool_cost\":");
+    cost.write(out);
+    raw(out, "},\"server_tool_use_details\":{\"tool_calls_executed\":");
+    number(out, u64::from(tools.executed));
+    raw(out, ",\"tool_calls_requested\":");
+    number(out, u64::from(tools.requested));
+    raw(out, ",\"web_search_requests\":");
+    number(out, u64::from(tools.web_searches));
+    raw(out, "}");
 }
 
 fn write_error(out: &mut Vec<u8>, outcome: &Outcome) {

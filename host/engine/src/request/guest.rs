@@ -48,6 +48,8 @@ pub(super) struct GuestJson {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spans {
     model: Range<usize>,
+    /// The bracket that opens `input`.
+    input_start: usize,
     /// The bracket that closes `input`.
     input_end: usize,
     /// `,"tools":[...]`, empty where there are none.
@@ -67,6 +69,12 @@ pub struct GuestTurn<'a> {
     pub tools: Option<&'a [u8]>,
     /// The JSON value that replaces `tool_choice`; an empty slice leaves it out.
     pub tool_choice: Option<&'a [u8]>,
+}
+
+/// The elements of `input`, comma-separated, without the brackets.
+pub(super) fn input_items(json: &Bytes, spans: &Spans) -> Bytes {
+    let range = spans.input_start.saturating_add(1)..spans.input_end;
+    if json.get(range.clone()).is_some() { json.slice(range) } else { Bytes::new() }
 }
 
 /// Writes the document again with a turn's changes, copying everything between them.
@@ -130,8 +138,10 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>], size: usize) -> 
     write_without_nulls("text", fields.get("text"), &mut out);
     write_without_nulls("reasoning", fields.get("reasoning"), &mut out);
     let mut opening = [None, None];
+    let mut input_start = out.len();
     if let Some(value) = fields.get("input") {
         write_name("input", &mut out);
+        input_start = out.len();
         opening = input::write(value, &mut out);
     }
     let input_end = out.len().saturating_sub(1);
@@ -141,7 +151,7 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>], size: usize) -> 
     write_member("tool_choice", fields.get("tool_choice"), &mut out);
     let tool_choice = tools.end..out.len();
     out.push(b'}');
-    let spans = Spans { model, input_end, tools, tool_choice };
+    let spans = Spans { model, input_start, input_end, tools, tool_choice };
     GuestJson { json: Bytes::from(out), tools: tool_ranges, opening, spans }
 }
 

@@ -1,11 +1,12 @@
 //! `input`: checking every item, counting its text, and writing it in one normal form for guests.
 //!
-//! Normal form: an array of items, each with its `type`, message content always an array of parts.
-//! Everything else is copied as the client sent it.
+//! Normal form: an array of items, each with its `type`, message content always an array of parts, items of
+//! server tools as the calls they stand for. Everything else is copied as the client sent it.
 
 use super::TextFacts;
 use super::invalid::InvalidRequest;
 use super::json::{Counts, Kind, Value, separate, write_key};
+use super::replay::Replay;
 use super::rule::Shape;
 use super::settings::{Ability, Needs};
 use super::shapes::items::{ITEMS, MESSAGE, SERVER_ITEM, SERVER_ITEMS};
@@ -209,7 +210,11 @@ pub(super) fn write(input: Value<'_>, out: &mut Vec<u8>) -> [Option<Range<usize>
         out.push(b'}');
         opening = [None, Some(start..out.len())];
     }
-    for item in input.items() {
+    let mut replay = Replay::default();
+    for (place, item) in input.items().enumerate() {
+        if replay.take(item, place, out) {
+            continue;
+        }
         separate(out);
         let start = out.len();
         write_item(item, out);
@@ -217,6 +222,7 @@ pub(super) fn write(input: Value<'_>, out: &mut Vec<u8>) -> [Option<Range<usize>
             note_opening(item, start..out.len(), &mut opening);
         }
     }
+    replay.end(out);
     out.push(b']');
     opening
 }

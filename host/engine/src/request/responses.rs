@@ -176,6 +176,25 @@ impl ResponsesRequest {
     pub fn guest_json_for(&self, turn: &GuestTurn<'_>) -> Bytes {
         guest::write_turn(&self.guest_json, &self.spans, turn)
     }
+
+    /// The items of `input` as they stand in `guest_json`, comma-separated, without the brackets.
+    #[must_use]
+    pub fn input_items(&self) -> Bytes {
+        guest::input_items(&self.guest_json, &self.spans)
+    }
+
+    /// Takes over what models are told from another request. Routing, session and echo stay what the
+    /// client said.
+    pub fn adopt(&mut self, other: Self) {
+        self.guest_json = other.guest_json;
+        self.spans = other.spans;
+        self.tools = other.tools;
+        self.tool_choice = other.tool_choice;
+        self.needs = other.needs;
+        self.facts = other.facts;
+        self.input_tokens = other.input_tokens;
+        self.max_output_tokens = other.max_output_tokens;
+    }
 }
 
 /// Members whose support an endpoint may lack, for `require_parameters`.

@@ -1,7 +1,7 @@
 //! The tools a client offers, by who runs them.
 
 use super::invalid::{InvalidRequest, quoted};
-use super::json::{Kind, Value};
+use super::json::{self, Document, Kind, Value};
 use super::rule::{OPEN_OBJECT, Rule, TEXT};
 use super::shapes::server_tools::SERVER_TOOLS;
 use super::shapes::tools::TOOLS;
@@ -112,6 +112,40 @@ pub struct RequestTool {
     pub json: Bytes,
     /// A server tool's `parameters` as JSON, `{}` when absent; empty bytes for the others.
     pub settings: Bytes,
+    /// A function with `defer_loading: true`: it may wait until a search for tools has found it.
+    pub is_deferred: bool,
+}
+
+/// The bare name of the server tool that a type names: after one of the prefixes, or the alias.
+#[must_use]
+pub fn server_tool_name(type_name: &str) -> Option<&str> {
+    match split_prefix(type_name) {
+        Some((_, name)) => Some(name),
+        None => (type_name == "tool_search").then_some(type_name),
+    }
+}
+
+impl RequestTool {
+    /// The entry without `defer_loading`, which to a provider means that it searches for tools itself.
+    #[must_use]
+    pub fn loaded_json(&self) -> Bytes {
+        // The entry is a piece of a document that was read before.
+        let Ok(document) = Document::parse(&self.json) else { return self.json.clone() };
+        let mut out = vec![b'{'];
+        for (key, value) in document.root().members().filter(|(key, _)| !key.is("defer_loading")) {
+            json::write_member(key, value, &mut out);
+        }
+        out.push(b'}');
+        Bytes::from(out)
+    }
+
+    /// The name by which the model calls a function or custom tool. Tools of a namespace are told apart by
+    /// it, and the other kinds have no names.
+    #[must_use]
+    pub fn function_name(&self) -> Option<&str> {
+        let named = matches!(self.kind, ToolKind::Function | ToolKind::Custom);
+        self.name.as_deref().filter(|_| named)
+    }
 }
 
 /// `tool_choice`, checked.
@@ -229,7 +263,18 @@ impl<'d> Offered<'d> {
             _ => (None, Bytes::new()),
         };
         let type_name = text("type").unwrap_or_default();
-        RequestTool { index, kind: self.kind, type_name, prefix: self.prefix, name, json, settings }
+        let is_deferred =
+            self.kind == ToolKind::Function && self.value.get("defer_loading").is_some_and(Value::is_true);
+        RequestTool {
+            index,
+            kind: self.kind,
+            type_name,
+            prefix: self.prefix,
+            name,
+            json,
+            settings,
+            is_deferred,
+        }
     }
 
     /// Whether this entry offers a tool of that type (`function`, `custom` or `mcp`) and name.

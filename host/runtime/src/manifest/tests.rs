@@ -1,8 +1,21 @@
 use proptest::prelude::*;
 
-use super::{Framing, Import, Kind, Manifest, Phase};
+use super::{Asked, Framing, Import, Kind, Manifest, Phase};
+use crate::injection::Slot;
 
 const ROUTER: &str = "name = \"router\"\nkind = \"router\"\nversion = \"1.0.0\"\n";
+
+const QUERY: &str = "secret = \"k\"\nhost = \"a.b\"\nquery = \"key\"";
+
+fn tool(rest: &str) -> String {
+    format!(
+        "name = \"t\"\nkind = \"tool\"\nversion = \"1\"\nimports = [\"http\"]\n{rest}\n[tool]\ntype = \"x\"\n"
+    )
+}
+
+fn injection(keys: &str) -> String {
+    format!("[[injections]]\n{keys}")
+}
 
 fn refused(text: &str) -> String {
     Manifest::parse(text).unwrap_err().to_string()
@@ -43,6 +56,17 @@ fn hooks_and_tools_name_their_phases_and_imports() {
 }
 
 #[test]
+fn a_tool_asks_for_hosts_secrets_and_places() {
+    let asks = "hosts = [\"API.test.\"]\nsecrets = [\"*\"]\nplaceholder_headers = [\"x-key\"]\n";
+    let rule = "secret = \"k\"\nhost = \"api.test\"\nheader = \"X-Token\"\nformat = \"token {}\"";
+    let manifest = Manifest::parse(&tool(&format!("{asks}{}", injection(rule)))).unwrap();
+    assert_eq!(manifest.hosts.named().map(|host| host.as_str()).collect::<Vec<_>>(), ["api.test"]);
+    assert_eq!(manifest.secrets, Asked::Any);
+    assert!(manifest.placeholder_headers.contains("x-key"));
+    assert_eq!(manifest.injections[0].slot, Slot::header("x-token", "token {}").unwrap());
+}
+
+#[test]
 fn refusals_name_the_line_and_the_key() {
     let cases = [
         (format!("{ROUTER}memory = 3\n"), "line 4: unknown field `memory`"),
@@ -62,6 +86,23 @@ fn refusals_name_the_line_and_the_key() {
         (
             "name = \"t\"\nkind = \"tool\"\nversion = \"1\"\nhosts = [\"a.b\"]\n".to_owned(),
             "line 4: `hosts` needs",
+        ),
+        (tool("hosts = [\"*\", \"a.b\"]"), "line 5: `hosts` takes exact host names, or \"*\" alone"),
+        (tool("hosts = [\"127.0.0.1\"]"), "line 5: `hosts` takes exact host names"),
+        (tool("hosts = [\"a.b:443\"]"), "line 5: `hosts` takes exact host names"),
+        (tool("secrets = [\"Key\"]"), "line 5: `secrets` takes names of secrets"),
+        (tool("placeholder_headers = [\"host\"]"), "line 5: `placeholder_headers` takes"),
+        (tool("placeholder_headers = [\"X-Key\"]"), "line 5: `placeholder_headers` takes"),
+        (tool(&injection("secret = \"k\"")), "line 5: missing field `host`"),
+        (tool(&injection("secret = \"k\"\nhost = \"a.b\"")), "line 5: `secret` needs a place"),
+        (tool(&injection(QUERY)), "line 5: `injections` names k, which `secrets` does not"),
+        (
+            tool(&format!("secrets = [\"*\"]\n{}", injection(QUERY))),
+            "line 6: `injections` names a.b, which `hosts` does not",
+        ),
+        (
+            tool(&format!("secrets = [\"*\"]\nhosts = [\"*\"]\n{0}\n{0}", injection(QUERY))),
+            "line 7: `injections` puts two secrets into one place for a.b",
         ),
         ("name = 3".to_owned(), "line 1: invalid type: integer"),
         (String::new(), "line 1: missing field `name`"),

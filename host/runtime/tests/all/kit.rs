@@ -93,7 +93,7 @@ pub(crate) fn tool(runtime: &Runtime) -> Arc<Plugin> {
 /// Grants all that the fixtures ask for, except the host `other.test`.
 pub(crate) fn everything() -> OperatorGrant {
     OperatorGrant {
-        hosts: vec!["api.test".to_owned()],
+        hosts: ["api.test".parse().unwrap()].into(),
         imports: ["model", "tool-call", "request"].map(str::to_owned).to_vec(),
         ..OperatorGrant::default()
     }

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use crate::app::App;
-use crate::command::{Command, CommandError, Outcome, Progress, carry_out};
+use crate::command::{Command, CommandError, Outcome, PluginCommand, Progress, carry_out};
 
 const FILE_NAME: &str = "admin.sock";
 /// The longest path a socket address holds on Linux, its final zero included.
@@ -240,7 +240,13 @@ fn execute(command: &Command, app: &App, stop: &CancellationToken, lines: &Sende
         }
         if stop.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    match carry_out(command, Some(&app.store), &app.facts(), &mut progress) {
+    let outcome = match command {
+        Command::Plugin(PluginCommand::Grant(grant)) => {
+            app.desk.carry_out(grant).map_err(|failure| CommandError::new(failure.to_string()))
+        }
+        command => carry_out(command, Some(&app.store), &app.facts(), &mut progress),
+    };
+    match outcome {
         Ok(outcome) => Reply::Done(outcome),
         Err(error) => Reply::Failed(error),
     }

@@ -12,10 +12,11 @@ use cofferdam_store::{DirectoryLock, LockError, Store};
 use super::prepare::prepare;
 use super::{Action, Cli, Options};
 use crate::admin::socket::{self, SendError};
-use crate::command::{Command, Outcome, Progress, VaultCommand, carry_out, restored};
+use crate::command::{Command, Outcome, PluginCommand, Progress, VaultCommand, carry_out, restored};
 use crate::config::{Config, Environment};
 use crate::facts::{self, Facts};
 use crate::failure::Failure;
+use crate::grants::Desk;
 use crate::start::{PATIENCE, acquire, ask, open, open_options, pause, runtime, write_out};
 use crate::{serve, wiring};
 
@@ -122,6 +123,9 @@ fn in_process(
 fn describe(options: &Options, command: &Command) -> Result<Outcome, Failure> {
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let runtime = runtime(&config, &options.data)?;
+    if let Command::Plugin(PluginCommand::Grant(grant)) = command {
+        return Desk::alone(options, runtime).carry_out(grant);
+    }
     let services = wiring::services(&config, None, &runtime, &Environment::offline(), 0)?;
     let facts = facts::of(&services.catalog, &services.plugins);
     Ok(carry_out(command, None, &facts, &mut teller(options))?)

@@ -6,6 +6,7 @@ mod import;
 mod intern;
 mod key;
 mod member;
+mod plugin;
 mod secret;
 mod sensitive;
 mod status;
@@ -25,9 +26,10 @@ use cofferdam_store::{Directory, LookupError, Name, Store, WorkspaceId};
 pub use intern::InternCommand;
 pub use key::KeyCommand;
 pub use member::MemberCommand;
+pub(crate) use plugin::{Became, granted, shown};
+pub use plugin::{GrantCommand, PluginCommand};
 pub use secret::{Scope, SecretCommand};
 pub use sensitive::Sensitive;
-pub use status::PluginCommand;
 pub(crate) use vault::restored;
 pub use vault::{RecoveryCommand, VaultCommand};
 pub use workspace::WorkspaceCommand;
@@ -60,7 +62,7 @@ pub enum Command {
     Status,
     /// List the models this host serves
     Models,
-    /// Look at plugins
+    /// Look at plugins, and grant them what they ask for
     #[command(subcommand)]
     Plugin(PluginCommand),
 }
@@ -146,7 +148,10 @@ pub fn carry_out(
 ) -> Result<Outcome, CommandError> {
     match (command, store) {
         (Command::Models, _) => Ok(status::models(facts)),
-        (Command::Plugin(PluginCommand::List), _) => Ok(status::plugins(facts)),
+        (Command::Plugin(PluginCommand::List), _) => Ok(plugin::list(facts)),
+        (Command::Plugin(PluginCommand::Grant(_)), _) => {
+            Err(CommandError::new("grants are changed where the configuration is"))
+        }
         (Command::Status, store) => Ok(status::status(store, facts)),
         (Command::Workspace(command), Some(store)) => workspace::carry_out(command, store),
         (Command::Member(command), Some(store)) => member::carry_out(command, store),

@@ -1,21 +1,11 @@
-//! `status`, `models` and `plugin list`: what the host is made of right now.
+//! `status` and `models`: what the host is made of right now.
 
-use clap::Subcommand;
 use cofferdam_store::{Store, StoreStatus};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Outcome;
 use super::table::{or_dash, pairs, table};
 use crate::facts::Facts;
-
-/// What can be asked about plugins.
-#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PluginCommand {
-    /// List the plugins that are installed, with what they were granted
-    List,
-}
 
 pub(super) fn status(store: Option<&Store>, facts: &Facts) -> Outcome {
     let mut rows = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
@@ -106,29 +96,4 @@ pub(super) fn models(facts: &Facts) -> Outcome {
         })
         .collect();
     Outcome { document: json!(facts.models), text: table(["ID", "KIND", "CONTEXT", "PROVIDERS"], &rows) }
-}
-
-pub(super) fn plugins(facts: &Facts) -> Outcome {
-    let rows: Vec<[String; 6]> = facts
-        .plugins
-        .iter()
-        .map(|plugin| {
-            [
-                plugin.name.clone(),
-                plugin.kind.clone(),
-                plugin.version.clone(),
-                plugin.state.clone(),
-                plugin.digest.chars().take(12).collect(),
-                plugin.origin.clone(),
-            ]
-        })
-        .collect();
-    let mut text = table(["NAME", "KIND", "VERSION", "STATE", "DIGEST", "ORIGIN"], &rows);
-    for plugin in facts.plugins.iter().filter(|plugin| !plugin.denied.is_empty()) {
-        text.push_str(&format!("\n{} asks for more than it was granted; to grant it:\n", plugin.name));
-        for line in &plugin.denied {
-            text.push_str(&format!("  {line}\n"));
-        }
-    }
-    Outcome { document: json!(facts.plugins), text }
 }

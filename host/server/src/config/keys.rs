@@ -66,7 +66,6 @@ const fn later(key: Key, what: &'static str) -> Key {
 }
 
 const LIMITS: &str = "rate limits and budgets";
-const VAULT: &str = "the vault";
 const PRICE: &str = "dollars per million tokens";
 
 /// All of them, in the order of the README.
@@ -146,8 +145,36 @@ pub const KEYS: &[Key] = &[
         "`allow` or `deny`",
         "`deny`: the provider does not collect what it is sent",
     ),
-    key("plugins.NAME.hosts", "[]", "host names", "Where the plugin may send requests"),
-    later(key("plugins.NAME.secrets", "[]", "secret names", "Which secrets may go along"), VAULT),
+    key(
+        "plugins.NAME.hosts",
+        "[]",
+        "host names",
+        "Where the plugin may send requests; `*` is every public host, but never with a secret",
+    ),
+    key(
+        "plugins.NAME.secrets",
+        "[]",
+        "secret names",
+        "Which secrets may go along to hosts given by name; without an injection as `authorization: Bearer`",
+    ),
+    required("plugins.NAME.injections[].secret", "secret name", "A secret that goes along always"),
+    required("plugins.NAME.injections[].host", "host name", "To this host"),
+    optional("plugins.NAME.injections[].header", "header", "In this header"),
+    optional("plugins.NAME.injections[].format", "text", "The header's value around `{}`"),
+    optional("plugins.NAME.injections[].query", "parameter", "Or in this query parameter"),
+    optional("plugins.NAME.injections[].json", "JSON pointer", "Or in the JSON body, where nothing is yet"),
+    key(
+        "plugins.NAME.placeholder_headers",
+        "[]",
+        "headers",
+        "In whose value the plugin may write `{{secret:NAME}}` for a granted secret",
+    ),
+    key(
+        "plugins.NAME.on_reflection",
+        "\"redact\"",
+        "`redact` or `block`",
+        "When a host sends a secret back: its name stands there, or the plugin gets an error",
+    ),
     key(
         "plugins.NAME.imports",
         "[]",

@@ -5,6 +5,7 @@
 //! and all mistakes of a file are reported together.
 
 mod document;
+pub(crate) mod edit;
 mod egress;
 mod environment;
 pub mod keys;
@@ -26,7 +27,6 @@ pub use document::{Place, Problem};
 pub use environment::Environment;
 pub use limits::Limits;
 pub use models::{DataCollection, Endpoint, Model, ModelKind, demo};
-pub use plugins::Plugin;
 pub use providers::{KeySource, Provider};
 pub use server::Server;
 pub use timeouts::Timeouts;
@@ -54,7 +54,7 @@ pub struct Config {
     /// The catalog, in the order of the file.
     pub models: Vec<Model>,
     /// What the operator grants to plugins, by plugin name.
-    pub plugins: BTreeMap<String, Plugin>,
+    pub plugins: BTreeMap<String, cofferdam_runtime::OperatorGrant>,
 }
 
 /// Why there is no configuration.
@@ -93,15 +93,19 @@ impl Config {
     ///
     /// The file cannot be read or is not acceptable.
     pub fn load(file: Option<&Path>, data: &Path) -> Result<Self, ConfigError> {
-        let implied = data.join(FILE_NAME);
-        let path = match file {
-            Some(path) => path,
-            None if implied.exists() => &implied,
-            None => return Self::parse("", &implied, data),
-        };
-        let text = std::fs::read_to_string(path)
-            .map_err(|cause| ConfigError::Unreadable { path: path.to_path_buf(), cause })?;
-        Self::parse(&text, path, data)
+        let path = Self::path(file, data);
+        if file.is_none() && !path.exists() {
+            return Self::parse("", &path, data);
+        }
+        let text = std::fs::read_to_string(&path)
+            .map_err(|cause| ConfigError::Unreadable { path: path.clone(), cause })?;
+        Self::parse(&text, &path, data)
+    }
+
+    /// The file that [`Config::load`] reads, whether it exists or not.
+    #[must_use]
+    pub fn path(file: Option<&Path>, data: &Path) -> PathBuf {
+        file.map_or_else(|| data.join(FILE_NAME), Path::to_path_buf)
     }
 
     /// Checks the text of a configuration file. Relative paths in it are relative
@@ -114,10 +118,12 @@ impl Config {
         let document = Document::parse(text, path).map_err(|problem| ConfigError::Invalid(vec![problem]))?;
         let root = document.root();
         let timeouts = timeouts::read(&root.table("timeouts"));
-        let egress = egress::read(&root.table("egress"), timeouts.connect);
+        let server = server::read(&root.table("server"));
+        let own_ports = vec![server.listen.port(), server.admin.port()];
+        let egress = egress::read(&root.table("egress"), own_ports, timeouts.connect);
         let providers = providers::read(&root.tables("providers"), &egress);
         let config = Self {
-            server: server::read(&root.table("server")),
+            server,
             limits: limits::read(&root.table("limits")),
             vault: vault::read(&root.table("vault"), data),
             models: models::read(&root.tables("models"), &providers),

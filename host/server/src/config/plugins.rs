@@ -1,46 +1,128 @@
 //! `[plugins.NAME]`: what the operator grants to a plugin beyond the defaults of
 //! its manifest. A plugin gets what its manifest asks for and this allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
-use super::document::Table;
+use cofferdam_runtime::{InjectionRule, OnReflection, OperatorGrant, WrittenInjection, is_injectable_header};
+use cofferdam_store::{HostName, SecretName};
 
-/// The grant of one plugin.
-#[derive(Debug, Clone, Default)]
-pub struct Plugin {
-    /// Host names it may send requests to.
-    pub hosts: Vec<String>,
-    /// Names of secrets that may go along.
-    pub secrets: Vec<String>,
-    /// Imports that cost money or show content: `model`, `tool-call`, `request`.
-    pub imports: Vec<String>,
-    /// The most memory it may use.
-    pub memory_mib: Option<u32>,
-    /// The longest one call may run.
-    pub deadline_ms: Option<u32>,
-    /// What it reads as its settings: an object.
-    pub config: serde_json::Value,
-}
+use super::document::{Table, Value};
 
-pub(super) fn read(table: &Table<'_>) -> BTreeMap<String, Plugin> {
+/// Every public host.
+const ANY: &str = "*";
+
+pub(super) fn read(table: &Table<'_>) -> BTreeMap<String, OperatorGrant> {
     table.named_tables().into_iter().map(|(name, table)| (name, grant(&table))).collect()
 }
 
-fn grant(table: &Table<'_>) -> Plugin {
-    let texts = |key| table.texts(key).into_iter().map(|text| text.value).collect();
+fn grant(table: &Table<'_>) -> OperatorGrant {
     let number = |key, most| table.integer(key, 1..=most).and_then(|number| u32::try_from(number).ok());
     let config = table.value("config", table.json("config"));
     if !config.value.is_object() {
         config.reject("expected a table");
     }
-    Plugin {
-        hosts: texts("hosts"),
-        secrets: texts("secrets"),
+    let hosts: Vec<_> = table.texts("hosts");
+    let mut grant = OperatorGrant {
+        any_host: hosts.iter().any(|host| host.value == ANY),
+        hosts: names(
+            hosts.into_iter().filter(|host| host.value != ANY),
+            |_| "expected an exact host name such as api.example.com, or `*`",
+        ),
+        secrets: names(table.texts("secrets").into_iter(), |secret| match secret {
+            ANY => "name each secret; only a manifest may ask for `*`",
+            _ => "expected the name of a secret: lower-case letters, digits and single underscores",
+        }),
+        injections: Vec::new(),
+        placeholder_headers: placeholder_headers(table),
+        on_reflection: on_reflection(table),
         imports: imports(table),
         memory_mib: number("memory_mib", 4096),
         deadline_ms: number("deadline_ms", 600_000),
         config: config.value,
+    };
+    grant.injections = injections(table, &grant.hosts, &grant.secrets);
+    grant
+}
+
+/// Parses names, each once, whatever their spelling.
+fn names<'a, T: FromStr + Ord>(
+    written: impl Iterator<Item = Value<'a, String>>,
+    complaint: impl Fn(&str) -> &'static str,
+) -> BTreeSet<T> {
+    let mut names = BTreeSet::new();
+    for name in written {
+        match name.value.parse() {
+            Ok(parsed) => drop(names.insert(parsed)),
+            Err(_) => name.reject(complaint(&name.value)),
+        }
     }
+    names
+}
+
+fn placeholder_headers(table: &Table<'_>) -> BTreeSet<String> {
+    let mut headers = BTreeSet::new();
+    for header in table.texts("placeholder_headers") {
+        let name = header.value.to_ascii_lowercase();
+        if is_injectable_header(&name) {
+            headers.insert(name);
+        } else {
+            header.reject("expected the name of a header that may carry a secret");
+        }
+    }
+    headers
+}
+
+fn on_reflection(table: &Table<'_>) -> OnReflection {
+    match table.text("on_reflection") {
+        Some(written) if written.value == "block" => OnReflection::Block,
+        Some(written) if written.value != "redact" => {
+            written.reject("expected `redact` or `block`");
+            OnReflection::Block
+        }
+        _ => OnReflection::Redact,
+    }
+}
+
+/// Injections of what the same table grants, no two into one place.
+fn injections(
+    table: &Table<'_>,
+    hosts: &BTreeSet<HostName>,
+    secrets: &BTreeSet<SecretName>,
+) -> Vec<InjectionRule> {
+    let mut rules: Vec<InjectionRule> = Vec::new();
+    for table in table.tables("injections") {
+        let Some(rule) = injection(&table) else { continue };
+        let at = |key| table.value(key, ());
+        if !secrets.contains(&rule.secret) {
+            at("secret").reject("`secrets` does not name this secret");
+        } else if !hosts.contains(&rule.host) {
+            at("host").reject("`hosts` does not name this host");
+        } else if rules.iter().any(|earlier| earlier.collides(&rule)) {
+            at("").reject("an earlier injection puts a secret into the same place");
+        } else {
+            rules.push(rule);
+        }
+    }
+    rules
+}
+
+fn injection(table: &Table<'_>) -> Option<InjectionRule> {
+    let text = |key| table.text(key).map(|text| text.value);
+    let (secret, host) = (table.required_text("secret"), table.required_text("host"));
+    if text("secret").is_none() || text("host").is_none() {
+        return None;
+    }
+    let written = WrittenInjection {
+        secret: secret.value,
+        host: host.value,
+        header: text("header"),
+        format: text("format"),
+        query: text("query"),
+        json: text("json"),
+    };
+    let rule = InjectionRule::try_from(written);
+    rule.map_err(|error| table.value(error.key, ()).reject(error.message)).ok()
 }
 
 fn imports(table: &Table<'_>) -> Vec<String> {

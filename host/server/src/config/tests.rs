@@ -1,3 +1,4 @@
+use cofferdam_runtime::{OnReflection, Slot};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -86,7 +87,11 @@ kind = "embeddings"
 endpoints = [{ provider = "openai", model = "embed" }]
 
 [plugins.tool-http-request]
-hosts = ["api.github.com"]
+hosts = ["API.github.com", "*"]
+secrets = ["github_token"]
+injections = [{ secret = "github_token", host = "api.github.com", header = "Authorization", format = "token {}" }]
+placeholder_headers = ["X-Key"]
+on_reflection = "block"
 memory_mib = 16
 deadline_ms = 500
 config = { answer = 42, list = ["a"] }
@@ -124,6 +129,11 @@ fn every_section_is_read() {
     let plugin = &config.plugins["tool-http-request"];
     assert_eq!(plugin.config, serde_json::json!({"answer": 42, "list": ["a"]}));
     assert_eq!((plugin.memory_mib, plugin.deadline_ms), (Some(16), Some(500)));
+    assert_eq!(plugin.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(), ["api.github.com"]);
+    assert!(plugin.any_host && plugin.placeholder_headers.contains("x-key"));
+    assert_eq!(plugin.secrets.len(), 1);
+    assert_eq!(plugin.injections[0].slot, Slot::header("authorization", "token {}").unwrap());
+    assert_eq!(plugin.on_reflection, OnReflection::Block);
 }
 
 #[test]
@@ -170,13 +180,26 @@ fn mistakes_are_told_with_their_place() {
         ("[egress]\nallow_private = [\"10.0.0.0/33\"]", (2, 18, "egress.allow_private[0]"), "address range"),
         ("[egress]\nresolve = { a = [\"x\"] }", (2, 18, "egress.resolve.a[0]"), "expected an IP address"),
         ("[egress]\nroots = [\"missing.pem\"]", (2, 10, "egress.roots[0]"), "cannot read missing.pem"),
-        (
-            "[plugins.x]\nsecrets = [\"a\"]",
-            (2, 1, "plugins.x.secrets"),
-            "the vault, which this build does not have yet",
-        ),
         ("[plugins.x]\nhost = [\"a\"]", (2, 1, "plugins.x.host"), "did you mean `hosts`?"),
         ("[plugins.x]\nimports = [\"clock\"]", (2, 12, "plugins.x.imports[0]"), "expected `model`"),
+        (
+            "[plugins.x]\nhosts = [\"a.b\", \"127.0.0.1\"]",
+            (2, 17, "plugins.x.hosts[1]"),
+            "an exact host name",
+        ),
+        ("[plugins.x]\nhosts = [\"*.a.b\"]", (2, 10, "plugins.x.hosts[0]"), "an exact host name"),
+        ("[plugins.x]\nsecrets = [\"*\"]", (2, 12, "plugins.x.secrets[0]"), "name each secret"),
+        ("[plugins.x]\nsecrets = [\"K\"]", (2, 12, "plugins.x.secrets[0]"), "the name of a secret"),
+        (
+            "[plugins.x]\nplaceholder_headers = [\"Host\"]",
+            (2, 24, "plugins.x.placeholder_headers[0]"),
+            "a header that may carry a secret",
+        ),
+        (
+            "[plugins.x]\non_reflection = \"ignore\"",
+            (2, 17, "plugins.x.on_reflection"),
+            "`redact` or `block`",
+        ),
         ("[[providers]]\nname = \"a\"", (1, 1, "providers[0]"), "`adapter` is missing"),
         ("a = ", (1, 5, ""), ""),
     ];
@@ -248,6 +271,63 @@ fn providers_and_models_must_fit_together() {
     for (text, key, message) in table {
         let (_, _, found_key, found) = problem(&text);
         assert_eq!(found_key, key, "{text}: {found}");
+        assert!(found.contains(message), "{text}: {found}");
+    }
+}
+
+#[test]
+fn injections_say_what_is_wrong_and_where() {
+    let granted = "[plugins.x]\nhosts = [\"a.b\"]\nsecrets = [\"k\"]\n";
+    let rule = "[[plugins.x.injections]]\nsecret = \"k\"\nhost = \"a.b\"\n";
+    let good = format!("{granted}{rule}header = \"X-Key\"\nformat = \"{{}}\"\n");
+    let config = parse(&good).unwrap();
+    assert_eq!(config.plugins["x"].injections.len(), 1);
+    let table = [
+        (format!("{granted}{rule}"), (5, "plugins.x.injections[0].secret"), "needs a place"),
+        (
+            format!("{granted}{rule}header = \"x-key\""),
+            (7, "plugins.x.injections[0].header"),
+            "needs a `format`",
+        ),
+        (
+            format!("{granted}{rule}path = \"x\"\nquery = \"q\""),
+            (7, "plugins.x.injections[0].path"),
+            "unknown key",
+        ),
+        (
+            format!("{granted}{rule}header = \"host\"\nformat = \"{{}}\""),
+            (7, "plugins.x.injections[0].header"),
+            "may carry a secret",
+        ),
+        (
+            format!("{granted}{rule}query = \"q\"\njson = \"/a\""),
+            (5, "plugins.x.injections[0].secret"),
+            "one place only",
+        ),
+        (
+            format!("{granted}{}query = \"q\"", rule.replace("\"k\"", "\"other\"")),
+            (5, "plugins.x.injections[0].secret"),
+            "`secrets` does not name this secret",
+        ),
+        (
+            format!("{granted}{}query = \"q\"", rule.replace("a.b", "c.d")),
+            (6, "plugins.x.injections[0].host"),
+            "`hosts` does not name this host",
+        ),
+        (
+            format!("{good}{rule}header = \"x-key\"\nformat = \"token {{}}\""),
+            (9, "plugins.x.injections[1]"),
+            "the same place",
+        ),
+        (
+            format!("{granted}[[plugins.x.injections]]\nhost = \"a.b\"\nquery = \"q\""),
+            (4, "plugins.x.injections[0]"),
+            "`secret` is missing",
+        ),
+    ];
+    for (text, (line, key), message) in table {
+        let (found_line, _, found_key, found) = problem(&text);
+        assert_eq!((found_line, found_key.as_str()), (line, key), "{text}: {found}");
         assert!(found.contains(message), "{text}: {found}");
     }
 }

@@ -93,9 +93,6 @@ fn ai_sdk() {
 fn our_own_output_verbatim() {
     let output = json!([
         {"type": "reasoning", "id": "rs_1", "summary": [], "status": "completed"},
-        {"type": "openrouter:datetime", "id": "st_1", "status": "completed", "datetime": "2026-01-01T00:00:00.000Z",
-            "timezone": "UTC"},
-        {"type": "service:web_fetch", "id": "st_2", "status": "failed", "error": "unreachable"},
         {"type": "message", "id": "msg_1", "role": "assistant", "status": "incomplete", "content": [
             {"type": "output_text", "text": "Half", "annotations": [], "logprobs": []}]},
         {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AA=="},

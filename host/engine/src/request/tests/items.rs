@@ -148,14 +148,53 @@ fn every_item_is_accepted_and_copied() {
 }
 
 #[test]
-fn items_of_server_tools_are_accepted_under_both_prefixes() {
+fn items_of_server_tools_become_the_calls_they_stand_for() {
     for item in server_items() {
+        let name = item["type"].as_str().unwrap().to_owned();
         for prefix in ["service:", "openrouter:"] {
             let mut item = item.clone();
-            item["type"] = format!("{prefix}{}", item["type"].as_str().unwrap()).into();
-            assert_eq!(written(&item), item);
+            item["type"] = format!("{prefix}{name}").into();
+            let input = guest(&accepted(&body_of_item(&item)))["input"].clone();
+            let [call, result] = input.as_array().unwrap().as_slice() else { panic!("{input}") };
+            assert_eq!((&call["type"], &call["name"]), (&json!("function_call"), &json!(name)));
+            assert_eq!(result["type"], "function_call_output");
+            assert_eq!(call["call_id"], result["call_id"]);
+            let told: Value = serde_json::from_str(result["output"].as_str().unwrap()).unwrap();
+            assert!(told.is_object() && told.get("type").is_none() && told.get("id").is_none(), "{told}");
         }
     }
+}
+
+#[test]
+fn what_a_server_tool_said_is_told_again_and_calls_of_one_turn_stay_together() {
+    let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});
+    let result = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "1"});
+    let input = json!([
+        call("c1"),
+        {"type": "openrouter:datetime", "id": "st_1", "status": "completed", "datetime": "2026", "timezone": "UTC"},
+        {"type": "service:web_fetch", "id": "st_2", "status": "failed", "error": "unreachable"},
+        {"type": "service:files", "call_id": "own", "arguments": "{\"operation\":\"list\"}", "result": null},
+        {"type": "service:image_generation", "result": "AA==", "image_url": "data:image/png;base64,AA==",
+            "prompt": "a cat"},
+        result("c1"),
+    ]);
+    let told = guest(&accepted(&json!({"model": "a/b", "input": input})))["input"].clone();
+    let called = |id: &str, name: &str, arguments: &str| json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments});
+    let said =
+        |id: &str, output: &str| json!({"type": "function_call_output", "call_id": id, "output": output});
+    let expected = json!([
+        call("c1"),
+        called("st_1", "datetime", "{}"),
+        called("st_2", "web_fetch", "{}"),
+        called("own", "files", "{\"operation\":\"list\"}"),
+        called("call_4", "image_generation", "{}"),
+        said("st_1", "{\"datetime\":\"2026\",\"timezone\":\"UTC\"}"),
+        said("st_2", "{\"status\":\"failed\",\"error\":\"unreachable\"}"),
+        said("own", "{}"),
+        said("call_4", "{\"prompt\":\"a cat\"}"),
+        result("c1"),
+    ]);
+    assert_eq!(told, expected);
 }
 
 #[test]

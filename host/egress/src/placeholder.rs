@@ -1,0 +1,159 @@
+//! Placeholders: `{{secret:NAME}}` in the value of a header (R2).
+//!
+//! Found in one pass from left to right over what the guest wrote; what is put in their place is never looked
+//! at. Whatever begins like one and is none, or stands elsewhere, has the request refused: text that was meant
+//! to become a secret must not travel as it is, and must not tell a server which names exist.
+
+use std::ops::Range;
+
+use cofferdam_store::SecretName;
+use http::HeaderName;
+use memchr::memmem;
+
+use crate::{GuestRequest, Reason};
+
+/// How a placeholder begins.
+const OPENING: &str = "{{secret:";
+/// And how it ends.
+const CLOSING: &str = "}}";
+/// In one request.
+const PLACEHOLDERS_MAX: usize = 4;
+
+/// A placeholder in a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placeholder {
+    /// The header in whose value it stands.
+    pub header: HeaderName,
+    /// The secret that it asks for.
+    pub secret: SecretName,
+}
+
+/// All placeholders of a request in the order in which they stand there.
+///
+/// # Errors
+///
+/// [`Reason::Placeholder`] for one outside of a header's value, a malformed one, and a fifth.
+pub fn placeholders(request: &GuestRequest) -> Result<Vec<Placeholder>, Reason> {
+    let mut found = Vec::new();
+    for (name, value) in &request.headers {
+        if name.contains(OPENING) {
+            return Err(Reason::Placeholder);
+        }
+        for (_, secret) in in_value(value)? {
+            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Reason::Header)?;
+            found.push(Placeholder { header, secret });
+        }
+    }
+    let is_misplaced =
+        request.method.contains(OPENING) || memmem::find(&request.body, OPENING.as_bytes()).is_some();
+    if is_misplaced || found.len() > PLACEHOLDERS_MAX {
+        return Err(Reason::Placeholder);
+    }
+    Ok(found)
+}
+
+/// The placeholders of one value and where they stand.
+pub(crate) fn in_value(value: &str) -> Result<Vec<(Range<usize>, SecretName)>, Reason> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(at) = value.get(from..).and_then(|rest| rest.find(OPENING)) {
+        let start = from + at;
+        let name_start = start + OPENING.len();
+        let rest = value.get(name_start..).unwrap_or_default();
+        let name = rest.find(CLOSING).and_then(|length| rest.get(..length)).ok_or(Reason::Placeholder)?;
+        let secret = name.parse().map_err(|_| Reason::Placeholder)?;
+        from = name_start + name.len() + CLOSING.len();
+        found.push((start..from, secret));
+        if found.len() > PLACEHOLDERS_MAX {
+            return Err(Reason::Placeholder);
+        }
+    }
+    Ok(found)
+}
+
+/// Reads one placeholder and nothing else.
+pub(crate) fn parse(text: &str) -> Option<SecretName> {
+    text.strip_prefix(OPENING)?.strip_suffix(CLOSING)?.parse().ok()
+}
+
+/// Is the beginning of a placeholder in a URL, plain or encoded?
+pub(crate) fn is_in_url(url: &str) -> bool {
+    if !url.contains("secret") && !url.contains('%') {
+        return false;
+    }
+    let mut decoded = Vec::with_capacity(url.len());
+    let mut rest = url.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        let encoded = if *first == b'%' { tail.split_first_chunk::<2>().and_then(decode) } else { None };
+        let (byte, tail) = encoded.unwrap_or((*first, tail));
+        decoded.push(byte);
+        rest = tail;
+    }
+    memmem::find(&decoded, OPENING.as_bytes()).is_some()
+}
+
+fn decode<'a>((digits, tail): (&[u8; 2], &'a [u8])) -> Option<(u8, &'a [u8])> {
+    let digits = std::str::from_utf8(digits).ok()?;
+    Some((u8::from_str_radix(digits, 16).ok()?, tail))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn names(value: &str) -> Result<Vec<String>, Reason> {
+        let found = in_value(value)?;
+        for (place, secret) in &found {
+            assert_eq!(value.get(place.clone()), Some(format!("{{{{secret:{secret}}}}}").as_str()));
+        }
+        Ok(found.into_iter().map(|(_, secret)| secret.to_string()).collect())
+    }
+
+    #[test]
+    fn placeholders_are_found_from_left_to_right() {
+        assert_eq!(names("Bearer {{secret:a}}"), Ok(vec!["a".to_owned()]));
+        assert_eq!(
+            names("{{secret:a}}{{secret:b_1}} {{other}} }}"),
+            Ok(vec!["a".to_owned(), "b_1".to_owned()])
+        );
+        assert_eq!(names("secret:a {secret:a} {{ secret:a}}"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_begins_like_a_placeholder_and_is_none_is_refused() {
+        for value in [
+            "{{secret:",
+            "{{secret:a",
+            "{{secret:a}",
+            "{{secret:}}",
+            "{{secret:A}}",
+            "{{secret: a}}",
+            "{{secret:{{secret:a}}}}",
+            "{{secret:a}} {{secret:b",
+        ] {
+            assert_eq!(names(value), Err(Reason::Placeholder), "{value}");
+        }
+        assert_eq!(names(&"{{secret:a}}".repeat(5)), Err(Reason::Placeholder));
+    }
+
+    #[test]
+    fn placeholder_in_a_url_is_seen_through_its_encoding() {
+        for url in ["https://a.test/{{secret:a}}", "https://a.test/?q=%7b%7Bsecret%3Aa}}", "%7B%7B%73ecret:a"]
+        {
+            assert!(is_in_url(url), "{url}");
+        }
+        for url in ["https://a.test/secret", "https://a.test/%7b%7b", "https://a.test/%zz%", "%é{{secre"] {
+            assert!(!is_in_url(url), "{url}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn scanning_never_panics(value in "[{}secrt:a%7Bé]{0,40}") {
+            let _found = names(&value);
+            let _seen = is_in_url(&value);
+        }
+    }
+}

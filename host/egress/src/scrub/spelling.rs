@@ -1,0 +1,312 @@
+//! The ways in which a server may write a value that it was sent.
+//!
+//! Escaping differs from library to library in what it escapes and in which case its digits are. Each row of the
+//! tables below is what a widespread library does; rows that do not change a value are left out for it.
+
+use zeroize::Zeroizing;
+
+/// One way to write a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Spelling {
+    /// As it is, or with some characters escaped.
+    Text(Escape),
+    /// Base64 without what the bytes around the value have a part in. `skip` bits belong to the character that
+    /// began in the byte before it: 0, 4 and 2 for the three alignments.
+    Base64 { skip: usize, alphabet: &'static [u8; 64] },
+    /// Two hexadecimal digits for each byte.
+    Hex { digits: &'static [u8; 16] },
+    /// Two bytes for each UTF-16 unit.
+    Utf16 { is_big_endian: bool },
+}
+
+/// How single characters are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Escape {
+    Plain,
+    /// JSON: quote, backslash and control characters as always, `unicode` as `\u` and four digits.
+    Json {
+        unicode: u128,
+        is_beyond: bool,
+        has_slash: bool,
+        digits: &'static [u8; 16],
+    },
+    /// URL: everything but `kept` as `%` and two digits, a space perhaps as a plus sign.
+    Percent {
+        kept: u128,
+        has_plus: bool,
+        digits: &'static [u8; 16],
+    },
+    /// HTML and XML: references by name or number.
+    Html {
+        named: u128,
+        decimal: u128,
+        hex: u128,
+        digits: &'static [u8; 16],
+    },
+}
+
+const LOWER: &[u8; 16] = b"0123456789abcdef";
+const UPPER: &[u8; 16] = b"0123456789ABCDEF";
+const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+const ALL: u128 = u128::MAX;
+const NONE: u128 = 0;
+const CONTROLS: u128 = 0xffff_ffff | 1 << 0x7f;
+const ALPHANUMERIC: u128 = set(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
+const UNRESERVED: u128 = ALPHANUMERIC | set(b"-._~");
+/// What JavaScript's `encodeURIComponent` keeps.
+const COMPONENT: u128 = UNRESERVED | set(b"!'()*");
+/// What it keeps of a whole URL.
+const WHOLE: u128 = COMPONENT | set(b";/?:@&=+$,#");
+/// The URL standard's form encoding.
+const FORM: u128 = ALPHANUMERIC | set(b"*-._");
+
+const ESCAPES: &[Escape] = &[
+    json(NONE, false, false, LOWER),
+    json(NONE, true, false, LOWER),             // Python
+    json(NONE, false, true, LOWER),             // with `\/`
+    json(NONE, true, true, LOWER),              // PHP
+    json(set(b"<>&"), false, false, LOWER),     // Go, Rails
+    json(set(b"<>&'"), false, false, UPPER),    // PHP with its flags, Django
+    json(set(b"<>&'="), false, false, LOWER),   // Gson
+    json(set(b"<>&'\"+`"), true, false, UPPER), // .NET
+    json(ALL, true, false, LOWER),
+    json(ALL, true, false, UPPER),
+    percent(UNRESERVED, false, UPPER),
+    percent(UNRESERVED, false, LOWER),
+    percent(UNRESERVED, true, UPPER),              // Python's `quote_plus`, Go
+    percent(UNRESERVED | set(b"/"), false, UPPER), // Python's `quote`
+    percent(COMPONENT, false, UPPER),
+    percent(COMPONENT, false, LOWER),
+    percent(WHOLE, false, UPPER),
+    percent(FORM, true, UPPER),               // browsers, Java
+    percent(FORM | set(b"!()"), true, LOWER), // .NET
+    percent(NONE, false, UPPER),
+    percent(NONE, false, LOWER),
+    html(set(b"&<>"), NONE, NONE, LOWER),
+    html(set(b"&<>\""), NONE, NONE, LOWER),
+    html(set(b"&<>\"'"), NONE, NONE, LOWER),       // XML
+    html(set(b"&<>\""), set(b"'"), NONE, LOWER),   // PHP, Jinja
+    html(set(b"&<>\""), NONE, set(b"'"), LOWER),   // Python, Django
+    html(set(b"&<>"), set(b"\"'+"), NONE, LOWER),  // Go
+    html(set(b"&<>\""), NONE, set(b"'+"), UPPER),  // .NET
+    html(set(b"&<>\""), NONE, set(b"'`="), LOWER), // Handlebars, in lower case
+    html(set(b"&<>\""), NONE, set(b"'`="), UPPER),
+    html(set(b"&<>\""), set(b"'"), set(b"/`="), UPPER), // Mustache
+    html(set(b"&<>\""), NONE, set(b"'/"), LOWER),       // OWASP
+    html(NONE, ALL, NONE, LOWER),
+    html(NONE, NONE, ALL, LOWER),
+    html(NONE, NONE, ALL, UPPER),
+];
+
+/// The characters of a value from which a head is made. Eight bytes of base64 need seven of them.
+const HEAD_CHARS: usize = 12;
+
+const fn json(unicode: u128, is_beyond: bool, has_slash: bool, digits: &'static [u8; 16]) -> Escape {
+    Escape::Json { unicode, is_beyond, has_slash, digits }
+}
+
+const fn percent(kept: u128, has_plus: bool, digits: &'static [u8; 16]) -> Escape {
+    Escape::Percent { kept, has_plus, digits }
+}
+
+const fn html(named: u128, decimal: u128, hex: u128, digits: &'static [u8; 16]) -> Escape {
+    Escape::Html { named, decimal, hex, digits }
+}
+
+const fn set(characters: &[u8]) -> u128 {
+    let mut bits = 0;
+    let mut rest = characters;
+    while let [first, tail @ ..] = rest {
+        bits |= 1 << *first;
+        rest = tail;
+    }
+    bits
+}
+
+fn is_in(set: u128, character: char) -> bool {
+    character.is_ascii() && set >> u32::from(character) & 1 == 1
+}
+
+impl Spelling {
+    /// At most so many for one value.
+    pub(super) const ALL_MAX: usize = ESCAPES.len() + 11;
+
+    /// All spellings that are not text.
+    const ENCODED: [Self; 10] = [
+        Self::Base64 { skip: 0, alphabet: STANDARD },
+        Self::Base64 { skip: 4, alphabet: STANDARD },
+        Self::Base64 { skip: 2, alphabet: STANDARD },
+        Self::Base64 { skip: 0, alphabet: URL_SAFE },
+        Self::Base64 { skip: 4, alphabet: URL_SAFE },
+        Self::Base64 { skip: 2, alphabet: URL_SAFE },
+        Self::Hex { digits: LOWER },
+        Self::Hex { digits: UPPER },
+        Self::Utf16 { is_big_endian: false },
+        Self::Utf16 { is_big_endian: true },
+    ];
+}
+
+/// The first eight bytes of each spelling of a value, which has at least eight bytes.
+pub(super) fn each_head(value: &[u8], mut found: impl FnMut(Spelling, u64)) {
+    let text = str::from_utf8(value).unwrap_or_default();
+    let beginning = match text.char_indices().nth(HEAD_CHARS) {
+        Some((end, _)) => value.get(..end).unwrap_or(value),
+        None => value,
+    };
+    let used = text.bytes().filter(u8::is_ascii).fold(NONE, |used, byte| used | 1 << byte);
+    let has_beyond = !text.is_ascii();
+    let mut buffer = Zeroizing::new(Vec::with_capacity(8 * HEAD_CHARS));
+    let mut add = |spelling| {
+        buffer.clear();
+        append(spelling, beginning, &mut buffer);
+        if let Some(head) = buffer.first_chunk() {
+            found(spelling, u64::from_be_bytes(*head));
+        }
+    };
+    add(Spelling::Text(Escape::Plain));
+    for escape in ESCAPES {
+        if escape.changes(used, has_beyond) {
+            add(Spelling::Text(*escape));
+        }
+    }
+    Spelling::ENCODED.into_iter().for_each(add);
+}
+
+/// A spelling in full.
+pub(super) fn write(spelling: Spelling, value: &[u8]) -> Zeroizing<Vec<u8>> {
+    // The longest is ten bytes for each: `&#1114111;`. Nothing grows, so nothing is left behind unwiped.
+    let mut text = Zeroizing::new(Vec::with_capacity(10 * value.len()));
+    append(spelling, value, &mut text);
+    text
+}
+
+fn append(spelling: Spelling, value: &[u8], out: &mut Vec<u8>) {
+    match spelling {
+        Spelling::Text(Escape::Plain) => out.extend_from_slice(value),
+        Spelling::Text(escape) => {
+            for character in str::from_utf8(value).unwrap_or_default().chars() {
+                escape.append(character, out);
+            }
+        }
+        Spelling::Base64 { skip, alphabet } => base64(value, skip, alphabet, out),
+        Spelling::Hex { digits } => value.iter().for_each(|byte| append_hex(*byte, digits, out)),
+        Spelling::Utf16 { is_big_endian } => {
+            for unit in str::from_utf8(value).unwrap_or_default().encode_utf16() {
+                out.extend(if is_big_endian { unit.to_be_bytes() } else { unit.to_le_bytes() });
+            }
+        }
+    }
+}
+
+/// The characters that are made of this value's bits alone.
+fn base64(value: &[u8], skip: usize, alphabet: &[u8; 64], out: &mut Vec<u8>) {
+    for bit in (skip..).step_by(6).take_while(|bit| bit + 6 <= 8 * value.len()) {
+        let byte = |at: usize| u16::from(value.get(at).copied().unwrap_or_default());
+        let pair = byte(bit / 8) << 8 | byte(bit / 8 + 1);
+        let sextet = pair >> (10 - bit % 8) & 63;
+        out.extend(alphabet.get(usize::from(sextet)));
+    }
+}
+
+fn append_hex(byte: u8, digits: &[u8; 16], out: &mut Vec<u8>) {
+    out.extend(digits.get(usize::from(byte >> 4)));
+    out.extend(digits.get(usize::from(byte & 15)));
+}
+
+impl Escape {
+    /// Would a text with these characters be written otherwise than it is?
+    fn changes(&self, used: u128, has_beyond: bool) -> bool {
+        match *self {
+            Self::Plain => false,
+            Self::Json { unicode, is_beyond, has_slash, .. } => {
+                let slash = if has_slash { set(b"/") } else { NONE };
+                used & (unicode | slash | CONTROLS | set(b"\"\\")) != 0 || (is_beyond && has_beyond)
+            }
+            Self::Percent { kept, .. } => used & !kept != 0 || has_beyond,
+            Self::Html { named, decimal, hex, .. } => used & (named | decimal | hex) != 0,
+        }
+    }
+
+    fn append(&self, character: char, out: &mut Vec<u8>) {
+        match *self {
+            Self::Plain => plain(character, out),
+            Self::Json { unicode, is_beyond, has_slash, digits } => {
+                if is_in(unicode, character) || (is_beyond && !character.is_ascii()) {
+                    append_units(character, digits, out);
+                } else {
+                    json_character(character, has_slash, digits, out);
+                }
+            }
+            Self::Percent { has_plus: true, .. } if character == ' ' => out.push(b'+'),
+            Self::Percent { kept, .. } if is_in(kept, character) => plain(character, out),
+            Self::Percent { digits, .. } => {
+                for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+                    out.push(b'%');
+                    append_hex(byte, digits, out);
+                }
+            }
+            Self::Html { named, decimal, hex, digits } => {
+                if is_in(named, character) {
+                    out.extend_from_slice(name(character));
+                } else if is_in(decimal, character) {
+                    out.extend_from_slice(format!("&#{};", u32::from(character)).as_bytes());
+                } else if is_in(hex, character) {
+                    out.extend_from_slice(b"&#x");
+                    append_number(u32::from(character), digits, out);
+                    out.push(b';');
+                } else {
+                    plain(character, out);
+                }
+            }
+        }
+    }
+}
+
+fn plain(character: char, out: &mut Vec<u8>) {
+    out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+}
+
+/// Without zeros in front.
+fn append_number(number: u32, digits: &[u8; 16], out: &mut Vec<u8>) {
+    if number >= 16 {
+        append_number(number >> 4, digits, out);
+    }
+    out.extend(digits.get(number as usize & 15));
+}
+
+/// `\u` and four digits for each UTF-16 unit.
+fn append_units(character: char, digits: &[u8; 16], out: &mut Vec<u8>) {
+    for unit in character.encode_utf16(&mut [0; 2]) {
+        out.extend_from_slice(b"\\u");
+        unit.to_be_bytes().into_iter().for_each(|byte| append_hex(byte, digits, out));
+    }
+}
+
+/// What every JSON writer escapes, and the slash that some do.
+fn json_character(character: char, has_slash: bool, digits: &[u8; 16], out: &mut Vec<u8>) {
+    let short = match character {
+        '"' | '\\' => character,
+        '/' if has_slash => '/',
+        '\u{8}' => 'b',
+        '\u{c}' => 'f',
+        '\n' => 'n',
+        '\r' => 'r',
+        '\t' => 't',
+        '\0'..='\u{1f}' => return append_units(character, digits, out),
+        _ => return plain(character, out),
+    };
+    out.push(b'\\');
+    plain(short, out);
+}
+
+fn name(character: char) -> &'static [u8] {
+    match character {
+        '&' => b"&amp;",
+        '<' => b"&lt;",
+        '>' => b"&gt;",
+        '"' => b"&quot;",
+        _ => b"&apos;",
+    }
+}

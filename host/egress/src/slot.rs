@@ -1,0 +1,133 @@
+//! Where one secret goes in a guest's request (R1 to R3, R15).
+
+use cofferdam_store::{Release, SecretName};
+use http::HeaderName;
+
+use crate::{headers, placeholder};
+
+/// The longest name of a query parameter or JSON pointer, in bytes.
+const NAME_BYTES_MAX: usize = 256;
+
+/// A place for one secret, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot(pub(crate) Place);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Header {
+        name: HeaderName,
+        before: String,
+        after: String,
+    },
+    Placeholder {
+        header: HeaderName,
+        secret: SecretName,
+    },
+    Query(String),
+    /// The decoded members of a JSON pointer, the last of which is to be made.
+    Json(Vec<String>),
+}
+
+/// A secret and where it goes.
+pub struct Injection {
+    /// The place.
+    pub slot: Slot,
+    /// The secret, released to the host of the request.
+    pub secret: Release,
+}
+
+/// Why a place cannot take a secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SlotError {
+    /// Not a header name, or one that steers the connection, is logged along the way or says who is asking (R15).
+    #[error("this header cannot carry a secret")]
+    Header,
+    /// The text around the secret is not printable ASCII, has braces, or a space at the outer end.
+    #[error("the text around a secret must be printable and without braces")]
+    Format,
+    /// Not `{{secret:NAME}}`.
+    #[error("a placeholder must read {{{{secret:NAME}}}}")]
+    Placeholder,
+    /// Not 1 to 256 letters, digits and `-._~`.
+    #[error("the name of a query parameter must be letters, digits and -._~")]
+    Query,
+    /// Not `/` and a member, perhaps repeated, of at most 256 bytes (RFC 6901).
+    #[error("not a JSON pointer to a member of an object")]
+    Pointer,
+}
+
+impl Slot {
+    /// The value of a header that the guest did not set: the secret between two fixed texts.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError::Header`] and [`SlotError::Format`].
+    pub fn header(name: &str, before: &str, after: &str) -> Result<Self, SlotError> {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| SlotError::Header)?;
+        if !headers::may_carry_secret(&name) {
+            return Err(SlotError::Header);
+        }
+        if !headers::is_frame(before, after) {
+            return Err(SlotError::Format);
+        }
+        Ok(Self(Place::Header { name, before: before.to_owned(), after: after.to_owned() }))
+    }
+
+    /// Wherever `{{secret:NAME}}` stands in the value of this header, for the secret of that name.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError::Header`] and [`SlotError::Placeholder`].
+    pub fn header_placeholder(name: &str, placeholder: &str) -> Result<Self, SlotError> {
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| SlotError::Header)?;
+        if !headers::may_carry_credential(&header) {
+            return Err(SlotError::Header);
+        }
+        let secret = placeholder::parse(placeholder).ok_or(SlotError::Placeholder)?;
+        Ok(Self(Place::Placeholder { header, secret }))
+    }
+
+    /// A parameter that the query does not have yet.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError::Query`].
+    pub fn query(name: &str) -> Result<Self, SlotError> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
+            return Err(SlotError::Query);
+        }
+        Ok(Self(Place::Query(name.to_owned())))
+    }
+
+    /// A member that the JSON body does not have yet, in an object that it has: `/auth/key`.
+    ///
+    /// # Errors
+    ///
+    /// [`SlotError::Pointer`].
+    pub fn json(pointer: &str) -> Result<Self, SlotError> {
+        if pointer.len() > NAME_BYTES_MAX {
+            return Err(SlotError::Pointer);
+        }
+        let members = pointer.strip_prefix('/').ok_or(SlotError::Pointer)?;
+        let members: Option<Vec<String>> = members.split('/').map(member).collect();
+        Ok(Self(Place::Json(members.ok_or(SlotError::Pointer)?)))
+    }
+}
+
+/// One member of a pointer with `~0` and `~1` decoded.
+fn member(text: &str) -> Option<String> {
+    let mut name = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        name.push(match character {
+            '~' => match characters.next()? {
+                '0' => '~',
+                '1' => '/',
+                _ => return None,
+            },
+            character => character,
+        });
+    }
+    Some(name)
+}

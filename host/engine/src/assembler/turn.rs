@@ -1,0 +1,96 @@
+//! What the model made in one turn, as it is told again in the next: items in the normal form of requests,
+//! calls of server tools as the function calls they were. Ids stay out, or no two requests would be alike.
+
+use super::Assembler;
+use super::items::{Body, Item, Part, list, write_reasoning_text, write_seal, write_summary_text};
+use super::json::{optional_string, raw, string};
+use bytes::Bytes;
+
+impl Assembler {
+    /// The items of this turn in their order, each a JSON object.
+    pub fn turn_items(&self) -> Vec<Bytes> {
+        let items = self.items.iter().skip(self.turn_start);
+        items.filter_map(Item::as_input).map(Bytes::from).collect()
+    }
+}
+
+impl Item {
+    /// None for an item that tells nothing.
+    fn as_input(&self) -> Option<Vec<u8>> {
+        let mut out = Vec::with_capacity(256);
+        match &self.body {
+            Body::Opaque { json, .. } => out.extend_from_slice(json),
+            Body::Message { parts, .. } if parts.is_empty() => return None,
+            Body::Message { phase, parts } => {
+                raw(&mut out, "{\"type\":\"message\",\"role\":\"assistant\",\"status\":\"completed\"");
+                if let Some(phase) = phase {
+                    raw(&mut out, ",\"phase\":");
+                    string(&mut out, phase);
+                }
+                raw(&mut out, ",\"content\":");
+                list(&mut out, parts, write_part);
+                raw(&mut out, "}");
+            }
+            Body::Reasoning { summary, text, seal } => {
+                raw(&mut out, "{\"type\":\"reasoning\",\"summary\":");
+                list(&mut out, summary, |out, text| write_summary_text(out, text));
+                if let Some(text) = text {
+                    raw(&mut out, ",\"content\":[");
+                    write_reasoning_text(&mut out, text);
+                    raw(&mut out, "]");
+                }
+                if let Some(seal) = seal {
+                    write_seal(&mut out, seal);
+                }
+                raw(&mut out, "}");
+            }
+            Body::Tool { call_id, function, arguments, .. } => {
+                write_call(&mut out, "function_call", call_id, function);
+                raw(&mut out, ",\"arguments\":");
+                string(&mut out, arguments);
+                raw(&mut out, "}");
+            }
+            Body::Call { custom, call_id, name, namespace, text } => {
+                write_call(
+                    &mut out,
+                    if *custom { "custom_tool_call" } else { "function_call" },
+                    call_id,
+                    name,
+                );
+                if let Some(namespace) = namespace {
+                    raw(&mut out, ",\"namespace\":");
+                    string(&mut out, namespace);
+                }
+                raw(&mut out, if *custom { ",\"input\":" } else { ",\"arguments\":" });
+                string(&mut out, text);
+                raw(&mut out, "}");
+            }
+            Body::Image { result } => {
+                raw(&mut out, "{\"type\":\"image_generation_call\",\"status\":\"completed\",\"result\":");
+                optional_string(&mut out, result.as_deref());
+                raw(&mut out, "}");
+            }
+        }
+        Some(out)
+    }
+}
+
+fn write_call(out: &mut Vec<u8>, kind: &str, call_id: &str, name: &str) {
+    raw(out, "{\"type\":\"");
+    raw(out, kind);
+    raw(out, "\",\"call_id\":");
+    string(out, call_id);
+    raw(out, ",\"name\":");
+    string(out, name);
+}
+
+fn write_part(out: &mut Vec<u8>, part: &Part) {
+    match part {
+        Part::Text { text, .. } => {
+            raw(out, "{\"type\":\"output_text\",\"text\":");
+            string(out, text);
+            raw(out, ",\"annotations\":[]}");
+        }
+        Part::Refusal(_) => part.write(out),
+    }
+}

@@ -1,0 +1,290 @@
+//! The door through which plugins reach other hosts with the caller's secrets.
+//!
+//! Each request passes, in this order: its URL is parsed into a checked target; the host is one that the grant
+//! covers; what the guest says and what the grant says become a plan of secrets and places; everything that
+//! needs no value is checked; then the secrets are released, each with its audit record on the disk first, and
+//! the request is sent at once. What comes back has no value of theirs in it. A redirect is another request
+//! through all of this.
+
+mod plan;
+mod redirect;
+mod reflection;
+mod refusal;
+mod release;
+
+use crate::Engine;
+use crate::ledger::Caller;
+use cofferdam_egress::{Egress, GuestLimits, GuestReply, GuestRequest, Injection, Slot, Target};
+use cofferdam_runtime::services::{HttpDoor, Opening};
+use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse};
+use cofferdam_runtime::{Grant, HostAccess, OnReflection};
+use cofferdam_store::{
+    FingerprintPrefix, HostName, Purpose, Reflection, RefusedRequest, RequestRefusal, SecretName, WorkspaceId,
+};
+use plan::Planned;
+pub(crate) use reflection::Reflections;
+use reflection::Use;
+use refusal::Refused;
+use release::Vault;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest body of an answer that a guest gets, in bytes.
+const BODY_BYTES_MAX: u32 = 16 * 1024 * 1024;
+/// The most redirects that are followed for one request.
+const REDIRECTS_MAX: u8 = 5;
+/// Requests of one client's request that are refused and written down. After that the door is closed: neither
+/// disk nor log is there to be filled.
+const REFUSALS_MAX: u32 = 16;
+
+/// The door of one request of `caller`.
+pub(crate) fn http_door(engine: &Engine, caller: &Caller, request_id: &Arc<str>) -> Arc<dyn HttpDoor> {
+    Arc::new(Door {
+        egress: engine.parts.egress.clone(),
+        vault: Vault::of(&engine.parts.store, caller),
+        workspace: caller.workspace,
+        reflections: Arc::clone(&engine.reflections),
+        request_id: Arc::clone(request_id),
+        time_max: engine.parts.timeouts.total,
+        refusals: AtomicU32::new(0),
+    })
+}
+
+struct Door {
+    egress: Egress,
+    vault: Vault,
+    workspace: WorkspaceId,
+    reflections: Arc<Reflections>,
+    request_id: Arc<str>,
+    time_max: Duration,
+    refusals: AtomicU32,
+}
+
+/// One request of one plugin under its grant.
+struct Visit<'a> {
+    door: &'a Door,
+    plugin: &'a str,
+    grant: &'a Grant,
+}
+
+/// A secret as it was sent.
+struct Sent {
+    secret: SecretName,
+    fingerprint: Option<FingerprintPrefix>,
+}
+
+impl HttpDoor for Door {
+    fn send<'a>(
+        &'a self,
+        plugin: &'a str,
+        grant: &'a Grant,
+        request: HttpRequest,
+    ) -> Opening<'a, Result<HttpResponse, HttpError>> {
+        let visit = Visit { door: self, plugin, grant };
+        Box::pin(async move {
+            if self.refusals.load(Ordering::Relaxed) >= REFUSALS_MAX {
+                return Err(HttpError::Exhausted);
+            }
+            let time = Duration::from_millis(request.timeout_ms.into()).min(self.time_max);
+            match tokio::time::timeout(time, visit.run(request, time)).await {
+                Ok(answer) => answer,
+                Err(_elapsed) => Err(HttpError::Timeout),
+            }
+        })
+    }
+}
+
+impl Visit<'_> {
+    /// The request and the redirects it leads to.
+    async fn run(&self, written: HttpRequest, time: Duration) -> Result<HttpResponse, HttpError> {
+        let HttpRequest { method, url, headers, body, injections, redirects, body_bytes_max, .. } = written;
+        let target = Target::parse(&url).map_err(|error| self.refuse(None, error.into()))?;
+        let limits = GuestLimits { body_bytes_max: body_bytes_max.min(BODY_BYTES_MAX).into(), total: time };
+        let mut request = GuestRequest { method, target, headers, body: body.into(), limits };
+        let mut planned = self.admit(&request, &injections).await?;
+        for _ in 0..redirects.min(REDIRECTS_MAX) {
+            // What carries a secret is answered as it is: where it leads is for the guest to ask anew.
+            if !planned.is_empty() {
+                break;
+            }
+            let (reply, _) = self.exchange(&request, Vec::new()).await?;
+            let next = redirect::next(&request, &reply);
+            let Some(next) = next.map_err(|error| self.refuse(host_of(&request), error.into()))? else {
+                return self.read(&request, reply, &[]).await;
+            };
+            planned = self.admit(&next, &[]).await?;
+            if !planned.is_empty() {
+                // The host of before chose the path; it gets no secret on the way.
+                return self.read(&request, reply, &[]).await;
+            }
+            request = next;
+        }
+        let (reply, sent) = self.exchange(&request, planned).await?;
+        self.read(&request, reply, &sent).await
+    }
+
+    /// What goes along with a request that may be sent.
+    async fn admit(
+        &self,
+        request: &GuestRequest,
+        injections: &[cofferdam_runtime::wire::Injection],
+    ) -> Result<Vec<Planned>, HttpError> {
+        let planned = self.decide(request, injections).await;
+        planned.map_err(|refused| self.refuse(host_of(request), refused))
+    }
+
+    async fn decide(
+        &self,
+        request: &GuestRequest,
+        injections: &[cofferdam_runtime::wire::Injection],
+    ) -> Result<Vec<Planned>, Refused> {
+        let (host, access) = self.host(&request.target)?;
+        let plan = plan::plan(self.grant, host, access, request, injections)?;
+        let mut planned = plan.secrets;
+        if plan.is_silent {
+            planned = self.unplaced(host).await?;
+        }
+        for Planned { secret, .. } in &planned {
+            if self.door.reflections.is_suspended(&self.used(secret), Instant::now()) {
+                let log = "the secret is suspended for this plugin: hosts sent it back too often".to_owned();
+                return Err(Refused::unavailable(RequestRefusal::Suspended, Some(secret.clone()), log));
+            }
+        }
+        let slots: Vec<(&Slot, &SecretName)> =
+            planned.iter().map(|planned| (&planned.slot, &planned.secret)).collect();
+        self.door.egress.check(request, &slots)?;
+        Ok(planned)
+    }
+
+    /// The host, if it is granted. Addresses never are.
+    fn host<'t>(&self, target: &'t Target) -> Result<(&'t HostName, HostAccess), Refused> {
+        let Some(host) = target.host_name() else {
+            let log = "hosts are granted by name, and this is an address".to_owned();
+            return Err(Refused::denied(RequestRefusal::HostNotGranted, None, log));
+        };
+        match self.grant.hosts.access(host) {
+            Some(access) => Ok((host, access)),
+            None => {
+                let log = format!("the host is not granted; to allow it: {}", self.grant.line_for_host(host));
+                Err(Refused::denied(RequestRefusal::HostNotGranted, None, log))
+            }
+        }
+    }
+
+    /// The one unplaced secret that the caller has bound to this host.
+    async fn unplaced(&self, host: &HostName) -> Result<Vec<Planned>, Refused> {
+        let names: Vec<SecretName> = self.grant.unplaced_secrets().cloned().collect();
+        let Some(first) = names.first().cloned() else { return Ok(Vec::new()) };
+        let found = self.door.vault.releasable(names, host.clone()).await;
+        plan::unplaced(found.map_err(|error| Refused::not_released(&first, &error))?, host)
+    }
+
+    /// Releases what is planned and sends the request.
+    async fn exchange(
+        &self,
+        request: &GuestRequest,
+        planned: Vec<Planned>,
+    ) -> Result<(GuestReply, Vec<Sent>), HttpError> {
+        let host = host_of(request);
+        let mut injections = Vec::with_capacity(planned.len());
+        let mut sent = Vec::with_capacity(planned.len());
+        for Planned { secret, slot } in planned {
+            let Some(host) = host else { return Err(HttpError::Denied) };
+            let released = self.door.vault.release(&secret, host, &self.purpose()).await;
+            let release =
+                released.map_err(|error| self.refuse(Some(host), Refused::not_released(&secret, &error)))?;
+            sent.push(Sent { secret, fingerprint: release.fingerprint() });
+            injections.push(Injection { slot, secret: release });
+        }
+        let reply = self.door.egress.fetch(request.clone(), injections).await;
+        Ok((reply.map_err(|error| self.refuse(host, error.into()))?, sent))
+    }
+
+    /// The answer, whole.
+    async fn read(
+        &self,
+        request: &GuestRequest,
+        mut reply: GuestReply,
+        sent: &[Sent],
+    ) -> Result<HttpResponse, HttpError> {
+        let body = reply.body.collect().await;
+        let reflected = reply.body.reflected();
+        let blocked = self.grant.on_reflection == OnReflection::Block && !reflected.is_empty();
+        for sent in sent.iter().filter(|sent| reflected.contains(&sent.secret)) {
+            self.note_reflection(host_of(request), sent, blocked);
+        }
+        if blocked {
+            return Err(HttpError::Denied);
+        }
+        let body = body.map_err(|error| self.refuse(host_of(request), error.into()))?;
+        Ok(HttpResponse {
+            status: reply.status.as_u16(),
+            url: request.target.as_str().to_owned(),
+            headers: reply.headers,
+            body: body.into(),
+        })
+    }
+
+    fn note_reflection(&self, host: Option<&HostName>, sent: &Sent, blocked: bool) {
+        let Some(host) = host else { return };
+        let suspended = self.door.reflections.count(self.used(&sent.secret), Instant::now());
+        let Sent { secret, fingerprint } = sent;
+        tracing::warn!(plugin = self.plugin, %host, secret.name = %secret, blocked, suspended, "a host sent a secret back");
+        let reflection = Reflection {
+            host: host.clone(),
+            name: secret.clone(),
+            fingerprint: *fingerprint,
+            blocked,
+            suspended,
+            purpose: self.purpose(),
+        };
+        let Vault { store, actor, .. } = &self.door.vault;
+        if store.note_reflection(*actor, reflection).is_err() {
+            tracing::error!("an audit record of a reflection was lost");
+        }
+    }
+
+    /// Tells operator and audit log why, and gives the guest its word for it.
+    fn refuse(&self, host: Option<&HostName>, refused: Refused) -> HttpError {
+        let Refused { error, audit, log } = refused;
+        let is_of_the_network =
+            audit.is_none() && !matches!(error, HttpError::SecretUnavailable | HttpError::Invalid);
+        if is_of_the_network {
+            tracing::debug!(
+                plugin = self.plugin,
+                host = host.map(tracing::field::display),
+                "request failed: {log}"
+            );
+            return error;
+        }
+        if self.door.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS_MAX {
+            return error;
+        }
+        tracing::warn!(
+            plugin = self.plugin,
+            host = host.map(tracing::field::display),
+            "request refused: {log}"
+        );
+        if let Some((reason, name)) = audit {
+            let refused = RefusedRequest { host: host.cloned(), name, reason, purpose: self.purpose() };
+            let Vault { store, actor, .. } = &self.door.vault;
+            if store.note_refused_request(*actor, refused).is_err() {
+                tracing::error!("an audit record of a refused request was lost");
+            }
+        }
+        error
+    }
+
+    fn used(&self, secret: &SecretName) -> Use {
+        Use { workspace: self.door.workspace, plugin: self.plugin.to_owned(), secret: secret.clone() }
+    }
+
+    fn purpose(&self) -> Purpose {
+        Purpose { used_by: format!("plugin {}", self.plugin), request_id: self.door.request_id.to_string() }
+    }
+}
+
+fn host_of(request: &GuestRequest) -> Option<&HostName> {
+    request.target.host_name()
+}

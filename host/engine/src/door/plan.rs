@@ -1,0 +1,143 @@
+//! Which secrets go along with a request, and where each stands (R1 to R4).
+//!
+//! Three sources, in this order. Injections of the grant go into every request to their host, whatever the
+//! guest says. A guest may itself name granted secrets: in its `injections`, or as placeholders in headers that
+//! the grant allows. If neither says anything about the host, a granted secret that no injection places goes as
+//! `authorization: Bearer`, when the caller has it bound to this host.
+
+use super::refusal::Refused;
+use cofferdam_egress::{GuestRequest, Slot, SlotError, placeholders};
+use cofferdam_runtime::wire::{Injection, Placement};
+use cofferdam_runtime::{Grant, HostAccess, InjectionRule, Slot as Place};
+use cofferdam_store::{HostName, RequestRefusal, SecretName};
+
+/// A secret and its place in one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub(crate) secret: SecretName,
+    pub(crate) slot: Slot,
+}
+
+/// What is to go along.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// All of it goes along, or the request is not sent.
+    pub(crate) secrets: Vec<Planned>,
+    /// Nobody has said anything: one of the unplaced secrets may.
+    pub(crate) is_silent: bool,
+}
+
+/// Reads what grant and guest say. `host` is granted as `access` says.
+///
+/// # Errors
+/// The guest names a secret or a place that it may not, or its request is malformed.
+pub(crate) fn plan(
+    grant: &Grant,
+    host: &HostName,
+    access: HostAccess,
+    request: &GuestRequest,
+    injections: &[Injection],
+) -> Result<Plan, Refused> {
+    let mut secrets = Vec::new();
+    for rule in grant.injections.iter().filter(|rule| rule.host == *host) {
+        add(&mut secrets, Planned { secret: rule.secret.clone(), slot: slot(rule)? });
+    }
+    for injection in injections {
+        add(&mut secrets, named(grant, injection)?);
+    }
+    for found in placeholders(request)? {
+        let secret = granted(grant, found.secret)?;
+        let slot = placeholder(grant, found.header.as_str(), &format!("{{{{secret:{secret}}}}}"))?;
+        add(&mut secrets, Planned { secret, slot });
+    }
+    if let (Some(first), HostAccess::Public) = (secrets.first(), access) {
+        let line = grant.line_for_host(host);
+        let log = format!("secrets go to hosts granted by name only; to allow it: {line}");
+        return Err(Refused::denied(RequestRefusal::HostNotNamed, Some(first.secret.clone()), log));
+    }
+    let is_silent = secrets.is_empty() && access == HostAccess::Named;
+    Ok(Plan { secrets, is_silent })
+}
+
+/// The place of a secret that nobody has placed.
+///
+/// # Errors
+/// There is more than one such secret.
+pub(crate) fn unplaced(mut releasable: Vec<SecretName>, host: &HostName) -> Result<Vec<Planned>, Refused> {
+    let Some(secret) = releasable.pop() else { return Ok(Vec::new()) };
+    if let Some(other) = releasable.pop() {
+        let log = format!(
+            "{other} and {secret} are both bound to {host}: say which goes where with `injections` in the \
+             configuration of the plugin"
+        );
+        return Err(Refused::denied(RequestRefusal::Ambiguous, Some(secret), log));
+    }
+    Ok(vec![Planned { secret, slot: Slot::header("authorization", "Bearer ", "")? }])
+}
+
+/// What the guest repeats of the grant is no second injection.
+fn add(secrets: &mut Vec<Planned>, planned: Planned) {
+    if !secrets.contains(&planned) {
+        secrets.push(planned);
+    }
+}
+
+fn slot(rule: &InjectionRule) -> Result<Slot, SlotError> {
+    match &rule.slot {
+        Place::Header(header, format) => {
+            let (before, after) = format.split_once("{}").ok_or(SlotError::Format)?;
+            Slot::header(header, before, after)
+        }
+        Place::Query(name) => Slot::query(name),
+        Place::Json(pointer) => Slot::json(pointer),
+    }
+}
+
+/// A secret that the guest names and a place that it chooses.
+fn named(grant: &Grant, injection: &Injection) -> Result<Planned, Refused> {
+    let unknown = || unavailable(None, "the guest names a secret that cannot exist".to_owned());
+    let secret = granted(grant, injection.secret.parse().map_err(|_| unknown())?)?;
+    let slot = match &injection.placement {
+        Placement::Header((name, before, after)) => {
+            // Only who writes the plan says that a secret is a cookie (R15).
+            if name.eq_ignore_ascii_case("cookie") {
+                return Err(SlotError::Header.into());
+            }
+            Slot::header(name, before, after)?
+        }
+        Placement::Query(name) => {
+            // Queries end in logs; only who writes the plan puts a secret there (R3).
+            let log = format!(
+                "a guest may not put {secret} into the query itself; to allow it: injections = \
+                 [{{ secret = \"{secret}\", host = \"...\", query = {name:?} }}]"
+            );
+            return Err(Refused::denied(RequestRefusal::PlaceNotGranted, Some(secret), log));
+        }
+        Placement::HeaderPlaceholder((header, text)) => placeholder(grant, header, text)?,
+    };
+    Ok(Planned { secret, slot })
+}
+
+fn placeholder(grant: &Grant, header: &str, text: &str) -> Result<Slot, Refused> {
+    let header = header.to_ascii_lowercase();
+    let slot = Slot::header_placeholder(&header, text)?;
+    if !grant.placeholder_headers.contains(&header) {
+        let line = grant.line_for_header(&header);
+        let log = format!("the guest may not write placeholders into {header}; to allow it: {line}");
+        return Err(Refused::denied(RequestRefusal::PlaceNotGranted, None, log));
+    }
+    Ok(slot)
+}
+
+/// The same answer for what is not granted as for what is not there (R2).
+fn granted(grant: &Grant, secret: SecretName) -> Result<SecretName, Refused> {
+    if grant.secrets.contains(&secret) {
+        return Ok(secret);
+    }
+    let log = format!("the secret is not granted; to allow it: {}", grant.line_for_secret(&secret));
+    Err(unavailable(Some(secret), log))
+}
+
+fn unavailable(secret: Option<SecretName>, log: String) -> Refused {
+    Refused::unavailable(RequestRefusal::SecretNotGranted, secret, log)
+}

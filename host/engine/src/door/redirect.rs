@@ -1,0 +1,34 @@
+//! Where a redirect leads and what of the request goes there (R10, fetch standard section 4.5, "HTTP-redirect
+//! fetch"). Nothing that was meant for one origin survives on the way to another.
+
+use cofferdam_egress::{GuestReply, GuestRequest, TargetError};
+
+/// Headers that tell what is wanted, and nothing of who wants it or of a body.
+const NEUTRAL: [&str; 3] = ["accept", "accept-language", "user-agent"];
+
+/// The request that an answer asks for in place of `request`; `None` for an answer that is no redirect.
+///
+/// # Errors
+/// What is wrong with its `Location`.
+pub(crate) fn next(request: &GuestRequest, reply: &GuestReply) -> Result<Option<GuestRequest>, TargetError> {
+    let status = reply.status.as_u16();
+    let location = reply.headers.iter().find(|(name, _)| name == "location");
+    let (301 | 302 | 303 | 307 | 308, Some((_, location))) = (status, location) else { return Ok(None) };
+    let target = request.target.redirect(location)?;
+    let mut next = GuestRequest { target, ..request.clone() };
+    let is_read = matches!(next.method.as_str(), "GET" | "HEAD");
+    let becomes_get = match status {
+        301 | 302 => next.method == "POST",
+        303 => !is_read,
+        _ => false,
+    };
+    if becomes_get {
+        "GET".clone_into(&mut next.method);
+        next.body.clear();
+        next.headers.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("content-"));
+    }
+    if !next.target.is_same_origin(&request.target) {
+        next.headers.retain(|(name, _)| NEUTRAL.contains(&name.to_ascii_lowercase().as_str()));
+    }
+    Ok(Some(next))
+}

@@ -1,0 +1,134 @@
+//! Counting answers in which a host sent a secret back (R19). A guest could use a host that echoes to guess at a
+//! value: a right guess is covered up and thereby told. So a plugin loses a secret for a while when this happens
+//! too often. The table lives as long as the configuration that the engine was made from.
+
+use cofferdam_store::{SecretName, WorkspaceId};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Reflections within [`WINDOW`] that are borne; the next one suspends.
+const BORNE: u32 = 3;
+const WINDOW: Duration = Duration::from_secs(60);
+const SUSPENSION: Duration = Duration::from_secs(3_600);
+/// Entries; the one that ends first makes room for another.
+const ENTRIES_MAX: usize = 4_096;
+
+/// A secret as one plugin uses it. The same name in another workspace is another secret.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Use {
+    pub(crate) workspace: WorkspaceId,
+    pub(crate) plugin: String,
+    pub(crate) secret: SecretName,
+}
+
+/// What was reflected lately.
+#[derive(Default)]
+pub(crate) struct Reflections(Mutex<BTreeMap<Use, Entry>>);
+
+#[derive(Clone, Copy)]
+struct Entry {
+    count: u32,
+    /// When the window, or the suspension, is over.
+    until: Instant,
+}
+
+impl Entry {
+    fn is_suspended(&self) -> bool {
+        self.count > BORNE
+    }
+}
+
+impl Reflections {
+    /// Counts one; true when it suspends the use.
+    pub(crate) fn count(&self, used: Use, now: Instant) -> bool {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !entries.contains_key(&used) {
+            make_room(&mut entries, now);
+        }
+        let fresh = Entry { count: 0, until: now + WINDOW };
+        let entry = entries.entry(used).or_insert(fresh);
+        if entry.until <= now {
+            *entry = fresh;
+        }
+        if entry.is_suspended() {
+            // Of a request that was under way when the suspension began.
+            return false;
+        }
+        entry.count += 1;
+        if entry.is_suspended() {
+            entry.until = now + SUSPENSION;
+        }
+        entry.is_suspended()
+    }
+
+    /// Whether the use is suspended.
+    pub(crate) fn is_suspended(&self, used: &Use, now: Instant) -> bool {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.get(used).is_some_and(|entry| entry.is_suspended() && entry.until > now)
+    }
+}
+
+fn make_room(entries: &mut BTreeMap<Use, Entry>, now: Instant) {
+    if entries.len() < ENTRIES_MAX {
+        return;
+    }
+    entries.retain(|_, entry| entry.until > now);
+    while entries.len() >= ENTRIES_MAX {
+        // A suspension ends later than a window that is open, and so it is kept longer.
+        let first = entries.iter().min_by_key(|(_, entry)| entry.until).map(|(used, _)| used.clone());
+        let Some(first) = first else { return };
+        entries.remove(&first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(plugin: &str) -> Use {
+        Use {
+            workspace: "00000000-0000-4000-8000-000000000001".parse().unwrap(),
+            plugin: plugin.to_owned(),
+            secret: "key".parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_fourth_reflection_in_a_minute_suspends_for_an_hour() {
+        let (reflections, start) = (Reflections::default(), Instant::now());
+        for second in 0..3 {
+            assert!(!reflections.count(used("a"), start + Duration::from_secs(second)));
+        }
+        assert!(!reflections.is_suspended(&used("a"), start));
+        let fourth = start + Duration::from_secs(59);
+        assert!(reflections.count(used("a"), fourth));
+        assert!(!reflections.count(used("a"), fourth), "told once");
+        assert!(reflections.is_suspended(&used("a"), fourth + Duration::from_secs(3_599)));
+        assert!(!reflections.is_suspended(&used("b"), fourth));
+        let later = fourth + Duration::from_secs(3_600);
+        assert!(!reflections.is_suspended(&used("a"), later));
+        assert!(!reflections.count(used("a"), later));
+    }
+
+    #[test]
+    fn reflections_far_apart_are_borne() {
+        let (reflections, start) = (Reflections::default(), Instant::now());
+        for minute in 0..20 {
+            assert!(!reflections.count(used("a"), start + Duration::from_secs(minute * 30)));
+        }
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_keeps_suspensions_longest() {
+        let (reflections, now) = (Reflections::default(), Instant::now());
+        for _ in 0..4 {
+            reflections.count(used("bad"), now);
+        }
+        for index in 0..2 * ENTRIES_MAX {
+            reflections.count(used(&index.to_string()), now);
+        }
+        assert_eq!(reflections.0.lock().unwrap().len(), ENTRIES_MAX);
+        assert!(reflections.is_suspended(&used("bad"), now));
+    }
+}

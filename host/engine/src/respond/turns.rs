@@ -1,0 +1,103 @@
+//! Between two turns of one response: the calls of server tools are run, and the model is asked again.
+
+use super::{Chosen, Job, refused};
+use crate::assembler::{Assembler, Outcome};
+use crate::catalog::Endpoint;
+use crate::ledger::Entry;
+use crate::pace::Pace;
+use crate::reading::Reading;
+use crate::refusal::Refusal;
+use crate::tools::Interrupted;
+use cofferdam_runtime::wire::{ErrorKind, FinishReason};
+use cofferdam_store::UsageOutcome;
+use std::sync::Arc;
+
+const TIMED_OUT: &str = "Request timed out. Please try again later.";
+
+/// What follows a turn.
+pub(super) enum Step {
+    /// Nothing: the response ends like this, the rest of the provider's answer still to be read.
+    End(Outcome, Option<Reading>),
+    /// Another turn, which has begun.
+    Turn(Chosen),
+    /// Nobody reads what comes.
+    Gone,
+}
+
+impl Job {
+    /// Runs what the model called in a turn that ended with `outcome`, and begins the next if there is one.
+    ///
+    /// # Errors
+    /// A [`Refusal`] where nothing was promised to the client.
+    pub(super) async fn after_turn(
+        &mut self,
+        endpoint: &Arc<Endpoint>,
+        outcome: Outcome,
+        reading: Option<Reading>,
+        assembler: &mut Assembler,
+        entry: &mut Entry,
+        pace: &mut Pace,
+    ) -> Result<Step, Refusal> {
+        let Some(tools) = &mut self.tools else { return Ok(Step::End(outcome, reading)) };
+        // The arguments of an answer that was cut may be cut too.
+        if !matches!(outcome, Outcome::Completed) {
+            return Ok(Step::End(outcome, reading));
+        }
+        let calls = assembler.end_turn();
+        if calls.is_empty() {
+            return Ok(Step::End(outcome, reading));
+        }
+        if let Some(mut reading) = reading {
+            reading.drain().await;
+            reading.close().await;
+        }
+        let time = self.engine.parts.timeouts.total;
+        let run = tools.run(&calls, &self.context, assembler, entry, pace, time).await;
+        self.cost.tools = tools.cost();
+        match run {
+            Ok(()) => {}
+            Err(Interrupted::Gone) => return Ok(Step::Gone),
+            Err(Interrupted::Late) => return self.late(entry, pace),
+            Err(Interrupted::Malformed(malformed)) => return Ok(Step::End(refused(malformed), None)),
+        }
+        if tools.is_over() || assembler.has_client_calls() {
+            return Ok(Step::End(outcome, None));
+        }
+        let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
+        let usage = assembler.total_usage();
+        tools.prepare_turn(&self.request, &calls, usage.as_ref(), self.cost.total(), &finish);
+        self.prefer(endpoint);
+        match self.ask(entry, pace).await {
+            Ok(chosen) => {
+                let candidate = &chosen.endpoint.candidate;
+                assembler.next_turn(&candidate.model, &candidate.tier);
+                Ok(Step::Turn(chosen))
+            }
+            Err(_) if pace.is_over() => self.late(entry, pace),
+            Err(refusal) if pace.is_streamed() => {
+                Ok(Step::End(Outcome::Failed(refusal.kind, refusal.message), None))
+            }
+            Err(refusal) => {
+                entry.settle(UsageOutcome::Failed);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// The endpoint that answered is the first to be asked again: it has the conversation in its cache.
+    fn prefer(&mut self, endpoint: &Arc<Endpoint>) {
+        if let Some(at) = self.order.iter().position(|(_, known)| Arc::ptr_eq(known, endpoint)) {
+            let known = self.order.remove(at);
+            self.order.insert(0, known);
+        }
+    }
+
+    /// The time of the whole request is up, and an answer had begun.
+    fn late(&self, entry: &mut Entry, pace: &Pace) -> Result<Step, Refusal> {
+        if pace.is_streamed() {
+            return Ok(Step::End(Outcome::Failed(ErrorKind::Timeout, TIMED_OUT.to_owned()), None));
+        }
+        entry.settle(UsageOutcome::Failed);
+        Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT))
+    }
+}

@@ -1,0 +1,262 @@
+//! Server tools: functions that the model calls and this host runs, in a loop inside one request.
+//!
+//! A request's tools offer functions ([`offer`]); the assembler shows each call as one item; the calls of a
+//! turn are run side by side ([`run`]) with the doors of the request ([`doors`]); their results are told in
+//! the next turn, until the model answers or a rule ends the loop ([`stop`]).
+
+mod choice;
+mod doors;
+mod offer;
+mod run;
+mod stop;
+
+use crate::Engine;
+use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
+use crate::cost::Amount;
+use crate::door::http_door;
+use crate::ledger::{Caller, Entry};
+use crate::pace::{ClientGone, Late, Pace};
+use crate::refusal::Refusal;
+use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass};
+use bytes::Bytes;
+use choice::Choice;
+use cofferdam_runtime::CallContext;
+use cofferdam_runtime::wire::{FinishReason, Usage};
+use doors::Doors;
+use futures_util::StreamExt;
+use futures_util::stream;
+use offer::Offer;
+use run::Finished;
+use serde_json::{Value, json};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use stop::{Called, Progress, StopRules};
+
+/// Calls of one turn that are run; the model is told that the others were too many.
+const CALLS_PER_TURN_MAX: usize = 32;
+/// Calls that run at the same time.
+const CALLS_AT_ONCE: usize = 8;
+/// Bytes of all results that the models of one request are told.
+const RESULTS_BYTES_MAX: usize = 8 << 20;
+
+/// The server tools of one request, and how far their loop is.
+pub(crate) struct ServerTools {
+    offer: Offer,
+    choice: Choice,
+    doors: Doors,
+    rules: StopRules,
+    /// The request as the model of the current turn is told it.
+    turn_json: Bytes,
+    /// Deferred functions that were found: places of the offer's entries, in the order they were found.
+    loaded: Vec<usize>,
+    steps: u32,
+    results_bytes: usize,
+    counts: ServerToolUse,
+    cost: Amount,
+    /// The current turn is made with tools switched off: calls made all the same are not run.
+    is_over: bool,
+}
+
+/// One call under way.
+type Work<'a> = Pin<Box<dyn Future<Output = Finished> + Send + 'a>>;
+
+/// Why calls were not run to their end.
+pub(crate) enum Interrupted {
+    /// The client is gone.
+    Gone,
+    /// The request's time is up.
+    Late,
+    /// The output is larger than a response may be.
+    Malformed(Malformed),
+}
+
+impl ServerTools {
+    /// The server tools of a request; none for a request without.
+    ///
+    /// # Errors
+    /// 400 naming the entry that is wrong; 500 and 503 when a guest could not be asked.
+    pub(crate) async fn open(
+        engine: &Arc<Engine>,
+        caller: &Caller,
+        request: &ResponsesRequest,
+        context: &CallContext,
+    ) -> Result<Option<Box<Self>>, Refusal> {
+        if !request.tools.iter().any(|tool| tool.kind.class() == ToolClass::Server) {
+            if matches!(request.tool_choice, ToolChoice::Type(_) | ToolChoice::Allowed { .. }) {
+                Choice::of(request, &Offer::default())?;
+            }
+            return Ok(None);
+        }
+        let http = http_door(engine, caller, &context.request_id);
+        let doors = Doors::new(engine, request, http, offer::deferred(&request.tools));
+        let offer = Offer::of(engine, request, context, &doors).await?;
+        let choice = Choice::of(request, &offer)?;
+        let tools = offer.write(&[]);
+        let turn = GuestTurn {
+            tools: Some(&tools),
+            tool_choice: if tools.is_empty() { Some(b"") } else { choice.first.as_deref() },
+            ..GuestTurn::default()
+        };
+        let turn_json = request.guest_json_for(&turn);
+        Ok(Some(Box::new(Self {
+            rules: StopRules::of(request),
+            offer,
+            choice,
+            doors,
+            turn_json,
+            loaded: Vec::new(),
+            steps: 0,
+            results_bytes: 0,
+            counts: ServerToolUse::default(),
+            cost: Amount::default(),
+            is_over: request.tool_choice == ToolChoice::None,
+        })))
+    }
+
+    /// What the assembler has to know.
+    pub(crate) fn served(&self) -> Arc<Served> {
+        Arc::new(self.offer.served())
+    }
+
+    /// The request as the model of the current turn is told it.
+    pub(crate) fn turn_json(&self) -> &[u8] {
+        &self.turn_json
+    }
+
+    /// Counts for `usage`.
+    pub(crate) fn counts(&self) -> ServerToolUse {
+        self.counts
+    }
+
+    /// What the tools cost so far.
+    pub(crate) fn cost(&self) -> Amount {
+        self.cost
+    }
+
+    /// The stage of the routing metadata's pipeline.
+    pub(crate) fn stage(&self) -> Value {
+        let ServerToolUse { requested, executed, .. } = self.counts;
+        json!({
+            "type": "server_tools",
+            "name": "server-tools",
+            "summary": format!("steps={}, calls={executed}", self.steps),
+            "data": { "steps": self.steps, "tool_calls_requested": requested, "tool_calls_executed": executed },
+            "cost_usd": self.cost,
+        })
+    }
+
+    /// Runs the calls of a turn and shows what came of them, in their order, while they run.
+    ///
+    /// # Errors
+    /// [`Interrupted`]; what was not shown is open still.
+    pub(crate) async fn run(
+        &mut self,
+        calls: &[ServerCall],
+        context: &CallContext,
+        assembler: &mut Assembler,
+        entry: &mut Entry,
+        pace: &mut Pace,
+        time: Duration,
+    ) -> Result<(), Interrupted> {
+        self.doors.view().add(&assembler.turn_items());
+        self.counts.requested = self.counts.requested.saturating_add(saturated(calls.len()));
+        let (offer, doors, is_over) = (&self.offer, &self.doors, self.is_over);
+        let work = calls.iter().enumerate().map(|(place, call)| -> Work<'_> {
+            match offer.owner(&call.function) {
+                _ if is_over => refused("No further tool calls are allowed."),
+                _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
+                Some(tool) => Box::pin(run::run(tool, call, context, doors)),
+                None => refused("There is no such function."),
+            }
+        });
+        let work: Vec<Work<'_>> = work.collect();
+        let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
+        let mut results = Vec::with_capacity(calls.len());
+        for call in calls {
+            let done = pace.during(work.next(), time).await.map_err(|_: Late| Interrupted::Late)?;
+            let Some(done) = done else { break };
+            let tool = offer.owner(&call.function).map_or("", |tool| tool.name.as_str());
+            self.counts.executed += u32::from(done.executed);
+            self.counts.web_searches += u32::from(done.executed && tool == "web_search");
+            self.cost = self.cost.plus(done.cost);
+            entry.spent(done.cost);
+            let result = show(call, done, assembler)?;
+            results.push(result_item(&call.call_id, result, &mut self.results_bytes));
+            pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+        }
+        doors.view().add(&results);
+        Ok(())
+    }
+
+    /// Makes the next turn after `calls` were run: what was said and found since is told, and tools are
+    /// switched off if a rule says so.
+    pub(crate) fn prepare_turn(
+        &mut self,
+        request: &ResponsesRequest,
+        calls: &[ServerCall],
+        usage: Option<&Usage>,
+        cost: Amount,
+        finish: &FinishReason,
+    ) {
+        self.steps += 1;
+        let called: Vec<Called<'_>> = calls
+            .iter()
+            .map(|call| Called {
+                function: &call.function,
+                tool: self.offer.owner(&call.function).map_or("", |tool| tool.name.as_str()),
+            })
+            .collect();
+        let progress = Progress {
+            steps: self.steps,
+            tokens: usage.map_or(0, |usage| usage.input_tokens.saturating_add(usage.output_tokens)),
+            cost,
+            called: &called,
+            finish,
+        };
+        self.is_over = self.rules.fire(&progress);
+        let view = self.doors.view();
+        self.loaded.extend(self.offer.newly_loaded(&self.loaded, |name| view.is_loaded(name)));
+        let tools = self.offer.write(&self.loaded);
+        let choice = if self.is_over { Some(b"\"none\"".as_slice()) } else { self.choice.later.as_deref() };
+        let turn = GuestTurn { model: None, items: &view.added(), tools: Some(&tools), tool_choice: choice };
+        self.turn_json = request.guest_json_for(&turn);
+    }
+
+    /// Whether the current turn is the last, made without tools.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
+
+/// A call that is not run.
+fn refused<'a>(message: &'static str) -> Work<'a> {
+    Box::pin(std::future::ready(Finished::failed(message, false)))
+}
+
+/// Ends the item of a call; what the model is told of it.
+fn show(call: &ServerCall, done: Finished, assembler: &mut Assembler) -> Result<String, Interrupted> {
+    if assembler.finish_call(call.item, done.outcome, &done.members).is_ok() {
+        assembler.annotate_next(done.annotations);
+        return Ok(done.for_model);
+    }
+    let failed = Finished::failed("The tool's result is too large.", true);
+    let shown = assembler.finish_call(call.item, failed.outcome, &failed.members);
+    shown.map_err(Interrupted::Malformed)?;
+    Ok(failed.for_model)
+}
+
+/// The result as an item of the next turn's input.
+fn result_item(call_id: &str, result: String, bytes: &mut usize) -> Bytes {
+    let result = if result.len() <= RESULTS_BYTES_MAX - *bytes {
+        *bytes += result.len();
+        result
+    } else {
+        json!({ "error": "The results of this request are too large together." }).to_string()
+    };
+    Bytes::from(json!({ "type": "function_call_output", "call_id": call_id, "output": result }).to_string())
+}
+
+fn saturated(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

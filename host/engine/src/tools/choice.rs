@@ -1,0 +1,89 @@
+//! `tool_choice` for models that know functions and no server tools.
+
+use super::offer::Offer;
+use crate::refusal::Refusal;
+use crate::request::{ResponsesRequest, ToolChoice, server_tool_name};
+use crate::routing::printable;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+
+/// What a turn says in `tool_choice`; none leaves the client's own in place.
+pub(crate) struct Choice {
+    /// In the first turn.
+    pub(crate) first: Option<Vec<u8>>,
+    /// In those after it. A model that must call something would go on for ever, so what was forced counts
+    /// for the first turn only.
+    pub(crate) later: Option<Vec<u8>>,
+}
+
+#[derive(Deserialize)]
+struct Tagged<'a> {
+    #[serde(rename = "type", borrow)]
+    tag: Cow<'a, str>,
+}
+
+impl Choice {
+    /// The choice of a request in terms of the functions offered.
+    ///
+    /// # Errors
+    /// 400 naming a server tool that is not in `tools`.
+    pub(crate) fn of(request: &ResponsesRequest, offer: &Offer) -> Result<Self, Refusal> {
+        let auto = || Some(b"\"auto\"".to_vec());
+        Ok(match &request.tool_choice {
+            ToolChoice::Auto | ToolChoice::None => Self { first: None, later: None },
+            ToolChoice::Required
+            | ToolChoice::Function(_)
+            | ToolChoice::Custom(_)
+            | ToolChoice::Mcp { .. } => Self { first: None, later: auto() },
+            ToolChoice::Type(type_name) => {
+                Self { first: forced(type_name, "tool_choice.type", offer)?, later: auto() }
+            }
+            ToolChoice::Allowed { required, tools } => {
+                let allowed = allowed(tools, offer)?;
+                let write = |mode: &str| {
+                    json!({"type": "allowed_tools", "mode": mode, "tools": allowed}).to_string().into_bytes()
+                };
+                let first = write(if *required { "required" } else { "auto" });
+                Self { first: Some(first), later: Some(write("auto")) }
+            }
+        })
+    }
+}
+
+/// The functions of the server tool that a type names; none if it names another kind of tool.
+fn named(type_name: &str, path: &str, offer: &Offer) -> Result<Option<Vec<Value>>, Refusal> {
+    let Some(name) = server_tool_name(type_name) else { return Ok(None) };
+    let functions = offer.functions_of(name).ok_or_else(|| not_offered(path, type_name))?;
+    Ok(Some(functions.into_iter().map(|name| json!({"type": "function", "name": name})).collect()))
+}
+
+fn forced(type_name: &str, path: &str, offer: &Offer) -> Result<Option<Vec<u8>>, Refusal> {
+    let Some(functions) = named(type_name, path, offer)? else { return Ok(None) };
+    let choice = match functions.as_slice() {
+        // Nothing to force.
+        [] => json!("auto"),
+        [function] => function.clone(),
+        _ => json!({"type": "allowed_tools", "mode": "required", "tools": functions}),
+    };
+    Ok(Some(choice.to_string().into_bytes()))
+}
+
+fn allowed(tools: &[u8], offer: &Offer) -> Result<Vec<Value>, Refusal> {
+    // The parser has checked that these are objects with a type.
+    let tools: Vec<&RawValue> = serde_json::from_slice(tools).map_err(|_| Refusal::internal())?;
+    let mut allowed = Vec::with_capacity(tools.len());
+    for (place, tool) in tools.into_iter().enumerate() {
+        let Tagged { tag } = serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?;
+        match named(&tag, &format!("tool_choice.tools[{place}].type"), offer)? {
+            Some(functions) => allowed.extend(functions),
+            None => allowed.push(serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?),
+        }
+    }
+    Ok(allowed)
+}
+
+fn not_offered(path: &str, type_name: &str) -> Refusal {
+    Refusal::invalid(format!("{path} names a tool that is not in tools: \"{}\"", printable(type_name)))
+}

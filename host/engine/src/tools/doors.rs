@@ -1,0 +1,162 @@
+//! What tools of one request may reach outside their box: other hosts, the list of models, the request they serve, and
+//! bytes they keep for it.
+
+use crate::Engine;
+use crate::request::ResponsesRequest;
+use bytes::Bytes;
+use cofferdam_runtime::services::{Catalog, HttpDoor, RequestView, Scratch};
+use cofferdam_runtime::{Plugin, Services};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The doors of one request, for each of its tools.
+pub(crate) struct Doors {
+    http: Arc<dyn HttpDoor>,
+    catalog: Arc<dyn Catalog>,
+    view: Arc<View>,
+    /// By plugin.
+    scratches: Mutex<BTreeMap<String, Scratch>>,
+}
+
+impl Doors {
+    /// Doors of a request whose functions with these definitions wait to be found.
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        request: &ResponsesRequest,
+        http: Arc<dyn HttpDoor>,
+        deferred: Vec<Deferred>,
+    ) -> Self {
+        let view = View { input: request.input_items(), deferred, state: Mutex::default() };
+        Self {
+            http,
+            catalog: Arc::new(Models(Arc::clone(engine))),
+            view: Arc::new(view),
+            scratches: Mutex::default(),
+        }
+    }
+
+    /// What one call into `plugin` gets. Asking a model comes with the part of this host that does that.
+    pub(crate) fn services(&self, plugin: &Plugin) -> Services {
+        let mut scratches = self.scratches.lock().unwrap_or_else(PoisonError::into_inner);
+        let scratch = scratches.entry(plugin.name().to_owned()).or_default().clone();
+        Services {
+            http: Some(Arc::clone(&self.http)),
+            catalog: Some(Arc::clone(&self.catalog)),
+            request: Some(Arc::clone(&self.view) as Arc<dyn RequestView>),
+            scratch,
+            ..Services::default()
+        }
+    }
+
+    /// The request as tools see it.
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+}
+
+/// The models of the configuration the request began with.
+struct Models(Arc<Engine>);
+
+impl Catalog for Models {
+    fn models(&self) -> Vec<u8> {
+        self.0.catalog().models_json().to_string().into_bytes()
+    }
+}
+
+/// A function that the client lets wait until a search for tools has found it.
+pub(crate) struct Deferred {
+    /// Its name.
+    pub(crate) name: String,
+    /// The entry of `tools`.
+    pub(crate) json: Bytes,
+}
+
+/// The request being served, as it grows.
+pub(crate) struct View {
+    input: Bytes,
+    deferred: Vec<Deferred>,
+    state: Mutex<ViewState>,
+}
+
+#[derive(Default)]
+struct ViewState {
+    /// What was added to the input since.
+    items: Vec<Bytes>,
+    /// Names of deferred functions that were asked for.
+    loaded: BTreeSet<String>,
+}
+
+impl View {
+    /// Adds items to the transcript.
+    pub(crate) fn add(&self, items: &[Bytes]) {
+        self.lock().items.extend_from_slice(items);
+    }
+
+    /// The items added so far.
+    pub(crate) fn added(&self) -> Vec<Bytes> {
+        self.lock().items.clone()
+    }
+
+    /// Whether this deferred function was asked for.
+    pub(crate) fn is_loaded(&self, name: &str) -> bool {
+        self.lock().loaded.contains(name)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ViewState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RequestView for View {
+    fn transcript(&self) -> Vec<u8> {
+        let state = self.lock();
+        let parts = std::iter::once(&self.input).chain(&state.items).filter(|part| !part.is_empty());
+        array(parts)
+    }
+
+    fn deferred_tools(&self) -> Vec<u8> {
+        array(self.deferred.iter().map(|tool| &tool.json))
+    }
+
+    fn load_tools(&self, names: Vec<String>) {
+        let known = |name: &String| self.deferred.iter().any(|tool| tool.name == *name);
+        self.lock().loaded.extend(names.into_iter().filter(known));
+    }
+}
+
+fn array<'a>(parts: impl Iterator<Item = &'a Bytes>) -> Vec<u8> {
+    let mut out = vec![b'['];
+    for (place, part) in parts.enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(part);
+    }
+    out.push(b']');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_transcript_is_the_input_and_what_came_since() {
+        let body = br#"{"model":"a/b","input":"Hi"}"#;
+        let input = ResponsesRequest::parse(body, &[]).unwrap().input_items();
+        let tool = |name: &str| Deferred {
+            name: name.to_owned(),
+            json: Bytes::from(json!({"type": "function", "name": name}).to_string()),
+        };
+        let view = View { input, deferred: vec![tool("f"), tool("g")], state: Mutex::default() };
+        view.add(&[Bytes::from_static(b"{\"n\":1}"), Bytes::from_static(b"{\"n\":2}")]);
+        let transcript: Value = serde_json::from_slice(&view.transcript()).unwrap();
+        assert_eq!(transcript[0]["content"][0]["text"], "Hi");
+        assert_eq!(transcript[2], json!({"n": 2}));
+        let deferred: Value = serde_json::from_slice(&view.deferred_tools()).unwrap();
+        assert_eq!(deferred[1]["name"], "g");
+        view.load_tools(vec!["g".to_owned(), "unknown".to_owned()]);
+        assert!(view.is_loaded("g") && !view.is_loaded("f") && !view.is_loaded("unknown"));
+    }
+}

@@ -1,0 +1,296 @@
+//! What a request's server tools offer to the model: for each entry the functions of its guest, in the place
+//! of the entry.
+
+use super::doors::{Deferred, Doors};
+use crate::Engine;
+use crate::assembler::Served;
+use crate::refusal::Refusal;
+use crate::request::{RequestTool, ResponsesRequest, ToolKind, ToolPrefix};
+use crate::routing::printable;
+use bytes::Bytes;
+use cofferdam_runtime::wire::{Function, ToolError};
+use cofferdam_runtime::{CallContext, Kind, Plugin};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a tool may take to say what it offers. It only has to look at its settings.
+const OFFER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// A server tool of a request.
+#[derive(Clone)]
+pub(crate) struct ServerTool {
+    /// The place of its entry in the request.
+    pub(crate) index: usize,
+    /// The guest.
+    pub(crate) plugin: Arc<Plugin>,
+    /// The tool's name without prefix.
+    pub(crate) name: String,
+    /// The type of the items that stand for its calls.
+    pub(crate) item_type: Arc<str>,
+    /// The entry's `parameters`.
+    pub(crate) settings: Bytes,
+}
+
+/// One entry of the request's `tools`.
+enum Entry {
+    /// Handed on as it is.
+    Client(Bytes),
+    /// A function that waits until it is found: its name, and its entry when it is offered.
+    Deferred { name: String, json: Bytes },
+    /// Functions that the host serves: their definitions, comma-separated.
+    Server { tool: ServerTool, functions: Vec<String>, json: Bytes },
+}
+
+/// Everything a model is offered.
+#[derive(Default)]
+pub(crate) struct Offer {
+    entries: Vec<Entry>,
+    /// The entry of each function that the host serves.
+    owners: BTreeMap<String, usize>,
+}
+
+impl Offer {
+    /// Asks the tools of a request for their functions.
+    ///
+    /// # Errors
+    /// 400 naming the entry: a tool this host has not, wrong settings, a function offered twice. 503 and 500
+    /// when a guest could not be asked.
+    pub(crate) async fn of(
+        engine: &Engine,
+        request: &ResponsesRequest,
+        context: &CallContext,
+        doors: &Doors,
+    ) -> Result<Self, Refusal> {
+        let defers = defers(&request.tools);
+        let mut entries = Vec::with_capacity(request.tools.len());
+        for tool in &request.tools {
+            entries.push(match (&tool.kind, tool.name.as_ref()) {
+                (ToolKind::Server(name), _) => {
+                    let server = engine.server_tool(tool, name)?;
+                    let functions = functions(&server, context, doors).await?;
+                    let json = written(&functions)?;
+                    let functions = functions.into_iter().map(|function| function.name).collect();
+                    Entry::Server { tool: server, functions, json }
+                }
+                (_, Some(name)) if defers && tool.is_deferred => {
+                    Entry::Deferred { name: name.clone(), json: tool.loaded_json() }
+                }
+                _ => Entry::Client(tool.json.clone()),
+            });
+        }
+        let owners = owners(&entries, &request.tools)?;
+        Ok(Self { entries, owners })
+    }
+
+    /// The tool that serves this function.
+    pub(crate) fn owner(&self, function: &str) -> Option<&ServerTool> {
+        match self.entries.get(*self.owners.get(function)?)? {
+            Entry::Server { tool, .. } => Some(tool),
+            _ => None,
+        }
+    }
+
+    /// The functions of the tool with this name, if the request has it.
+    pub(crate) fn functions_of(&self, name: &str) -> Option<Vec<&str>> {
+        let mut found = None;
+        for entry in &self.entries {
+            if let Entry::Server { tool, functions, .. } = entry
+                && tool.name == name
+            {
+                found.get_or_insert_with(Vec::new).extend(functions.iter().map(String::as_str));
+            }
+        }
+        found
+    }
+
+    /// What the assembler has to know.
+    pub(crate) fn served(&self) -> Served {
+        let item_type = |place: usize| match self.entries.get(place) {
+            Some(Entry::Server { tool, .. }) => Some(Arc::clone(&tool.item_type)),
+            _ => None,
+        };
+        let pairs = self.owners.iter().filter_map(|(name, place)| Some((name.clone(), item_type(*place)?)));
+        Served::new(pairs)
+    }
+
+    /// The array `tools` of a turn: the client's order, then the deferred functions in `loaded`, which are
+    /// places of entries. Empty when nothing is offered.
+    pub(crate) fn write(&self, loaded: &[usize]) -> Vec<u8> {
+        let first = self.entries.iter().map(|entry| match entry {
+            Entry::Client(json) | Entry::Server { json, .. } => json.as_ref(),
+            Entry::Deferred { .. } => b"",
+        });
+        let later = loaded.iter().map(|place| match self.entries.get(*place) {
+            Some(Entry::Deferred { json, .. }) => json.as_ref(),
+            _ => b"",
+        });
+        let pieces: Vec<&[u8]> = first.chain(later).filter(|piece| !piece.is_empty()).collect();
+        if pieces.is_empty() {
+            return Vec::new();
+        }
+        [b"[".as_slice(), &pieces.join(&b','), b"]"].concat()
+    }
+
+    /// Places of the deferred functions that `is_loaded` and are not in `known`, in the client's order.
+    pub(crate) fn newly_loaded(&self, known: &[usize], is_loaded: impl Fn(&str) -> bool) -> Vec<usize> {
+        let entries = self.entries.iter().enumerate();
+        let loaded = entries.filter_map(|(place, entry)| match entry {
+            Entry::Deferred { name, .. } if is_loaded(name) && !known.contains(&place) => Some(place),
+            _ => None,
+        });
+        loaded.collect()
+    }
+}
+
+/// The functions that wait until they are found: none where nothing can find them.
+pub(crate) fn deferred(tools: &[RequestTool]) -> Vec<Deferred> {
+    let deferred = tools.iter().filter(|tool| defers(tools) && tool.is_deferred);
+    let definition =
+        |tool: &RequestTool| Some(Deferred { name: tool.name.clone()?, json: tool.loaded_json() });
+    deferred.filter_map(definition).collect()
+}
+
+fn defers(tools: &[RequestTool]) -> bool {
+    tools.iter().any(|tool| matches!(&tool.kind, ToolKind::Server(name) if name == "tool_search"))
+}
+
+impl Engine {
+    /// The guest behind an entry.
+    fn server_tool(&self, tool: &RequestTool, name: &str) -> Result<ServerTool, Refusal> {
+        let plugin = self.tool_plugin(name).ok_or_else(|| unavailable(tool))?;
+        let prefix = tool.prefix.unwrap_or(ToolPrefix::Service);
+        Ok(ServerTool {
+            index: tool.index,
+            plugin: Arc::clone(plugin),
+            name: name.to_owned(),
+            item_type: Arc::from(format!("{}{name}", prefix.as_str())),
+            settings: tool.settings.clone(),
+        })
+    }
+
+    /// The installed tool of this type that has all it needs.
+    pub(crate) fn tool_plugin(&self, name: &str) -> Option<&Arc<Plugin>> {
+        let has_type = |plugin: &&Arc<Plugin>| {
+            plugin.kind() == Kind::Tool
+                && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
+        };
+        self.parts.plugins.iter().filter(has_type).find(|plugin| is_granted(plugin))
+    }
+}
+
+/// Whether the plugin may import what it asks for.
+fn is_granted(plugin: &Plugin) -> bool {
+    plugin.manifest().imports.is_subset(&plugin.grant().imports)
+}
+
+fn unavailable(tool: &RequestTool) -> Refusal {
+    Refusal::invalid(format!(
+        "tools[{}].type \"{}\" is not available on this host",
+        tool.index,
+        printable(&tool.type_name)
+    ))
+}
+
+async fn functions(
+    tool: &ServerTool,
+    context: &CallContext,
+    doors: &Doors,
+) -> Result<Vec<Function>, Refusal> {
+    let asked = tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings);
+    match timeout(OFFER_TIME_MAX, asked).await {
+        Ok(Ok(Ok(functions))) => Ok(functions),
+        Ok(Ok(Err(
+            ToolError::InvalidSettings(message)
+            | ToolError::InvalidArguments(message)
+            | ToolError::Failed(message),
+        ))) => Err(Refusal::invalid(format!("tools[{}].{message}", tool.index))),
+        Ok(Err(error)) if error.is_saturated() => Err(Refusal::saturated()),
+        Ok(Err(error)) => {
+            tracing::error!(plugin = %error.plugin, %error, "a tool could not say what it offers");
+            Err(Refusal::internal())
+        }
+        Err(_elapsed) => {
+            tracing::error!(plugin = tool.plugin.name(), "a tool took too long to say what it offers");
+            Err(Refusal::internal())
+        }
+    }
+}
+
+/// Functions as entries of `tools`, comma-separated. `strict` is told because providers differ in what they
+/// take for granted, and schemas of tools have optional members.
+fn written(functions: &[Function]) -> Result<Bytes, Refusal> {
+    let mut out = Vec::new();
+    for function in functions {
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        // The runtime has checked that the schema is an object.
+        let parameters: Value =
+            serde_json::from_slice(&function.parameters).map_err(|_| Refusal::internal())?;
+        let entry = json!({
+            "type": "function",
+            "name": function.name,
+            "description": function.description,
+            "strict": false,
+            "parameters": parameters,
+        });
+        out.extend_from_slice(entry.to_string().as_bytes());
+    }
+    Ok(Bytes::from(out))
+}
+
+/// Who serves which function.
+///
+/// # Errors
+/// 400 naming both entries that offer the same function.
+fn owners(entries: &[Entry], tools: &[RequestTool]) -> Result<BTreeMap<String, usize>, Refusal> {
+    let mut offered: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut owners = BTreeMap::new();
+    // The client's own functions may have the same name as far as this host is concerned; its provider knows.
+    for (place, tool) in tools.iter().enumerate() {
+        if let Some(name) = tool.function_name() {
+            offered.entry(name).or_insert(place);
+        }
+    }
+    for (place, entry) in entries.iter().enumerate() {
+        let Entry::Server { functions, .. } = entry else { continue };
+        for function in functions {
+            if let Some(other) = offered.insert(function, place) {
+                return Err(collision(tools, entries, other, place, function));
+            }
+            owners.insert(function.clone(), place);
+        }
+    }
+    Ok(owners)
+}
+
+fn collision(
+    tools: &[RequestTool],
+    entries: &[Entry],
+    first: usize,
+    second: usize,
+    function: &str,
+) -> Refusal {
+    let (first, second) = (first.min(second), first.max(second));
+    let name = |place: usize| match entries.get(place) {
+        Some(Entry::Server { tool, .. }) => Some(tool.name.as_str()),
+        _ => None,
+    };
+    let index = |place: usize| tools.get(place).map_or(place, |tool| tool.index);
+    let function = printable(function);
+    if name(first).is_some() && name(first) == name(second) {
+        return Refusal::invalid(format!(
+            "tools[{}] and tools[{}] are the same server tool, whose function \"{function}\" can be offered only once",
+            index(first),
+            index(second)
+        ));
+    }
+    Refusal::invalid(format!(
+        "tools[{}] and tools[{}] both offer a function named \"{function}\"",
+        index(first),
+        index(second)
+    ))
+}

@@ -1,0 +1,137 @@
+//! What a plugin wants and does not get, each with the line that would allow it,
+//! and what it was given and does not want. For the log and the list of plugins;
+//! clients never see it.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+
+use cofferdam_store::{HostName, SecretName};
+
+use super::OperatorGrant;
+use crate::manifest::{Import, Manifest};
+
+/// A host that stands for the one the operator has in mind.
+const EXAMPLE_HOST: &str = "api.example.com";
+
+/// Something a plugin wants and does not get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// What it wants: an import, a host, a secret or a header for placeholders.
+    pub wanted: String,
+    /// The line that would allow it, ready to paste.
+    pub line: String,
+}
+
+/// What is asked for, or used by the component, beyond the `granted` imports.
+pub(super) fn denials(
+    manifest: &Manifest,
+    operator: &OperatorGrant,
+    used: &BTreeSet<Import>,
+    granted: &BTreeSet<Import>,
+) -> Vec<Denial> {
+    let imports = manifest.imports.iter().chain(used.difference(&manifest.imports));
+    let mut denials: Vec<Denial> = imports
+        .filter(|import| !granted.contains(import))
+        .map(|import| Denial {
+            wanted: import.to_string(),
+            line: line_for_import(manifest, operator, *import),
+        })
+        .collect();
+    let mut deny = |wanted: String, line| denials.push(Denial { wanted, line });
+    for host in manifest.hosts.named().filter(|host| !operator.any_host && !operator.hosts.contains(host)) {
+        deny(host.to_string(), line_for_host(manifest, &operator.hosts, host));
+    }
+    for secret in manifest.secrets.named().filter(|secret| !operator.secrets.contains(secret)) {
+        deny(secret.to_string(), line_for_secret(manifest, &operator.secrets, secret));
+    }
+    for header in manifest.placeholder_headers.difference(&operator.placeholder_headers) {
+        deny(header.clone(), line_for_header(manifest, &operator.placeholder_headers, header));
+    }
+    denials
+}
+
+/// What the operator grants for nothing, because the manifest does not ask for it.
+pub(super) fn idle(manifest: &Manifest, operator: &OperatorGrant) -> Vec<String> {
+    let hosts = operator.hosts.iter().filter(|host| !manifest.hosts.covers(host));
+    let secrets = operator.secrets.iter().filter(|secret| !manifest.secrets.covers(secret));
+    let headers = operator.placeholder_headers.difference(&manifest.placeholder_headers);
+    let mut idle: Vec<String> = hosts.map(|host| format!("the host {host}")).collect();
+    idle.extend(secrets.map(|secret| format!("the secret {secret}")));
+    idle.extend(headers.map(|header| format!("the header {header}")));
+    idle
+}
+
+/// The line that allows an import: in the manifest when it was not asked for,
+/// else in the operator's configuration.
+fn line_for_import(manifest: &Manifest, operator: &OperatorGrant, import: Import) -> String {
+    if !manifest.imports.contains(&import) {
+        return manifest_line(manifest, "imports", &manifest.imports, import);
+    }
+    if import != Import::Http {
+        return operator_line(manifest, "imports", &operator.imports, [import]);
+    }
+    let wanted: Vec<&HostName> = manifest.hosts.named().collect();
+    if wanted.is_empty() {
+        return operator_line(manifest, "hosts", &operator.hosts, [EXAMPLE_HOST]);
+    }
+    operator_line(manifest, "hosts", &operator.hosts, wanted)
+}
+
+/// The line that lets a plugin reach one more host; `granted` is what the operator names.
+pub(super) fn line_for_host(manifest: &Manifest, granted: &BTreeSet<HostName>, host: &HostName) -> String {
+    match manifest.hosts.covers(host) {
+        true => operator_line(manifest, "hosts", granted, [host]),
+        false => manifest_line(manifest, "hosts", manifest.hosts.named(), host),
+    }
+}
+
+/// The line that lets a plugin use one more secret.
+pub(super) fn line_for_secret(
+    manifest: &Manifest,
+    granted: &BTreeSet<SecretName>,
+    secret: &SecretName,
+) -> String {
+    match manifest.secrets.covers(secret) {
+        true => operator_line(manifest, "secrets", granted, [secret]),
+        false => manifest_line(manifest, "secrets", manifest.secrets.named(), secret),
+    }
+}
+
+/// The line that lets a plugin write placeholders into one more header.
+pub(super) fn line_for_header(manifest: &Manifest, granted: &BTreeSet<String>, header: &str) -> String {
+    const KEY: &str = "placeholder_headers";
+    match manifest.placeholder_headers.contains(header) {
+        true => operator_line(manifest, KEY, granted, [header]),
+        false => manifest_line(manifest, KEY, &manifest.placeholder_headers, header),
+    }
+}
+
+/// One line of the operator's configuration that adds `wanted` to what is there.
+fn operator_line<H: Display, W: Display>(
+    manifest: &Manifest,
+    key: &str,
+    have: impl IntoIterator<Item = H>,
+    wanted: impl IntoIterator<Item = W>,
+) -> String {
+    format!("[plugins.{}] {key} = {}", manifest.name, list(have, wanted))
+}
+
+/// One line of the plugin's manifest that adds `wanted` to what is there.
+fn manifest_line<H: Display>(
+    manifest: &Manifest,
+    key: &str,
+    have: impl IntoIterator<Item = H>,
+    wanted: impl Display,
+) -> String {
+    format!("{}.toml: {key} = {}", manifest.name, list(have, [wanted]))
+}
+
+fn list<H: Display, W: Display>(
+    have: impl IntoIterator<Item = H>,
+    wanted: impl IntoIterator<Item = W>,
+) -> String {
+    let have = have.into_iter().map(|name| name.to_string());
+    let all: BTreeSet<_> = have.chain(wanted.into_iter().map(|name| name.to_string())).collect();
+    let quoted: Vec<_> = all.iter().map(|name| format!("{name:?}")).collect();
+    format!("[{}]", quoted.join(", "))
+}

@@ -1,0 +1,160 @@
+use super::*;
+use crate::injection::Slot;
+
+fn tool(imports: &str, rest: &str) -> Manifest {
+    let text = format!(
+        "name = \"t\"\nkind = \"tool\"\nversion = \"1\"\nimports = {imports}\n{rest}\n[tool]\ntype = \"x\"\n"
+    );
+    Manifest::parse(&text).unwrap()
+}
+
+fn hosts(names: &[&str]) -> BTreeSet<HostName> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn secrets(names: &[&str]) -> BTreeSet<SecretName> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn rule(secret: &str, host: &str, header: &str) -> InjectionRule {
+    InjectionRule {
+        secret: secret.parse().unwrap(),
+        host: host.parse().unwrap(),
+        slot: Slot::header(header, "{}").unwrap(),
+    }
+}
+
+fn grant(manifest: &Manifest, operator: &OperatorGrant) -> Grant {
+    Grant::join(manifest, operator, &BTreeSet::new()).grant
+}
+
+#[test]
+fn nothing_is_granted_that_was_not_asked_for() {
+    let manifest = tool("[\"clock\"]", "");
+    let operator = OperatorGrant {
+        hosts: hosts(&["a.test"]),
+        secrets: secrets(&["k"]),
+        imports: vec!["model".to_owned()],
+        ..OperatorGrant::default()
+    };
+    let Joined { grant, denials, idle } = Grant::join(&manifest, &operator, &BTreeSet::from([Import::Clock]));
+    assert_eq!(grant.imports, BTreeSet::from([Import::Clock]));
+    assert!(grant.hosts.is_empty() && grant.secrets.is_empty());
+    assert!(denials.is_empty());
+    assert_eq!(idle, ["the host a.test", "the secret k"]);
+}
+
+#[test]
+fn denials_print_the_line_that_allows_them() {
+    let manifest = tool(
+        "[\"http\", \"model\"]",
+        "hosts = [\"a.test\", \"b.test\"]\nsecrets = [\"k\"]\nplaceholder_headers = [\"x-key\"]",
+    );
+    let joined = Grant::join(&manifest, &OperatorGrant::default(), &BTreeSet::new());
+    assert!(joined.grant.imports.is_empty());
+    let lines: Vec<_> = joined.denials.iter().map(|denial| denial.line.as_str()).collect();
+    assert_eq!(
+        lines,
+        [
+            "[plugins.t] hosts = [\"a.test\", \"b.test\"]",
+            "[plugins.t] imports = [\"model\"]",
+            "[plugins.t] hosts = [\"a.test\"]",
+            "[plugins.t] hosts = [\"b.test\"]",
+            "[plugins.t] secrets = [\"k\"]",
+            "[plugins.t] placeholder_headers = [\"x-key\"]",
+        ]
+    );
+}
+
+#[test]
+fn lines_for_what_is_refused_later_point_to_the_side_that_says_no() {
+    let manifest = tool("[\"http\"]", "hosts = [\"a.test\", \"b.test\"]\nsecrets = [\"*\"]");
+    let operator = OperatorGrant { hosts: hosts(&["a.test"]), ..OperatorGrant::default() };
+    let grant = grant(&manifest, &operator);
+    let line = |host: &str| grant.line_for_host(&host.parse().unwrap());
+    assert_eq!(line("b.test"), "[plugins.t] hosts = [\"a.test\", \"b.test\"]");
+    assert_eq!(line("c.test"), "t.toml: hosts = [\"a.test\", \"b.test\", \"c.test\"]");
+    assert_eq!(grant.line_for_secret(&"k".parse().unwrap()), "[plugins.t] secrets = [\"k\"]");
+    assert_eq!(grant.line_for_header("x-key"), "t.toml: placeholder_headers = [\"x-key\"]");
+}
+
+#[test]
+fn an_import_used_but_not_asked_for_points_to_the_manifest() {
+    let manifest = tool("[\"clock\"]", "");
+    let joined = Grant::join(&manifest, &OperatorGrant::default(), &BTreeSet::from([Import::Random]));
+    assert!(!joined.grant.imports.contains(&Import::Random));
+    assert_eq!(joined.denials[0].line, "t.toml: imports = [\"clock\", \"random\"]");
+}
+
+#[test]
+fn a_manifest_that_asks_for_anything_gets_what_the_operator_names() {
+    let manifest = tool("[\"http\"]", "hosts = [\"*\"]\nsecrets = [\"*\"]");
+    let nothing = Grant::join(&manifest, &OperatorGrant::default(), &BTreeSet::from([Import::Http]));
+    assert!(nothing.grant.imports.is_empty());
+    assert_eq!(nothing.denials[0].line, "[plugins.t] hosts = [\"api.example.com\"]");
+    let operator =
+        OperatorGrant { hosts: hosts(&["a.test"]), secrets: secrets(&["k"]), ..OperatorGrant::default() };
+    let joined = Grant::join(&manifest, &operator, &BTreeSet::from([Import::Http]));
+    assert!(joined.denials.is_empty() && joined.idle.is_empty());
+    assert_eq!(joined.grant.secrets, secrets(&["k"]));
+    assert_eq!(joined.grant.unplaced_secrets().count(), 1);
+}
+
+#[test]
+fn injections_need_their_secret_and_their_host_by_name() {
+    let manifest = tool(
+        "[\"http\"]",
+        "hosts = [\"*\"]\nsecrets = [\"*\"]\n\
+         [[injections]]\nsecret = \"k\"\nhost = \"a.test\"\nheader = \"x-key\"\nformat = \"{}\"",
+    );
+    let granted =
+        OperatorGrant { hosts: hosts(&["a.test"]), secrets: secrets(&["k"]), ..OperatorGrant::default() };
+    assert_eq!(grant(&manifest, &granted).injections, [rule("k", "a.test", "x-key")]);
+    assert_eq!(grant(&manifest, &granted).unplaced_secrets().count(), 0);
+    for less in [
+        OperatorGrant { hosts: hosts(&[]), any_host: true, ..granted.clone() },
+        OperatorGrant { hosts: hosts(&["b.test"]), ..granted.clone() },
+        OperatorGrant { secrets: secrets(&["other"]), ..granted },
+    ] {
+        assert!(grant(&manifest, &less).injections.is_empty());
+    }
+}
+
+#[test]
+fn the_operators_injections_replace_those_of_the_manifest() {
+    let manifest = tool(
+        "[\"http\"]",
+        "hosts = [\"*\"]\nsecrets = [\"*\"]\n\
+         [[injections]]\nsecret = \"k\"\nhost = \"a.test\"\nheader = \"x-key\"\nformat = \"{}\"\n\
+         [[injections]]\nsecret = \"l\"\nhost = \"a.test\"\nheader = \"x-other\"\nformat = \"{}\"\n\
+         [[injections]]\nsecret = \"l\"\nhost = \"b.test\"\nheader = \"x-key\"\nformat = \"{}\"",
+    );
+    let operator = OperatorGrant {
+        hosts: hosts(&["a.test", "b.test"]),
+        secrets: secrets(&["k", "l", "m"]),
+        injections: vec![rule("k", "a.test", "x-new"), rule("m", "a.test", "x-other")],
+        ..OperatorGrant::default()
+    };
+    let injections = grant(&manifest, &operator).injections;
+    let expected =
+        [rule("k", "a.test", "x-new"), rule("m", "a.test", "x-other"), rule("l", "b.test", "x-key")];
+    assert_eq!(injections, expected);
+}
+
+#[test]
+fn the_operator_caps_and_never_raises() {
+    let manifest = tool("[]", "[limits]\nmemory_mib = 100\ndeadline_ms = 1000");
+    let operator =
+        OperatorGrant { memory_mib: Some(50), deadline_ms: Some(5000), ..OperatorGrant::default() };
+    let grant = grant(&manifest, &operator);
+    assert_eq!(grant.memory_bytes, 50 << 20);
+    assert_eq!(grant.deadline.as_millis(), 1000);
+}
+
+#[test]
+fn settings_are_an_object_whatever_was_configured() {
+    let manifest = tool("[]", "");
+    let operator = OperatorGrant { config: serde_json::json!({"a": 1}), ..OperatorGrant::default() };
+    assert_eq!(grant(&manifest, &operator).settings, b"{\"a\":1}");
+    assert_eq!(grant(&manifest, &OperatorGrant::default()).settings, b"{}");
+}

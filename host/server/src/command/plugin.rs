@@ -1,0 +1,176 @@
+//! `plugin list` and `plugin grant` as they are typed and as they answer. What
+//! changes the configuration stands in `grants`.
+
+use clap::{Args, Subcommand};
+use cofferdam_store::{HostName, SecretName};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::Outcome;
+use super::table::{pairs, table};
+use crate::facts::{Facts, PluginFacts, Reach};
+
+/// What can be done with plugins.
+#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PluginCommand {
+    /// List the plugins that are installed, with what they were granted
+    List,
+    /// Show what a plugin asks for, or add to what it is granted in the configuration
+    Grant(GrantCommand),
+}
+
+/// What to grant; nothing shows what there is.
+#[derive(Debug, Clone, Args, Serialize, Deserialize)]
+pub struct GrantCommand {
+    /// The plugin
+    pub name: String,
+    /// A host it may send requests to, or `*` for every public host without a secret
+    #[arg(long = "host", value_name = "H", value_parser = host)]
+    pub hosts: Vec<String>,
+    /// A secret that may go along to those hosts it is bound to
+    #[arg(long = "secret", value_name = "S", value_parser = secret)]
+    pub secrets: Vec<String>,
+    /// An interface that costs money or shows content
+    #[arg(long = "import", value_name = "I", value_parser = ["model", "tool-call", "request"])]
+    pub imports: Vec<String>,
+    /// Only print the lines, change nothing
+    #[arg(long)]
+    pub print: bool,
+}
+
+impl GrantCommand {
+    /// Whether it only asks what there is.
+    pub(crate) fn is_question(&self) -> bool {
+        self.hosts.is_empty() && self.secrets.is_empty() && self.imports.is_empty()
+    }
+}
+
+/// In its one spelling.
+fn host(text: &str) -> Result<String, String> {
+    if text == "*" {
+        return Ok(text.to_owned());
+    }
+    let host = text.parse::<HostName>().map(|host| host.to_string());
+    host.map_err(|_| "expected an exact host name such as api.example.com, or `*`".to_owned())
+}
+
+fn secret(text: &str) -> Result<String, String> {
+    text.parse::<SecretName>().map(|name| name.to_string()).map_err(|error| error.to_string())
+}
+
+pub(super) fn list(facts: &Facts) -> Outcome {
+    let row = |plugin: &PluginFacts| {
+        [
+            plugin.name.clone(),
+            plugin.kind.clone(),
+            plugin.version.clone(),
+            plugin.state.clone(),
+            plugin.digest.chars().take(12).collect(),
+            plugin.origin.clone(),
+        ]
+    };
+    let rows: Vec<[String; 6]> = facts.plugins.iter().map(row).collect();
+    let mut text = table(["NAME", "KIND", "VERSION", "STATE", "DIGEST", "ORIGIN"], &rows);
+    for plugin in &facts.plugins {
+        let granted = lines(&plugin.granted, "every public host, without a secret");
+        if !granted.is_empty() {
+            text.push_str(&format!("\n{} may use\n{}", plugin.name, indented(&pairs(&granted))));
+        }
+        text.push_str(&open_ends(plugin));
+    }
+    Outcome { document: json!(facts.plugins), text }
+}
+
+/// The answer to `plugin grant NAME` alone.
+pub(crate) fn shown(plugin: &PluginFacts) -> Outcome {
+    let mut text = format!("{}: {} {}, {}\n", plugin.name, plugin.kind, plugin.version, plugin.origin);
+    for (title, reach, any) in [
+        ("asks for", &plugin.asks, "whichever you name"),
+        ("may use", &plugin.granted, "every public host, without a secret"),
+    ] {
+        let lines = lines(reach, any);
+        let listed = if lines.is_empty() { "nothing\n".to_owned() } else { pairs(&lines) };
+        text.push_str(&format!("\n{title}\n{}", indented(&listed)));
+    }
+    text.push_str(&open_ends(plugin));
+    Outcome { document: json!(plugin), text }
+}
+
+/// What became of `plugin grant` with something to grant.
+pub(crate) fn granted(plugin: &str, file: &str, lines: &str, became: Became) -> Outcome {
+    let text = match became {
+        Became::Nothing => format!("{file} grants all of this to {plugin}; nothing was changed.\n"),
+        Became::Printed => lines.to_owned(),
+        Became::Written => {
+            format!("{lines}\nWritten to {file}. A host that runs with it reads it again on SIGHUP.\n")
+        }
+        Became::Told => format!("{lines}\nWritten to {file}, which the running host reads again now.\n"),
+    };
+    let document = json!({
+        "plugin": plugin,
+        "file": file,
+        "lines": lines,
+        "written": matches!(became, Became::Written | Became::Told),
+        "reloading": matches!(became, Became::Told),
+    });
+    Outcome { document, text }
+}
+
+/// What a grant has led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Became {
+    /// Everything was granted before.
+    Nothing,
+    /// The lines were asked for, and no change.
+    Printed,
+    /// The file has the lines.
+    Written,
+    /// And the host that serves reads it again.
+    Told,
+}
+
+/// What is left open between the two sides.
+fn open_ends(plugin: &PluginFacts) -> String {
+    let mut text = String::new();
+    if !plugin.denied.is_empty() {
+        text.push_str(&format!("\n{} asks for more than it was granted; to grant it:\n", plugin.name));
+        text.push_str(&indented(&plugin.denied.join("\n")));
+    }
+    if !plugin.idle.is_empty() {
+        text.push_str(&format!("\n{} was granted what its manifest does not ask for:\n", plugin.name));
+        text.push_str(&indented(&plugin.idle.join("\n")));
+    }
+    text
+}
+
+fn indented(lines: &str) -> String {
+    lines.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+/// One line for each kind of thing there is some of; `any` stands for `*`.
+fn lines(reach: &Reach, any: &str) -> Vec<(&'static str, String)> {
+    let named = |names: &[String]| -> String {
+        let names: Vec<&str> = names.iter().map(|name| if name == "*" { any } else { name }).collect();
+        names.join(", ")
+    };
+    let places: Vec<String> = reach.injections.iter().map(place).collect();
+    let lines = [
+        ("imports", named(&reach.imports)),
+        ("hosts", named(&reach.hosts)),
+        ("secrets", named(&reach.secrets)),
+        ("injections", places.join("; ")),
+        ("placeholders in", named(&reach.placeholder_headers)),
+    ];
+    lines.into_iter().filter(|(_, what)| !what.is_empty()).collect()
+}
+
+fn place(written: &cofferdam_runtime::WrittenInjection) -> String {
+    let place = match (&written.header, &written.format, &written.query, &written.json) {
+        (Some(header), Some(format), ..) => format!("{header}: {format}"),
+        (_, _, Some(query), _) => format!("query parameter {query}"),
+        (.., Some(json)) => format!("body at {json}"),
+        _ => String::new(),
+    };
+    format!("{} to {} as {place}", written.secret, written.host)
+}

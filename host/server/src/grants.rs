@@ -1,0 +1,191 @@
+//! Showing and changing what the configuration in use grants to a plugin. A file
+//! is replaced only by one that a start would accept, whole and at once.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cofferdam_runtime::{Asked, Manifest, Plugins, Runtime};
+use cofferdam_store::{HostName, SecretName};
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::cli::{Options, Serve};
+use crate::command::{Became, CommandError, GrantCommand, Outcome, granted, shown};
+use crate::config::edit::{self, Additions};
+use crate::config::{Config, ConfigError, Environment};
+use crate::facts;
+use crate::failure::Failure;
+use crate::wiring;
+
+/// Where the configuration of a process is, and what it takes to check another.
+pub(crate) struct Desk {
+    options: Options,
+    arguments: Serve,
+    runtime: Runtime,
+    environment: Arc<Environment>,
+    serves: bool,
+    /// One change at a time.
+    turn: Mutex<()>,
+}
+
+impl Desk {
+    /// Of a process that serves.
+    pub(crate) fn serving(
+        options: Options,
+        arguments: Serve,
+        runtime: Runtime,
+        environment: Arc<Environment>,
+    ) -> Self {
+        Self { options, arguments, runtime, environment, serves: true, turn: Mutex::default() }
+    }
+
+    /// Of a process that does this and ends.
+    pub(crate) fn alone(options: &Options, runtime: Runtime) -> Self {
+        let environment = Arc::new(Environment::offline());
+        let (options, arguments) = (options.clone(), Serve::default());
+        Self { options, arguments, runtime, environment, serves: false, turn: Mutex::default() }
+    }
+
+    /// Shows or grants.
+    ///
+    /// # Errors
+    ///
+    /// There is no such plugin, it does not ask for this, or the configuration is
+    /// not acceptable, before or after.
+    pub(crate) fn carry_out(&self, command: &GrantCommand) -> Result<Outcome, Failure> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = Config::path(self.options.config.as_deref(), &self.options.data);
+        let text = match std::fs::read_to_string(&file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.options.config.is_none() => {
+                String::new()
+            }
+            read => read.map_err(|cause| ConfigError::Unreadable { path: file.clone(), cause })?,
+        };
+        let plugins = self.check(&text, &file)?;
+        let Some(plugin) = plugins.get(&command.name) else {
+            let names: Vec<&str> = plugins.iter().map(|plugin| plugin.name()).collect();
+            let message = format!("there is no plugin {}; installed: {}", command.name, names.join(", "));
+            return Err(CommandError::new(message).into());
+        };
+        if command.is_question() {
+            return Ok(shown(&facts::plugin_facts(plugin)));
+        }
+        refuse_unasked(command, plugin.manifest())?;
+        let additions = Additions {
+            hosts: command.hosts.iter().cloned().collect(),
+            secrets: command.secrets.iter().cloned().collect(),
+            imports: command.imports.iter().cloned().collect(),
+        };
+        let edited = edit::add(&text, &command.name, &additions)
+            .map_err(|error| CommandError::new(format!("{}: {error}", file.display())))?;
+        let became = match (edited.lines.is_empty(), command.print) {
+            (true, _) => Became::Nothing,
+            (false, true) => {
+                self.check(&edited.text, &file)?;
+                Became::Printed
+            }
+            (false, false) => {
+                self.check(&edited.text, &file)?;
+                replace(&file, &edited.text).map_err(Failure::system(file.display().to_string()))?;
+                self.tell()
+            }
+        };
+        Ok(granted(&command.name, &file.display().to_string(), &edited.lines, became))
+    }
+
+    /// What `serve --check` checks.
+    fn check(&self, text: &str, file: &Path) -> Result<Plugins, Failure> {
+        let mut config = Config::parse(text, file, &self.options.data)?;
+        self.arguments.apply(&mut config);
+        let folder = self.arguments.plugins.as_deref();
+        Ok(wiring::services(&config, folder, &self.runtime, &self.environment, 0)?.plugins)
+    }
+
+    /// Has the process that serves, which is this one, read its configuration again.
+    fn tell(&self) -> Became {
+        if self.serves && kill_process(getpid(), Signal::HUP).is_ok() {
+            return Became::Told;
+        }
+        Became::Written
+    }
+}
+
+/// What a plugin does not ask for would be granted for nothing.
+fn refuse_unasked(command: &GrantCommand, manifest: &Manifest) -> Result<(), CommandError> {
+    let refuse = |what: &str, name: &str, asked: String| {
+        let plugin = &manifest.name;
+        Err(CommandError::new(format!(
+            "{plugin} does not ask for the {what} {name}: its manifest has {asked}"
+        )))
+    };
+    for host in &command.hosts {
+        let is_asked = match host.parse::<HostName>() {
+            Ok(host) => manifest.hosts.covers(&host),
+            Err(_) => !manifest.hosts.is_empty(),
+        };
+        if !is_asked {
+            return refuse("host", host, list("hosts", &manifest.hosts));
+        }
+    }
+    for secret in &command.secrets {
+        if !secret.parse::<SecretName>().is_ok_and(|name| manifest.secrets.covers(&name)) {
+            return refuse("secret", secret, list("secrets", &manifest.secrets));
+        }
+    }
+    for import in &command.imports {
+        if !manifest.imports.iter().any(|asked| asked.as_str() == import) {
+            return refuse("import", import, list("imports", &Asked::Named(manifest.imports.clone())));
+        }
+    }
+    Ok(())
+}
+
+fn list<T: Ord + ToString>(key: &str, asked: &Asked<T>) -> String {
+    let names: BTreeSet<String> = asked.named().map(|name| format!("{:?}", name.to_string())).collect();
+    match asked {
+        Asked::Any => format!("{key} = [\"*\"]"),
+        Asked::Named(_) => format!("{key} = [{}]", names.into_iter().collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// Puts a text in the place of a file, of which all or nothing is seen: written
+/// beside it, synced, renamed. A link stays a link, permissions stay.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let file = match std::fs::canonicalize(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => file.to_path_buf(),
+        file => file?,
+    };
+    let folder =
+        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    if !folder.exists() {
+        // The data directory before its first start.
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mode = match std::fs::metadata(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0o600,
+        metadata => metadata?.permissions().mode() & 0o7777,
+    };
+    let beside = beside(&file);
+    let written = write(&beside, text, mode).and_then(|()| std::fs::rename(&beside, &file));
+    if written.is_err() {
+        // What is left of a failed attempt is of no use; the first error tells why.
+        std::fs::remove_file(&beside).unwrap_or_default();
+        return written;
+    }
+    std::fs::File::open(folder)?.sync_all()
+}
+
+fn beside(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    file.with_file_name(name)
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> std::io::Result<()> {
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}

@@ -1,0 +1,173 @@
+//! Several calls in one turn, and calls of the client's own functions among them.
+
+use super::script::{answer, call, calls};
+use super::{Bench, told, with_tool};
+use crate::kit::client::{Client, last_response};
+use crate::kit::config::MODEL;
+use serde_json::{Value, json};
+
+fn mixed() -> Value {
+    json!({"model": MODEL, "input": "x", "tools": [
+        {"type": "function", "name": "mine", "parameters": {"type": "object"}}, {"type": "service:rogue"}]})
+}
+
+#[tokio::test]
+async fn calls_of_one_turn_run_at_the_same_time() {
+    let bench = Bench::start().await;
+    for streamed in [false, true] {
+        // Each waits for the other: one after the other they would run out of time.
+        let made = [call("c1", "meet", r#"{"text":"a"}"#), call("c2", "meet", r#"{"text":"b"}"#)];
+        let response = bench.run(&with_tool("service:rogue"), streamed, &made).await;
+        assert_eq!(response["output"][0]["status"], "completed", "{response}");
+        assert_eq!(told(&bench.asked_last()), ["met b", "met a"]);
+    }
+}
+
+#[tokio::test]
+async fn results_come_in_the_order_of_the_calls() {
+    let bench = Bench::start().await;
+    let made = [
+        call("c1", "hang", "{}"),
+        call("c2", "echo", r#"{"text":"2"}"#),
+        call("c3", "echo", r#"{"text":"3"}"#),
+    ];
+    bench.upstream.reply(calls(true, "", &made));
+    bench.upstream.reply(answer(true, "done"));
+    let events = Client::new(&bench.host).stream(&with_tool("service:rogue")).await;
+    let done: Vec<u64> = events
+        .iter()
+        .filter(|event| event["type"] == "response.output_item.done")
+        .map(|event| event["output_index"].as_u64().unwrap())
+        .collect();
+    assert_eq!(done, [0, 1, 2, 3]);
+    assert_eq!(told(&bench.asked_last())[1..], ["2", "3"]);
+}
+
+#[tokio::test]
+async fn a_tool_keeps_bytes_between_its_calls_of_one_request() {
+    let bench = Bench::start().await;
+    for _ in 0..2 {
+        bench.upstream.reply(calls(false, "", &[call("c1", "remember", r#"{"text":"one"}"#)]));
+        bench.upstream.reply(calls(false, "", &[call("c2", "remember", r#"{"text":"two"}"#)]));
+        bench.upstream.reply(answer(false, "done"));
+        bench.ask(&with_tool("service:rogue"), false).await;
+        assert_eq!(told(&bench.asked_last()), ["before: ", "before: one"]);
+    }
+}
+
+#[tokio::test]
+async fn a_tool_sees_the_models_and_the_transcript() {
+    let bench = Bench::start().await;
+    let made = [call("c1", "look", r#"{"text":"models"}"#), call("c2", "look", r#"{"text":"transcript"}"#)];
+    bench.upstream.reply(calls(false, "Let me see.", &made));
+    bench.upstream.reply(answer(false, "done"));
+    bench.ask(&with_tool("service:rogue"), false).await;
+    let asked = bench.asked_last();
+    let told = told(&asked);
+    let models: Value = serde_json::from_str(told[0]).unwrap();
+    assert_eq!(models, Client::new(&bench.host).get("/models").await.body["data"]);
+    let transcript: Value = serde_json::from_str(told[1]).unwrap();
+    let types: Vec<_> = transcript.as_array().unwrap().iter().map(|item| &item["type"]).collect();
+    assert_eq!(types, ["message", "message", "function_call", "function_call"]);
+    assert_eq!(transcript[0]["content"][0]["text"], "Go.");
+}
+
+#[tokio::test]
+async fn citations_of_a_tool_stand_in_the_next_text() {
+    let bench = Bench::start().await;
+    let made = [
+        call("c1", "cite", r#"{"text":"https://a.test"}"#),
+        call("c2", "cite", r#"{"text":"https://b.test"}"#),
+    ];
+    let whole = bench.run(&with_tool("service:rogue"), false, &made).await;
+    let annotations = &whole["output"][2]["content"][0]["annotations"];
+    let urls: Vec<_> = annotations.as_array().unwrap().iter().map(|annotation| &annotation["url"]).collect();
+    assert_eq!(urls, [&json!("https://a.test"), &Value::Null, &json!("https://b.test"), &Value::Null]);
+    bench.upstream.reply(calls(true, "", &made));
+    bench.upstream.reply(answer(true, "done"));
+    let events = Client::new(&bench.host).stream(&with_tool("service:rogue")).await;
+    let added: Vec<_> = events
+        .iter()
+        .filter(|event| event["type"] == "response.output_text.annotation.added")
+        .map(|event| (&event["output_index"], &event["annotation_index"], &event["annotation"]))
+        .collect();
+    assert_eq!(added.len(), 4);
+    assert_eq!(added[2], (&json!(2), &json!(2), &annotations[2]));
+    assert_eq!(&last_response(&events)["output"][2]["content"][0]["annotations"], annotations);
+}
+
+#[tokio::test]
+async fn a_call_of_the_clients_function_ends_the_response_after_the_server_calls_ran() {
+    let bench = Bench::start().await;
+    for streamed in [false, true] {
+        let made = [
+            call("c1", "mine", r#"{"x":1}"#),
+            call("c2", "echo", r#"{"text":"2"}"#),
+            call("c3", "mine", r#"{"x":3}"#),
+        ];
+        let before = bench.upstream.asked().len();
+        bench.upstream.reply(calls(streamed, "", &made));
+        let response = bench.ask(&mixed(), streamed).await;
+        assert_eq!(response["status"], "completed");
+        let output = response["output"].as_array().unwrap();
+        let types: Vec<_> = output.iter().map(|item| &item["type"]).collect();
+        assert_eq!(types, ["function_call", "service:rogue", "function_call"]);
+        assert_eq!((&output[0]["call_id"], &output[0]["arguments"]), (&json!("c1"), &json!(r#"{"x":1}"#)));
+        assert_eq!((&output[1]["status"], &output[1]["text"]), (&json!("completed"), &json!("2")));
+        assert_eq!(bench.upstream.asked().len(), before + 1);
+
+        // The client answers with the whole conversation.
+        let mut request = mixed();
+        let mut input = vec![json!({"role": "user", "content": "x"})];
+        input.extend(output.iter().cloned());
+        for id in ["c1", "c3"] {
+            input.push(json!({"type": "function_call_output", "call_id": id, "output": format!("of {id}")}));
+        }
+        request["input"] = json!(input);
+        bench.upstream.reply(answer(streamed, "all done"));
+        let response = bench.ask(&request, streamed).await;
+        assert_eq!(response["output"][0]["content"][0]["text"], "all done");
+        let asked = bench.asked_last();
+        let messages = asked.body["messages"].as_array().unwrap();
+        let calls = messages[1]["tool_calls"].as_array().unwrap();
+        let names: Vec<_> = calls.iter().map(|call| &call["function"]["name"]).collect();
+        assert_eq!(names, ["mine", "rogue", "mine"]);
+        let ids: Vec<_> = messages[2..].iter().map(|message| &message["tool_call_id"]).collect();
+        assert_eq!(ids, [&output[1]["id"], &json!("c1"), &json!("c3")]);
+        assert_eq!(messages[2]["content"], r#"{"text":"2"}"#);
+    }
+}
+
+#[tokio::test]
+async fn a_function_that_nobody_offers_is_the_clients_to_judge() {
+    let bench = Bench::start().await;
+    bench.upstream.reply(calls(false, "", &[call("c1", "imagined", "{}")]));
+    let response = bench.ask(&with_tool("service:rogue"), false).await;
+    assert_eq!(
+        (&response["output"][0]["type"], &response["output"][0]["name"]),
+        (&json!("function_call"), &json!("imagined"))
+    );
+}
+
+#[tokio::test]
+async fn calls_without_ids_of_their_own_are_told_apart_over_all_turns() {
+    let bench = Bench::start().await;
+    for id in ["", "same"] {
+        bench.upstream.reply(calls(
+            false,
+            "",
+            &[call(id, "echo", r#"{"text":"1"}"#), call(id, "echo", r#"{"text":"2"}"#)],
+        ));
+        bench.upstream.reply(calls(false, "", &[call(id, "echo", r#"{"text":"3"}"#)]));
+        bench.upstream.reply(answer(false, "done"));
+        bench.ask(&with_tool("service:rogue"), false).await;
+        let asked = bench.asked_last();
+        assert_eq!(told(&asked), ["1", "2", "3"]);
+        let messages = asked.body["messages"].as_array().unwrap();
+        let mut ids: Vec<_> =
+            messages.iter().filter_map(|message| message["tool_call_id"].as_str()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), 3, "{messages:?}");
+    }
+}
