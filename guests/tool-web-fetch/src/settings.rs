@@ -29,12 +29,13 @@ impl Settings {
     /// A field is wrong; the message names it.
     pub(crate) fn read(fields: &Fields) -> Result<Self, ToolError> {
         check_engine(fields)?;
-        let tokens = fields.integer("max_content_tokens", 1..=CONTENT_TOKENS_MAX)?;
-        // A larger number of uses is a wish like the others, capped and not refused.
+        // Larger numbers are wishes like the others: capped, not refused.
+        let tokens = fields.integer("max_content_tokens", 1..=u32::MAX)?;
         let uses = fields.integer("max_uses", 1..=u32::MAX)?;
+        let tokens = tokens.unwrap_or(CONTENT_TOKENS_DEFAULT).min(CONTENT_TOKENS_MAX);
         Ok(Self {
             uses_max: uses.unwrap_or(USES_MAX).min(USES_MAX),
-            content_chars_max: (tokens.unwrap_or(CONTENT_TOKENS_DEFAULT) * CHARS_PER_TOKEN) as usize,
+            content_chars_max: (tokens * CHARS_PER_TOKEN) as usize,
             domains: DomainRules::read(fields)?,
         })
     }

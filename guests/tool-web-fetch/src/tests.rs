@@ -181,11 +181,12 @@ fn settings_are_checked_and_named() {
     assert_eq!(settings(r#"{"max_uses":500}"#).unwrap().uses_max, 50);
     assert_eq!(settings(r#"{"max_uses":2}"#).unwrap().uses_max, 2);
     assert_eq!(settings("").unwrap().content_chars_max, 80_000);
+    assert_eq!(settings(r#"{"max_content_tokens":1000000}"#).unwrap().content_chars_max, 800_000);
     for (json, says) in [
         (r#"{"engine":"exa"}"#, "parameters.engine is not available on this host"),
         (r#"{"engine":"other"}"#, "parameters.engine takes auto"),
         (r#"{"max_uses":0}"#, "parameters.max_uses must be"),
-        (r#"{"max_content_tokens":200001}"#, "parameters.max_content_tokens must be"),
+        (r#"{"max_content_tokens":0}"#, "parameters.max_content_tokens must be"),
         (r#"{"allowed_domains":["https://a.test"]}"#, "parameters.allowed_domains takes"),
         (r#"{"blocked_domains":"a.test"}"#, "parameters.blocked_domains must be"),
         ("[]", "parameters must be an object"),

@@ -90,15 +90,10 @@ impl Fields {
     /// It is out of range or something else.
     pub fn integer(&self, name: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, ToolError> {
         let Some(value) = self.value(name) else { return Ok(None) };
-        let whole = value.as_u64().or_else(|| {
-            let number = value.as_f64()?;
-            #[allow(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "checked to be a small whole number"
-            )]
-            (number.fract() == 0.0 && (0.0..=1e9).contains(&number)).then_some(number as u64)
-        });
+        // `as` cuts nothing off here: the number is whole and small.
+        let small =
+            |number: f64| (number.fract() == 0.0 && (0.0..=1e9).contains(&number)).then_some(number as u64);
+        let whole = value.as_u64().or_else(|| value.as_f64().and_then(small));
         match whole.and_then(|whole| u32::try_from(whole).ok()) {
             Some(whole) if range.contains(&whole) => Ok(Some(whole)),
             _ => {

@@ -139,8 +139,11 @@ fn leads_elsewhere(name: &str, tag: &Tag) -> bool {
 }
 
 /// What people do not see, a model should not be told: it is a usual place for
-/// instructions to models.
+/// instructions to models. A whole page that is hidden waits for its script.
 fn is_hidden(tag: &Tag) -> bool {
+    if matches!(&*tag.name, "html" | "body") {
+        return false;
+    }
     if attribute(tag, "hidden").is_some_and(|value| value != "until-found")
         || attribute(tag, "aria-hidden").is_some_and(|value| value.trim() == "true")
     {

@@ -39,6 +39,7 @@ fn blocks_and_inline_elements_are_told_apart() {
         ("a<hr>b", "a\n\n---\n\nb"),
         ("<img src=x alt='a cat'>", "[image: a cat]"),
         ("&lt;p&gt; &amp;amp; &nbsp;&#8364;&#x20ac; &unknown;", "<p> &amp; €€ &unknown;"),
+        ("<body style='opacity:0' hidden>waits", "waits"),
         ("<xmp><b>raw</b></xmp>", "<b>raw</b>"),
         ("a <!-- b --> c", "a c"),
         ("", ""),

@@ -57,7 +57,7 @@ impl Layout {
         self.next = Some(next);
         let mut buffer = [0; 4];
         let text: &str = match text {
-            BfString::Char(char) => char.encode_utf8(&mut buffer),
+            BfString::Char(char) => letters(*char).unwrap_or_else(|| char.encode_utf8(&mut buffer)),
             BfString::String(text) => text,
         };
         if text.chars().all(|char| char.is_whitespace() || char.is_control()) {
@@ -83,4 +83,17 @@ impl Layout {
     pub(crate) fn into_text(self) -> String {
         self.writer.into_text()
     }
+}
+
+/// The letters of a ligature: fonts draw them as one, readers write them as two.
+fn letters(ligature: char) -> Option<&'static str> {
+    Some(match ligature {
+        '\u{fb00}' => "ff",
+        '\u{fb01}' => "fi",
+        '\u{fb02}' => "fl",
+        '\u{fb03}' => "ffi",
+        '\u{fb04}' => "ffl",
+        '\u{fb05}' | '\u{fb06}' => "st",
+        _ => return None,
+    })
 }

@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-use miniz_oxide::deflate::compress_to_vec_zlib;
+use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
 use proptest::prelude::*;
 
 use super::read;
@@ -147,6 +147,13 @@ fn codes_of_two_bytes_are_read_by_their_map() {
 }
 
 #[test]
+fn documents_with_packed_objects_are_read() {
+    let page = page(include_bytes!("../../fixtures/paper.pdf"));
+    assert_eq!(page.text, "Hello from a page\nwith final words \u{2014} and\na third line.");
+    assert_eq!(page.title.as_deref(), Some("A paper"));
+}
+
+#[test]
 fn forms_are_read_where_they_are_drawn() {
     let mut builder = Builder::new();
     let font = builder.object(HELVETICA);
@@ -207,6 +214,10 @@ fn streams_that_unpack_to_too_much_are_not_read() {
     let mut builder = Builder::new();
     let bombs: Vec<_> = (0..5).map(|_| builder.packed("", &vec![b' '; 10 << 20])).collect();
     assert!(read(&builder.pages(&bombs, ""), 100).unwrap_err().contains("too large"));
+
+    let mut builder = Builder::new();
+    let bare = builder.stream("/Filter [ /Fl ]", &compress_to_vec(&vec![b' '; 17 << 20], 6));
+    assert!(read(&builder.pages(&[bare], ""), 100).unwrap_err().contains("too large"));
 
     let twice = compress_to_vec_zlib(&compress_to_vec_zlib(&vec![b' '; 1 << 20], 6), 6);
     let mut builder = Builder::new();

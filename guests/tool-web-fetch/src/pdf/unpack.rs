@@ -24,65 +24,73 @@ const DICTIONARY_BYTES_MAX: usize = 1024;
 /// It would become too large; the model is told so.
 pub(crate) fn check(document: &[u8]) -> Result<(), &'static str> {
     let mut window = vec![0; WINDOW_BYTES];
-    let mut total = 0;
+    let mut total = Unpacked::default();
     let mut rest = document;
-    let mut before: &[u8] = &[];
     while let Some(start) = find(rest, b"stream") {
-        let (head, tail) = rest.split_at(start);
+        let (before, tail) = rest.split_at(start);
         rest = tail.get(b"stream".len()..).unwrap_or_default();
-        let dictionary = if head.is_empty() { before } else { head };
-        before = head;
-        // `endstream` is found as well, and has no line break and data behind it.
-        let Some(data) = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n")) else { continue };
-        if dictionary.ends_with(b"end") {
-            continue;
+        let data = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n"));
+        let Some(data) = data.filter(|_| !before.ends_with(b"end")) else { continue };
+        let from = before.len().saturating_sub(DICTIONARY_BYTES_MAX);
+        match flate_filters(before.get(from..).unwrap_or(before)) {
+            0 => continue,
+            1 => total.add(data, &mut window),
+            _ => return Err("The PDF packs its content several times over and is not read."),
         }
-        let dictionary =
-            dictionary.get(dictionary.len().saturating_sub(DICTIONARY_BYTES_MAX)..).unwrap_or(dictionary);
-        if is_chained(dictionary) {
-            return Err("The PDF packs its content several times over and is not read.");
-        }
-        total += unpacked_bytes(data, &mut window);
-        if total > TOTAL_BYTES_MAX {
+        if total.written > TOTAL_BYTES_MAX {
             return Err("The PDF is too large to read once it is unpacked.");
+        }
+        // Streams stand one after the other; only what is made to confuse has them in each other.
+        if total.read > document.len().saturating_mul(2) {
+            return Err("The PDF is damaged and cannot be read.");
         }
     }
     Ok(())
 }
 
-/// Whether the last dictionary before a stream names Flate twice.
-fn is_chained(before: &[u8]) -> bool {
+/// How often the last dictionary before a stream names Flate.
+fn flate_filters(before: &[u8]) -> usize {
     let start = before.windows(4).rposition(|window| window == b" obj").unwrap_or(0);
     let dictionary = before.get(start..).unwrap_or_default();
     let full = dictionary.windows(11).filter(|window| *window == b"FlateDecode").count();
-    let short = dictionary
-        .windows(4)
-        .filter(|window| *window == b"/Fl " || *window == b"/Fl]" || *window == b"/Fl/")
-        .count();
-    full + short > 1
+    // The short name, as inline pictures have it, is understood everywhere.
+    let is_short = |window: &&[u8]| matches!(window, [b'/', b'F', b'l', end] if !end.is_ascii_alphanumeric());
+    full + dictionary.windows(4).filter(is_short).count()
 }
 
-/// What a stream unpacks to, in bytes; beyond the largest allowed, more than all
-/// together may have. Zero if it is not packed this way.
-fn unpacked_bytes(data: &[u8], window: &mut [u8]) -> usize {
-    let zlib = matches!(data, [method, flags, ..] if method & 0x0f == 8 && (usize::from(*method) << 8 | usize::from(*flags)) % 31 == 0);
-    if !zlib {
-        return 0;
-    }
-    let mut decompressor = Box::<DecompressorOxide>::default();
-    let flags = TINFL_FLAG_PARSE_ZLIB_HEADER | TINFL_FLAG_HAS_MORE_INPUT;
-    let (mut input, mut position, mut sum) = (data, 0, 0);
-    loop {
-        let (status, read, written) = decompress(&mut decompressor, input, window, position, flags);
-        input = input.get(read..).unwrap_or_default();
-        sum += written;
-        position = (position + written) % WINDOW_BYTES;
-        if sum > STREAM_BYTES_MAX {
-            return TOTAL_BYTES_MAX + 1;
+/// Bytes of all streams so far.
+#[derive(Default)]
+struct Unpacked {
+    read: usize,
+    written: usize,
+}
+
+impl Unpacked {
+    /// Adds one stream. One that is larger than allowed counts as more than all
+    /// may have. Without the usual header it is read as packed all the same.
+    fn add(&mut self, data: &[u8], window: &mut [u8]) {
+        let has_header = match data {
+            [method, flags, ..] => method & 0x0f == 8 && u16::from_be_bytes([*method, *flags]) % 31 == 0,
+            _ => false,
+        };
+        let mut decompressor = Box::<DecompressorOxide>::default();
+        let flags = TINFL_FLAG_HAS_MORE_INPUT | if has_header { TINFL_FLAG_PARSE_ZLIB_HEADER } else { 0 };
+        let (mut input, mut position, mut stream) = (data, 0, 0);
+        loop {
+            let (status, read, written) = decompress(&mut decompressor, input, window, position, flags);
+            input = input.get(read..).unwrap_or_default();
+            position = (position + written) % WINDOW_BYTES;
+            stream += written;
+            self.read += read;
+            if stream > STREAM_BYTES_MAX {
+                stream = TOTAL_BYTES_MAX + 1;
+                break;
+            }
+            if status != TINFLStatus::HasMoreOutput || (read == 0 && written == 0) {
+                break;
+            }
         }
-        if status != TINFLStatus::HasMoreOutput || (read == 0 && written == 0) {
-            return sum;
-        }
+        self.written += stream;
     }
 }
 
