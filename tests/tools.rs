@@ -2,6 +2,7 @@
 
 mod endings;
 mod failures;
+mod first_party;
 mod offers;
 mod replay;
 mod script;

@@ -53,9 +53,13 @@ impl Writer {
         self.gap = self.gap.max(Gap::Line);
     }
 
-    /// The next word begins a block.
+    /// The next word begins a block. A mark that waits for its word goes on waiting.
     pub(crate) fn block(&mut self) {
         self.gap = Gap::Blank;
+    }
+
+    /// What had a mark is over, even if no word came.
+    pub(crate) fn unmark(&mut self) {
         self.mark.clear();
     }
 

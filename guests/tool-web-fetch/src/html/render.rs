@@ -205,7 +205,14 @@ impl State {
                 self.block();
                 self.writer.quotes = self.writer.quotes.saturating_sub(1);
             }
-            "li" | "tr" | "dd" | "dt" => self.writer.line(),
+            "li" | "tr" | "dd" | "dt" => {
+                self.writer.line();
+                self.writer.unmark();
+            }
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "table" | "dl" => {
+                self.block();
+                self.writer.unmark();
+            }
             name if is_block(name) && !is_void(name) => self.block(),
             _ => {}
         }
@@ -315,6 +322,7 @@ impl State {
         self.lists.pop();
         self.writer.lists = self.lists.len();
         self.block();
+        self.writer.unmark();
     }
 
     fn item(&mut self) {

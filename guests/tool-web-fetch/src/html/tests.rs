@@ -28,6 +28,7 @@ fn blocks_and_inline_elements_are_told_apart() {
         ("<p>a<p>b", "a\n\nb"),
         ("<h2>Head</h2>text", "## Head\n\ntext"),
         ("<div><div>a</div></div><div>b</div>", "a\n\nb"),
+        ("<h2><div>Head</div></h2><h3></h3><p>text", "## Head\n\ntext"),
         ("<ul><li>a<li>b<ul><li>c</ul><li>d</ul>e", "- a\n- b\n  - c\n- d\n\ne"),
         ("<ol start=3><li>a</li><li>b</li></ol>", "3. a\n4. b"),
         ("<blockquote><p>a</p><p>b</p></blockquote>c", "> a\n\n> b\n\nc"),
