@@ -41,6 +41,8 @@ mod operations;
 #[cfg(test)]
 mod credentials;
 #[cfg(test)]
+mod egress;
+#[cfg(test)]
 mod vault;
 #[cfg(test)]
 mod vault_commands;

@@ -149,7 +149,7 @@ async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<Asked>>>, replies: Re
     }
 }
 
-type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
+pub(super) type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
 
 async fn answer(
     request: Request<Incoming>,
@@ -167,7 +167,12 @@ async fn answer(
     });
     let reply = replies.lock().unwrap().pop_front();
     let reply = reply.unwrap_or_else(|| Reply::json(500, serde_json::json!({"error": "no reply left"})));
-    Ok(match reply {
+    Ok(respond(reply, gone).await)
+}
+
+/// A reply as it goes out.
+pub(super) async fn respond(reply: Reply, gone: Sender<()>) -> Response<Body> {
+    match reply {
         Reply::Whole { status, headers, body } => {
             let mut response = Response::builder().status(status);
             for (name, value) in headers {
@@ -203,7 +208,7 @@ async fn answer(
             Response::builder().header("content-type", content_type).body(body.boxed_unsync()).unwrap()
         }
         Reply::Hang => std::future::pending().await,
-    })
+    }
 }
 
 /// A body piece by piece, each flushed by itself, broken off at the end if `cut`.

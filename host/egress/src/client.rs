@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::Full;
 
 use crate::{
-    ConfigError, Credential, EgressConfig, Error, Origin, Reason, Reply, ReplyBody, Target,
+    ConfigError, Credential, EgressConfig, Error, GuestRequest, Origin, Reason, Reply, ReplyBody,
     dial::Dialler,
     headers,
     pool::Pool,
@@ -39,6 +39,8 @@ struct Clients {
     /// For guests' own requests; nothing that was dialled for a provider is ever theirs.
     guests: Client,
     guests_plaintext: Client,
+    /// For guests that may go anywhere: what the operator opened for others is closed to them.
+    guests_public: Client,
 }
 
 /// Sends under one rule.
@@ -107,6 +109,7 @@ impl Egress {
             loopback: client(Rule::Origin(Reach::Loopback)),
             guests: client(Rule::guest(&config, false)),
             guests_plaintext: client(Rule::guest(&config, true)),
+            guests_public: client(Rule::public_guest(&config)),
         };
         let openings = Openings { ports: config.ports, plaintext_loopback: config.allow_plaintext_loopback };
         Ok(Self { clients: Arc::new(clients), openings: Arc::new(openings) })
@@ -117,8 +120,9 @@ impl Egress {
     /// # Errors
     ///
     /// The rule that closes it.
-    pub(crate) fn check_way(&self, target: &Target, with_secret: bool) -> Result<(), Reason> {
-        let is_local = self.openings.plaintext_loopback && target.is_loopback();
+    pub(crate) fn check_way(&self, request: &GuestRequest, with_secret: bool) -> Result<(), Reason> {
+        let target = &request.target;
+        let is_local = self.openings.plaintext_loopback && target.is_loopback() && !request.public_only;
         if !target.is_https() && !is_local {
             return Err(if with_secret { Reason::Plaintext } else { Reason::PlaintextGuest });
         }
@@ -128,13 +132,17 @@ impl Egress {
         match target.literal() {
             Some(_) if with_secret => Err(Reason::SecretHost),
             // The connector does not resolve it, so the resolver would not look at it.
-            Some(address) => self.guests(target.is_https()).dialler.check(address),
+            Some(address) => self.guests(request).dialler.check(address),
             None => Ok(()),
         }
     }
 
-    pub(crate) fn guests(&self, is_https: bool) -> &Client {
-        if is_https { &self.clients.guests } else { &self.clients.guests_plaintext }
+    pub(crate) fn guests(&self, request: &GuestRequest) -> &Client {
+        match (request.target.is_https(), request.public_only) {
+            (false, _) => &self.clients.guests_plaintext,
+            (true, false) => &self.clients.guests,
+            (true, true) => &self.clients.guests_public,
+        }
     }
 
     /// Sends a request once and waits for the head of the answer.

@@ -34,6 +34,8 @@ pub struct GuestRequest {
     pub body: Bytes,
     /// How much and how long.
     pub limits: GuestLimits,
+    /// May it go to public addresses only, whatever `allow_private` opens? So for hosts that nobody named.
+    pub public_only: bool,
 }
 
 /// Bounds of one exchange of a guest.
@@ -75,7 +77,7 @@ impl Egress {
     ///
     /// The rule that the request breaks.
     pub fn check(&self, request: &GuestRequest, slots: &[(&Slot, &SecretName)]) -> Result<(), Reason> {
-        self.check_way(&request.target, !slots.is_empty())?;
+        self.check_way(request, !slots.is_empty())?;
         place::check(request, slots).map(drop)
     }
 
@@ -90,14 +92,14 @@ impl Egress {
         injections: Vec<Injection>,
     ) -> Result<GuestReply, Error> {
         let deadline = Instant::now() + request.limits.total;
-        self.check_way(&request.target, !injections.is_empty())?;
+        self.check_way(&request, !injections.is_empty())?;
         let Filled { method, uri, headers, body } = place::fill(&request, &injections)?;
         let mut outward = Request::new(Full::new(body));
         *outward.method_mut() = method;
         *outward.headers_mut() = headers;
 
         let target = &request.target;
-        let client = self.guests(target.is_https());
+        let client = self.guests(&request);
         let exchange = client.exchange(target.key(), target.host_header(), uri, outward);
         let outcome = timeout_at(deadline, exchange).await;
         let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
@@ -116,6 +118,12 @@ impl Egress {
         let headers = readable(&head.headers, with_secret)?;
         let mut body = ReplyBody::new(exchange, (client.pool(), Arc::clone(target.key())), &limits);
         body.search(&set);
+        if request.method == "HEAD"
+            || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        {
+            // The length that the head may tell is that of a body which is not sent.
+            body.end_here();
+        }
         let body = GuestBody { body, deadline, secrets, reflected };
         Ok(GuestReply { status: head.status, headers, body })
     }

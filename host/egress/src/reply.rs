@@ -143,6 +143,11 @@ impl ReplyBody {
         Ok(whole.freeze())
     }
 
+    /// There is no body.
+    pub(crate) fn end_here(&mut self) {
+        let _end = self.end(Ok(()));
+    }
+
     fn end(&mut self, how: Result<(), Error>) -> Result<Option<Bytes>, Error> {
         let upstream = self.upstream.take();
         if let (Ok(()), Some(Exchange { line: Line::Own(wire), .. })) = (how, upstream) {

@@ -36,6 +36,11 @@ impl Rule {
         }))
     }
 
+    /// The same without what the operator opened.
+    pub(crate) fn public_guest(config: &EgressConfig) -> Self {
+        Self::guest(&EgressConfig { allow_private: Vec::new(), ..config.clone() }, false)
+    }
+
     /// # Errors
     ///
     /// Says which rule closes the address.
@@ -191,6 +196,19 @@ mod tests {
                 assert_eq!(check(&rule, address), Err(Reason::Metadata), "{address}");
             }
         }
+    }
+
+    #[test]
+    fn r12_guests_of_unnamed_hosts_reach_public_addresses_only() {
+        let config = EgressConfig {
+            allow_private: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
+            ..EgressConfig::default()
+        };
+        let rule = Rule::public_guest(&config);
+        for address in CLOSED {
+            assert_eq!(check(&rule, address), Err(Reason::Closed), "{address}");
+        }
+        assert_eq!(check(&rule, "8.8.8.8"), Ok(()));
     }
 
     #[test]

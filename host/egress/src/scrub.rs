@@ -8,7 +8,8 @@
 //! bytes that came: a shift, a multiplication and one look into a table for each byte. Only where a head has been
 //! seen the spelling is written out in full and followed byte by byte (Knuth, Morris and Pratt), in linear time
 //! whatever comes. So a search that finds nothing costs little to prepare, as for a key that is released for one
-//! request, and its memory does not grow with the length of the values.
+//! request, and its memory does not grow with the length of the values: 2 us for a value of 48 bytes, where an
+//! automaton over all its spellings takes 85 us to build, or 800 us if it is to run as fast (`examples/scrub.rs`).
 //!
 //! This is best effort (R20): a server that transforms a value, say by encrypting it or turning it around, can
 //! hand it back unseen. The promise is that a secret goes to its host and nowhere else.

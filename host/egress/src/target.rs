@@ -12,6 +12,9 @@ use url::{Host, Url};
 
 use crate::{origin::is_localhost, placeholder};
 
+#[cfg(test)]
+mod tests;
+
 /// The longest URL, in bytes.
 const URL_BYTES_MAX: usize = 8 * 1024;
 

@@ -101,8 +101,9 @@ impl Visit<'_> {
         let HttpRequest { method, url, headers, body, injections, redirects, body_bytes_max, .. } = written;
         let target = Target::parse(&url).map_err(|error| self.refuse(None, error.into()))?;
         let limits = GuestLimits { body_bytes_max: body_bytes_max.min(BODY_BYTES_MAX).into(), total: time };
-        let mut request = GuestRequest { method, target, headers, body: body.into(), limits };
-        let mut planned = self.admit(&request, &injections).await?;
+        let mut request =
+            GuestRequest { method, target, headers, body: body.into(), limits, public_only: false };
+        let mut planned = self.admit(&mut request, &injections).await?;
         for _ in 0..redirects.min(REDIRECTS_MAX) {
             // What carries a secret is answered as it is: where it leads is for the guest to ask anew.
             if !planned.is_empty() {
@@ -110,10 +111,10 @@ impl Visit<'_> {
             }
             let (reply, _) = self.exchange(&request, Vec::new()).await?;
             let next = redirect::next(&request, &reply);
-            let Some(next) = next.map_err(|error| self.refuse(host_of(&request), error.into()))? else {
+            let Some(mut next) = next.map_err(|error| self.refuse(host_of(&request), error.into()))? else {
                 return self.read(&request, reply, &[]).await;
             };
-            planned = self.admit(&next, &[]).await?;
+            planned = self.admit(&mut next, &[]).await?;
             if !planned.is_empty() {
                 // The host of before chose the path; it gets no secret on the way.
                 return self.read(&request, reply, &[]).await;
@@ -127,7 +128,7 @@ impl Visit<'_> {
     /// What goes along with a request that may be sent.
     async fn admit(
         &self,
-        request: &GuestRequest,
+        request: &mut GuestRequest,
         injections: &[cofferdam_runtime::wire::Injection],
     ) -> Result<Vec<Planned>, HttpError> {
         let planned = self.decide(request, injections).await;
@@ -136,10 +137,12 @@ impl Visit<'_> {
 
     async fn decide(
         &self,
-        request: &GuestRequest,
+        request: &mut GuestRequest,
         injections: &[cofferdam_runtime::wire::Injection],
     ) -> Result<Vec<Planned>, Refused> {
         let (host, access) = self.host(&request.target)?;
+        let host = &host.clone();
+        request.public_only = access == HostAccess::Public;
         let plan = plan::plan(self.grant, host, access, request, injections)?;
         let mut planned = plan.secrets;
         if plan.is_silent {

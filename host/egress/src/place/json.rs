@@ -47,7 +47,7 @@ pub(super) fn gap(text: &[u8], members: &[String]) -> Result<Gap, Reason> {
 ///
 /// # Errors
 ///
-/// As [`gap`], and [`Reason::SecretNotHeaderSafe`] never: a value is escaped as JSON wants it.
+/// As [`gap`].
 pub(super) fn insert(text: &Bytes, members: &[String], exposed: &[u8]) -> Result<Bytes, Reason> {
     let Gap { at, is_after_others } = gap(text, members)?;
     let (before, after) = text.split_at_checked(at).ok_or(Reason::JsonBody)?;
@@ -107,3 +107,85 @@ impl<'de> Visitor<'de> for Members {
 /// A name, borrowed where it has no escapes.
 #[derive(serde::Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn put(text: &str, pointer: &[&str], value: &str) -> Result<String, Reason> {
+        let members: Vec<String> = pointer.iter().map(|member| (*member).to_owned()).collect();
+        let whole = insert(&Bytes::copy_from_slice(text.as_bytes()), &members, value.as_bytes())?;
+        Ok(String::from_utf8(whole.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn r3_member_is_added_and_the_rest_stays_as_it_stands() {
+        let table = [
+            ("{}", &["key"][..], r#"{"key":"v\"1\n"}"#),
+            (r#" { "a" : 1e400 , "b": [ ] } "#, &["key"], r#" { "a" : 1e400 , "b": [ ] ,"key":"v\"1\n"} "#),
+            (r#"{"a":{"b":{ }},"c":0}"#, &["a", "b", "key"], r#"{"a":{"b":{ "key":"v\"1\n"}},"c":0}"#),
+            (r#"{"a/b":{"x":"}"}}"#, &["a/b", "k~"], r#"{"a/b":{"x":"}","k~":"v\"1\n"}}"#),
+            (r#"{"\u0061":{}}"#, &["a", "key"], r#"{"\u0061":{"key":"v\"1\n"}}"#),
+        ];
+        for (text, pointer, expected) in table {
+            assert_eq!(put(text, pointer, "v\"1\n").as_deref(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn r3_members_that_are_there_are_not_replaced() {
+        for text in [r#"{"key":null}"#, r#"{"k\u0065y":1}"#] {
+            assert_eq!(put(text, &["key"], "v"), Err(Reason::SlotTaken), "{text}");
+        }
+    }
+
+    #[test]
+    fn r3_bodies_without_the_object_are_refused() {
+        let table = [
+            ("", &["key"][..]),
+            ("[]", &["key"]),
+            ("\"text\"", &["key"]),
+            ("{} {}", &["key"]),
+            (r#"{"a":1"#, &["key"]),
+            ("{}", &["a", "key"]),
+            (r#"{"a":[]}"#, &["a", "key"]),
+            (r#"{"a":"{}"}"#, &["a", "key"]),
+            // Of two members some readers take the first and some the last.
+            (r#"{"a":{},"a":{}}"#, &["a", "key"]),
+            (r#"{"key":1,"key":2}"#, &["key"]),
+            ("key=value", &["key"]),
+        ];
+        for (text, pointer) in table {
+            assert_eq!(put(text, pointer, "v"), Err(Reason::JsonBody), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn r3_member_is_what_readers_see(
+            names in proptest::collection::btree_map("[a-z\\\\\"é/]{0,4}", "[ -~é]{0,6}", 0..4),
+            value in any::<String>(),
+        ) {
+            let text = serde_json::to_string(&names).unwrap();
+            match put(&text, &["key"], &value) {
+                Ok(whole) => {
+                    let read: Value = serde_json::from_str(&whole).unwrap();
+                    prop_assert_eq!(read["key"].as_str(), Some(value.as_str()));
+                    prop_assert_eq!(read.as_object().unwrap().len(), names.len() + 1);
+                }
+                Err(error) => prop_assert!(names.contains_key("key") && error == Reason::SlotTaken),
+            }
+        }
+
+        #[test]
+        fn r3_any_body_is_taken_or_refused(text in "[{}\\[\\]\",:a ]{0,16}") {
+            if let Ok(whole) = put(&text, &["key"], "v") {
+                let read: Value = serde_json::from_str(&whole).unwrap();
+                prop_assert_eq!(read["key"].as_str(), Some("v"));
+            }
+        }
+    }
+}

@@ -6,9 +6,17 @@ mod kit;
 #[cfg(test)]
 mod exchange;
 #[cfg(test)]
+mod guest_answers;
+#[cfg(test)]
+mod guest_places;
+#[cfg(test)]
+mod guest_way;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod names;
+#[cfg(test)]
+mod reflection;
 #[cfg(test)]
 mod reuse;
 #[cfg(test)]

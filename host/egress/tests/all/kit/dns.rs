@@ -1,6 +1,9 @@
 //! A name server that knows one answer.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+};
 
 use hickory_resolver::proto::{
     op::{Message, MessageType, ResponseCode},
@@ -16,7 +19,14 @@ pub(crate) struct NameServer {
 
 impl NameServer {
     pub(crate) async fn start(addresses: &[&str]) -> Self {
-        let addresses: Vec<IpAddr> = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        Self::flipping(&[addresses]).await
+    }
+
+    /// Gives the next set of addresses each time that it is asked, the last one for ever, to be kept for no time.
+    pub(crate) async fn flipping(answers: &[&[&str]]) -> Self {
+        let parse = |addresses: &&[&str]| addresses.iter().map(|address| address.parse().unwrap()).collect();
+        let mut answers: VecDeque<Vec<IpAddr>> = answers.iter().map(parse).collect();
+        let seconds = if answers.len() == 1 { 60 } else { 0 };
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = socket.local_addr().unwrap();
         let mut tasks = JoinSet::new();
@@ -24,7 +34,9 @@ impl NameServer {
             let mut packet = [0; 4096];
             while let Ok((length, client)) = socket.recv_from(&mut packet).await {
                 let query = Message::from_vec(&packet[..length]).unwrap();
-                let answer = answer(&query, &addresses).to_vec().unwrap();
+                let answer = answer(&query, &answers[0], seconds).to_vec().unwrap();
+                let is_over = query.queries[0].query_type() == RecordType::A && answers.len() > 1;
+                answers.drain(..usize::from(is_over));
                 socket.send_to(&answer, client).await.unwrap();
             }
         });
@@ -32,7 +44,7 @@ impl NameServer {
     }
 }
 
-fn answer(query: &Message, addresses: &[IpAddr]) -> Message {
+fn answer(query: &Message, addresses: &[IpAddr], seconds: u32) -> Message {
     let mut answer = query.clone();
     answer.metadata.message_type = MessageType::Response;
     answer.metadata.recursion_available = true;
@@ -46,7 +58,7 @@ fn answer(query: &Message, addresses: &[IpAddr]) -> Message {
             IpAddr::V6(v6) if question.query_type() == RecordType::AAAA => RData::AAAA((*v6).into()),
             _ => continue,
         };
-        answer.add_answer(Record::from_rdata(question.name().clone(), 60, data));
+        answer.add_answer(Record::from_rdata(question.name().clone(), seconds, data));
     }
     answer
 }

@@ -1,7 +1,9 @@
 //! Servers to talk to, and a client that may talk to them.
 
 pub(crate) mod dns;
+pub(crate) mod guest;
 pub(crate) mod tls;
+pub(crate) mod vault;
 
 use std::{
     future::Future,

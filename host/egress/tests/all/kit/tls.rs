@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::{
     ServerConfig,
-    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -31,6 +31,19 @@ impl Authority {
         self.acceptor_from(CertificateParams::new([name.to_owned()]).unwrap(), protocols)
     }
 
+    /// A server that proves to be each of these.
+    pub(crate) fn acceptor_for(&self, names: &[&str], protocols: &[&str]) -> TlsAcceptor {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        self.acceptor_from(CertificateParams::new(names).unwrap(), protocols)
+    }
+
+    /// A server that says itself that it is `name`.
+    pub(crate) fn self_signed(name: &str) -> TlsAcceptor {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new([name.to_owned()]).unwrap().self_signed(&key).unwrap();
+        acceptor_with(certificate.der().clone(), &key, &["http/1.1"])
+    }
+
     /// A server that once was `name`.
     pub(crate) fn expired(&self, name: &str) -> TlsAcceptor {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
@@ -42,15 +55,19 @@ impl Authority {
     fn acceptor_from(&self, params: CertificateParams, protocols: &[&str]) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
-            .unwrap();
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-        TlsAcceptor::from(Arc::new(config))
+        acceptor_with(certificate.der().clone(), &key, protocols)
     }
+}
+
+fn acceptor_with(certificate: CertificateDer<'static>, key: &KeyPair, protocols: &[&str]) -> TlsAcceptor {
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    TlsAcceptor::from(Arc::new(config))
 }

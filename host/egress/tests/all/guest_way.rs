@@ -1,0 +1,337 @@
+//! Guests' own requests: where they may go (R5 to R13).
+
+use std::time::Duration;
+
+use cofferdam_egress::{EgressConfig, Error, Limits, Outgoing, Reason, Slot, Target, TargetError};
+use http::{Request, Response};
+
+use crate::kit::{
+    Server,
+    dns::NameServer,
+    egress,
+    guest::{NAME, Scene, VALUE, echo, get, opened, refusal, text},
+    ok,
+    tls::Authority,
+    vault::Vault,
+};
+
+fn bearer() -> Slot {
+    Slot::header("authorization", "Bearer ", "").unwrap()
+}
+
+#[tokio::test]
+async fn request_of_a_guest_arrives_with_its_secret() {
+    let mut scene = Scene::new(ok).await;
+    let reply = scene.fetch(scene.get("/user?a=b"), vec![scene.bearer()]).await.unwrap();
+    assert_eq!(reply.status, 200);
+    assert_eq!(text(reply).await, "fine");
+    let seen = scene.server.seen().await;
+    assert_eq!(seen.headers()["authorization"], format!("Bearer {VALUE}"));
+    assert_eq!(seen.headers()["accept-encoding"], "identity");
+    assert_eq!(seen.uri().path_and_query().unwrap(), "/user?a=b");
+}
+
+#[tokio::test]
+async fn r4_r7_secret_goes_to_its_own_host_only() {
+    let scene = Scene::new(ok).await;
+    for host in ["test", "other.test", "a.api.test", "xapi.test", "api.test.example", "localhost"] {
+        let injection = scene.vault.injection(bearer(), NAME, VALUE, host);
+        assert_eq!(scene.refusal(scene.get("/"), vec![injection]).await, Reason::SecretHost, "{host}");
+    }
+    // Upper case and the root's dot are the same name.
+    let port = scene.server.address.port();
+    for url in [format!("https://API.Test:{port}/"), format!("https://api.test.:{port}/")] {
+        assert_eq!(scene.fetch(get(&url), vec![scene.bearer()]).await.unwrap().status, 200, "{url}");
+    }
+}
+
+#[tokio::test]
+async fn r5_secret_needs_tls() {
+    let server = Server::start(ok).await;
+    let vault = Vault::new();
+    let authority = Authority::new();
+    let plain = EgressConfig { allow_plaintext_loopback: true, ..opened(&server, &authority) };
+    let port = server.address.port();
+    let to = |config: &EgressConfig, host: &str, url_host: &str| {
+        let injection = vault.injection(bearer(), NAME, VALUE, host);
+        let (egress, request) = (egress(config), get(&format!("http://{url_host}:{port}/")));
+        async move { egress.fetch(request, vec![injection]).await }
+    };
+    // A name that only leads to loopback is not loopback.
+    assert_eq!(refusal(to(&plain, "api.test", "api.test").await), Reason::Plaintext);
+    assert_eq!(refusal(to(&opened(&server, &authority), "localhost", "localhost").await), Reason::Plaintext);
+    assert_eq!(refusal(to(&plain, "localhost", "127.0.0.1").await), Reason::SecretHost);
+    assert_eq!(server.connections(), 0);
+    assert_eq!(to(&plain, "localhost", "localhost").await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn r5_plain_http_reaches_loopback_where_that_is_allowed() {
+    let server = Server::start(ok).await;
+    let closed = opened(&server, &Authority::new());
+    let open = EgressConfig { allow_plaintext_loopback: true, allow_private: Vec::new(), ..closed.clone() };
+    let port = server.address.port();
+    for host in ["127.0.0.1", "localhost", "127.1"] {
+        let request = get(&format!("http://{host}:{port}/"));
+        assert_eq!(refusal(egress(&closed).fetch(request.clone(), Vec::new()).await), Reason::PlaintextGuest);
+        assert_eq!(egress(&open).fetch(request, Vec::new()).await.unwrap().status, 200, "{host}");
+    }
+    let request = get(&format!("http://api.test:{port}/"));
+    assert_eq!(refusal(egress(&open).fetch(request, Vec::new()).await), Reason::PlaintextGuest);
+    // The flag opens nothing for https.
+    let request = get(&format!("https://localhost:{port}/"));
+    assert_eq!(refusal(egress(&open).fetch(request, Vec::new()).await), Reason::Closed);
+    let elsewhere = EgressConfig {
+        resolve: [("localhost".to_owned(), vec!["10.0.0.1".parse().unwrap()])].into(),
+        ..open
+    };
+    let request = get(&format!("http://localhost:{port}/"));
+    assert_eq!(refusal(egress(&elsewhere).fetch(request, Vec::new()).await), Reason::Closed);
+}
+
+#[tokio::test]
+async fn r6_only_listed_ports_are_open() {
+    let scene = Scene::new(ok).await;
+    for url in ["https://api.test/", "https://api.test:80/", "https://api.test:8443/"] {
+        assert_eq!(scene.refusal(get(url), vec![scene.bearer()]).await, Reason::Port, "{url}");
+    }
+}
+
+#[tokio::test]
+async fn r8_host_of_the_request_is_the_one_that_is_dialled() {
+    let scene = Scene::new(echo).await;
+    for (name, value) in [("Host", "evil.test"), ("host", "api.test"), (":authority", "evil.test")] {
+        let mut request = scene.get("/");
+        request.headers.push((name.to_owned(), value.to_owned()));
+        assert_eq!(scene.refusal(request, Vec::new()).await, Reason::Header, "{name}");
+    }
+    // HTTP/1 and HTTP/2, and the server's certificate is for that name only.
+    for protocols in [&["http/1.1"][..], &["h2"]] {
+        let mut server = Server::start_tls(scene.authority.acceptor("api.test", protocols), ok).await;
+        let port = server.address.port();
+        let egress = egress(&opened(&server, &scene.authority));
+        egress.fetch(get(&format!("https://Api.Test.:{port}/")), Vec::new()).await.unwrap();
+        let seen = server.seen().await;
+        let authority = format!("api.test:{port}");
+        let host = seen.headers().get("host").map(|host| host.to_str().unwrap());
+        let named = host.or_else(|| seen.uri().authority().map(|authority| authority.as_str()));
+        assert_eq!(named, Some(authority.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn r8_connections_are_shared_neither_between_hosts_nor_with_providers() {
+    let authority = Authority::new();
+    // One certificate for two names, over HTTP/2: what a browser would send over one connection.
+    let acceptor = authority.acceptor_for(&["api.test", "other.test"], &["h2"]);
+    let server = Server::start_tls(acceptor, ok).await;
+    let mut config = opened(&server, &authority);
+    config.resolve.insert("other.test".to_owned(), vec!["127.0.0.1".parse().unwrap()]);
+    let port = server.address.port();
+    let egress = egress(&config);
+    for (name, connections) in [("api.test", 1), ("other.test", 2), ("API.test", 2), ("other.test.", 2)] {
+        let reply = egress.fetch(get(&format!("https://{name}:{port}/")), Vec::new()).await.unwrap();
+        assert_eq!(text(reply).await, "fine");
+        assert_eq!(server.connections(), connections, "{name}");
+    }
+    let origin = crate::kit::origin(&format!("https://api.test:{port}/v1"));
+    let reply =
+        egress.send(Outgoing { limits: Limits::default(), ..crate::kit::request(&origin) }).await.unwrap();
+    assert_eq!(reply.status, 200);
+    assert_eq!(server.connections(), 3);
+}
+
+#[tokio::test]
+async fn r10_redirects_are_answers() {
+    fn moved(request: &Request<bytes::Bytes>) -> Response<http_body_util::Full<bytes::Bytes>> {
+        let status: u16 = request.uri().path().trim_start_matches('/').parse().unwrap();
+        let location = match status {
+            301 => "https://evil.test/",
+            302 => "http://api.test/",
+            303 => "https://api.test:444/",
+            307 => "//evil.test/",
+            _ => "/again",
+        };
+        Response::builder().status(status).header("location", location).body("".into()).unwrap()
+    }
+    let mut scene = Scene::new(moved).await;
+    for status in [301, 302, 303, 307, 308] {
+        let request = scene.get(&format!("/{status}"));
+        let target = request.target.clone();
+        let reply = scene.fetch(request, vec![scene.bearer()]).await.unwrap();
+        assert_eq!(reply.status.as_u16(), status);
+        let (_, location) = reply.headers.iter().find(|(name, _)| name == "location").unwrap();
+        let next = target.redirect(location);
+        match status {
+            302 => assert_eq!(next.err(), Some(TargetError::Downgrade)),
+            308 => assert!(next.unwrap().is_same_origin(&target)),
+            _ => assert!(!next.unwrap().is_same_origin(&target)),
+        }
+        scene.server.seen().await;
+    }
+    // Nobody went anywhere else.
+    assert_eq!(scene.server.connections(), 1);
+}
+
+/// What asking these name servers for `api.test` leads to.
+async fn resolved(addresses: &[&str], allow_private: &[&str]) -> Reason {
+    let server = Server::start(ok).await;
+    let names = NameServer::start(addresses).await;
+    let config = EgressConfig {
+        resolve: [].into(),
+        nameservers: vec![names.address],
+        allow_private: allow_private.iter().map(|range| range.parse().unwrap()).collect(),
+        ..opened(&server, &Authority::new())
+    };
+    let outcome = egress(&config)
+        .fetch(get(&format!("https://api.example:{}/", server.address.port())), Vec::new())
+        .await;
+    assert_eq!(server.connections(), 0);
+    refusal(outcome)
+}
+
+#[tokio::test]
+async fn r11_one_closed_address_spoils_the_answer() {
+    for answer in [
+        &["127.0.0.1"][..],
+        &["93.184.216.34", "127.0.0.1"],
+        &["93.184.216.34", "10.0.0.1"],
+        &["::ffff:127.0.0.1"],
+        &["64:ff9b::7f00:1"],
+        &["2002:7f00:1::"],
+        &["93.184.216.34", "::1"],
+        &["0.0.0.0"],
+        &["fd00::1"],
+    ] {
+        assert_eq!(resolved(answer, &[]).await, Reason::Closed, "{answer:?}");
+    }
+    for answer in [&["169.254.169.254"][..], &["93.184.216.34", "169.254.169.254"], &["64:ff9b::a9fe:a9fe"]] {
+        assert_eq!(resolved(answer, &["0.0.0.0/0", "::/0"]).await, Reason::Metadata, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn r11_answer_that_flips_is_looked_at_anew() {
+    let server = Server::start(ok).await;
+    // Open first, an address where nobody is; what is dialled must be what was looked at, each time.
+    let names = NameServer::flipping(&[&["192.0.2.1"], &["127.0.0.1"]]).await;
+    let config = EgressConfig {
+        resolve: [].into(),
+        nameservers: vec![names.address],
+        allow_private: vec!["192.0.2.0/24".parse().unwrap()],
+        connect_timeout: Duration::from_millis(300),
+        ..opened(&server, &Authority::new())
+    };
+    let egress = egress(&config);
+    let request = get(&format!("https://api.example:{}/", server.address.port()));
+    let closed = Error::Refused { reason: Reason::Closed };
+    for expected in [Error::Unreachable, closed, closed] {
+        assert_eq!(egress.fetch(request.clone(), Vec::new()).await.err(), Some(expected));
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn r11_no_answer_is_no_host() {
+    let server = Server::start(ok).await;
+    let names = NameServer::start(&[]).await;
+    let config = EgressConfig {
+        resolve: [].into(),
+        nameservers: vec![names.address],
+        ..opened(&server, &Authority::new())
+    };
+    let request = get(&format!("https://api.example:{}/", server.address.port()));
+    assert_eq!(egress(&config).fetch(request, Vec::new()).await.err(), Some(Error::Unreachable));
+}
+
+#[tokio::test]
+async fn r11_literals_are_looked_at_without_a_resolver() {
+    let server = Server::start(ok).await;
+    let config = EgressConfig { allow_private: Vec::new(), ..opened(&server, &Authority::new()) };
+    let egress = egress(&config);
+    let port = server.address.port();
+    for host in [
+        "127.0.0.1",
+        "2130706433",
+        "0x7f.1",
+        "0177.1",
+        "[::ffff:127.0.0.1]",
+        "[::1]",
+        "0.0.0.0",
+        "[::]",
+        "10.0.0.1",
+    ] {
+        let request = get(&format!("https://{host}:{port}/"));
+        assert_eq!(egress.check(&request, &[]), Err(Reason::Closed), "{host}");
+        assert_eq!(refusal(egress.fetch(request, Vec::new()).await), Reason::Closed, "{host}");
+    }
+    for host in ["169.254.169.254", "2852039166", "[fd00:ec2::254]"] {
+        assert_eq!(
+            egress.check(&get(&format!("https://{host}:{port}/")), &[]),
+            Err(Reason::Metadata),
+            "{host}"
+        );
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn r12_own_listeners_stay_closed() {
+    let scene = Scene::new(ok).await;
+    let config = EgressConfig { own_ports: vec![scene.server.address.port()], ..scene.config.clone() };
+    assert_eq!(refusal(egress(&config).fetch(scene.get("/"), Vec::new()).await), Reason::Closed);
+    // And `own` is not a matter of TLS.
+    let server = Server::start(ok).await;
+    let port = server.address.port();
+    let config =
+        EgressConfig { own_ports: vec![port], allow_plaintext_loopback: true, ports: vec![port], ..config };
+    let request = get(&format!("http://localhost:{port}/"));
+    assert_eq!(refusal(egress(&config).fetch(request, Vec::new()).await), Reason::Closed);
+}
+
+#[tokio::test]
+async fn r5_certificates_are_verified() {
+    let authority = Authority::new();
+    let servers = [
+        ("expired", authority.expired("api.test")),
+        ("self-signed", Authority::self_signed("api.test")),
+        ("another name", authority.acceptor("other.test", &["h2", "http/1.1"])),
+        ("unknown authority", Authority::new().acceptor("api.test", &["h2", "http/1.1"])),
+    ];
+    let vault = Vault::new();
+    for (what, acceptor) in servers {
+        let server = Server::start_tls(acceptor, ok).await;
+        let request = get(&format!("https://api.test:{}/", server.address.port()));
+        let injection = vault.injection(bearer(), NAME, VALUE, "api.test");
+        let outcome = egress(&opened(&server, &authority)).fetch(request, vec![injection]).await;
+        assert_eq!(outcome.err(), Some(Error::Untrusted), "{what}");
+    }
+}
+
+#[test]
+fn r13_proxies_of_the_environment_are_not_asked() {
+    // A test must not change its own environment: it runs once more with another one.
+    const MARK: &str = "COFFERDAM_TEST_PROXIED";
+    let test = "guest_way::r13_proxies_of_the_environment_are_not_asked";
+    if std::env::var_os(MARK).is_none() {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args([test, "--exact"]).env(MARK, "1");
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
+            again.env(name, "http://127.0.0.1:9");
+        }
+        assert!(again.status().unwrap().success());
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let scene = Scene::new(ok).await;
+        assert_eq!(scene.fetch(scene.get("/"), vec![scene.bearer()]).await.unwrap().status, 200);
+    });
+}
+
+#[test]
+fn r9_urls_are_checked_before_anything_else() {
+    for url in ["https://api.test@evil.test/", "https://evil.test\\@api.test/", "https://api\t.test/"] {
+        assert!(Target::parse(url).is_err(), "{url}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Secrets out of a real store: nothing else makes a release.
+
+use std::time::Duration;
+
+use cofferdam_egress::{Injection, Slot};
+use cofferdam_store::{
+    Actor, Clock, DirectoryLock, Hosts, NewSecret, OpenOptions, Purpose, Release, ReleaseScope,
+    RootKeySource, SecretValue, Store, VaultId,
+};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Vault {
+    store: Store,
+    _folder: TempDir,
+}
+
+impl Vault {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = DirectoryLock::acquire(folder.path()).unwrap();
+        let options = OpenOptions {
+            root_key: RootKeySource::File(folder.path().join("root.key")),
+            previous_root_key: None,
+            accept_rollback: None,
+            clock: Clock::system(),
+        };
+        Self { store: Store::open(lock, options).unwrap(), _folder: folder }
+    }
+
+    /// Stores a value and releases it to its host.
+    pub(crate) fn release(&self, name: &str, value: &str, host: &str) -> Release {
+        let new = NewSecret {
+            vault: VaultId::Operator,
+            name: name.parse().unwrap(),
+            hosts: Hosts::parse(&[host]).unwrap(),
+            value: SecretValue::new(value.to_owned().into()).unwrap(),
+        };
+        let place = self.store.place_within(PATIENCE).unwrap();
+        self.store.put_secret(place, Actor::Operator, new).wait(PATIENCE).unwrap();
+        let purpose = Purpose { used_by: "test".to_owned(), request_id: "resp_test".to_owned() };
+        let (name, host) = (name.parse().unwrap(), host.parse().unwrap());
+        match self.store.release(Actor::Operator, ReleaseScope::Operator, &name, &host, &purpose) {
+            Ok(release) => release,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The same on its way to a place in a request.
+    pub(crate) fn injection(&self, slot: Slot, name: &str, value: &str, host: &str) -> Injection {
+        Injection { slot, secret: self.release(name, value, host) }
+    }
+}

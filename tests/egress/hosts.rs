@@ -1,0 +1,182 @@
+//! Where requests may go (R4 to R13; cases 20 and 21 of the hostile guests).
+
+use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
+use crate::kit::host::Setup;
+use crate::kit::site::{Authority, Site};
+use serde_json::json;
+
+#[tokio::test]
+async fn r7_the_granted_host_is_reached_however_its_name_is_written() {
+    let bench = Bench::start(GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    for name in ["api.test", "API.Test", "api.test."] {
+        assert_ok(&bench.get(&bench.url(name, "/x")).await);
+        let seen = bench.site.last();
+        assert_eq!(seen.sni.as_deref(), Some(API), "R8");
+        assert_eq!(seen.header("host"), Some(format!("{API}:{}", bench.site.port).as_str()));
+        assert_eq!(seen.header("authorization"), Some(format!("Bearer {VALUE}").as_str()));
+    }
+    assert!(bench.names.asked().is_empty());
+}
+
+#[tokio::test]
+async fn r4_r7_r9_no_other_host_is_reached_or_asked_for() {
+    let bench = Bench::start(GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    let port = bench.site.port;
+    for authority in [
+        "test",
+        "evil.api.test",
+        "bpi.test",
+        "api.test.evil.test",
+        "api-test",
+        "xapi.test",
+        "api.tes",
+        "api.test..",
+        ".api.test",
+        "xn--pi-7ka.test",
+        "\u{430}pi.test",
+        "api\u{3002}test",
+        "ap\u{ad}i.test",
+        "api.test@evil.test",
+        "evil.test#@api.test",
+        "evil.test\\@api.test",
+        "api.test%2eevil.test",
+        "api%2etest",
+        "api.test\\.evil.test",
+        "api\t.test",
+        "api\n.test",
+        "api.test ",
+        "127.0.0.1",
+        "2130706433",
+        "0177.0.0.1",
+        "0x7f.1",
+        "127.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+        "0.0.0.0",
+        "localhost",
+        "localhost.",
+        "169.254.169.254",
+        "",
+    ] {
+        for url in [format!("https://{authority}:{port}/"), format!("https://{authority}/")] {
+            let answer = bench.get(&url).await;
+            let error = answer["error"].as_str().unwrap_or_else(|| panic!("{url}: {answer}"));
+            // An address is an address in every spelling; the rest is not granted, or no URL.
+            assert!(["denied", "invalid"].contains(&error), "{url}: {answer}");
+        }
+    }
+    assert_eq!(bench.site.connections(), 0);
+    assert!(bench.names.asked().is_empty(), "{:?}", bench.names.asked());
+    bench.host.until_logged("the host is not granted; to allow it: [plugins.tool-probe] hosts = [");
+}
+
+#[tokio::test]
+async fn r5_r6_only_https_and_only_open_ports() {
+    let bench = Bench::start(GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    let port = bench.site.port;
+    for (url, error) in [
+        (format!("http://{API}:{port}/"), "denied"),
+        (format!("http://{API}/"), "denied"),
+        (format!("https://{API}/"), "denied"),
+        (format!("https://{API}:80/"), "denied"),
+        (format!("https://{API}:8443/"), "denied"),
+        (format!("https://{API}:0/"), "invalid"),
+        (format!("https://{API}:{port}0000/"), "invalid"),
+        (format!("ftp://{API}:{port}/"), "invalid"),
+        (format!("ws://{API}:{port}/"), "invalid"),
+        (format!("file:///etc/passwd"), "invalid"),
+        ("/x".to_owned(), "invalid"),
+        (String::new(), "invalid"),
+    ] {
+        assert_error(&bench.get(&url).await, error);
+    }
+    for method in ["TRACE", "CONNECT", "OPTIONS", "get", "GET /x HTTP/1.1\r\nx:", ""] {
+        assert_error(&bench.probe(json!({"url": bench.url(API, "/"), "method": method})).await, "denied");
+    }
+    assert_eq!(bench.site.connections(), 0);
+}
+
+#[tokio::test]
+async fn r11_r12_a_name_that_leads_to_a_closed_address_is_not_dialled() {
+    let grant = "[plugins.tool-probe]\nhosts = [\"flip.test\"]\nsecrets = [\"api_key\"]\n";
+    let bench = Bench::start(grant).await;
+    bench.secret("api_key", VALUE, "flip.test");
+    let url = bench.url("flip.test", "/");
+    assert_error(&bench.get(&url).await, "unreachable");
+    for addresses in [
+        &["10.0.0.1"][..],
+        &["169.254.169.254"],
+        &["0.0.0.0"],
+        &["192.0.2.1"],
+        // One closed address spoils the answer.
+        &["127.0.0.1", "10.0.0.1"],
+        &["10.0.0.1", "127.0.0.1"],
+    ] {
+        bench.names.answer("flip.test", addresses);
+        assert_error(&bench.get(&url).await, "denied");
+    }
+    assert_eq!(bench.site.connections(), 0);
+    bench.names.answer("flip.test", &["127.0.0.1"]);
+    assert_ok(&bench.get(&url).await);
+}
+
+#[tokio::test]
+async fn r5_a_server_that_cannot_prove_its_name_gets_nothing() {
+    let (trusted, stranger) = (Authority::new(), Authority::new());
+    let site = Site::start(&stranger, &[API]).await;
+    let bench = Bench::at(Setup::new(), &trusted, site, "", GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    assert_error(&bench.get(&bench.url(API, "/")).await, "untrusted");
+    assert!(bench.site.seen().is_empty());
+    let site = Site::start(&trusted, &[OTHER]).await;
+    let bench = Bench::at(Setup::new(), &trusted, site, "", GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    assert_error(&bench.get(&bench.url(API, "/")).await, "untrusted");
+    assert!(bench.site.seen().is_empty(), "a wrong name at the same address");
+}
+
+#[tokio::test]
+async fn r13_proxies_of_the_environment_are_not_asked() {
+    let setup = Setup::new();
+    let bench = {
+        let proxy = "http://127.0.0.1:9";
+        let mut setup = setup;
+        for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "https_proxy", "all_proxy"] {
+            setup = setup.environment(name, proxy);
+        }
+        Bench::with(setup, "", GRANT).await
+    };
+    assert_ok(&bench.get(&bench.url(API, "/")).await);
+}
+
+#[tokio::test]
+async fn a_star_grants_every_public_host_but_never_a_secret() {
+    let bench = Bench::start("[plugins.tool-probe]\nhosts = [\"*\"]\nsecrets = [\"api_key\"]\n").await;
+    bench.secret("api_key", VALUE, API);
+    let url = bench.url(API, "/");
+    // The site is at a private address, which a star does not open, whatever the operator opened for others.
+    assert_error(&bench.get(&url).await, "denied");
+    let named = json!({"url": url, "injections": [{"secret": "api_key", "header": ["x-key", "", ""]}]});
+    assert_error(&bench.probe(named).await, "denied");
+    assert!(bench.site.seen().is_empty());
+    bench.host.until_logged("secrets go to hosts granted by name only; to allow it: [plugins.tool-probe] hosts = [\\\"api.test\\\"]");
+    let bench =
+        Bench::start("[plugins.tool-probe]\nhosts = [\"*\", \"api.test\"]\nsecrets = [\"api_key\"]\n").await;
+    bench.secret("api_key", VALUE, API);
+    assert_ok(&bench.get(&bench.url(API, "/")).await);
+    assert_eq!(bench.site.last().header("authorization"), Some(format!("Bearer {VALUE}").as_str()));
+}
+
+#[tokio::test]
+async fn a_plugin_without_a_grant_is_not_there_for_clients() {
+    let bench = Bench::start("").await;
+    let request = json!({"model": super::MODEL, "input": "Go.", "tools": [{"type": "service:probe"}]});
+    let answer = crate::kit::client::Client::new(&bench.host).post("/responses", &request).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    assert!(answer.message().contains("is not available on this host"), "{}", answer.text);
+    assert!(!answer.text.contains("plugins."), "{}", answer.text);
+}

@@ -1,0 +1,190 @@
+//! Somebody else's HTTPS server under the test's control, with a certificate
+//! authority of its own. It answers what it is told; with nothing left to say it
+//! tells back all that it was sent.
+
+use super::upstream::{Body, Reply, respond};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Request, Response};
+use hyper_util::rt::TokioIo;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::json;
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::channel;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+/// Who vouches for servers.
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    pub fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// What an operator puts into `egress.roots`.
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A server that proves to be any of these names.
+    fn acceptor(&self, names: &[&str]) -> TlsAcceptor {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &self.0).unwrap();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+/// What the server was sent.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The name in the TLS handshake.
+    pub sni: Option<String>,
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Seen {
+    /// A header as text, if it came once.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.get_all(name).iter();
+        let value = values.next()?.to_str().unwrap();
+        assert!(values.next().is_none(), "{name} came twice");
+        Some(value)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    seen: Mutex<Vec<Seen>>,
+    replies: Mutex<VecDeque<Reply>>,
+    connections: AtomicUsize,
+}
+
+/// The server.
+pub struct Site {
+    /// On 127.0.0.1.
+    pub port: u16,
+    state: Arc<State>,
+    server: JoinHandle<()>,
+}
+
+impl Site {
+    /// Starts on a free port.
+    pub async fn start(authority: &Authority, names: &[&str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(State::default());
+        let server = tokio::spawn(serve(listener, authority.acceptor(names), Arc::clone(&state)));
+        Self { port, state, server }
+    }
+
+    /// Adds what to do with the next request.
+    pub fn reply(&self, reply: Reply) {
+        self.state.replies.lock().unwrap().push_back(reply);
+    }
+
+    /// What came so far.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.state.seen.lock().unwrap().clone()
+    }
+
+    /// What came last.
+    pub fn last(&self) -> Seen {
+        self.seen().pop().expect("nothing came")
+    }
+
+    /// Connections that were made, used or not.
+    pub fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, acceptor: TlsAcceptor, state: Arc<State>) {
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let (socket, _) = listener.accept().await.unwrap();
+        state.connections.fetch_add(1, Ordering::SeqCst);
+        connections.spawn(converse(socket, acceptor.clone(), Arc::clone(&state)));
+    }
+}
+
+async fn converse(socket: TcpStream, acceptor: TlsAcceptor, state: Arc<State>) {
+    socket.set_nodelay(true).unwrap();
+    // Somebody who does not trust us goes away.
+    let Ok(stream) = acceptor.accept(socket).await else { return };
+    let sni = stream.get_ref().1.server_name().map(str::to_owned);
+    let service = service_fn(move |request| answer(request, sni.clone(), Arc::clone(&state)));
+    let builder = hyper::server::conn::http1::Builder::new();
+    builder.serve_connection(TokioIo::new(stream), service).await.ok();
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    sni: Option<String>,
+    state: Arc<State>,
+) -> Result<Response<Body>, Infallible> {
+    let (head, body) = request.into_parts();
+    let seen = Seen {
+        sni,
+        method: head.method.to_string(),
+        path: head.uri.to_string(),
+        headers: head.headers,
+        body: body.collect().await.map(|body| body.to_bytes()).unwrap_or_default(),
+    };
+    let reply = state.replies.lock().unwrap().pop_front().unwrap_or_else(|| echo(&seen));
+    state.seen.lock().unwrap().push(seen);
+    Ok(respond(reply, channel(1).0).await)
+}
+
+/// Everything back, in the body and in a header.
+fn echo(seen: &Seen) -> Reply {
+    let all: Vec<(String, String)> = seen
+        .headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .collect();
+    let authorization = seen.headers.get("authorization").and_then(|value| value.to_str().ok());
+    Reply::Whole {
+        status: 200,
+        headers: vec![
+            ("content-type", "application/json".to_owned()),
+            ("x-echo", authorization.unwrap_or_default().to_owned()),
+        ],
+        body: json!({
+            "method": seen.method,
+            "path": seen.path,
+            "headers": all,
+            "body": String::from_utf8_lossy(&seen.body),
+        })
+        .to_string(),
+    }
+}
