@@ -472,13 +472,8 @@ impl Assembler {
     /// Closes everything, calls of server tools that nobody has run as incomplete.
     fn close_all(&mut self, status: Status) {
         self.close_open(status);
-        if self.served.is_none() {
-            return;
-        }
-        for index in self.turn_start..self.items.len() {
-            if self.items.get(index).is_some_and(|item| item.status == Status::InProgress) {
-                self.finish_item(index, Status::Incomplete);
-            }
+        if self.served.is_some() {
+            self.close_server_calls();
         }
     }
 

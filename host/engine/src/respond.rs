@@ -45,7 +45,10 @@ impl Engine {
         let total = self.parts.timeouts.total;
         let mut job = Job::new(Arc::clone(self), caller, request, options)?;
         hooks::on_request(&job.hooks, &job.context, &mut job.request).await?;
-        job.tools = Box::pin(ServerTools::open(&job.engine, &job.caller, &job.request, &job.context)).await?;
+        if ServerTools::are_asked_for(&job.request)? {
+            let tools = ServerTools::open(&job.engine, &job.caller, &job.request, &job.context);
+            job.tools = Some(Box::pin(tools).await?);
+        }
         let plan = job.plan()?;
         let id = format!("resp_{}", job.hex);
         if streamed {
@@ -86,8 +89,10 @@ struct Job {
     dispatched: Option<Instant>,
     /// The loop of server tools, for a request that has any.
     tools: Option<Box<ServerTools>>,
-    /// The endpoints in the order they are tried, each with its place in the router's order.
-    order: Vec<(usize, Arc<Endpoint>)>,
+    /// The endpoints in the router's order.
+    order: Vec<Arc<Endpoint>>,
+    /// The one that answered the turn before: it has the conversation in its cache, so it is tried first.
+    preferred: Option<usize>,
     /// What the turns that are over cost.
     cost: Cost,
 }
@@ -119,6 +124,7 @@ impl Job {
             dispatched: None,
             tools: None,
             order: Vec::new(),
+            preferred: None,
             cost: Cost::default(),
         })
     }
@@ -191,8 +197,7 @@ impl Job {
             allow_fallbacks: self.request.provider.allow_fallbacks,
             seed: random_seed(),
         };
-        let order = route.order(plan.candidates, &mut self.trail).await?;
-        self.order = order.into_iter().enumerate().collect();
+        self.order = route.order(plan.candidates, &mut self.trail).await?;
         self.dispatched = Some(Instant::now());
         self.ask(entry, pace).await
     }
@@ -206,7 +211,9 @@ impl Job {
             request_id: &self.context.request_id,
         };
         let mut failures = Failures::default();
-        for (place, endpoint) in &self.order {
+        let others = (0..self.order.len()).filter(|place| Some(*place) != self.preferred);
+        for place in self.preferred.into_iter().chain(others) {
+            let Some(endpoint) = self.order.get(place) else { continue };
             if !failures.allow(endpoint) {
                 continue;
             }
@@ -221,7 +228,8 @@ impl Job {
             };
             let failed = match attempting.run(endpoint, pace).await {
                 Ok(begun) => {
-                    self.trail.answered(*place, endpoint, begun.status, begun.used.as_ref());
+                    self.trail.answered(place, endpoint, begun.status, begun.used.as_ref());
+                    self.preferred = Some(place);
                     return Ok(Chosen { endpoint: Arc::clone(endpoint), begun });
                 }
                 Err(failed) => failed,
@@ -258,7 +266,7 @@ impl Job {
             if self.tools.is_none() {
                 break (outcome, reading);
             }
-            let next = self.after_turn(&endpoint, outcome, reading, &mut assembler, &mut entry, pace);
+            let next = self.after_turn(outcome, reading, &mut assembler, &mut entry, pace);
             match Box::pin(next).await? {
                 Step::End(outcome, reading) => break (outcome, reading),
                 Step::Turn(next) => chosen = next,

@@ -72,7 +72,21 @@ pub(crate) enum Interrupted {
 }
 
 impl ServerTools {
-    /// The server tools of a request; none for a request without.
+    /// Whether a request has server tools.
+    ///
+    /// # Errors
+    /// 400 for one without whose `tool_choice` names a server tool all the same.
+    pub(crate) fn are_asked_for(request: &ResponsesRequest) -> Result<bool, Refusal> {
+        if request.tools.iter().any(|tool| tool.kind.class() == ToolClass::Server) {
+            return Ok(true);
+        }
+        if matches!(request.tool_choice, ToolChoice::Type(_) | ToolChoice::Allowed { .. }) {
+            Choice::of(request, &Offer::default())?;
+        }
+        Ok(false)
+    }
+
+    /// The server tools of a request that has any.
     ///
     /// # Errors
     /// 400 naming the entry that is wrong; 500 and 503 when a guest could not be asked.
@@ -81,13 +95,7 @@ impl ServerTools {
         caller: &Caller,
         request: &ResponsesRequest,
         context: &CallContext,
-    ) -> Result<Option<Box<Self>>, Refusal> {
-        if !request.tools.iter().any(|tool| tool.kind.class() == ToolClass::Server) {
-            if matches!(request.tool_choice, ToolChoice::Type(_) | ToolChoice::Allowed { .. }) {
-                Choice::of(request, &Offer::default())?;
-            }
-            return Ok(None);
-        }
+    ) -> Result<Box<Self>, Refusal> {
         let http = http_door(engine, caller, &context.request_id);
         let doors = Doors::new(engine, request, http, offer::deferred(&request.tools));
         let offer = Offer::of(engine, request, context, &doors).await?;
@@ -99,7 +107,7 @@ impl ServerTools {
             ..GuestTurn::default()
         };
         let turn_json = request.guest_json_for(&turn);
-        Ok(Some(Box::new(Self {
+        Ok(Box::new(Self {
             rules: StopRules::of(request),
             offer,
             choice,
@@ -111,7 +119,7 @@ impl ServerTools {
             counts: ServerToolUse::default(),
             cost: Amount::default(),
             is_over: request.tool_choice == ToolChoice::None,
-        })))
+        }))
     }
 
     /// What the assembler has to know.

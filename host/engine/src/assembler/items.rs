@@ -84,6 +84,16 @@ impl Part {
     }
 }
 
+/// Items by which a model calls something that the client runs, beside functions and custom tools.
+const CLIENT_CALLS: [&str; 6] = [
+    "apply_patch_call",
+    "computer_call",
+    "local_shell_call",
+    "mcp_approval_request",
+    "shell_call",
+    "tool_search_call",
+];
+
 #[derive(Debug)]
 pub(super) enum Body {
     Message {
@@ -110,7 +120,7 @@ pub(super) enum Body {
         arguments: String,
         /// The model has said all arguments.
         ended: bool,
-        /// What the tool says of the call: JSON members, comma-separated, without braces.
+        /// What the tool says of the call: JSON members, at least one, comma-separated, without braces.
         members: Vec<u8>,
     },
     Image {
@@ -119,6 +129,8 @@ pub(super) enum Body {
     Opaque {
         id: String,
         json: Vec<u8>,
+        /// It is a call that the client has to answer.
+        is_client_call: bool,
     },
 }
 
@@ -142,8 +154,12 @@ impl Body {
                 id
             }
         };
+        let is_client_call = members
+            .get("type")
+            .and_then(Value::as_str)
+            .is_some_and(|item_type| CLIENT_CALLS.contains(&item_type));
         let json = serde_json::to_vec(&item).map_err(|_| Malformed::InvalidJson)?;
-        Ok(Self::Opaque { id, json })
+        Ok(Self::Opaque { id, json, is_client_call })
     }
 
     pub(super) fn id(&self, identity: &Identity, index: usize) -> String {
@@ -282,10 +298,8 @@ impl Item {
                 raw(out, "{\"type\":");
                 string(out, item_type);
                 self.id_and_status(out);
-                if !members.is_empty() {
-                    raw(out, ",");
-                    out.extend_from_slice(members);
-                }
+                raw(out, ",");
+                out.extend_from_slice(members);
                 raw(out, "}");
             }
             Body::Image { result } => {

@@ -208,6 +208,99 @@ fn a_stream_without_content_is_still_whole() {
     assert_eq!(events[2]["response"]["incomplete_details"]["reason"], "max_output_tokens");
 }
 
+fn served() -> Arc<Served> {
+    Arc::new(Served::new([("clock".to_owned(), Arc::from("service:clock"))]))
+}
+
+fn server_call(key: u32, call_id: &str) -> Event {
+    let (call_id, name) = (call_id.to_owned(), "clock".to_owned());
+    Event::FunctionCallStart(CallStart { key, call_id, name, namespace: None })
+}
+
+#[test]
+fn a_served_call_is_one_item_whose_arguments_stay_inside() {
+    let mut assembler = Assembler::new(identity(), true);
+    assembler.serve(served());
+    assembler.begin();
+    for event in [server_call(0, "c"), arguments(0, "{\"a\""), arguments(0, ":1}"), Event::CallEnd(0)] {
+        assembler.apply(event).unwrap();
+    }
+    let calls = assembler.end_turn();
+    let call = ServerCall {
+        item: 0,
+        call_id: "c".to_owned(),
+        function: "clock".to_owned(),
+        arguments: "{\"a\":1}".to_owned(),
+    };
+    assert_eq!(calls, [call]);
+    assert!(!assembler.has_client_calls());
+    let members = br#"{"type":"message","id":"x","status":"queued","time":"now"}"#;
+    assembler.finish_call(0, ToolOutcome::Completed, members).unwrap();
+    let items = assembler.turn_items();
+    let item = r#"{"type":"function_call","call_id":"c","name":"clock","arguments":"{\"a\":1}"}"#;
+    assert_eq!(items, [item]);
+    assembler.next_turn("local/other", "flex");
+    let mut stream = assembler.take_events();
+    stream.extend(assembler.complete(&Outcome::Completed, &Receipt::default()));
+    let events = parse_stream(std::str::from_utf8(&stream).unwrap());
+    assert_eq!(
+        names(&events),
+        ["created", "in_progress", "output_item.added", "output_item.done", "completed"]
+    );
+    let id = &events[2]["item"]["id"];
+    assert_eq!(
+        events[2]["item"],
+        serde_json::json!({"type": "service:clock", "id": id, "status": "in_progress", "content": []})
+    );
+    let done = serde_json::json!({"type": "service:clock", "id": id, "status": "completed", "time": "now",
+        "content": []});
+    assert_eq!(events[3]["item"], done);
+    assert_eq!(events[4]["response"]["model"], "local/other");
+}
+
+#[test]
+fn a_call_in_a_namespace_or_of_a_custom_tool_is_the_clients() {
+    let mut assembler = Assembler::new(identity(), false);
+    assembler.serve(served());
+    let start =
+        |key, namespace| CallStart { key, call_id: format!("c{key}"), name: "clock".to_owned(), namespace };
+    assembler.apply(Event::FunctionCallStart(start(0, Some("n".to_owned())))).unwrap();
+    assembler.apply(Event::CustomCallStart(start(1, None))).unwrap();
+    assert!(assembler.end_turn().is_empty() && assembler.has_client_calls());
+    for (item_type, is_client_call) in [("shell_call", true), ("web_search_call", false)] {
+        let mut assembler = Assembler::new(identity(), false);
+        let item = serde_json::json!({ "type": item_type }).to_string();
+        assembler.apply(Event::OpaqueItem(item.into_bytes())).unwrap();
+        assert_eq!(assembler.has_client_calls(), is_client_call, "{item_type}");
+    }
+}
+
+#[test]
+fn usage_is_summed_over_turns_and_annotations_wait_for_the_next_text() {
+    let usage = |input_tokens| Event::Usage(Usage { input_tokens, output_tokens: 1, ..cost::no_usage() });
+    let mut assembler = Assembler::new(identity(), false);
+    assembler.serve(served());
+    for event in [text("Wait."), server_call(0, "c"), usage(5)] {
+        assembler.apply(event).unwrap();
+    }
+    let [call] = assembler.end_turn().try_into().unwrap();
+    assembler.annotate_next(vec![b"{\"type\":\"a\"}".to_vec(), b"[]".to_vec(), b"{".to_vec()]);
+    assembler.finish_call(call.item, ToolOutcome::Failed, b"{\"error\":\"e\"}").unwrap();
+    assert_eq!(assembler.finish_call(call.item, ToolOutcome::Failed, b"[]"), Err(Malformed::InvalidJson));
+    assembler.next_turn("local/demo", "default");
+    for event in [text("So"), text(" it is"), usage(7)] {
+        assembler.apply(event).unwrap();
+    }
+    let receipt = Receipt { server_tools: Some(ServerToolUse::default()), ..Receipt::default() };
+    let response: Value = serde_json::from_slice(&assembler.complete(&Outcome::Completed, &receipt)).unwrap();
+    assert_eq!(response["usage"]["input_tokens"], 12);
+    assert_eq!(response["usage"]["total_tokens"], 14);
+    assert_eq!(response["usage"]["cost_details"]["server_tool_cost"], 0);
+    assert_eq!(response["output"][0]["content"][0]["annotations"], serde_json::json!([]));
+    assert_eq!(response["output"][1]["error"], "e");
+    assert_eq!(response["output"][2]["content"][0]["annotations"], serde_json::json!([{"type": "a"}]));
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     let words = "[a-z\"\\\\\n\u{0}é🦀]{0,6}";
     prop_oneof![
@@ -238,7 +331,74 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// Events of turns in which functions of the host are called too.
+fn any_turn() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        3 => any_event(),
+        1 => (0u32..3, "[a-c]{0,1}").prop_map(|(key, id)| server_call(key, &id)),
+        1 => (0u32..9).prop_map(|input_tokens| Event::Usage(Usage {
+            input_tokens: u64::from(input_tokens), ..cost::no_usage()
+        })),
+    ];
+    proptest::collection::vec(event, 0..12)
+}
+
 proptest! {
+    /// However turns go, the stream is well formed, every call of a server tool is one item, and what the next
+    /// turn is told names each call once.
+    #[test]
+    fn any_turns_make_one_well_formed_stream(
+        turns in proptest::collection::vec(any_turn(), 1..4), finished in proptest::collection::vec(0u8..3, 60)
+    ) {
+        let mut assembler = Assembler::new(identity(), true);
+        assembler.serve(served());
+        assembler.begin();
+        let mut finished = finished.into_iter();
+        let mut call_ids = Vec::new();
+        let mut tokens = 0;
+        for turn in turns {
+            for event in turn {
+                // What does not fit is refused, and the turn would be over.
+                let _fits = assembler.apply(event).is_ok();
+            }
+            tokens += assembler.usage().map_or(0, |usage| usage.input_tokens);
+            for call in assembler.end_turn() {
+                match finished.next() {
+                    Some(0) => assembler.finish_call(call.item, ToolOutcome::Completed, b"{\"x\":1}").unwrap(),
+                    Some(1) => assembler.finish_call(call.item, ToolOutcome::Failed, b"{}").unwrap(),
+                    _ => {}
+                }
+                call_ids.push(call.call_id);
+            }
+            for item in assembler.turn_items() {
+                let item: Value = serde_json::from_slice(&item).unwrap();
+                prop_assert!(item["type"].is_string() && item.get("status").is_none_or(|status| status == "completed"));
+            }
+            if finished.len() % 2 == 0 {
+                break;
+            }
+            assembler.next_turn("local/demo", "default");
+        }
+        let mut stream = assembler.take_events();
+        stream.extend(assembler.complete(&Outcome::Completed, &Receipt::default()));
+        let events = parse_stream(std::str::from_utf8(&stream).unwrap());
+        let response = &events.last().unwrap()["response"];
+        prop_assert_eq!(&response["usage"]["input_tokens"], tokens);
+        let output = response["output"].as_array().unwrap();
+        let served = output.iter().filter(|item| item["type"] == "service:clock").count();
+        prop_assert_eq!(served, call_ids.len());
+        call_ids.sort();
+        call_ids.dedup();
+        prop_assert_eq!(served, call_ids.len());
+        for (index, item) in output.iter().enumerate() {
+            let about = |name: &str| events.iter().filter(|e| e["type"] == name && e["output_index"] == index).count();
+            prop_assert_eq!(about("response.output_item.added"), 1);
+            prop_assert_eq!(about("response.output_item.done"), 1);
+            prop_assert_ne!(&item["status"], "in_progress");
+            prop_assert!(item["name"] != "clock" || item["type"] == "custom_tool_call");
+        }
+    }
+
     /// Whatever a guest emits, a client sees a well-formed stream whose parts add up.
     #[test]
     fn any_events_make_a_well_formed_stream(events in proptest::collection::vec(any_event(), 0..40)) {

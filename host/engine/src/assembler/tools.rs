@@ -6,8 +6,13 @@ use super::items::{Body, Status};
 use super::json::compact_json;
 use super::{Assembler, Malformed, OUTPUT_BYTES_MAX, PARTS_MAX};
 use cofferdam_runtime::wire::CallStart;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// A member of every item of a server tool. Clients of OpenAI's library for Python take an item whose type
+/// they do not know for a message, and some, its own agents among them, break where it has no content.
+const NO_CONTENT: &[u8] = br#""content":[]"#;
 
 /// The functions that the host serves, each with the type of the item that stands for a call, such as
 /// `service:datetime`.
@@ -64,7 +69,7 @@ impl Assembler {
             function: name,
             arguments: String::new(),
             ended: false,
-            members: Vec::new(),
+            members: NO_CONTENT.to_vec(),
         };
         self.add(body, Some(key))?;
         Ok(())
@@ -105,7 +110,10 @@ impl Assembler {
 
     /// Whether this turn called something that the client has to answer.
     pub fn has_client_calls(&self) -> bool {
-        self.items.iter().skip(self.turn_start).any(|item| matches!(item.body, Body::Call { .. }))
+        self.items
+            .iter()
+            .skip(self.turn_start)
+            .any(|item| matches!(item.body, Body::Call { .. } | Body::Opaque { is_client_call: true, .. }))
     }
 
     /// Ends the call whose item stands at `place`. `members` is a JSON object: the item's members beyond
@@ -122,10 +130,13 @@ impl Assembler {
         if self.output_bytes.saturating_add(members.len()) > OUTPUT_BYTES_MAX {
             return Err(Malformed::TooLarge);
         }
-        let mut object: serde_json::Map<String, serde_json::Value> =
+        let mut object: Map<String, Value> =
             serde_json::from_slice(members).map_err(|_| Malformed::InvalidJson)?;
         for own in ["type", "id", "status"] {
             object.shift_remove(own);
+        }
+        if !object.contains_key("content") {
+            object.insert("content".to_owned(), Value::Array(Vec::new()));
         }
         let written = serde_json::to_vec(&object).map_err(|_| Malformed::InvalidJson)?;
         let written = written.get(1..written.len().saturating_sub(1)).unwrap_or_default();
@@ -153,9 +164,19 @@ impl Assembler {
         }
     }
 
+    /// Closes calls of this turn that nobody has run.
+    pub(super) fn close_server_calls(&mut self) {
+        for index in self.turn_start..self.items.len() {
+            if self.items.get(index).is_some_and(|item| item.status == Status::InProgress) {
+                self.finish_item(index, Status::Incomplete);
+            }
+        }
+    }
+
     /// Begins the answer of another turn, given by a model of this name and tier. What the turns before
     /// consumed is added to what this one will.
     pub fn next_turn(&mut self, model: &str, service_tier: &str) {
+        self.close_server_calls();
         self.earlier = self.total_usage();
         self.usage = None;
         self.ended = None;

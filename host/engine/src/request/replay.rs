@@ -69,7 +69,8 @@ fn write_result(item: Value<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
     let mut result = vec![b'{'];
     let told = |key: Value<'_>, value: Value<'_>| {
         let bookkeeping = NOT_RESULT.iter().any(|name| key.is(name));
-        let plain = key.is("status") && value.is("completed");
+        let plain = key.is("status") && value.is("completed")
+            || key.is("content") && value.kind() == Kind::Array && value.items().next().is_none();
         !bookkeeping && !plain && !value.is_null() && !is_picture(name, key, value)
     };
     for (key, value) in item.members().filter(|(key, value)| told(*key, *value)) {

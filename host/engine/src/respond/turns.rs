@@ -2,7 +2,6 @@
 
 use super::{Chosen, Job, refused};
 use crate::assembler::{Assembler, Outcome};
-use crate::catalog::Endpoint;
 use crate::ledger::Entry;
 use crate::pace::Pace;
 use crate::reading::Reading;
@@ -10,7 +9,6 @@ use crate::refusal::Refusal;
 use crate::tools::Interrupted;
 use cofferdam_runtime::wire::{ErrorKind, FinishReason};
 use cofferdam_store::UsageOutcome;
-use std::sync::Arc;
 
 const TIMED_OUT: &str = "Request timed out. Please try again later.";
 
@@ -31,7 +29,6 @@ impl Job {
     /// A [`Refusal`] where nothing was promised to the client.
     pub(super) async fn after_turn(
         &mut self,
-        endpoint: &Arc<Endpoint>,
         outcome: Outcome,
         reading: Option<Reading>,
         assembler: &mut Assembler,
@@ -66,7 +63,6 @@ impl Job {
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
         tools.prepare_turn(&self.request, &calls, usage.as_ref(), self.cost.total(), &finish);
-        self.prefer(endpoint);
         match self.ask(entry, pace).await {
             Ok(chosen) => {
                 let candidate = &chosen.endpoint.candidate;
@@ -81,14 +77,6 @@ impl Job {
                 entry.settle(UsageOutcome::Failed);
                 Err(refusal)
             }
-        }
-    }
-
-    /// The endpoint that answered is the first to be asked again: it has the conversation in its cache.
-    fn prefer(&mut self, endpoint: &Arc<Endpoint>) {
-        if let Some(at) = self.order.iter().position(|(_, known)| Arc::ptr_eq(known, endpoint)) {
-            let known = self.order.remove(at);
-            self.order.insert(0, known);
         }
     }
 

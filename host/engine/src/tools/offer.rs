@@ -177,13 +177,8 @@ impl Engine {
             plugin.kind() == Kind::Tool
                 && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
         };
-        self.parts.plugins.iter().filter(has_type).find(|plugin| is_granted(plugin))
+        self.parts.plugins.iter().filter(has_type).find(|plugin| plugin.is_usable())
     }
-}
-
-/// Whether the plugin may import what it asks for.
-fn is_granted(plugin: &Plugin) -> bool {
-    plugin.manifest().imports.is_subset(&plugin.grant().imports)
 }
 
 fn unavailable(tool: &RequestTool) -> Refusal {

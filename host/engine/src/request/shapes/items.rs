@@ -215,7 +215,8 @@ pub(in crate::request) static SERVER_ITEMS: &[(&str, Shape)] = &[
             ERROR,
             optional("url", TEXT),
             optional("title", TEXT),
-            optional("content", TEXT),
+            // A list where nothing was fetched.
+            optional("content", Rule::Either(&[TEXT, OPEN_LIST])),
             optional("http_status", Rule::Integer { min: 0, max: 999 }),
         ]),
     ),

@@ -171,8 +171,9 @@ fn what_a_server_tool_said_is_told_again_and_calls_of_one_turn_stay_together() {
     let result = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "1"});
     let input = json!([
         call("c1"),
-        {"type": "openrouter:datetime", "id": "st_1", "status": "completed", "datetime": "2026", "timezone": "UTC"},
-        {"type": "service:web_fetch", "id": "st_2", "status": "failed", "error": "unreachable"},
+        {"type": "openrouter:datetime", "id": "st_1", "status": "completed", "datetime": "2026", "timezone": "UTC",
+            "content": []},
+        {"type": "service:web_fetch", "id": "st_2", "status": "failed", "error": "unreachable", "content": []},
         {"type": "service:files", "call_id": "own", "arguments": "{\"operation\":\"list\"}", "result": null},
         {"type": "service:image_generation", "result": "AA==", "image_url": "data:image/png;base64,AA==",
             "prompt": "a cat"},
