@@ -2,6 +2,7 @@
 //! attacked through the built program. A probe guest sends what the test tells it to, as if a model had asked it
 //! to, and shows what it got to see. Tests are named after the rule they are about.
 
+mod first_party;
 mod hosts;
 mod placeholders;
 mod plans;

@@ -2,6 +2,7 @@
 
 mod endings;
 mod failures;
+mod first_party;
 mod hooks;
 mod offers;
 mod replay;

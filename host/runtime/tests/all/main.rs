@@ -9,6 +9,7 @@
 )]
 
 mod contract;
+mod first_party;
 mod hook;
 mod hostile;
 mod instances;

@@ -1,0 +1,100 @@
+//! Where secrets are to be placed. The guest only says so; whether the name
+//! exists, is granted, and is bound to the host is the host's to decide, with one
+//! answer for all of it.
+
+use cofferdam_toolbox::Fields;
+use cofferdam_toolbox::bindings::cofferdam::plugin::http::{Injection, Placement};
+use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+
+use crate::headers::is_name;
+
+/// The start of a placeholder; `}}` ends it.
+const OPENING: &str = "{{secret:";
+/// Placeholders in one request (R2).
+const PLACEHOLDERS_MAX: usize = 4;
+/// Longest text before a secret.
+const PREFIX_BYTES_MAX: usize = 100;
+/// Longest name of a secret.
+const NAME_BYTES_MAX: usize = 255;
+
+/// The placeholders in the value of header `name`, as injections.
+///
+/// # Errors
+///
+/// A placeholder without end or with a name that no secret has.
+pub(crate) fn placeholders(name: &str, value: &str) -> Result<Vec<Injection>, String> {
+    let mut found: Vec<Injection> = Vec::new();
+    for (start, _) in value.match_indices(OPENING) {
+        let rest = value.get(start + OPENING.len()..).unwrap_or_default();
+        let secret = rest.split_once("}}").map_or("", |(secret, _)| secret);
+        if !is_secret_name(secret) {
+            return Err(format!("headers.{name} must hold placeholders of the form {{{{secret:NAME}}}}"));
+        }
+        if found.iter().any(|injection| injection.secret == secret) {
+            continue;
+        }
+        let placeholder = format!("{OPENING}{secret}}}}}");
+        found.push(Injection {
+            secret: secret.to_owned(),
+            placement: Placement::HeaderPlaceholder((name.to_owned(), placeholder)),
+        });
+    }
+    Ok(found)
+}
+
+/// Whether a text that is not the value of a header holds a placeholder: it
+/// would be sent as it stands, or refused by the host (R2).
+pub(crate) fn holds_placeholder(text: &str) -> bool {
+    text.contains(OPENING)
+}
+
+/// The argument `secret`: one secret in a header.
+///
+/// # Errors
+///
+/// A field of it is wrong.
+pub(crate) fn secret(arguments: &Fields) -> Result<Option<Injection>, ToolError> {
+    let Some(fields) = arguments.object("secret")? else { return Ok(None) };
+    let text = |name: &str| match fields.get(name) {
+        None | Some(serde_json::Value::Null) => Ok(None),
+        Some(serde_json::Value::String(text)) => Ok(Some(text.as_str())),
+        Some(_) => Err(arguments.wrong(&format!("secret.{name}"), "must be a string")),
+    };
+    let name = text("name")?.map_or("", str::trim);
+    if !is_secret_name(name) {
+        let takes = "must be the name of a secret: lower-case letters, digits and underscores";
+        return Err(arguments.wrong("secret.name", takes));
+    }
+    let header =
+        text("header")?.map_or_else(|| "authorization".to_owned(), |text| text.trim().to_ascii_lowercase());
+    if !is_name(&header) {
+        return Err(arguments.wrong("secret.header", "must be the name of a header that may be set"));
+    }
+    let usual = if header == "authorization" { "Bearer " } else { "" };
+    let prefix = text("prefix")?.unwrap_or(usual);
+    let plain = prefix.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    if !plain || prefix.len() > PREFIX_BYTES_MAX || holds_placeholder(prefix) {
+        return Err(arguments.wrong("secret.prefix", "must be at most 100 plain ASCII characters"));
+    }
+    let placement = Placement::Header((header, prefix.to_owned(), String::new()));
+    Ok(Some(Injection { secret: name.to_owned(), placement }))
+}
+
+/// Checks all injections of one request together.
+///
+/// # Errors
+///
+/// Too many placeholders.
+pub(crate) fn check(injections: &[Injection]) -> Result<(), ToolError> {
+    let placed = |injection: &&Injection| matches!(injection.placement, Placement::HeaderPlaceholder(_));
+    if injections.iter().filter(placed).count() > PLACEHOLDERS_MAX {
+        let message = format!("headers hold more than {PLACEHOLDERS_MAX} secrets");
+        return Err(ToolError::InvalidArguments(message));
+    }
+    Ok(())
+}
+
+fn is_secret_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}

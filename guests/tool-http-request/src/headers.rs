@@ -1,0 +1,73 @@
+//! Headers that a model may write.
+
+use cofferdam_toolbox::Fields;
+use cofferdam_toolbox::bindings::cofferdam::plugin::http::Injection;
+use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+
+use crate::credentials::placeholders;
+
+/// Headers of one request, and bytes of one value.
+const HEADERS_MAX: usize = 50;
+const VALUE_BYTES_MAX: usize = 8 * 1024;
+
+/// What the HTTP library or the host writes, never a guest (R8, R15, R17).
+const RESERVED: [&str; 11] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+    "forwarded",
+];
+
+/// Header lines, and the secrets that their values name.
+pub(crate) type Lines = (Vec<(String, String)>, Vec<Injection>);
+
+/// The argument `headers`.
+///
+/// # Errors
+///
+/// A name or a value cannot be sent; the message names it.
+pub(crate) fn read(arguments: &Fields) -> Result<Lines, ToolError> {
+    let (mut lines, mut injections): Lines = Default::default();
+    let Some(fields) = arguments.object("headers")? else { return Ok((lines, injections)) };
+    if fields.len() > HEADERS_MAX {
+        return Err(arguments.wrong("headers", &format!("must be at most {HEADERS_MAX}")));
+    }
+    for (name, value) in fields {
+        let lower = name.trim().to_ascii_lowercase();
+        if !is_name(&lower) {
+            let message = format!("headers: {:?} cannot be set", cofferdam_toolbox::clip(name, 100).text);
+            return Err(ToolError::InvalidArguments(message));
+        }
+        if lines.iter().any(|(other, _)| *other == lower) {
+            return Err(ToolError::InvalidArguments(format!("headers: {lower} is there twice")));
+        }
+        let value = value.as_str().map(str::trim).filter(|value| is_value(value)).ok_or_else(|| {
+            ToolError::InvalidArguments(format!("headers.{lower} must be a string without line breaks"))
+        })?;
+        injections.extend(placeholders(&lower, value).map_err(ToolError::InvalidArguments)?);
+        lines.push((lower, value.to_owned()));
+    }
+    Ok((lines, injections))
+}
+
+/// A lower-case token that is not reserved.
+pub(crate) fn is_name(name: &str) -> bool {
+    let token =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    (1..=100).contains(&name.len())
+        && name.bytes().all(token)
+        && !RESERVED.contains(&name)
+        && !name.starts_with("proxy-")
+        && !name.starts_with("x-forwarded-")
+}
+
+fn is_value(value: &str) -> bool {
+    value.len() <= VALUE_BYTES_MAX && !value.chars().any(|char| char.is_control() && char != '\t')
+}

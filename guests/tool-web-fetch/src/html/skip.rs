@@ -1,0 +1,204 @@
+//! What of a page is no content: elements that are never text, that are hidden,
+//! and that only lead elsewhere.
+
+use html5ever::LocalName;
+use html5ever::tokenizer::Tag;
+
+/// Whether navigation and the like is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Noise {
+    Drop,
+    Keep,
+}
+
+/// An element that is being skipped.
+#[derive(Debug)]
+pub(crate) struct Skip {
+    name: LocalName,
+    /// Elements of this name that are open, this one among them.
+    open: u32,
+    /// Containers opened inside, for elements whose end tag may be left out.
+    containers: u32,
+}
+
+/// What a tag means for a skip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Still inside.
+    Inside,
+    /// The skip ends, and the tag with it.
+    Over,
+    /// The skip ended before this tag, which is content again.
+    Before,
+}
+
+impl Skip {
+    /// The skip that a start tag begins, if it is no content.
+    pub(crate) fn begun_by(tag: &Tag, noise: Noise) -> Option<Self> {
+        let name: &str = &tag.name;
+        let skipped = !is_void(name)
+            && (is_never_text(name)
+                || is_hidden(tag)
+                || (noise == Noise::Drop && leads_elsewhere(name, tag)));
+        skipped.then(|| Self { name: tag.name.clone(), open: 1, containers: 0 })
+    }
+
+    /// What a start tag inside means.
+    pub(crate) fn start(&mut self, tag: &Tag) -> Verdict {
+        let name: &str = &tag.name;
+        let ends_itself = has_optional_end(&self.name);
+        if tag.name == self.name {
+            if ends_itself && self.containers == 0 {
+                return Verdict::Before;
+            }
+            self.open = self.open.saturating_add(1);
+        } else if name == "main" && !is_never_text(&self.name) {
+            // A navigation without end must not swallow the page.
+            return Verdict::Before;
+        } else if ends_itself && is_container(name) {
+            if &*self.name == "p" {
+                return Verdict::Before;
+            }
+            self.containers = self.containers.saturating_add(1);
+        }
+        Verdict::Inside
+    }
+
+    /// What an end tag inside means.
+    pub(crate) fn end(&mut self, name: &LocalName) -> Verdict {
+        if *name == self.name {
+            self.open -= 1;
+            return if self.open == 0 { Verdict::Over } else { Verdict::Inside };
+        }
+        if has_optional_end(&self.name) && is_container(name) {
+            if self.containers == 0 {
+                return Verdict::Before;
+            }
+            self.containers -= 1;
+        }
+        Verdict::Inside
+    }
+}
+
+/// Elements without end tag.
+pub(crate) fn is_void(name: &str) -> bool {
+    matches!(
+        name,
+        "area"
+            | "base"
+            | "br"
+            | "col"
+            | "embed"
+            | "hr"
+            | "img"
+            | "input"
+            | "link"
+            | "meta"
+            | "source"
+            | "track"
+            | "wbr"
+    )
+}
+
+fn is_never_text(name: &str) -> bool {
+    matches!(
+        name,
+        "script"
+            | "style"
+            | "template"
+            | "svg"
+            | "canvas"
+            | "iframe"
+            | "object"
+            | "audio"
+            | "video"
+            | "map"
+            | "select"
+            | "datalist"
+            | "textarea"
+            | "noframes"
+            | "noembed"
+    )
+}
+
+fn leads_elsewhere(name: &str, tag: &Tag) -> bool {
+    matches!(name, "nav" | "footer" | "aside" | "button" | "dialog")
+        || attribute(tag, "role").is_some_and(|role| {
+            matches!(
+                role.trim(),
+                "navigation"
+                    | "contentinfo"
+                    | "search"
+                    | "complementary"
+                    | "menu"
+                    | "menubar"
+                    | "dialog"
+                    | "alertdialog"
+            )
+        })
+}
+
+/// What people do not see, a model should not be told: it is a usual place for
+/// instructions to models. A whole page that is hidden waits for its script.
+fn is_hidden(tag: &Tag) -> bool {
+    if matches!(&*tag.name, "html" | "body") {
+        return false;
+    }
+    if attribute(tag, "hidden").is_some_and(|value| value != "until-found")
+        || attribute(tag, "aria-hidden").is_some_and(|value| value.trim() == "true")
+    {
+        return true;
+    }
+    attribute(tag, "style").is_some_and(|style| {
+        let style: String = style.chars().filter(|char| !char.is_whitespace()).collect();
+        let style = style.to_ascii_lowercase();
+        let says = |rule: &str| style.split(';').any(|part| part.trim_end_matches("!important") == rule);
+        says("display:none")
+            || says("visibility:hidden")
+            || says("opacity:0")
+            || says("font-size:0")
+            || says("font-size:0px")
+    })
+}
+
+/// The value of an attribute.
+pub(crate) fn attribute<'a>(tag: &'a Tag, name: &str) -> Option<&'a str> {
+    tag.attrs.iter().find(|attribute| &*attribute.name.local == name).map(|attribute| &*attribute.value)
+}
+
+/// Elements that end without an end tag, at the next of their kind or with what
+/// holds them.
+fn has_optional_end(name: &str) -> bool {
+    matches!(name, "p" | "li" | "dt" | "dd" | "option" | "tr" | "td" | "th" | "thead" | "tbody" | "tfoot")
+}
+
+fn is_container(name: &str) -> bool {
+    matches!(
+        name,
+        "ul" | "ol"
+            | "dl"
+            | "table"
+            | "div"
+            | "section"
+            | "article"
+            | "main"
+            | "body"
+            | "blockquote"
+            | "form"
+            | "fieldset"
+            | "figure"
+            | "header"
+            | "footer"
+            | "nav"
+            | "aside"
+            | "details"
+            | "h1"
+            | "h2"
+            | "h3"
+            | "h4"
+            | "h5"
+            | "h6"
+            | "pre"
+            | "hr"
+    )
+}

@@ -1,0 +1,180 @@
+use proptest::prelude::*;
+use url::Url;
+
+use super::read;
+use crate::page::Page;
+
+fn page(html: &str) -> Page {
+    read(html, &Url::parse("https://site.test/docs/page").unwrap(), 100_000)
+}
+
+fn text(html: &str) -> String {
+    page(html).text
+}
+
+#[test]
+fn an_article_reads_like_one() {
+    let page = page(include_str!("../../fixtures/article.html"));
+    assert_eq!(page.title.as_deref(), Some("Ten facts & a half | Site"));
+    assert_eq!(page.text, include_str!("../../fixtures/article.md").trim_end());
+    assert!(!page.cut);
+}
+
+#[test]
+fn blocks_and_inline_elements_are_told_apart() {
+    for (html, expected) in [
+        ("one <b>two</b>, three", "one two, three"),
+        ("a<br>b<br/>c", "a\nb\nc"),
+        ("<p>a<p>b", "a\n\nb"),
+        ("<h2>Head</h2>text", "## Head\n\ntext"),
+        ("<div><div>a</div></div><div>b</div>", "a\n\nb"),
+        ("<h2><div>Head</div></h2><h3></h3><p>text", "## Head\n\ntext"),
+        ("<ul><li>a<li>b<ul><li>c</ul><li>d</ul>e", "- a\n- b\n  - c\n- d\n\ne"),
+        ("<ol start=3><li>a</li><li>b</li></ol>", "3. a\n4. b"),
+        ("<blockquote><p>a</p><p>b</p></blockquote>c", "> a\n\n> b\n\nc"),
+        ("<table><tr><th>a<th>b<tr><td>1<td>2</table>", "| a | b\n| 1 | 2"),
+        ("<dl><dt>term<dd>what it is</dl>", "term\n: what it is"),
+        ("use <code>a  b</code>.", "use `a b`."),
+        ("<pre>\n  a\n    b\n</pre>after", "```\n  a\n    b\n\n```\n\nafter"),
+        ("<pre><code>x &lt; y</code></pre>", "```\nx < y\n```"),
+        ("a<hr>b", "a\n\n---\n\nb"),
+        ("<img src=x alt='a cat'>", "[image: a cat]"),
+        ("&lt;p&gt; &amp;amp; &nbsp;&#8364;&#x20ac; &unknown;", "<p> &amp; €€ &unknown;"),
+        ("<body style='opacity:0' hidden>waits", "waits"),
+        ("<xmp><b>raw</b></xmp>", "<b>raw</b>"),
+        ("a <!-- b --> c", "a c"),
+        ("", ""),
+    ] {
+        assert_eq!(text(html), expected, "{html}");
+    }
+}
+
+#[test]
+fn links_are_absolute_and_only_those_that_can_be_followed() {
+    for (html, expected) in [
+        ("<a href=other?a=1>text</a>.", "[text](https://site.test/docs/other?a=1)."),
+        ("see <a href='//cdn.test/x'> it </a>!", "see [it](https://cdn.test/x) !"),
+        ("<base href='https://base.test/d/'><a href=x>t</a>", "[t](https://base.test/d/x)"),
+        ("<a href='x(1)'>t</a>", "[t](https://site.test/docs/x(1%29)"),
+        ("<a href='#top'>t</a><a href='javascript:x()'>u</a><a>v</a>", "tuv"),
+        ("<a href=x></a><a href=y><img src=z></a>t", "t"),
+        ("<a href=x><h3>Head</h3><p>more</p></a>", "### [Head](https://site.test/docs/x)\n\nmore"),
+        ("<a href=x>a<a href=y>b</a>", "[a](https://site.test/docs/x)[b](https://site.test/docs/y)"),
+        ("<a href=x>open", "[open](https://site.test/docs/x)"),
+    ] {
+        assert_eq!(text(html), expected, "{html}");
+    }
+}
+
+#[test]
+fn scripts_and_hidden_text_never_show() {
+    for html in [
+        "<script>evil('</p>')</script>",
+        "<style>p { content: 'evil' }</style>",
+        "<svg><text>evil</text></svg>",
+        "<template><p>evil</p></template>",
+        "<div hidden>evil <div>evil</div> evil</div>",
+        "<div style='DISPLAY : none'>evil</div>",
+        "<span style='color:red; visibility: hidden !important'>evil</span>",
+        "<span aria-hidden=true>evil</span>",
+        "<p hidden>evil<p>",
+        "<ul><li hidden>evil<ul><li>evil</ul><li></ul>",
+        "<table><tr hidden><td>evil</table>",
+        "<select><option>evil</select>",
+        "<script><!--<script>evil</script>--></script>",
+        "<textarea>evil</textarea>",
+        "<div hidden><script></div></script>evil</div>",
+        "<title>evil</title>",
+    ] {
+        assert_eq!(
+            text(&format!("before {html} after")),
+            "before after".replace(' ', separator(html)),
+            "{html}"
+        );
+    }
+}
+
+/// What the dropped element leaves between its neighbours.
+fn separator(html: &str) -> &'static str {
+    if html.starts_with("<title") { " " } else { "\n\n" }
+}
+
+#[test]
+fn navigation_goes_unless_it_is_all_there_is() {
+    let long = "word ".repeat(60);
+    let html = format!("<nav><a href=x>menu</a></nav><main>{long}</main><footer>imprint</footer>");
+    assert_eq!(text(&html), long.trim());
+    assert_eq!(text("<nav>menu</nav><footer>imprint</footer>"), "menu\n\nimprint");
+    let unclosed = format!("<nav>menu<main>{long}</main>");
+    assert_eq!(text(&unclosed), long.trim());
+}
+
+#[test]
+fn the_title_is_the_first_one_and_short() {
+    assert_eq!(page("<title> a\n b </title><title>c</title>").title.as_deref(), Some("a b"));
+    assert_eq!(page("<title></title>x").title, None);
+    assert_eq!(page("<svg><title>icon</title></svg><title>page</title>").title.as_deref(), Some("page"));
+    assert_eq!(page(&format!("<title>{}", "x".repeat(1000))).title.unwrap().len(), 300);
+}
+
+#[test]
+fn text_is_cut_where_it_was_asked_to_be() {
+    let base = Url::parse("https://site.test/").unwrap();
+    let page = read(&"wörd ".repeat(100_000), &base, 301);
+    assert_eq!((page.text.chars().count(), page.cut), (301, true));
+    assert!(!read("four", &base, 4).cut);
+}
+
+#[test]
+fn hostile_markup_takes_linear_time_and_no_stack() {
+    // The sandbox's own tests repeat some of these in megabytes.
+    let many = 10_000;
+    for html in [
+        "<div>".repeat(100_000),
+        "<blockquote>".repeat(many),
+        "<ul><li>".repeat(many),
+        "<b><i><a href=x>".repeat(many),
+        "<table><tr><td>".repeat(many),
+        "<pre>".repeat(many),
+        "</div>".repeat(many),
+        "<svg>".repeat(many),
+        "<nav>".repeat(many),
+        "<p hidden>".repeat(many),
+        format!("<p {}>", (0..many).map(|number| format!("a{number}=1 ")).collect::<String>()),
+        format!("<p title='{}'>", "x".repeat(1 << 20)),
+        "&".repeat(many) + "&lt;".repeat(many).as_str(),
+        format!("&{};", "a".repeat(many)),
+        "<!--".repeat(many),
+        "<![CDATA[".repeat(many),
+        "<".repeat(many),
+        "<script>".repeat(many),
+        "<title>".repeat(many),
+        "\0".repeat(many),
+    ] {
+        let page = page(&format!("{html}text"));
+        assert!(page.text.chars().count() <= 100_000);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read(html in "\\PC{0,200}", chars_max in 0usize..50) {
+        let page = read(&html, &Url::parse("https://site.test/").unwrap(), chars_max);
+        prop_assert!(page.text.chars().count() <= chars_max);
+    }
+
+    #[test]
+    fn any_markup_is_read(
+        parts in proptest::collection::vec(
+            prop::sample::select(vec![
+                "<p>", "</p>", "<p hidden>", "<ul>", "</ul>", "<li>", "<li hidden>", "<pre>", "</pre>", "<a href=x>",
+                "</a>", "<table>", "<tr>", "<td>", "</table>", "<nav>", "</nav>", "<div hidden>", "</div>", "<title>",
+                "</title>", "<script>", "</script>", "<code>", "</code>", "<blockquote>", "</blockquote>", "<h1>",
+                "<br>", "<img alt=i>", "<!--", "-->", "<svg>", "<main>", "</main>", " word ", "&amp;", "<", ">", "\n",
+            ]),
+            0..60,
+        ),
+    ) {
+        page(&parts.concat());
+    }
+}

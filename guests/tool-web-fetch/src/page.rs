@@ -1,0 +1,38 @@
+//! The body of an answer as text.
+
+use cofferdam_toolbox::bindings::cofferdam::plugin::http::Response;
+use cofferdam_toolbox::{Media, clip, decode, header};
+use url::Url;
+
+use crate::{html, pdf};
+
+/// What there is to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) title: Option<String>,
+    pub(crate) text: String,
+    /// Whether more text followed.
+    pub(crate) cut: bool,
+}
+
+/// Reads at most `chars_max` characters of a body.
+///
+/// # Errors
+///
+/// It is nothing that can be read; the model is told why.
+pub(crate) fn read(response: &Response, url: &Url, chars_max: usize) -> Result<Page, String> {
+    let content_type = header(response, "content-type");
+    match Media::of(content_type, &response.body) {
+        Media::Html => Ok(html::read(&decode(content_type, &response.body), url, chars_max)),
+        Media::Pdf => pdf::read(&response.body, chars_max).map_err(str::to_owned),
+        Media::Json | Media::Text => {
+            let text = decode(content_type, &response.body);
+            let clipped = clip(text.trim(), chars_max);
+            Ok(Page { title: None, text: clipped.text.to_owned(), cut: clipped.cut })
+        }
+        Media::Binary(essence) => Err(format!(
+            "There is no text to read: the answer is {} bytes of {essence}.",
+            response.body.len()
+        )),
+    }
+}

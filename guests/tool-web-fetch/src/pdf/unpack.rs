@@ -1,0 +1,99 @@
+//! How large a document becomes when its streams are unpacked, found out without
+//! keeping any of it. The library that reads documents unpacks without a limit,
+//! and ten kilobytes can become ten megabytes a thousand times.
+//!
+//! What this does not see (streams of encrypted documents, other filters than
+//! Flate) ends at the sandbox's own limit of memory.
+
+use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::core::inflate_flags::{TINFL_FLAG_HAS_MORE_INPUT, TINFL_FLAG_PARSE_ZLIB_HEADER};
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress};
+
+/// Largest stream, and all of them together.
+const STREAM_BYTES_MAX: usize = 16 * 1024 * 1024;
+const TOTAL_BYTES_MAX: usize = 48 * 1024 * 1024;
+/// A window of the format; unpacked bytes are written round and round in it.
+const WINDOW_BYTES: usize = 32 * 1024;
+/// How far before `stream` its dictionary is looked for.
+const DICTIONARY_BYTES_MAX: usize = 1024;
+
+/// Checks all Flate streams of a document.
+///
+/// # Errors
+///
+/// It would become too large; the model is told so.
+pub(crate) fn check(document: &[u8]) -> Result<(), &'static str> {
+    let mut window = vec![0; WINDOW_BYTES];
+    let mut total = Unpacked::default();
+    let mut rest = document;
+    while let Some(start) = find(rest, b"stream") {
+        let (before, tail) = rest.split_at(start);
+        rest = tail.get(b"stream".len()..).unwrap_or_default();
+        let data = rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n"));
+        let Some(data) = data.filter(|_| !before.ends_with(b"end")) else { continue };
+        let from = before.len().saturating_sub(DICTIONARY_BYTES_MAX);
+        match flate_filters(before.get(from..).unwrap_or(before)) {
+            0 => continue,
+            1 => total.add(data, &mut window),
+            _ => return Err("The PDF packs its content several times over and is not read."),
+        }
+        if total.written > TOTAL_BYTES_MAX {
+            return Err("The PDF is too large to read once it is unpacked.");
+        }
+        // Streams stand one after the other; only what is made to confuse has them in each other.
+        if total.read > document.len().saturating_mul(2) {
+            return Err("The PDF is damaged and cannot be read.");
+        }
+    }
+    Ok(())
+}
+
+/// How often the last dictionary before a stream names Flate.
+fn flate_filters(before: &[u8]) -> usize {
+    let start = before.windows(4).rposition(|window| window == b" obj").unwrap_or(0);
+    let dictionary = before.get(start..).unwrap_or_default();
+    let full = dictionary.windows(11).filter(|window| *window == b"FlateDecode").count();
+    // The short name, as inline pictures have it, is understood everywhere.
+    let is_short = |window: &&[u8]| matches!(window, [b'/', b'F', b'l', end] if !end.is_ascii_alphanumeric());
+    full + dictionary.windows(4).filter(is_short).count()
+}
+
+/// Bytes of all streams so far.
+#[derive(Default)]
+struct Unpacked {
+    read: usize,
+    written: usize,
+}
+
+impl Unpacked {
+    /// Adds one stream. One that is larger than allowed counts as more than all
+    /// may have. Without the usual header it is read as packed all the same.
+    fn add(&mut self, data: &[u8], window: &mut [u8]) {
+        let has_header = match data {
+            [method, flags, ..] => method & 0x0f == 8 && u16::from_be_bytes([*method, *flags]) % 31 == 0,
+            _ => false,
+        };
+        let mut decompressor = Box::<DecompressorOxide>::default();
+        let flags = TINFL_FLAG_HAS_MORE_INPUT | if has_header { TINFL_FLAG_PARSE_ZLIB_HEADER } else { 0 };
+        let (mut input, mut position, mut stream) = (data, 0, 0);
+        loop {
+            let (status, read, written) = decompress(&mut decompressor, input, window, position, flags);
+            input = input.get(read..).unwrap_or_default();
+            position = (position + written) % WINDOW_BYTES;
+            stream += written;
+            self.read += read;
+            if stream > STREAM_BYTES_MAX {
+                stream = TOTAL_BYTES_MAX + 1;
+                break;
+            }
+            if status != TINFLStatus::HasMoreOutput || (read == 0 && written == 0) {
+                break;
+            }
+        }
+        self.written += stream;
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}

@@ -1,0 +1,195 @@
+//! Which domains a client lets a tool reach, `allowed_domains` and
+//! `blocked_domains`: narrower than the operator's grant, never wider.
+
+use url::{Host, Url};
+
+use crate::bindings::exports::cofferdam::plugin::tools::ToolError;
+use crate::fields::Fields;
+
+/// Most entries of one list.
+const ENTRIES_MAX: usize = 100;
+
+/// One entry: a domain, and the paths below a prefix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    domain: String,
+    /// Segments of the prefix; none for every path.
+    path: Vec<String>,
+}
+
+/// The lists of a tool's settings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DomainRules {
+    /// Empty: every domain.
+    allowed: Vec<Entry>,
+    blocked: Vec<Entry>,
+}
+
+impl DomainRules {
+    /// Reads `allowed_domains` and `blocked_domains`: lists of entries such as
+    /// `example.com` or `example.com/docs`. An entry means the domain and its
+    /// subdomains.
+    ///
+    /// # Errors
+    ///
+    /// An entry is no domain: invalid settings.
+    pub fn read(settings: &Fields) -> Result<Self, ToolError> {
+        Ok(Self {
+            allowed: entries(settings, "allowed_domains")?,
+            blocked: entries(settings, "blocked_domains")?,
+        })
+    }
+
+    /// Whether every URL passes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.allowed.is_empty() && self.blocked.is_empty()
+    }
+
+    /// Whether this URL passes: on the allowed list, if there is one, and not on
+    /// the blocked one.
+    #[must_use]
+    pub fn pass(&self, url: &Url) -> bool {
+        let Some(Host::Domain(domain)) = url.host() else { return self.is_empty() };
+        let domain = domain.strip_suffix('.').unwrap_or(domain);
+        let on = |entries: &[Entry]| entries.iter().any(|entry| entry.covers(domain, url.path()));
+        // An encoded slash or dot may be another path for the server than for us:
+        // such a path is below no allowed prefix and below any blocked one.
+        (self.allowed.is_empty() || on(&self.allowed))
+            && !on(&self.blocked)
+            && !(is_ambiguous(url.path()) && self.names_paths_of(domain))
+    }
+
+    fn names_paths_of(&self, domain: &str) -> bool {
+        let mut entries = self.allowed.iter().chain(&self.blocked);
+        entries.any(|entry| !entry.path.is_empty() && entry.covers_domain(domain))
+    }
+}
+
+impl Entry {
+    fn covers_domain(&self, domain: &str) -> bool {
+        domain.strip_suffix(&self.domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    }
+
+    fn covers(&self, domain: &str, path: &str) -> bool {
+        let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+        self.covers_domain(domain)
+            && self.path.iter().all(|wanted| segments.next().is_some_and(|segment| segment == wanted))
+    }
+}
+
+fn is_ambiguous(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    ["%2f", "%5c", "%2e", "%25"].iter().any(|code| path.contains(code))
+}
+
+fn entries(settings: &Fields, name: &str) -> Result<Vec<Entry>, ToolError> {
+    let texts = settings.texts(name, ENTRIES_MAX)?.unwrap_or_default();
+    let read = |text| {
+        entry(text).ok_or_else(|| {
+            settings
+                .wrong(name, "takes domains such as example.com or example.com/docs, without scheme or port")
+        })
+    };
+    texts.into_iter().map(read).collect()
+}
+
+fn entry(text: &str) -> Option<Entry> {
+    let (domain, path) = text.split_once('/').unwrap_or((text, ""));
+    if domain.is_empty()
+        || domain.contains([':', '@', '*', '?', '#', '\\', '%'])
+        || path.contains(['?', '#', '\\'])
+    {
+        return None;
+    }
+    // Read by the same rules as the URLs it is compared with.
+    let url = Url::parse(&format!("https://{domain}/{path}")).ok()?;
+    let Some(Host::Domain(domain)) = url.host() else { return None };
+    let domain = domain.strip_suffix('.').unwrap_or(domain);
+    let path: Vec<_> =
+        url.path().split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect();
+    (!is_ambiguous(url.path())).then(|| Entry { domain: domain.to_owned(), path })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rules(json: &str) -> Result<DomainRules, ToolError> {
+        DomainRules::read(&Fields::settings(json.as_bytes()).unwrap())
+    }
+
+    fn passes(json: &str, url: &str) -> bool {
+        rules(json).unwrap().pass(&Url::parse(url).unwrap())
+    }
+
+    #[test]
+    fn a_domain_means_itself_and_its_subdomains() {
+        let allowed = r#"{"allowed_domains":["Example.com","bücher.example"]}"#;
+        for url in [
+            "https://example.com/",
+            "https://a.b.example.com/x",
+            "https://example.com./",
+            "https://bücher.example",
+        ] {
+            assert!(passes(allowed, url), "{url}");
+        }
+        for url in ["https://evilexample.com/", "https://example.com.evil.net/", "https://example.org/"] {
+            assert!(!passes(allowed, url), "{url}");
+        }
+        let blocked = r#"{"blocked_domains":["example.com"]}"#;
+        assert!(!passes(blocked, "https://www.example.com/"));
+        assert!(passes(blocked, "https://example.org/"));
+        assert!(passes("{}", "https://example.org/"));
+    }
+
+    #[test]
+    fn a_path_means_whole_segments() {
+        let allowed = r#"{"allowed_domains":["example.com/docs/v1/"]}"#;
+        for (url, pass) in [
+            ("https://example.com/docs/v1", true),
+            ("https://example.com/docs/v1/page?q=1", true),
+            ("https://example.com/docs//v1/page", true),
+            ("https://example.com/docs/v12", false),
+            ("https://example.com/docs", false),
+            ("https://example.com/docs/v1/../v2", false),
+            ("https://example.com/docs/v1/%2e%2e/v2", false),
+            ("https://example.com/docs/v1/..%2fv2", false),
+        ] {
+            assert_eq!(passes(allowed, url), pass, "{url}");
+        }
+        let blocked = r#"{"blocked_domains":["example.com/private"]}"#;
+        assert!(!passes(blocked, "https://example.com/private/x"));
+        assert!(!passes(blocked, "https://example.com/a%2f..%2fprivate"));
+        assert!(!passes(blocked, "https://example.com/%70rivate%2fx"));
+        assert!(passes(blocked, "https://example.com/public"));
+    }
+
+    #[test]
+    fn blocked_wins_over_allowed() {
+        let both = r#"{"allowed_domains":["example.com"],"blocked_domains":["bad.example.com"]}"#;
+        assert!(passes(both, "https://good.example.com/") && !passes(both, "https://x.bad.example.com/"));
+    }
+
+    #[test]
+    fn entries_that_are_no_domains_are_refused() {
+        for entry in
+            ["https://example.com", "example.com:443", "*.example.com", "127.0.0.1", "", "a@b", "/x", "a?b"]
+        {
+            let json = serde_json::json!({ "allowed_domains": [entry] }).to_string();
+            assert!(matches!(rules(&json), Err(ToolError::InvalidSettings(_))), "{entry:?}");
+        }
+        assert!(rules(r#"{"blocked_domains":"example.com"}"#).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn entries_never_panic(text in "\\PC{0,40}") {
+            if let Some(entry) = entry(&text) {
+                prop_assert!(entry.covers_domain(&entry.domain));
+            }
+        }
+    }
+}

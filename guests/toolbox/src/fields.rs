@@ -1,0 +1,203 @@
+//! Fields of a JSON object that somebody else wrote: the client's settings of a
+//! tool, or the arguments a model chose.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+use crate::bindings::exports::cofferdam::plugin::tools::ToolError;
+
+/// An object whose fields are read one by one. `null` is the same as absent.
+#[derive(Debug)]
+pub struct Fields {
+    map: Map<String, Value>,
+    /// Stands before a field's name in complaints.
+    prefix: &'static str,
+    complain: fn(String) -> ToolError,
+}
+
+impl Fields {
+    /// The `parameters` of a request's tool entry. Absent ones (no bytes, `null`)
+    /// are an empty object.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no JSON object: invalid settings.
+    pub fn settings(json: &[u8]) -> Result<Self, ToolError> {
+        Self::read(json, "parameters.", ToolError::InvalidSettings)
+            .ok_or_else(|| ToolError::InvalidSettings("parameters must be an object".to_owned()))
+    }
+
+    /// The arguments of a call. Models that have nothing to say send no bytes.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no JSON object: invalid arguments.
+    pub fn arguments(json: &[u8]) -> Result<Self, ToolError> {
+        Self::read(json, "", ToolError::InvalidArguments)
+            .ok_or_else(|| ToolError::InvalidArguments("the arguments must be a JSON object".to_owned()))
+    }
+
+    fn read(json: &[u8], prefix: &'static str, complain: fn(String) -> ToolError) -> Option<Self> {
+        let json = json.trim_ascii();
+        let map = match json {
+            b"" | b"null" => Map::new(),
+            json => serde_json::from_slice(json).ok()?,
+        };
+        Some(Self { map, prefix, complain })
+    }
+
+    /// The complaint that a field is wrong: its name and what it takes.
+    #[must_use]
+    pub fn wrong(&self, name: &str, takes: &str) -> ToolError {
+        (self.complain)(format!("{}{name} {takes}", self.prefix))
+    }
+
+    /// A field of any type.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        self.map.get(name).filter(|value| !value.is_null())
+    }
+
+    /// A field that is text.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn text(&self, name: &str) -> Result<Option<&str>, ToolError> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(self.wrong(name, "must be a string")),
+        }
+    }
+
+    /// A field that is text, must be there and is not blank; white space around
+    /// it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// It is absent, blank or something else.
+    pub fn required_text(&self, name: &str) -> Result<&str, ToolError> {
+        let text = self.text(name)?.map_or("", str::trim);
+        if text.is_empty() { Err(self.wrong(name, "must be a string that is not empty")) } else { Ok(text) }
+    }
+
+    /// A field that is a whole number of a range; `3.0` is one too.
+    ///
+    /// # Errors
+    ///
+    /// It is out of range or something else.
+    pub fn integer(&self, name: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, ToolError> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        // `as` cuts nothing off here: the number is whole and small.
+        let small =
+            |number: f64| (number.fract() == 0.0 && (0.0..=1e9).contains(&number)).then_some(number as u64);
+        let whole = value.as_u64().or_else(|| value.as_f64().and_then(small));
+        match whole.and_then(|whole| u32::try_from(whole).ok()) {
+            Some(whole) if range.contains(&whole) => Ok(Some(whole)),
+            _ => {
+                let takes = format!("must be a whole number from {} to {}", range.start(), range.end());
+                Err(self.wrong(name, &takes))
+            }
+        }
+    }
+
+    /// A field that is a number of at least zero.
+    ///
+    /// # Errors
+    ///
+    /// It is negative or something else.
+    pub fn amount(&self, name: &str) -> Result<Option<f64>, ToolError> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(value) => match value.as_f64() {
+                Some(number) if number >= 0.0 => Ok(Some(number)),
+                _ => Err(self.wrong(name, "must be a number of at least 0")),
+            },
+        }
+    }
+
+    /// A field that is a list of at most `count_max` texts, none of them blank.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn texts(&self, name: &str, count_max: usize) -> Result<Option<Vec<&str>>, ToolError> {
+        let Some(value) = self.value(name) else { return Ok(None) };
+        let wrong = || self.wrong(name, &format!("must be a list of at most {count_max} strings"));
+        let items = value.as_array().filter(|items| items.len() <= count_max).ok_or_else(wrong)?;
+        let text = |item: &'_ Value| item.as_str().map(str::trim).filter(|text| !text.is_empty()).is_some();
+        if !items.iter().all(text) {
+            return Err(wrong());
+        }
+        Ok(Some(items.iter().filter_map(Value::as_str).map(str::trim).collect()))
+    }
+
+    /// A field that is an object.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn object(&self, name: &str) -> Result<Option<&Map<String, Value>>, ToolError> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::Object(map)) => Ok(Some(map)),
+            Some(_) => Err(self.wrong(name, "must be an object")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(json: &str) -> Fields {
+        Fields::settings(json.as_bytes()).unwrap()
+    }
+
+    fn message(error: ToolError) -> String {
+        match error {
+            ToolError::InvalidSettings(message) | ToolError::InvalidArguments(message) => message,
+            ToolError::Failed(message) => panic!("{message}"),
+        }
+    }
+
+    #[test]
+    fn absent_and_null_are_the_same() {
+        for json in ["", " ", "null", "{}", r#"{"a":null}"#] {
+            let fields = settings(json);
+            assert_eq!(fields.text("a").unwrap(), None);
+            assert_eq!(fields.integer("a", 1..=2).unwrap(), None);
+            assert_eq!(fields.texts("a", 2).unwrap(), None);
+            assert!(fields.object("a").unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn complaints_name_the_field_and_what_it_takes() {
+        let fields = settings(r#"{"a":7,"b":0,"c":["x",""],"d":"x"}"#);
+        assert_eq!(message(fields.text("a").unwrap_err()), "parameters.a must be a string");
+        assert_eq!(
+            message(fields.integer("b", 1..=50).unwrap_err()),
+            "parameters.b must be a whole number from 1 to 50"
+        );
+        assert_eq!(
+            message(fields.texts("c", 9).unwrap_err()),
+            "parameters.c must be a list of at most 9 strings"
+        );
+        assert_eq!(message(fields.object("d").unwrap_err()), "parameters.d must be an object");
+        let fields = Fields::arguments(br#"{"u":" "}"#).unwrap();
+        assert_eq!(message(fields.required_text("u").unwrap_err()), "u must be a string that is not empty");
+        assert!(Fields::arguments(b"[]").is_err() && Fields::settings(b"nonsense").is_err());
+    }
+
+    #[test]
+    fn whole_numbers_may_be_written_with_a_point() {
+        let fields = settings(r#"{"a":3.0,"b":3.5,"c":-1,"d":1e300,"e":"3"}"#);
+        assert_eq!(fields.integer("a", 1..=5).unwrap(), Some(3));
+        for name in ["b", "c", "d", "e"] {
+            assert!(fields.integer(name, 0..=u32::MAX).is_err(), "{name}");
+        }
+    }
+}

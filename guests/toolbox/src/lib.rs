@@ -1,0 +1,31 @@
+//! What server tools share: the bindings of the world `tool`, reading settings
+//! and arguments, rules about domains, and what came back over HTTP as text.
+//!
+//! Nothing here keeps state or decides by a tool's name.
+
+/// The world `tool` of `wit/`, generated once for all tools. A component imports
+/// only what its code calls, so that sharing costs no grant.
+#[allow(unsafe_code, unused_qualifications, clippy::all, clippy::pedantic, reason = "generated")]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "tool",
+        pub_export_macro: true,
+        default_bindings_module: "cofferdam_toolbox::bindings",
+    });
+}
+mod charset;
+mod clip;
+mod domains;
+mod fields;
+mod media;
+mod network;
+mod words;
+
+pub use charset::decode;
+pub use clip::{Clipped, clip};
+pub use domains::DomainRules;
+pub use fields::Fields;
+pub use media::Media;
+pub use network::{Network, Wire, header, sentence, web_address};
+pub use words::{grade, lower_words};

@@ -1,0 +1,108 @@
+//! The tools that come with the program, on their way to other hosts.
+
+use super::{API, Bench, OTHER, VALUE};
+use crate::kit::client::Client;
+use crate::kit::config::MODEL;
+use crate::kit::script::{chat, chat_message};
+use crate::kit::upstream::Reply;
+use serde_json::{Value, json};
+
+const GRANTS: &str = "[plugins.tool-web-fetch]\nhosts = [\"api.test\", \"other.test\"]\n\
+    [plugins.tool-http-request]\nhosts = [\"api.test\"]\nsecrets = [\"api_key\"]\n\
+    placeholder_headers = [\"x-api-key\"]\n";
+
+/// Has the model call a tool; the output item, and what the model was told.
+async fn call(bench: &Bench, tool: &str, parameters: Value, arguments: Value) -> (Value, String) {
+    let made = json!([{"id": "c1", "type": "function", "function": {"name": tool, "arguments": arguments.to_string()}}]);
+    bench
+        .model
+        .reply(chat_message(&json!({"role": "assistant", "content": "", "tool_calls": made}), "tool_calls"));
+    bench.model.reply(chat("done"));
+    let tools = json!([{"type": format!("service:{tool}"), "parameters": parameters}]);
+    let request = json!({"model": MODEL, "input": "Go.", "tools": tools});
+    let answer = Client::new(&bench.host).post("/responses", &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let asked = bench.model.asked().pop().unwrap();
+    let messages = asked.body["messages"].as_array().unwrap();
+    let told = messages.iter().rev().find(|message| message["role"] == "tool").unwrap();
+    (answer.body["output"][0].clone(), told["content"].as_str().unwrap().to_owned())
+}
+
+fn page(body: &str) -> Reply {
+    Reply::Whole {
+        status: 200,
+        headers: vec![("content-type", "text/html; charset=utf-8".to_owned())],
+        body: body.to_owned(),
+    }
+}
+
+fn redirect(to: &str) -> Reply {
+    Reply::Whole { status: 302, headers: vec![("location", to.to_owned())], body: String::new() }
+}
+
+#[tokio::test]
+async fn a_page_is_fetched_and_read_where_it_was_redirected_to() {
+    let bench = Bench::start(GRANTS).await;
+    bench.site.reply(redirect("/moved"));
+    bench.site.reply(page("<title>A page</title><nav>menu</nav><h1>Head</h1><p>Words.<script>no()</script>"));
+    let (item, told) = call(&bench, "web_fetch", json!({}), json!({"url": bench.url(API, "/page")})).await;
+    assert_eq!((&item["status"], &item["http_status"]), (&json!("completed"), &json!(200)));
+    assert_eq!((&item["url"], &item["title"]), (&json!(bench.url(API, "/moved")), &json!("A page")));
+    assert!(told.contains("# Head\n\nWords.") && !told.contains("no()"), "{told}");
+}
+
+#[tokio::test]
+async fn a_redirect_to_a_domain_the_client_did_not_allow_is_not_followed() {
+    let bench = Bench::start(GRANTS).await;
+    bench.site.reply(redirect(&bench.url(OTHER, "/?data=1")));
+    let rules = json!({"allowed_domains": [API]});
+    let (item, told) = call(&bench, "web_fetch", rules, json!({"url": bench.url(API, "/page")})).await;
+    assert_eq!(item["status"], "failed");
+    assert!(told.contains("redirects to a domain that this request does not allow"), "{told}");
+    assert_eq!(bench.site.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stored_secret_goes_along_and_neither_model_nor_client_sees_it() {
+    let bench = Bench::start(GRANTS).await;
+    bench.secret("api_key", VALUE, API);
+    let url = bench.url(API, "/v1/items?key=k");
+    for (secret, header, sent) in [
+        (json!({"secret": {"name": "api_key"}}), "authorization", format!("Bearer {VALUE}")),
+        (json!({"secret": {"name": "api_key", "header": "X-Key"}}), "x-key", VALUE.to_owned()),
+        (json!({"headers": {"X-Api-Key": "key={{secret:api_key}}"}}), "x-api-key", format!("key={VALUE}")),
+    ] {
+        let mut arguments = json!({"method": "POST", "url": url, "body": {"a": 1}});
+        arguments.as_object_mut().unwrap().extend(secret.as_object().unwrap().clone());
+        let (item, told) = call(&bench, "http_request", json!({}), arguments).await;
+        assert_eq!(item["status"], "completed", "{item}");
+        assert_eq!((&item["url"], &item["http_status"]), (&json!(bench.url(API, "/v1/items")), &json!(200)));
+        let seen = bench.site.last();
+        assert_eq!(seen.header(header), Some(sent.as_str()));
+        assert_eq!((seen.path.as_str(), &seen.body[..]), ("/v1/items?key=k", &br#"{"a":1}"#[..]));
+        assert!(told.contains("[secret:api_key]") && !told.contains(VALUE), "{told}");
+        assert!(!item.to_string().contains(VALUE));
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_granted_is_told_to_the_model_in_a_sentence() {
+    let bench = Bench::start(GRANTS).await;
+    bench.secret("api_key", VALUE, API);
+    for (arguments, says) in [
+        (json!({"method": "GET", "url": bench.url(OTHER, "/")}), "may not send that request"),
+        (
+            json!({"method": "GET", "url": bench.url(API, "/"), "secret": {"name": "absent"}}),
+            "secret is not available",
+        ),
+        (
+            json!({"method": "GET", "url": bench.url(API, "/"), "headers": {"x-other": "{{secret:api_key}}"}}),
+            "may not send that request",
+        ),
+    ] {
+        let (item, told) = call(&bench, "http_request", json!({}), arguments).await;
+        assert_eq!(item["status"], "failed", "{item}");
+        assert!(told.contains(says), "{told}");
+    }
+    assert!(bench.site.seen().is_empty());
+}
