@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Serialize;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::lenient::MaybeText;
@@ -25,6 +25,20 @@ impl<'a> Fields<'a> {
         serde_json::from_str(json)
     }
 
+    /// Reads `json` and, in the same pass, the objects that the field `list`
+    /// holds, which then is none of the fields. No objects where it is absent
+    /// or null.
+    ///
+    /// # Errors
+    ///
+    /// When it is not an object, or `list` is anything but a list of objects.
+    pub fn read_with_list(json: &'a str, list: &str) -> Result<(Self, Vec<Self>), serde_json::Error> {
+        let mut deserializer = serde_json::Deserializer::from_str(json);
+        let read = WithList(list).deserialize(&mut deserializer)?;
+        deserializer.end()?;
+        Ok(read)
+    }
+
     /// The value of a field.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'a RawValue> {
@@ -35,7 +49,13 @@ impl<'a> Fields<'a> {
     /// The value of a field that is text.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<Cow<'a, str>> {
-        let value: MaybeText<'a> = serde_json::from_str(self.get(name)?.get()).ok()?;
+        let raw = self.get(name)?.get();
+        let quoted = raw.strip_prefix('"')?;
+        // Checked when it was read: without an escape it is what stands there.
+        if let Some(plain) = quoted.strip_suffix('"').filter(|text| !text.contains('\\')) {
+            return Some(Cow::Borrowed(plain));
+        }
+        let value: MaybeText<'a> = serde_json::from_str(raw).ok()?;
         value.0
     }
 
@@ -69,6 +89,38 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 }
 
+/// Reads an object whose field of this name is a list of objects.
+struct WithList<'n>(&'n str);
+
+impl<'de> DeserializeSeed<'de> for WithList<'_> {
+    type Value = (Fields<'de>, Vec<Fields<'de>>);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for WithList<'_> {
+    type Value = (Fields<'de>, Vec<Fields<'de>>);
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let (mut fields, mut list) = (Vec::new(), None);
+        while let Some(name) = map.next_key::<MaybeText<'de>>()? {
+            let name = name.0.unwrap_or_default();
+            if name == self.0 {
+                list = map.next_value::<Option<Vec<Fields<'de>>>>()?;
+            } else {
+                fields.push((name, map.next_value::<&'de RawValue>()?));
+            }
+        }
+        Ok((Fields(fields), list.unwrap_or_default()))
+    }
+}
+
 /// Writes one object behind whatever `out` holds.
 pub struct ObjectWriter<'o> {
     out: &'o mut Vec<u8>,
@@ -87,8 +139,14 @@ impl<'o> ObjectWriter<'o> {
         if !std::mem::take(&mut self.empty) {
             self.out.push(b',');
         }
-        // Names are this program's own or were read from JSON; a text always
-        // serializes, and a vector always takes it.
+        if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            self.out.push(b'"');
+            self.out.extend_from_slice(name.as_bytes());
+            self.out.extend_from_slice(b"\":");
+            return self.out;
+        }
+        // A name that was read from JSON; a text always serializes, and a vector
+        // always takes it.
         serde_json::to_writer(&mut *self.out, name).unwrap_or_default();
         self.out.push(b':');
         self.out
@@ -156,7 +214,7 @@ pub fn dollars(value: Option<&RawValue>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fields, picked};
+    use super::{Fields, ObjectWriter, picked};
 
     #[test]
     fn values_are_handed_on_as_they_stand() {
@@ -167,5 +225,40 @@ mod tests {
         assert_eq!(fields.text("ab").as_deref(), Some("x\n"));
         assert_eq!(fields.text("z"), None);
         assert!(Fields::read("[]").is_err());
+    }
+
+    #[test]
+    fn a_list_of_objects_is_read_along_with_the_fields() {
+        let (fields, list) = Fields::read_with_list(r#"{"a":1,"l":[{"b":"c"},{}],"d":2}"#, "l").unwrap();
+        assert_eq!(fields.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "d"]);
+        assert_eq!(list.len(), 2);
+        assert_eq!(list[0].text("b").as_deref(), Some("c"));
+        for none in [r#"{"a":1}"#, r#"{"l":null}"#, r#"{"l":[]}"#, r#"{"l":[{}],"l":null}"#] {
+            assert!(Fields::read_with_list(none, "l").unwrap().1.is_empty(), "{none}");
+        }
+        for wrong in [r#"{"l":[1]}"#, r#"{"l":{}}"#, r#"{"l":"x"}"#, "[]", "{} {}"] {
+            assert!(Fields::read_with_list(wrong, "l").is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn text_is_read_with_and_without_escapes() {
+        let fields = Fields::read(r#"{"a":"plain ä","b":"\"\u00e4\\","c":"","d":7,"e":"\\"}"#).unwrap();
+        let expected =
+            [("a", Some("plain ä")), ("b", Some("\"ä\\")), ("c", Some("")), ("d", None), ("e", Some("\\"))];
+        for (name, text) in expected {
+            assert_eq!(fields.text(name).as_deref(), text, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_written_as_json() {
+        let mut out = Vec::new();
+        let mut object = ObjectWriter::new(&mut out);
+        for name in ["plain_1", "", "a\"b", "\u{1}"] {
+            object.value(name, &0);
+        }
+        object.end();
+        assert_eq!(String::from_utf8(out).unwrap(), "{\"plain_1\":0,\"\":0,\"a\\\"b\":0,\"\\u0001\":0}");
     }
 }

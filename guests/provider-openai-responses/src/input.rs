@@ -3,7 +3,7 @@
 //! if upstream sealed it itself; items that no upstream knows are left out, for
 //! a history must never make a request fail.
 
-use cofferdam_dialect_openai::{Failure, Fields, ObjectWriter, picked};
+use cofferdam_dialect_openai::{Failure, Fields, ObjectWriter};
 use serde_json::value::RawValue;
 
 use crate::seal::{Sealed, is_id, unseal};
@@ -61,14 +61,11 @@ const PARTS: &[(&str, &[&str])] = &[
 ];
 
 /// Writes the array that goes upstream.
-pub(crate) fn write_input(input: Option<&RawValue>, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let items: Vec<&RawValue> =
-        serde_json::from_str(input.map_or("[]", RawValue::get)).map_err(|_| Failure::unreadable_request())?;
+pub(crate) fn write_input(items: &[Fields<'_>], out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut writer = ItemWriter { out, empty: true, reasoning: Vec::new() };
     writer.out.push(b'[');
-    for (index, item) in items.into_iter().enumerate() {
-        let fields = Fields::read(item.get()).map_err(|_| Failure::unreadable_request())?;
-        writer.write(&fields, index)?;
+    for (index, fields) in items.iter().enumerate() {
+        writer.write(fields, index)?;
     }
     writer.out.push(b']');
     Ok(())
@@ -169,7 +166,7 @@ fn write_message(fields: &Fields<'_>, index: usize, out: &mut Vec<u8>) -> Result
     let mut object = ObjectWriter::new(out);
     object.value("type", &"message");
     object.pick(fields, &["role"]);
-    write_parts(fields.get("content"), &format!("input[{index}].content"), object.name("content"))?;
+    write_parts(fields.get("content"), (index, "content"), object.name("content"))?;
     object.pick(fields, &["phase", "status"]);
     object.end();
     Ok(())
@@ -179,19 +176,25 @@ fn write_result(kind: &str, fields: &Fields<'_>, index: usize, out: &mut Vec<u8>
     let mut object = ObjectWriter::new(out);
     object.value("type", &kind);
     object.pick(fields, &["call_id"]);
-    write_parts(fields.get("output"), &format!("input[{index}].output"), object.name("output"))?;
+    write_parts(fields.get("output"), (index, "output"), object.name("output"))?;
     object.pick(fields, &["status"]);
     object.end();
     Ok(())
 }
 
-/// Writes text as it stands and parts reduced.
-fn write_parts(content: Option<&RawValue>, path: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
+/// Writes text as it stands and parts reduced. `item` and `member` say where they stand.
+fn write_parts(
+    content: Option<&RawValue>,
+    (item, member): (usize, &str),
+    out: &mut Vec<u8>,
+) -> Result<(), Failure> {
     let Some(content) = content else {
         out.extend_from_slice(b"\"\"");
         return Ok(());
     };
-    let Ok(parts) = serde_json::from_str::<Vec<Fields<'_>>>(content.get()) else {
+    let parts =
+        content.get().starts_with('[').then(|| serde_json::from_str::<Vec<Fields<'_>>>(content.get()));
+    let Some(Ok(parts)) = parts else {
         out.extend_from_slice(content.get().as_bytes());
         return Ok(());
     };
@@ -199,7 +202,8 @@ fn write_parts(content: Option<&RawValue>, path: &str, out: &mut Vec<u8>) -> Res
     for (index, part) in parts.iter().enumerate() {
         let kind = part.text("type").unwrap_or_default();
         let Some((kind, names)) = PARTS.iter().find(|(known, _)| *known == kind) else {
-            return Err(Failure::unsupported(&format!("{path}[{index}].type"), "a part of this type"));
+            let path = format!("input[{item}].{member}[{index}].type");
+            return Err(Failure::unsupported(&path, "a part of this type"));
         };
         if index > 0 {
             out.push(b',');
@@ -212,8 +216,10 @@ fn write_parts(content: Option<&RawValue>, path: &str, out: &mut Vec<u8>) -> Res
 
 fn write_part(kind: &str, part: &Fields<'_>, names: &[&str], out: &mut Vec<u8>) {
     if kind != "output_text" {
-        let names: Vec<&str> = std::iter::once("type").chain(names.iter().copied()).collect();
-        return picked(part, &names, out);
+        let mut object = ObjectWriter::new(out);
+        object.pick(part, &["type"]);
+        object.pick(part, names);
+        return object.end();
     }
     let mut object = ObjectWriter::new(out);
     object.value("type", &kind);

@@ -2,6 +2,8 @@
 //! missing, null or of an odd type: imitators of the interface differ.
 
 use cofferdam_dialect_openai::{Count, List, MaybeText, dollars};
+use std::mem::take;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -66,10 +68,23 @@ pub(crate) struct ItemHead<'a> {
     pub(crate) namespace: MaybeText<'a>,
 }
 
-/// The rest of the items that are translated rather than handed on.
+/// A whole item, its start included: the rest of those that are translated
+/// rather than handed on.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct ItemBody<'a> {
+pub(crate) struct WholeItem<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: MaybeText<'a>,
+    #[serde(borrow)]
+    id: MaybeText<'a>,
+    #[serde(borrow)]
+    phase: MaybeText<'a>,
+    #[serde(borrow)]
+    call_id: MaybeText<'a>,
+    #[serde(borrow)]
+    name: MaybeText<'a>,
+    #[serde(borrow)]
+    namespace: MaybeText<'a>,
     #[serde(borrow)]
     pub(crate) content: List<PartBody<'a>>,
     #[serde(borrow)]
@@ -84,6 +99,20 @@ pub(crate) struct ItemBody<'a> {
     pub(crate) result: MaybeText<'a>,
     #[serde(borrow)]
     pub(crate) output_format: MaybeText<'a>,
+}
+
+impl<'a> WholeItem<'a> {
+    /// Takes the start of the item out.
+    pub(crate) fn take_head(&mut self) -> ItemHead<'a> {
+        ItemHead {
+            kind: take(&mut self.kind),
+            id: take(&mut self.id),
+            phase: take(&mut self.phase),
+            call_id: take(&mut self.call_id),
+            name: take(&mut self.name),
+            namespace: take(&mut self.namespace),
+        }
+    }
 }
 
 /// A part of a message or of reasoning.

@@ -79,12 +79,12 @@ const SEARCH: &[&str] = &["filters", "search_context_size", "user_location"];
 /// Translates a request.
 pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest, Failure> {
     let text = std::str::from_utf8(request).map_err(|_| Failure::unreadable_request())?;
-    let fields = Fields::read(text).map_err(|_| Failure::unreadable_request())?;
+    let (fields, input) = Fields::read_with_list(text, "input").map_err(|_| Failure::unreadable_request())?;
     let streamed = fields.get("stream").is_some_and(|value| value.get() == "true");
     let mut body = Vec::with_capacity(request.len());
     let mut object = ObjectWriter::new(&mut body);
     object.value("model", &target.model);
-    write_input(fields.get("input"), object.name("input"))?;
+    write_input(&input, object.name("input"))?;
     object.pick(&fields, &["instructions"]);
     object.value("stream", &streamed);
     object.value("store", &false);

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use crate::bindings::exports::cofferdam::plugin::generation::{
     CallDelta, CallStart, Event, Finish, FinishReason, Frame, Image, ReasoningSeal, SummaryDelta, TextDelta,
 };
-use crate::reply::{ItemBody, ItemHead, PartBody, Response, StreamEvent};
+use crate::reply::{ItemHead, PartBody, Response, StreamEvent, WholeItem};
 use crate::seal;
 use item::{Item, Items, Kind, Piece, Place};
 
@@ -238,7 +238,13 @@ impl Decoder {
 
     /// An item as a whole: what was not passed on yet is now.
     fn done(&mut self, raw: &RawValue, place: Place<'_>) -> Outcome {
-        let head: ItemHead<'_> = serde_json::from_str(raw.get())?;
+        // In one pass as a rule. An item that is only handed on need not be as
+        // translated ones are.
+        let mut whole = serde_json::from_str::<WholeItem<'_>>(raw.get());
+        let head = match &mut whole {
+            Ok(whole) => whole.take_head(),
+            Err(_) => serde_json::from_str(raw.get())?,
+        };
         let kind = Kind::of(head.kind.as_str());
         let place = place.or_id(head.id.as_str());
         let at = match self.items.find_whole(place, kind) {
@@ -252,7 +258,7 @@ impl Decoder {
             self.opaque(head.kind.as_str(), raw);
             return Ok(());
         }
-        let body: ItemBody<'_> = serde_json::from_str(raw.get())?;
+        let body = whole?;
         match kind {
             Kind::Message => self.message(at, &body),
             Kind::Reasoning => self.reasoning(at, &head, &body),
@@ -273,7 +279,7 @@ impl Decoder {
 
     /// All parts of a message. A message's only part is the one that was passed
     /// on, whatever number its deltas bore.
-    fn message(&mut self, at: usize, body: &ItemBody<'_>) {
+    fn message(&mut self, at: usize, body: &WholeItem<'_>) {
         for (part, index) in body.content.0.iter().zip(0..) {
             if body.content.0.len() > 1 || !self.items.has_like(at, Piece::Text(index)) {
                 self.part(at, index, part);
@@ -312,7 +318,7 @@ impl Decoder {
         }
     }
 
-    fn reasoning(&mut self, at: usize, head: &ItemHead<'_>, body: &ItemBody<'_>) {
+    fn reasoning(&mut self, at: usize, head: &ItemHead<'_>, body: &WholeItem<'_>) {
         for (part, index) in body.summary.0.iter().zip(0..) {
             self.rest(at, Piece::Summary(index), &part.text, None);
         }
@@ -339,7 +345,7 @@ impl Decoder {
         }
     }
 
-    fn image(&mut self, at: usize, raw: &RawValue, body: &ItemBody<'_>) {
+    fn image(&mut self, at: usize, raw: &RawValue, body: &WholeItem<'_>) {
         let base64 = body.result.as_str().to_owned();
         if base64.is_empty() {
             return self.opaque("image_generation_call", raw);

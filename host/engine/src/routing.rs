@@ -7,6 +7,7 @@ use crate::metadata::Trail;
 use crate::refusal::Refusal;
 use cofferdam_runtime::wire::{Candidate, Purpose, RequestSummary};
 use cofferdam_runtime::{CallContext, Plugin};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Suffixes of a model slug that ask for a way of routing.
@@ -94,6 +95,21 @@ pub(crate) fn candidates(
 }
 
 impl Route<'_> {
+    /// The candidates as the router is shown them. The only one of a request is as a rule just as the catalog
+    /// has it.
+    async fn describe<'c>(&self, candidates: &'c [(u32, Arc<Endpoint>)]) -> Cow<'c, [Candidate]> {
+        let mut described = Vec::new();
+        for (rank, endpoint) in candidates {
+            let byok = self.credentials.has_byok(&endpoint.provider).await;
+            let candidate = &endpoint.candidate;
+            if candidates.len() == 1 && (candidate.model_rank, candidate.byok) == (*rank, byok) {
+                return Cow::Borrowed(std::slice::from_ref(candidate));
+            }
+            described.push(Candidate { model_rank: *rank, byok, ..candidate.clone() });
+        }
+        Cow::Owned(described)
+    }
+
     /// Has the router guest order the candidates and notes it in the trail.
     pub(crate) async fn order(
         &self,
@@ -101,11 +117,7 @@ impl Route<'_> {
         trail: &mut Trail,
     ) -> Result<Vec<Arc<Endpoint>>, Refusal> {
         trail.total = candidates.len();
-        let mut described = Vec::with_capacity(candidates.len());
-        for (rank, endpoint) in &candidates {
-            let byok = self.credentials.has_byok(&endpoint.provider).await;
-            described.push(Candidate { model_rank: *rank, byok, ..endpoint.candidate.clone() });
-        }
+        let described = self.describe(&candidates).await;
         let answer = self.router.route(self.context, &self.summary, &described, self.seed).await;
         let decision = match answer {
             Ok(Ok(decision)) => decision,

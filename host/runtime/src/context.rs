@@ -39,13 +39,31 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    /// What the guest of this plugin is told.
-    pub(crate) fn for_guest(&self, plugin: &str) -> GuestContext {
+    /// What the guest of this plugin is told. `alias` is what it was last told the workspace is called.
+    pub(crate) fn for_guest(&self, plugin: &str, alias: &mut Alias) -> GuestContext {
         GuestContext {
             request_id: self.request_id.to_string(),
-            workspace: pseudonym(plugin, &self.workspace),
+            workspace: alias.of(plugin, &self.workspace).to_owned(),
             now_ms: self.now_ms - self.now_ms % CLOCK_GRAIN_MS,
         }
+    }
+}
+
+/// The pseudonym an instance was last called under: as a rule it serves one workspace all its life.
+#[derive(Default)]
+pub(crate) struct Alias {
+    workspace: String,
+    pseudonym: String,
+}
+
+impl Alias {
+    /// The pseudonym of a workspace. `plugin` is the same for all calls.
+    fn of(&mut self, plugin: &str, workspace: &str) -> &str {
+        if self.pseudonym.is_empty() || self.workspace != workspace {
+            workspace.clone_into(&mut self.workspace);
+            self.pseudonym = pseudonym(plugin, workspace);
+        }
+        &self.pseudonym
     }
 }
 
@@ -81,6 +99,14 @@ mod tests {
             owner: None,
             now_ms: 12_345_678,
         };
-        assert_eq!(context.for_guest("p").now_ms, 12_345_670);
+        assert_eq!(context.for_guest("p", &mut Alias::default()).now_ms, 12_345_670);
+    }
+
+    #[test]
+    fn an_instance_is_told_the_workspace_it_serves_now() {
+        let mut alias = Alias::default();
+        for workspace in ["v", "v", "w", "", "v"] {
+            assert_eq!(alias.of("p", workspace), pseudonym("p", workspace));
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::account::{Account, Budget, Cut};
 use crate::bindings::cofferdam::plugin::log::Level;
 use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::calls::Exports;
-use crate::context::{CallContext, Owner};
+use crate::context::{Alias, CallContext, Owner};
 use crate::error::{CallError, CallErrorKind, TrapKind};
 use crate::host::Slot;
 use crate::limits::Limiter;
@@ -163,6 +163,7 @@ pub(crate) struct Live {
     /// What was looked up of the instance so far.
     pub(crate) exports: Exports,
     account: Arc<Account>,
+    alias: Alias,
     uses: u32,
     _slot: Slot,
 }
@@ -210,7 +211,8 @@ impl Instance {
         store.set_epoch_deadline(1);
         let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
         let handle = settle(plugin, &account, started)?;
-        let live = Live { store, handle, exports: Exports::default(), account, uses: 0, _slot: slot };
+        let (exports, alias) = (Exports::default(), Alias::default());
+        let live = Live { store, handle, exports, account, alias, uses: 0, _slot: slot };
         Ok(Self::of(plugin, context, Box::new(live)))
     }
 
@@ -222,15 +224,17 @@ impl Instance {
                 live.renew(context);
                 Ok(Self::of(plugin, context, live))
             }
-            None => Self::open(plugin, context, Services::default()).await,
+            // Rare, and large: what it takes is not part of every call.
+            None => Box::pin(Self::open(plugin, context, Services::default())).await,
         }
     }
 
-    fn of(plugin: &Arc<Plugin>, context: &CallContext, live: Box<Live>) -> Self {
+    fn of(plugin: &Arc<Plugin>, context: &CallContext, mut live: Box<Live>) -> Self {
+        let told = context.for_guest(plugin.name(), &mut live.alias);
         Self {
             live,
             plugin: Arc::clone(plugin),
-            context: context.for_guest(plugin.name()),
+            context: told,
             owner: context.owner.clone(),
             budget: budget_of(plugin),
         }

@@ -161,9 +161,10 @@ async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Res
     if !route.methods().contains(&call.head.method) {
         return Err(Fault::WrongMethod(route.methods()));
     }
+    // Their futures are large. Everything above hands its own on by moving it, so these stay out of them.
     match route {
-        Route::Responses => api::responses::create(call, body).await,
-        Route::Embeddings => api::embeddings::create(call, body).await,
+        Route::Responses => Box::pin(api::responses::create(call, body)).await,
+        Route::Embeddings => Box::pin(api::embeddings::create(call, body)).await,
         Route::Models => api::models::list(call),
         Route::Model(id) => api::models::read(call, &id),
         Route::Key => api::key::read(call),

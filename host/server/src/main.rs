@@ -6,6 +6,11 @@ use clap::Parser;
 use cofferdam::cli::{Cli, run};
 use cofferdam::failure::Failure;
 use cofferdam::{hygiene, telemetry};
+use mimalloc::MiMalloc;
+
+/// A request allocates some hundred times, much of it on one thread and freed on another.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let sealed = hygiene::seal_process();

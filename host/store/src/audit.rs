@@ -464,8 +464,8 @@ impl Chain {
             return false;
         };
         digest.add(bytes);
-        // The engine gives rows in the order of their keys, so that a gap is a row that is gone.
-        digest.rows() == index as usize && digest.rows() <= record.usage_rows
+        // The engine gives values in the order of their keys, so that a gap is a value that is gone.
+        digest.values() == index as usize && digest.rows() <= record.usage_rows
     }
 
     /// Whether the usage rows of the last record are all there and the ones it vouched for.

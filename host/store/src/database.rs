@@ -11,7 +11,7 @@ use crate::error::OpenError;
 use crate::log::{self, UsageDigest};
 use crate::rows::{self, Marker, SetHash};
 use crate::seal::{Digest, StoreKeys};
-use crate::usage::UsageRow;
+use crate::usage::{UsageRow, block};
 use crate::versions;
 
 /// The keyspaces, in the order in which markers are reported.
@@ -152,8 +152,8 @@ impl Database {
         stage(&mut batch, &self.meta, commit.vaults.meta);
         stage(&mut batch, &self.values, commit.vaults.values);
         let mut digest = UsageDigest::default();
-        for (place, row) in (0_u32..).zip(&commit.usage) {
-            let value = rows::encode_body(row);
+        for (place, rows) in (0_u32..).zip(commit.usage.chunks(block::ROWS_MAX)) {
+            let value = block::encode(rows);
             digest.add(&value);
             batch.insert(&self.log, log::usage_key(seq, place), value);
         }

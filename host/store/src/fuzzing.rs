@@ -13,14 +13,14 @@ use crate::ids::{InternId, StoreId};
 use crate::records::{Intern, Member, Workspace};
 use crate::rows::{self, Header, StoredKey};
 use crate::seal::{DIGEST_BYTES, KeyRecord, StoreKeys};
-use crate::usage::UsageRow;
+use crate::usage::{UsageRow, block};
 use crate::vault::{Head, SecretName, Stored, VaultId, stored};
 
 fn keys() -> StoreKeys {
     StoreKeys::random(StoreId::random().unwrap()).unwrap()
 }
 
-/// A row whose record is JSON: what is read is written and read again as the same.
+/// A row whose record is JSON, or usage rows: what is read is written and read again as the same.
 pub fn record(data: &[u8]) {
     fn same<T: DeserializeOwned + Serialize>(data: &[u8]) {
         let Some(read) = rows::decode_body::<T>(data) else { return };
@@ -36,6 +36,11 @@ pub fn record(data: &[u8]) {
     same::<StoredKey>(data);
     same::<AuditRecord>(data);
     same::<UsageRow>(data);
+    if let Some(read) = block::decode(data) {
+        let written = block::encode(&read);
+        assert_eq!(block::count(&written), read.len());
+        assert_eq!(block::decode(&written).expect("what was written is read again"), read);
+    }
     assert!(rows::decode::<Header>(&keys(), "keys", rows::HEADER, data).is_none(), "a MAC was guessed");
 }
 

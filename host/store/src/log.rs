@@ -1,6 +1,7 @@
 //! How the keyspace `log` lies: what each commit did and what was used, in one region that grows at its end.
 //!
-//! A key is `L | seq (8) | index (4)`: index 0 is the audit record of the commit, from 1 on lie its usage rows.
+//! A key is `L | seq (8) | index (4)`: index 0 is the audit record of the commit, from 1 on lie its usage rows,
+//! many in one value; see [`block`].
 //! Because keys only ever ascend, the engine's compaction moves whole tables down and never writes one again.
 
 use std::ops::Bound;
@@ -12,7 +13,7 @@ use crate::audit::AuditRecord;
 use crate::error::Error;
 use crate::rows;
 use crate::seal::Digest;
-use crate::usage::UsageRow;
+use crate::usage::{UsageRow, block};
 
 const COMMIT: u8 = b'L';
 
@@ -21,7 +22,7 @@ pub(crate) fn audit_key(seq: u64) -> Vec<u8> {
     key(seq, 0)
 }
 
-/// Key of a usage row by its place in its commit, counted from 0.
+/// Key of a value of usage rows by its place in its commit, counted from 0.
 pub(crate) fn usage_key(seq: u64, place: u32) -> Vec<u8> {
     key(seq, place.saturating_add(1))
 }
@@ -71,7 +72,7 @@ pub(crate) fn audit_records(log: &Keyspace, since: u64, limit: usize) -> Result<
     let mut records = Vec::new();
     let mut next = since.checked_add(1);
     while let Some(seq) = next.filter(|_| records.len() < limit) {
-        // From record to record: what lies between them may be hundreds of usage rows.
+        // From record to record: between them lie usage rows.
         let Some(row) = log.range(audit_key(seq)..=key(u64::MAX, u32::MAX)).next() else { break };
         let (key, value) = row.into_inner()?;
         let (found, index) = place(&key).ok_or(Error::Damaged)?;
@@ -92,7 +93,8 @@ pub(crate) fn usage_rows(log: &Keyspace, limit: usize) -> Result<Vec<UsageRow>, 
         }
         let (key, value) = row.into_inner()?;
         if place(&key).is_some_and(|(_, index)| index > 0) {
-            found.push(rows::decode_body(&value).ok_or(Error::Damaged)?);
+            let rows = block::decode(&value).ok_or(Error::Damaged)?;
+            found.extend(rows.into_iter().rev().take(limit - found.len()));
         }
     }
     Ok(found)
@@ -101,18 +103,25 @@ pub(crate) fn usage_rows(log: &Keyspace, limit: usize) -> Result<Vec<UsageRow>, 
 /// The digest over the usage rows of one commit, which stands in its audit record.
 #[derive(Default)]
 pub(crate) struct UsageDigest {
+    values: usize,
     rows: usize,
     hash: Sha256,
 }
 
 impl UsageDigest {
-    pub(crate) fn add(&mut self, row: &[u8]) {
-        self.rows += 1;
-        self.hash.update((row.len() as u64).to_be_bytes());
-        self.hash.update(row);
+    pub(crate) fn add(&mut self, value: &[u8]) {
+        self.values += 1;
+        self.rows = self.rows.saturating_add(block::count(value));
+        self.hash.update((value.len() as u64).to_be_bytes());
+        self.hash.update(value);
     }
 
-    /// How many rows there have been.
+    /// How many values there have been.
+    pub(crate) fn values(&self) -> usize {
+        self.values
+    }
+
+    /// How many rows they hold.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }

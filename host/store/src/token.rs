@@ -173,19 +173,34 @@ fn decode_secret(digits: &[u8]) -> Option<Zeroizing<[u8; SECRET_BYTES]>> {
     if digits.len() != SECRET_CHARS {
         return None;
     }
-    let mut number = Zeroizing::new([0; SECRET_BYTES]);
+    // Every request shows one: four bytes at a time, the most significant first.
+    let mut number = Zeroizing::new([0_u32; SECRET_BYTES / 4]);
     for digit in digits {
-        let mut carry = u32::try_from(DIGITS.iter().position(|known| known == digit)?).ok()?;
-        for byte in number.iter_mut().rev() {
-            let value = u32::from(*byte) * 62 + carry;
-            *byte = (value & 0xff) as u8;
-            carry = value >> 8;
+        let mut carry = u64::from(value_of(*digit)?);
+        for part in number.iter_mut().rev() {
+            let value = u64::from(*part) * 62 + carry;
+            *part = value as u32;
+            carry = value >> 32;
         }
         if carry != 0 {
             return None;
         }
     }
-    Some(number)
+    let mut secret = Zeroizing::new([0; SECRET_BYTES]);
+    for (bytes, part) in secret.chunks_exact_mut(4).zip(number.iter()) {
+        bytes.copy_from_slice(&part.to_be_bytes());
+    }
+    Some(secret)
+}
+
+/// The reverse of [`digit`].
+fn value_of(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'A'..=b'Z' => Some(digit - b'A' + 10),
+        b'a'..=b'z' => Some(digit - b'a' + 36),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -204,6 +219,14 @@ mod tests {
         let parts: Vec<&str> = text.split('_').collect();
         assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [3, 12, 43, 6]);
         assert_eq!(parts[0], "cfd");
+    }
+
+    #[test]
+    fn digits_read_back() {
+        for value in 0..62 {
+            assert_eq!(value_of(digit(value)).map(u32::from), Some(value));
+        }
+        assert_eq!((0..=u8::MAX).filter(|byte| value_of(*byte).is_some()).count(), 62);
     }
 
     #[test]

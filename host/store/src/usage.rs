@@ -1,5 +1,7 @@
 //! Usage rows: one per request, counts and names only, never content.
 
+pub(crate) mod block;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkspaceId;

@@ -34,7 +34,8 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>]) -> String {
     let echoed: usize =
         PLAIN.iter().filter_map(|(name, _)| fields.get(name)).map(|value| value.raw().len()).sum();
     let tools_size = fields.get("tools").map_or(0, |tools| tools.raw().len());
-    let mut out = Vec::with_capacity(512 + echoed + tools_size);
+    // What is unset takes 521 bytes.
+    let mut out = Vec::with_capacity(768 + echoed + tools_size);
     out.extend_from_slice(b"\"background\":false");
     for (name, unset) in PLAIN {
         write_name(name, &mut out);

@@ -143,6 +143,10 @@ struct Escaped<'l, W>(&'l mut W);
 
 impl<W: Write> Write for Escaped<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        // Nearly every text.
+        if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
+            return self.0.write_str(text);
+        }
         // Everything up to the next character that may not stand as it is.
         let is_special = |character: char| character.is_control() || matches!(character, '"' | '\\');
         let mut rest = text;

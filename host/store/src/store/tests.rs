@@ -6,7 +6,7 @@ use crate::changes::KeyOwner;
 use crate::directory::LookupError;
 use crate::records::KeyKind;
 use crate::scratch::{Scratch, create_workspace, issue_key, name, token};
-use crate::usage::{UsageKind, UsageOutcome};
+use crate::usage::{UsageKind, UsageOutcome, block};
 
 const OPERATOR: Actor = Actor::Operator;
 
@@ -308,12 +308,17 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
 fn a_usage_row_that_was_edited_added_or_taken_away_breaks_the_chain() {
     let scratch = Scratch::new();
     let store = scratch.open();
-    for request in ["a", "b", "c"] {
-        store.record_usage(usage_row(&store, request)).unwrap();
+    // Rows for three values.
+    let requests = 2 * block::ROWS_MAX + 1;
+    for request in 0..requests {
+        store.record_usage(usage_row(&store, &request.to_string())).unwrap();
     }
     store.flush().unwrap();
     create_workspace(&store, "after");
-    let whole = AuditSummary { records: 3, usage_rows: 3, broken_at: None };
+    let whole = AuditSummary { records: 3, usage_rows: requests as u64, broken_at: None };
+    let newest: Vec<_> = store.usage_rows(requests).unwrap().into_iter().map(|row| row.request_id).collect();
+    assert_eq!(newest, (0..requests).rev().map(|request| request.to_string()).collect::<Vec<_>>());
+    assert_eq!(store.usage_rows(3).unwrap().len(), 3);
     assert_eq!(store.verify_audit().unwrap(), whole);
     store.close();
     let write = |place, value: Option<Vec<u8>>| {
@@ -328,8 +333,11 @@ fn a_usage_row_that_was_edited_added_or_taken_away_breaks_the_chain() {
     };
     let row = write(1, None).unwrap();
     write(1, Some(row.clone()));
-    let edited = String::from_utf8(row.clone()).unwrap().replace("completed", "cancelled").into_bytes();
-    for (place, value) in [(1, Some(edited)), (1, None), (2, None), (3, Some(row))] {
+    let mut rows = block::decode(&row).unwrap();
+    rows[5].outcome = UsageOutcome::Cancelled;
+    let edited = block::encode(&rows);
+    let shorter = block::encode(&rows[1..]);
+    for (place, value) in [(1, Some(edited)), (1, Some(shorter)), (1, None), (2, None), (3, Some(row))] {
         let before = write(place, value);
         let store = scratch.open();
         let broken = AuditSummary { records: 1, usage_rows: 0, broken_at: Some(2) };
@@ -338,6 +346,38 @@ fn a_usage_row_that_was_edited_added_or_taken_away_breaks_the_chain() {
         write(place, before);
     }
     assert_eq!(scratch.open().verify_audit().unwrap(), whole);
+}
+
+#[test]
+fn usage_rows_as_earlier_versions_wrote_them_are_read_and_vouched_for() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    for request in ["a", "b", "c"] {
+        store.record_usage(usage_row(&store, request)).unwrap();
+    }
+    store.flush().unwrap();
+    let keys = store.0.keys.clone();
+    let rows = store.usage_rows(10).unwrap();
+    let first = store.audit_records(0, 1).unwrap().remove(0);
+    store.close();
+
+    // The commit as it was written before: a value for each row, in JSON.
+    let database = Database::open(&scratch.path("store")).unwrap();
+    let mut digest = log::UsageDigest::default();
+    for (place, row) in (0..).zip(rows.iter().rev()) {
+        let value = crate::rows::encode_body(row);
+        digest.add(&value);
+        database.log.insert(log::usage_key(2, place), value).unwrap();
+    }
+    assert_eq!(log::usage_rows(&database.log, 10).unwrap(), rows);
+    let mut record: AuditRecord =
+        crate::rows::decode_body(&database.log.get(log::audit_key(2)).unwrap().unwrap()).unwrap();
+    (record.usage_rows, record.usage_digest) = digest.finish();
+    let record = crate::rows::encode_body(&record);
+    database.log.insert(log::audit_key(2), record.clone()).unwrap();
+    let head = keys.audit_head(&keys.audit_head(&[0; 32], &crate::rows::encode_body(&first)), &record);
+    let summary = audit::verify(&keys, &head, log::rows_until(&database.log, 2)).unwrap();
+    assert_eq!(summary, AuditSummary { records: 2, usage_rows: 3, broken_at: None });
 }
 
 #[test]
