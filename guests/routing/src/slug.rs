@@ -1,26 +1,28 @@
 //! Provider slugs: `openai` means every endpoint of it, `openai/priority` one
-//! tier, `vertex/us-east5` one region that the operator configured as such.
+//! tier, `vertex/us-east5` one region that the operator configured as such, and
+//! `vertex/priority` one tier in every region.
 
-use crate::bindings::exports::cofferdam::plugin::routing::Candidate;
+use crate::endpoint::Candidate;
 
 /// Whether `slug` means this endpoint.
 pub(crate) fn matches(slug: &str, candidate: &Candidate) -> bool {
-    let provider = candidate.provider.as_str();
-    let Some(rest) = strip_prefix(slug, provider) else {
-        // A base slug also covers configured names below it.
-        return strip_prefix(provider, slug).is_some_and(|rest| rest.starts_with('/'));
-    };
-    rest.is_empty() || rest.strip_prefix('/').is_some_and(|tier| tier.eq_ignore_ascii_case(&candidate.tier))
+    if covers(slug, &candidate.provider) {
+        return true;
+    }
+    let Some((base, tier)) = slug.rsplit_once('/') else { return false };
+    tier.eq_ignore_ascii_case(&candidate.tier) && covers(base, &candidate.provider)
+}
+
+/// Whether `base` is the configured name or what it begins with up to a slash.
+fn covers(base: &str, provider: &str) -> bool {
+    let Some(head) = provider.get(..base.len()) else { return false };
+    let ends = provider.get(base.len()..).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    ends && head.eq_ignore_ascii_case(base)
 }
 
 /// Whether one of `slugs` means this endpoint.
 pub(crate) fn any_matches(slugs: &[String], candidate: &Candidate) -> bool {
     slugs.iter().any(|slug| matches(slug, candidate))
-}
-
-fn strip_prefix<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
-    text.get(..prefix.len()).filter(|head| head.eq_ignore_ascii_case(prefix))?;
-    text.get(prefix.len()..)
 }
 
 #[cfg(test)]
@@ -46,6 +48,8 @@ mod tests {
             ("vertex/us-east5", "vertex/us-east5", "default", true),
             ("vertex/us-east5/flex", "vertex/us-east5", "flex", true),
             ("vertex/eu", "vertex/us-east5", "default", false),
+            ("vertex/priority", "vertex/us-east5", "priority", true),
+            ("vertex/priority", "vertex/us-east5", "default", false),
             ("", "openai", "default", false),
             ("ö", "openai", "default", false),
         ];
