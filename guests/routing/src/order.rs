@@ -6,7 +6,7 @@ use crate::preferences::{Partition, Preferences, SortBy};
 use crate::random::Random;
 use crate::rank::{Rank, Ranking};
 use crate::tier::Offered;
-use crate::{slug, sort, tier};
+use crate::{sort, tier};
 
 /// The order in which `allowed` indexes are tried.
 pub(crate) fn decide(
@@ -83,7 +83,7 @@ fn rank_all(
 /// The place in the client's `order`; the end of it for those not listed.
 fn listed(preferences: &Preferences, candidate: &Candidate) -> usize {
     let Some(order) = &preferences.order else { return 0 };
-    order.iter().position(|slug| slug::matches(slug, candidate)).unwrap_or(order.len())
+    order.iter().position(|slug| slug.matches(candidate)).unwrap_or(order.len())
 }
 
 /// The sort asked for, in `provider.sort` or as a suffix of the model.

@@ -3,15 +3,16 @@
 use serde_json::Value;
 
 use crate::settings::{Fields, Malformed};
+use crate::slug::Slug;
 
 /// What the client prefers; absent and null fields have their defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Preferences {
     /// Slugs to try first, in this order; `None` when not given.
-    pub(crate) order: Option<Vec<String>>,
+    pub(crate) order: Option<Vec<Slug>>,
     /// Slugs outside of which nothing is tried.
-    pub(crate) only: Option<Vec<String>>,
-    pub(crate) ignore: Vec<String>,
+    pub(crate) only: Option<Vec<Slug>>,
+    pub(crate) ignore: Vec<Slug>,
     /// Whether more than the first endpoint may be tried.
     pub allow_fallbacks: bool,
     pub(crate) require_parameters: bool,
@@ -91,14 +92,14 @@ impl Preferences {
         let (sort, partition) = sort(&fields)?;
         Ok(Self {
             // An empty list says nothing, as if it were absent.
-            order: slugs(&fields, "order")?.filter(|list| !list.is_empty()),
-            only: slugs(&fields, "only")?.filter(|list| !list.is_empty()),
-            ignore: slugs(&fields, "ignore")?.unwrap_or_default(),
+            order: texts(&fields, "order", Slug::new)?.filter(|list| !list.is_empty()),
+            only: texts(&fields, "only", Slug::new)?.filter(|list| !list.is_empty()),
+            ignore: texts(&fields, "ignore", Slug::new)?.unwrap_or_default(),
             allow_fallbacks: fields.flag("allow_fallbacks")?.unwrap_or(true),
             require_parameters: fields.flag("require_parameters")?.unwrap_or(false),
             deny_data_collection: fields.word("data_collection", &["allow", "deny"])? == Some("deny"),
             zdr: fields.flag("zdr")?.unwrap_or(false),
-            quantizations: slugs(&fields, "quantizations")?.unwrap_or_default(),
+            quantizations: texts(&fields, "quantizations", str::to_owned)?.unwrap_or_default(),
             sort,
             partition,
             max_price: max_price(&fields)?,
@@ -108,8 +109,8 @@ impl Preferences {
     }
 }
 
-fn slugs(fields: &Fields, name: &str) -> Result<Option<Vec<String>>, Malformed> {
-    Ok(fields.texts(name)?.map(|list| list.into_iter().map(str::to_owned).collect()))
+fn texts<T>(fields: &Fields, name: &str, read: fn(&str) -> T) -> Result<Option<Vec<T>>, Malformed> {
+    Ok(fields.texts(name)?.map(|list| list.into_iter().map(read).collect()))
 }
 
 /// A word, or what to sort by and within what.
@@ -161,7 +162,7 @@ fn thresholds(fields: &Fields, name: &str) -> Result<Thresholds, Malformed> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MaxPrice, Partition, Preferences, SortBy, Thresholds};
+    use super::{MaxPrice, Partition, Preferences, Slug, SortBy, Thresholds};
 
     #[test]
     fn absent_and_null_fields_have_defaults() {
@@ -179,9 +180,9 @@ mod tests {
             "max_price":{"prompt":"0.5","completion":2,"image":" 1e-1 ","audio":"1","request":null},
             "preferred_min_throughput":50,"preferred_max_latency":{"p75":2,"p90":3.5},"options":{"a":{"x":1}}}"#;
         let expected = Preferences {
-            order: Some(vec!["a".into()]),
-            only: Some(vec!["b".into()]),
-            ignore: vec!["c".into()],
+            order: Some(vec![Slug::new("a")]),
+            only: Some(vec![Slug::new("b")]),
+            ignore: vec![Slug::new("c")],
             allow_fallbacks: false,
             require_parameters: true,
             deny_data_collection: true,

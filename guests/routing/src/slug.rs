@@ -4,13 +4,30 @@
 
 use crate::endpoint::Candidate;
 
-/// Whether `slug` means this endpoint.
-pub(crate) fn matches(slug: &str, candidate: &Candidate) -> bool {
-    if covers(slug, &candidate.provider) {
-        return true;
+/// A slug as the client wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Slug {
+    text: String,
+    /// Where its last slash is.
+    slash: Option<usize>,
+}
+
+impl Slug {
+    pub(crate) fn new(text: &str) -> Self {
+        Self { text: text.to_owned(), slash: text.rfind('/') }
     }
-    let Some((base, tier)) = slug.rsplit_once('/') else { return false };
-    tier.eq_ignore_ascii_case(&candidate.tier) && covers(base, &candidate.provider)
+
+    /// Whether it means this endpoint.
+    pub(crate) fn matches(&self, candidate: &Candidate) -> bool {
+        if covers(&self.text, &candidate.provider) {
+            return true;
+        }
+        let Some((base, tier)) = self.slash.and_then(|slash| self.text.split_at_checked(slash)) else {
+            return false;
+        };
+        let tier = tier.trim_start_matches('/');
+        tier.eq_ignore_ascii_case(&candidate.tier) && covers(base, &candidate.provider)
+    }
 }
 
 /// Whether `base` is the configured name or what it begins with up to a slash.
@@ -21,13 +38,13 @@ fn covers(base: &str, provider: &str) -> bool {
 }
 
 /// Whether one of `slugs` means this endpoint.
-pub(crate) fn any_matches(slugs: &[String], candidate: &Candidate) -> bool {
-    slugs.iter().any(|slug| matches(slug, candidate))
+pub(crate) fn any_matches(slugs: &[Slug], candidate: &Candidate) -> bool {
+    slugs.iter().any(|slug| slug.matches(candidate))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::Slug;
     use crate::tests::candidate;
 
     #[test]
@@ -56,7 +73,7 @@ mod tests {
         for (slug, provider, tier, expected) in cases {
             let mut endpoint = candidate(provider, 1.0);
             tier.clone_into(&mut endpoint.tier);
-            assert_eq!(matches(slug, &endpoint), expected, "{slug} on {provider} {tier}");
+            assert_eq!(Slug::new(slug).matches(&endpoint), expected, "{slug} on {provider} {tier}");
         }
     }
 }
