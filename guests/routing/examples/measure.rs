@@ -1,5 +1,6 @@
-//! How long one decision takes at 10, 100 and 1,000 candidates, natively: the
-//! median of many, in microseconds.
+//! How long one decision takes natively: an order of 10, 100 and 1,000
+//! candidates, and a choice among as many models; the median of many, in
+//! microseconds.
 //!
 //!     cargo run --release --example measure
 
@@ -7,9 +8,13 @@
 
 use std::time::Instant;
 
-use cofferdam_routing::{Candidate, Percentiles, Price, Request, Statistics, route};
+use cofferdam_routing::{
+    Candidate, Facts, Model, Percentiles, Price, Question, Request, Router, Statistics, choose, route,
+};
 
+/// Rounds of one cell: as many as there is time for.
 const ROUNDS: u64 = 501;
+const CELL_MS: u128 = 500;
 
 fn candidate(place: usize) -> Candidate {
     let figure = (place % 97) as f64;
@@ -25,16 +30,16 @@ fn candidate(place: usize) -> Candidate {
             .map(str::to_owned)
             .into(),
         quantization: "fp8".to_owned(),
-        zdr: place % 2 == 0,
-        data_collection: place % 5 == 0,
+        zdr: place.is_multiple_of(2),
+        data_collection: place.is_multiple_of(5),
         byok: false,
         statistics: Statistics {
             latency_ms: percentiles,
             throughput: percentiles,
             requests: 100,
             failures: 1,
-            outage: place % 11 == 0,
-            ejected: place % 13 == 0,
+            outage: place.is_multiple_of(11),
+            ejected: place.is_multiple_of(13),
         },
     }
 }
@@ -54,38 +59,95 @@ fn request(preferences: &str) -> Request {
     }
 }
 
+fn model(place: usize) -> Model {
+    let figure = (place % 97) as f64;
+    Model {
+        id: format!("vendor-{}/model-{place}-instruct", place % 20),
+        price: Price { input: figure / 10.0, output: figure / 5.0, image: 0.0 },
+        context_length: 131_072,
+        max_output: 8192,
+        supports: ["tools", "images", "reasoning"].map(str::to_owned).into(),
+        price_rank: figure / 97.0,
+    }
+}
+
+fn facts() -> Facts {
+    Facts {
+        last_user_chars: 700,
+        all_chars: 9000,
+        turns: 7,
+        code_blocks: 1,
+        math_share: 0.02,
+        questions: 2,
+        last_model: Some("vendor-3/model-3-instruct".to_owned()),
+    }
+}
+
+/// Prints a row of medians for 10, 100 and 1,000.
+fn row<T, A>(name: &str, make: fn(usize) -> T, decide: impl Fn(&[T], u64) -> A) {
+    print!("{name:<32}");
+    for count in [10, 100, 1000] {
+        let things: Vec<T> = (0..count).map(make).collect();
+        let begun = Instant::now();
+        let mut times: Vec<f64> = (0..ROUNDS)
+            .take_while(|_| begun.elapsed().as_millis() < CELL_MS)
+            .map(|seed| {
+                let start = Instant::now();
+                std::hint::black_box(decide(&things, seed));
+                start.elapsed().as_secs_f64() * 1e6
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        print!(" {:>10.2}", times.get(times.len() / 2).copied().unwrap_or(0.0));
+    }
+    println!();
+}
+
 fn main() {
-    let many: Vec<String> = (0..256).map(|place| format!("\"provider-{}\"", place * 4)).collect();
-    let cases = [
-        ("default", "{}".to_owned()),
-        ("sort by price", r#"{"sort":"price"}"#.to_owned()),
+    println!("{:<32} {:>10} {:>10} {:>10}  microseconds", "", 10, 100, 1000);
+    let slugs: Vec<String> = (0..256).map(|place| format!("\"provider-{}\"", place * 4)).collect();
+    let orders = [
+        ("route: default", "{}".to_owned()),
+        ("route: sort by price", r#"{"sort":"price"}"#.to_owned()),
         (
-            "every field",
+            "route: every field",
             r#"{"order":["provider-1","provider-2/flex"],"ignore":["x"],"require_parameters":true,
             "data_collection":"deny","quantizations":["fp8"],"sort":{"by":"latency","partition":"none"},
             "max_price":{"prompt":"50","completion":100},"preferred_max_latency":{"p90":3}}"#
                 .to_owned(),
         ),
-        ("order of 256 slugs", format!(r#"{{"order":[{}]}}"#, many.join(","))),
+        ("route: order of 256 slugs", format!(r#"{{"order":[{}]}}"#, slugs.join(","))),
     ];
-    println!("{:<20} {:>10} {:>10} {:>10}  microseconds", "candidates", 10, 100, 1000);
-    for (name, preferences) in cases {
+    for (name, preferences) in orders {
         let request = request(&preferences);
-        let mut row = format!("{name:<20}");
-        for count in [10, 100, 1000] {
-            let candidates: Vec<Candidate> = (0..count).map(candidate).collect();
-            let mut times: Vec<f64> = (0..ROUNDS)
-                .map(|seed| {
-                    let start = Instant::now();
-                    let answer = route(&request, &candidates, seed);
-                    let time = start.elapsed().as_secs_f64() * 1e6;
-                    assert!(answer.is_ok());
-                    time
-                })
-                .collect();
-            times.sort_by(f64::total_cmp);
-            row += &format!(" {:>10.2}", times.get(times.len() / 2).copied().unwrap_or(0.0));
-        }
-        println!("{row}");
+        row(name, candidate, |candidates, seed| route(&request, candidates, seed).is_ok());
+    }
+    // The most there may be: 1,024 patterns of 64 characters, none of which matches.
+    let patterns: Vec<String> = (0..1024).map(|place| format!("\"*-{place:a<62}*\"")).collect();
+    let short: Vec<String> = (0..1024).map(|place| format!("\"*r-*/*{place}x*\"")).collect();
+    let choices = [
+        ("choose: auto", "auto", "{}".to_owned()),
+        ("choose: auto, two patterns", "auto", r#"{"allowed_models":["vendor-1*","*/model-2*"]}"#.to_owned()),
+        (
+            "choose: auto, 1,024 long patterns",
+            "auto",
+            format!(r#"{{"excluded_models":[{}]}}"#, patterns.join(",")),
+        ),
+        (
+            "choose: auto, 1,024 near misses",
+            "auto",
+            format!(r#"{{"excluded_models":[{}]}}"#, short.join(",")),
+        ),
+        ("choose: pareto", "pareto-code", "{}".to_owned()),
+        ("choose: switchyard", "switchyard", "{}".to_owned()),
+    ];
+    let (request, facts) = (request("{}"), facts());
+    for (name, slug, settings) in choices {
+        let Some(router) = Router::named(slug) else { continue };
+        row(name, model, |models, seed| {
+            let (settings, operator) = (settings.as_bytes(), b"{}".as_slice());
+            choose(Question { router, request: &request, facts: &facts, models, settings, operator, seed })
+                .is_ok()
+        });
     }
 }

@@ -4,12 +4,14 @@
 //! A pipeline over the candidates' indexes: constraints remove ([`constraint`]),
 //! ranks put classes before classes ([`rank`]), and within a class either the
 //! client's own order, a sort or a weighted draw decides ([`order`]). A new rule
-//! is a new file and one line in one of the three.
+//! is a new file and one line in one of the three. Before that, where a request
+//! names a router instead of a model, [`choose`] says which models to try.
 //!
 //! `wire.rs` beside this crate's sources is the bridge to a guest's bindings. It
 //! is compiled into each guest, whose world gives it record types of its own.
 
 mod balance;
+mod choice;
 mod constraint;
 mod endpoint;
 mod order;
@@ -25,6 +27,7 @@ mod tier;
 #[cfg(test)]
 mod tests;
 
+pub use choice::{Choice, Facts, Model, NOTHING_LEFT, NoChoice, Question, Router, choose};
 pub use endpoint::{Candidate, Percentiles, Price, Request, Statistics};
 pub use preferences::{MaxPrice, Preferences};
 pub use random::Random;
