@@ -26,8 +26,10 @@ pub(crate) fn route(
 
 /// What the rules read of a request.
 pub(crate) fn request(summary: wit::RequestSummary) -> rules::Request {
+    let named = |model: &String| summary.requested.starts_with(model.as_str());
     rules::Request {
         models: summary.models.len(),
+        chosen: !summary.models.first().is_some_and(named),
         suffix: summary.suffix,
         preferences: summary.preferences,
         route: summary.route,

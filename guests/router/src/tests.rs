@@ -36,8 +36,8 @@ fn candidate(provider: &str, change: fn(&mut Candidate)) -> Candidate {
     candidate
 }
 
-fn route(preferences: &str, candidates: &[Candidate]) -> Result<Decision, Failure> {
-    let summary = RequestSummary {
+fn summary(preferences: &str) -> RequestSummary {
+    RequestSummary {
         purpose: Purpose::Responses,
         requested: "m".into(),
         models: vec!["m".into()],
@@ -51,8 +51,11 @@ fn route(preferences: &str, candidates: &[Candidate]) -> Result<Decision, Failur
         max_output_tokens: Some(50),
         streamed: false,
         sticky: None,
-    };
-    Router::route(summary, candidates.to_vec(), 7)
+    }
+}
+
+fn route(preferences: &str, candidates: &[Candidate]) -> Result<Decision, Failure> {
+    Router::route(summary(preferences), candidates.to_vec(), 7)
 }
 
 #[test]
@@ -87,6 +90,19 @@ fn every_field_the_rules_read_goes_through_the_door() {
     assert_eq!(route("{}", &[later.clone(), candidate("b", |_| {})]).unwrap().order, [1, 0]);
     later.statistics.ejected = true;
     assert_eq!(route("{}", &[later]).unwrap().order, [0]);
+}
+
+#[test]
+fn a_suffix_on_a_router_speaks_of_every_model_it_chose() {
+    let fallback = |candidate: &mut Candidate| candidate.model_rank = 1;
+    let routed = |requested: &str| {
+        let mut summary = summary(r#"{"sort":"price"}"#);
+        summary.requested = requested.into();
+        (summary.models, summary.suffix) = (vec!["a/m".into(), "a/n".into()], Some("free".into()));
+        Router::route(summary, vec![candidate("a", |_| {}), candidate("b", fallback)], 7)
+    };
+    assert_eq!(routed("a/m:free").unwrap().order, [1]);
+    assert!(routed("service/auto:free").is_err());
 }
 
 fn slow(candidate: &mut Candidate) {

@@ -48,6 +48,7 @@ fn request(preferences: &str) -> Request {
     Request {
         models: 3,
         suffix: None,
+        chosen: false,
         preferences: preferences.as_bytes().to_vec(),
         route: None,
         service_tier: "auto".to_owned(),

@@ -144,6 +144,7 @@ fn request() -> Request {
     Request {
         models: 1,
         suffix: None,
+        chosen: false,
         preferences: b"{}".to_vec(),
         route: None,
         service_tier: "auto".to_owned(),

@@ -33,9 +33,8 @@ const RULES: [(&str, Rule); 9] = [
     ("provider.require_parameters", |request, preferences, candidate| {
         !preferences.require_parameters || has_all_parameters(request, candidate)
     }),
-    // The suffix belongs to the first model; fallbacks have their own names.
     ("the suffix :free", |request, _, candidate| {
-        request.suffix.as_deref() != Some("free") || candidate.model_rank > 0 || candidate.is_free()
+        !request.must_be_free(candidate.model_rank) || candidate.price.is_free()
     }),
 ];
 

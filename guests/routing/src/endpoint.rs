@@ -8,6 +8,9 @@ pub struct Request {
     pub models: usize,
     /// The slug suffix of the first of them, without the colon.
     pub suffix: Option<String>,
+    /// The client named a router, which chose the models: the suffix speaks of
+    /// all of them.
+    pub chosen: bool,
     /// The `provider` object as JSON.
     pub preferences: Vec<u8>,
     /// The deprecated `route` field.
@@ -31,6 +34,12 @@ impl Request {
     #[must_use]
     pub fn tokens(&self) -> u32 {
         self.input_tokens.saturating_add(self.max_output_tokens.unwrap_or(0))
+    }
+
+    /// Whether the suffix `:free` speaks of the model of this rank. Fallbacks
+    /// that the client named have a name, and a suffix, of their own.
+    pub(crate) fn must_be_free(&self, model_rank: u32) -> bool {
+        self.suffix.as_deref() == Some("free") && (model_rank == 0 || self.chosen)
     }
 }
 
@@ -95,9 +104,9 @@ pub struct Candidate {
     pub statistics: Statistics,
 }
 
-impl Candidate {
+impl Price {
     /// Whether neither input nor output costs anything.
     pub(crate) fn is_free(&self) -> bool {
-        self.price.input <= 0.0 && self.price.output <= 0.0
+        self.input <= 0.0 && self.output <= 0.0
     }
 }

@@ -30,7 +30,9 @@ impl<'a> Fitting<'a> {
         let Some(model) = self.models.get(index) else { return false };
         let long_enough = |limit: u32, wanted: u32| limit == 0 || wanted <= limit;
         let able = |need: &String| model.supports.is_empty() || model.supports.contains(need);
-        long_enough(model.context_length, self.request.tokens())
+        let paid = self.request.must_be_free(0) && !model.price.is_free();
+        !paid
+            && long_enough(model.context_length, self.request.tokens())
             && long_enough(model.max_output, self.request.max_output_tokens.unwrap_or(0))
             && self.request.needs.iter().all(able)
     }

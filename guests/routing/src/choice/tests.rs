@@ -6,6 +6,7 @@ mod rules;
 
 use super::{Choice, Facts, Model, NoChoice, Question, Router, choose};
 use crate::endpoint::{Price, Request};
+use crate::tests::summary as plain_request;
 
 /// Eleven models from free to dear, `v/0` to `v/10`, at price ranks 0 to 1.
 fn catalog() -> Vec<Model> {
@@ -31,18 +32,7 @@ fn with(id: &str, price: f64, change: fn(&mut Model)) -> Model {
 }
 
 fn request() -> Request {
-    Request {
-        models: 1,
-        suffix: None,
-        preferences: b"{}".to_vec(),
-        route: None,
-        service_tier: "auto".into(),
-        parameters: Vec::new(),
-        needs: Vec::new(),
-        input_tokens: 10,
-        max_output_tokens: None,
-        sticky: None,
-    }
+    Request { chosen: true, ..plain_request("{}") }
 }
 
 /// A request that looks as hard as can be.

@@ -128,6 +128,15 @@ fn models_that_cannot_carry_the_request_are_left_out() {
 }
 
 #[test]
+fn the_free_suffix_leaves_free_models() {
+    let mut asked = asked("auto", r#"{"cost_tier":"max"}"#);
+    asked.request.suffix = Some("free".into());
+    assert_eq!(asked.names(), "0");
+    asked.settings = r#"{"excluded_models":["v/0"]}"#.into();
+    assert_eq!(asked.choose(), Err(NoChoice::NothingLeft));
+}
+
+#[test]
 fn provider_preferences_have_a_say() {
     let mut asked = asked("auto", r#"{"cost_tier":"max"}"#);
     asked.request.preferences = br#"{"max_price":{"prompt":"4.5"}}"#.to_vec();
