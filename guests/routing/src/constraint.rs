@@ -2,7 +2,6 @@
 
 use crate::endpoint::{Candidate, Request};
 use crate::preferences::Preferences;
-use crate::slug;
 
 /// How many endpoints each constraint removed, in the order of the constraints.
 pub(crate) type Removed = Vec<(&'static str, usize)>;
@@ -12,13 +11,12 @@ type Rule = fn(&Request, &Preferences, &Candidate) -> bool;
 /// Every rule with the name the client knows it by; true means it may stay.
 const RULES: [(&str, Rule); 9] = [
     ("provider.only", |_, preferences, candidate| {
-        preferences.only.as_ref().is_none_or(|only| slug::any_matches(only, candidate))
+        preferences.only.as_ref().is_none_or(|only| only.contain(candidate))
     }),
-    ("provider.ignore", |_, preferences, candidate| !slug::any_matches(&preferences.ignore, candidate)),
+    ("provider.ignore", |_, preferences, candidate| !preferences.ignore.contain(candidate)),
     // Without fallbacks nothing that the client did not list may be reached.
     ("provider.order", |_, preferences, candidate| {
-        preferences.allow_fallbacks
-            || preferences.order.as_ref().is_none_or(|order| slug::any_matches(order, candidate))
+        preferences.allow_fallbacks || preferences.order.as_ref().is_none_or(|order| order.contain(candidate))
     }),
     ("provider.data_collection", |_, preferences, candidate| {
         !(preferences.deny_data_collection && candidate.data_collection)

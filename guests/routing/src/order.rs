@@ -83,7 +83,7 @@ fn rank_all(
 /// The place in the client's `order`; the end of it for those not listed.
 fn listed(preferences: &Preferences, candidate: &Candidate) -> usize {
     let Some(order) = &preferences.order else { return 0 };
-    order.iter().position(|slug| slug.matches(candidate)).unwrap_or(order.len())
+    order.place(candidate).unwrap_or(order.count())
 }
 
 /// The sort asked for, in `provider.sort` or as a suffix of the model.

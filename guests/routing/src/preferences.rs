@@ -3,16 +3,16 @@
 use serde_json::Value;
 
 use crate::settings::{Fields, Malformed};
-use crate::slug::Slug;
+use crate::slug::Slugs;
 
 /// What the client prefers; absent and null fields have their defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Preferences {
     /// Slugs to try first, in this order; `None` when not given.
-    pub(crate) order: Option<Vec<Slug>>,
+    pub(crate) order: Option<Slugs>,
     /// Slugs outside of which nothing is tried.
-    pub(crate) only: Option<Vec<Slug>>,
-    pub(crate) ignore: Vec<Slug>,
+    pub(crate) only: Option<Slugs>,
+    pub(crate) ignore: Slugs,
     /// Whether more than the first endpoint may be tried.
     pub allow_fallbacks: bool,
     pub(crate) require_parameters: bool,
@@ -91,15 +91,14 @@ impl Preferences {
         fields.object("options")?;
         let (sort, partition) = sort(&fields)?;
         Ok(Self {
-            // An empty list says nothing, as if it were absent.
-            order: texts(&fields, "order", Slug::new)?.filter(|list| !list.is_empty()),
-            only: texts(&fields, "only", Slug::new)?.filter(|list| !list.is_empty()),
-            ignore: texts(&fields, "ignore", Slug::new)?.unwrap_or_default(),
+            order: slugs(&fields, "order")?,
+            only: slugs(&fields, "only")?,
+            ignore: slugs(&fields, "ignore")?.unwrap_or_default(),
             allow_fallbacks: fields.flag("allow_fallbacks")?.unwrap_or(true),
             require_parameters: fields.flag("require_parameters")?.unwrap_or(false),
             deny_data_collection: fields.word("data_collection", &["allow", "deny"])? == Some("deny"),
             zdr: fields.flag("zdr")?.unwrap_or(false),
-            quantizations: texts(&fields, "quantizations", str::to_owned)?.unwrap_or_default(),
+            quantizations: words(&fields, "quantizations")?,
             sort,
             partition,
             max_price: max_price(&fields)?,
@@ -109,8 +108,13 @@ impl Preferences {
     }
 }
 
-fn texts<T>(fields: &Fields, name: &str, read: fn(&str) -> T) -> Result<Option<Vec<T>>, Malformed> {
-    Ok(fields.texts(name)?.map(|list| list.into_iter().map(read).collect()))
+/// An empty list says nothing, as if it were absent.
+fn slugs(fields: &Fields, name: &str) -> Result<Option<Slugs>, Malformed> {
+    Ok(fields.texts(name)?.filter(|list| !list.is_empty()).map(|list| Slugs::new(&list)))
+}
+
+fn words(fields: &Fields, name: &str) -> Result<Vec<String>, Malformed> {
+    Ok(fields.texts(name)?.unwrap_or_default().into_iter().map(str::to_owned).collect())
 }
 
 /// A word, or what to sort by and within what.
@@ -162,7 +166,7 @@ fn thresholds(fields: &Fields, name: &str) -> Result<Thresholds, Malformed> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MaxPrice, Partition, Preferences, Slug, SortBy, Thresholds};
+    use super::{MaxPrice, Partition, Preferences, Slugs, SortBy, Thresholds};
 
     #[test]
     fn absent_and_null_fields_have_defaults() {
@@ -180,9 +184,9 @@ mod tests {
             "max_price":{"prompt":"0.5","completion":2,"image":" 1e-1 ","audio":"1","request":null},
             "preferred_min_throughput":50,"preferred_max_latency":{"p75":2,"p90":3.5},"options":{"a":{"x":1}}}"#;
         let expected = Preferences {
-            order: Some(vec![Slug::new("a")]),
-            only: Some(vec![Slug::new("b")]),
-            ignore: vec![Slug::new("c")],
+            order: Some(Slugs::new(&["a"])),
+            only: Some(Slugs::new(&["b"])),
+            ignore: Slugs::new(&["c"]),
             allow_fallbacks: false,
             require_parameters: true,
             deny_data_collection: true,

@@ -21,6 +21,8 @@ struct Glob {
     tail: String,
     /// Bytes of all of it: the shortest id that can match.
     least: usize,
+    /// What of it any id that matches must have.
+    pairs: Pairs,
 }
 
 impl Patterns {
@@ -47,8 +49,8 @@ impl Patterns {
     pub(super) fn matches(&self, ids: &LowerIds) -> Vec<bool> {
         let mut matched: Vec<bool> = ids.iter().map(|id| self.exact.contains(id)).collect();
         for glob in &self.globs {
-            for (matched, id) in matched.iter_mut().zip(ids.iter()) {
-                *matched = *matched || glob.matches(id);
+            for ((matched, id), pairs) in matched.iter_mut().zip(ids.iter()).zip(&ids.pairs) {
+                *matched = *matched || glob.matches(id, *pairs);
             }
         }
         matched
@@ -59,6 +61,31 @@ impl Patterns {
 pub(super) struct LowerIds {
     text: String,
     ends: Vec<usize>,
+    pairs: Vec<Pairs>,
+}
+
+/// Which pairs of neighbouring bytes a text has, hashed into 128 bits: most
+/// texts that are not in another are told so without looking for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Pairs(u128);
+
+impl Pairs {
+    fn of(text: &str) -> Self {
+        let neighbours = text.as_bytes().windows(2);
+        Self(neighbours.fold(0, |bits, pair| {
+            let hash = pair.iter().fold(0_u8, |hash, byte| hash.wrapping_mul(31).wrapping_add(*byte));
+            bits | 1_u128 << (hash & 127)
+        }))
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// False when it lacks one of the other's pairs for certain.
+    fn may_hold(self, other: Self) -> bool {
+        other.0 & !self.0 == 0
+    }
 }
 
 impl LowerIds {
@@ -69,7 +96,9 @@ impl LowerIds {
             ends.push(text.len());
         }
         text.make_ascii_lowercase();
-        Self { text, ends }
+        let mut lower = Self { text, ends, pairs: Vec::new() };
+        lower.pairs = lower.iter().map(Pairs::of).collect();
+        lower
     }
 
     fn iter(&self) -> impl Iterator<Item = &str> {
@@ -83,18 +112,20 @@ impl Glob {
     fn of(pattern: &str) -> Option<Self> {
         let (head, rest) = pattern.split_once('*')?;
         let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+        let parts = pattern.split('*').map(Pairs::of);
         Some(Self {
             head: head.to_owned(),
             middle: middle.split('*').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
             tail: tail.to_owned(),
             least: pattern.len() - pattern.matches('*').count(),
+            pairs: parts.fold(Pairs::default(), Pairs::and),
         })
     }
 
     /// Linear in the id for each part: the leftmost place of a part is always
     /// the best one, so there is nothing to go back to.
-    fn matches(&self, id: &str) -> bool {
-        if id.len() < self.least {
+    fn matches(&self, id: &str, pairs: Pairs) -> bool {
+        if id.len() < self.least || !pairs.may_hold(self.pairs) {
             return false;
         }
         // Whole characters on both sides, so bytes find what characters would.
