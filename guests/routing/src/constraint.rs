@@ -1,24 +1,22 @@
 //! Rules that remove endpoints for good.
 
-use crate::bindings::exports::cofferdam::plugin::routing::{Candidate, RequestSummary};
+use crate::endpoint::{Candidate, Request};
 use crate::preferences::Preferences;
-use crate::slug;
 
 /// How many endpoints each constraint removed, in the order of the constraints.
 pub(crate) type Removed = Vec<(&'static str, usize)>;
 
-type Rule = fn(&RequestSummary, &Preferences, &Candidate) -> bool;
+type Rule = fn(&Request, &Preferences, &Candidate) -> bool;
 
 /// Every rule with the name the client knows it by; true means it may stay.
 const RULES: [(&str, Rule); 9] = [
     ("provider.only", |_, preferences, candidate| {
-        preferences.only.as_ref().is_none_or(|only| slug::any_matches(only, candidate))
+        preferences.only.as_ref().is_none_or(|only| only.contain(candidate))
     }),
-    ("provider.ignore", |_, preferences, candidate| !slug::any_matches(&preferences.ignore, candidate)),
+    ("provider.ignore", |_, preferences, candidate| !preferences.ignore.contain(candidate)),
     // Without fallbacks nothing that the client did not list may be reached.
     ("provider.order", |_, preferences, candidate| {
-        preferences.allow_fallbacks
-            || preferences.order.as_ref().is_none_or(|order| slug::any_matches(order, candidate))
+        preferences.allow_fallbacks || preferences.order.as_ref().is_none_or(|order| order.contain(candidate))
     }),
     ("provider.data_collection", |_, preferences, candidate| {
         !(preferences.deny_data_collection && candidate.data_collection)
@@ -30,18 +28,17 @@ const RULES: [(&str, Rule); 9] = [
         wanted.is_empty() || wanted.iter().any(|name| name.eq_ignore_ascii_case(stated))
     }),
     ("provider.max_price", within_max_price),
-    ("provider.require_parameters", |summary, preferences, candidate| {
-        !preferences.require_parameters || has_all_parameters(summary, candidate)
+    ("provider.require_parameters", |request, preferences, candidate| {
+        !preferences.require_parameters || has_all_parameters(request, candidate)
     }),
-    ("the suffix :free", |summary, _, candidate| {
-        let price = &candidate.price;
-        summary.suffix.as_deref() != Some("free") || (price.input <= 0.0 && price.output <= 0.0)
+    ("the suffix :free", |request, _, candidate| {
+        !request.must_be_free(candidate.model_rank) || candidate.price.is_free()
     }),
 ];
 
 /// The indexes that may be tried, and what removed the others.
 pub(crate) fn apply(
-    summary: &RequestSummary,
+    request: &Request,
     preferences: &Preferences,
     candidates: &[Candidate],
 ) -> (Vec<usize>, Removed) {
@@ -49,7 +46,7 @@ pub(crate) fn apply(
     let mut allowed: Vec<(usize, &Candidate)> = candidates.iter().enumerate().collect();
     for (name, rule) in RULES {
         let before = allowed.len();
-        allowed.retain(|(_, candidate)| rule(summary, preferences, candidate));
+        allowed.retain(|(_, candidate)| rule(request, preferences, candidate));
         if allowed.len() < before {
             removed.push((name, before - allowed.len()));
         }
@@ -57,25 +54,26 @@ pub(crate) fn apply(
     (allowed.into_iter().map(|(index, _)| index).collect(), removed)
 }
 
-fn within_max_price(_: &RequestSummary, preferences: &Preferences, candidate: &Candidate) -> bool {
-    let within = |limit: Option<f64>, price: f64| limit.is_none_or(|limit| price <= limit);
-    let limits = &preferences.max_price;
+fn within_max_price(_: &Request, preferences: &Preferences, candidate: &Candidate) -> bool {
     let price = &candidate.price;
-    within(limits.prompt, price.input)
-        && within(limits.completion, price.output)
-        && within(limits.image, price.image)
+    preferences.max_price.allows(price.input, price.output, price.image)
 }
 
 /// Body fields whose effect depends on the endpoint. What is not here, the host
 /// carries out itself or every endpoint knows.
-const PARAMETERS: [&str; 12] = [
+const PARAMETERS: [&str; 17] = [
+    "cache_control",
+    "dimensions",
     "frequency_penalty",
     "image_config",
+    "input_type",
     "parallel_tool_calls",
     "presence_penalty",
     "prompt_cache_key",
+    "prompt_cache_options",
     "reasoning",
     "temperature",
+    "text",
     "tool_choice",
     "tools",
     "top_k",
@@ -84,14 +82,21 @@ const PARAMETERS: [&str; 12] = [
 ];
 
 /// An endpoint that states nothing promises nothing.
-fn has_all_parameters(summary: &RequestSummary, candidate: &Candidate) -> bool {
-    let asked = summary.parameters.iter().filter(|name| PARAMETERS.contains(&name.as_str()));
-    asked.chain(&summary.needs).all(|name| {
-        let name = match name.as_str() {
-            // Choosing among tools and calling them is one ability.
-            "tool_choice" | "parallel_tool_calls" => "tools",
-            name => name,
-        };
-        candidate.supports.iter().any(|ability| ability == name)
+fn has_all_parameters(request: &Request, candidate: &Candidate) -> bool {
+    let asked = request.parameters.iter().filter(|name| PARAMETERS.contains(&name.as_str()));
+    asked.chain(&request.needs).all(|name| {
+        let states = |ability: &&str| candidate.supports.iter().any(|stated| stated == ability);
+        promised_by(name).iter().any(states) || states(&name.as_str())
     })
+}
+
+/// Abilities that include the parameter, besides one of its own name.
+fn promised_by(parameter: &str) -> &'static [&'static str] {
+    match parameter {
+        // Choosing among tools and calling them is one ability.
+        "tool_choice" | "parallel_tool_calls" => &["tools"],
+        // Which format it must be is for the ability `structured_output`.
+        "text" => &["structured_output"],
+        _ => &[],
+    }
 }

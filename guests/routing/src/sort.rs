@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::bindings::exports::cofferdam::plugin::routing::{Candidate, Price};
+use crate::endpoint::{Candidate, Price};
 use crate::preferences::SortBy;
 
 /// Compares two endpoints, the better one first; equal ones by price.
@@ -20,7 +20,8 @@ pub(crate) fn compare(by: SortBy, left: &Candidate, right: &Candidate) -> Orderi
 
 /// The figure by which prices are compared: input and output alike. A price
 /// that is no number is dearer than any.
-pub(crate) fn total(price: &Price) -> f64 {
+#[must_use]
+pub fn total(price: &Price) -> f64 {
     let sum = price.input + price.output;
     if sum.is_nan() { f64::MAX } else { sum.clamp(0.0, f64::MAX) }
 }
@@ -29,7 +30,10 @@ fn positive_or(measured: f64, otherwise: f64) -> f64 {
     if measured > 0.0 { measured } else { otherwise }
 }
 
+/// The share of failures as if ten more requests had been seen, one of them
+/// failed: an endpoint with few requests is neither the best for having had no
+/// time to fail nor the worst for a single failure.
 fn failure_share(candidate: &Candidate) -> f64 {
     let statistics = &candidate.statistics;
-    f64::from(statistics.failures) / f64::from(statistics.requests.max(1))
+    (f64::from(statistics.failures) + 1.0) / (f64::from(statistics.requests) + 10.0)
 }

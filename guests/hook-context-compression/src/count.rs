@@ -1,0 +1,52 @@
+//! A rough count of tokens.
+
+use serde_json::Value;
+
+/// Members whose strings a model does not read as text: names, and media, whose
+/// tokens do not go by their length.
+const NOT_TEXT: [&str; 15] = [
+    "audio_url",
+    "call_id",
+    "data",
+    "encrypted_content",
+    "file_data",
+    "file_id",
+    "file_url",
+    "id",
+    "image_url",
+    "image_b64",
+    "result",
+    "role",
+    "signature",
+    "status",
+    "type",
+];
+
+/// Tokens that the frame around an item costs.
+const FRAME_TOKENS: u64 = 4;
+
+/// Tokens of one input item.
+pub(crate) fn item(item: &Value) -> u64 {
+    chars(item).div_ceil(4) + FRAME_TOKENS
+}
+
+/// Tokens of a request besides its input items.
+pub(crate) fn frame(request: &Value) -> u64 {
+    let instructions = request.get("instructions").map_or(0, chars);
+    // Schemas reach the model much as they are written.
+    let tools = request.get("tools").map_or(0, |tools| tools.to_string().len() as u64);
+    (instructions + tools).div_ceil(4)
+}
+
+/// Characters of text. The reader of JSON has bounded how deep this goes.
+fn chars(value: &Value) -> u64 {
+    match value {
+        Value::String(text) => text.chars().count() as u64,
+        Value::Array(values) => values.iter().map(chars).sum(),
+        Value::Object(members) => {
+            let text = members.iter().filter(|(name, _)| !NOT_TEXT.contains(&name.as_str()));
+            text.map(|(_, value)| chars(value)).sum()
+        }
+        _ => 0,
+    }
+}

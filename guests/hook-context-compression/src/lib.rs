@@ -1,0 +1,51 @@
+//! Drops the middle of a conversation until it fits the model's context.
+//!
+//! Instructions, system and developer messages, the first turn and the last one
+//! stay; of the turns between them those in the middle go first. A call never
+//! loses its output, nor a reasoning item what it led to. The count of tokens is
+//! rough, a quarter of the characters, as everywhere in this host.
+
+#[allow(unsafe_code, clippy::all, reason = "generated")]
+mod bindings {
+    use super::Compression;
+
+    wit_bindgen::generate!({ path: "../../wit", world: "request-hook" });
+    export!(Compression);
+}
+mod count;
+mod middle_out;
+mod settings;
+mod units;
+
+#[cfg(test)]
+mod tests;
+
+use bindings::cofferdam::plugin::config;
+use bindings::cofferdam::plugin::hooks::Action;
+use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure, Json};
+use bindings::exports::cofferdam::plugin::on_request::Guest;
+
+use settings::Settings;
+
+struct Compression;
+
+impl Guest for Compression {
+    fn handle(request: Json, settings: Json, _: CallContext) -> Result<Action, Failure> {
+        handled(&request, &settings, &config::settings())
+    }
+}
+
+/// What becomes of `request`; `operator` is the guest's configuration.
+fn handled(request: &[u8], settings: &[u8], operator: &[u8]) -> Result<Action, Failure> {
+    let settings = Settings::read(settings, operator).map_err(|message| Failure {
+        kind: ErrorKind::InvalidRequest,
+        message,
+        code: None,
+        retry_after_ms: None,
+    })?;
+    // Without a length there is nothing to fit.
+    let Some(context_length) = settings.context_length.filter(|_| settings.enabled) else {
+        return Ok(Action::Pass);
+    };
+    Ok(middle_out::compressed(request, context_length).map_or(Action::Pass, Action::Replace))
+}

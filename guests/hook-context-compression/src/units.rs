@@ -1,0 +1,82 @@
+//! What of a conversation belongs together.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use serde_json::Value;
+
+/// Items that stay or go together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unit {
+    pub(crate) items: Range<usize>,
+    /// It must stay.
+    pub(crate) keep: bool,
+}
+
+/// Takes a conversation apart. A unit is one item, or a run from a call to its
+/// output and whatever came between, and a reasoning item with what follows it.
+pub(crate) fn units(items: &[Value]) -> Vec<Unit> {
+    let last_user = items.iter().rposition(|item| role(item) == Some("user"));
+    let last_user = last_user.unwrap_or(items.len().saturating_sub(1));
+    let mut units: Vec<Unit> = runs(items).into_iter().map(|items| Unit { items, keep: false }).collect();
+    let mut first_turn = true;
+    for unit in &mut units {
+        let run = items.get(unit.items.clone()).unwrap_or_default();
+        let instructs = run.iter().any(|item| matches!(role(item), Some("system" | "developer")));
+        // The first turn is what began it all; the last is everything from the
+        // last user message on, calls under way included.
+        unit.keep = instructs || first_turn || unit.items.end > last_user;
+        if !instructs {
+            first_turn = false;
+        }
+    }
+    units
+}
+
+/// Neighbouring ranges that no pair of items crosses.
+fn runs(items: &[Value]) -> Vec<Range<usize>> {
+    // How far the run that an item opens must reach.
+    let mut reach: Vec<usize> = (0..items.len()).collect();
+    let mut opened: HashMap<&str, usize> = HashMap::new();
+    for (place, item) in items.iter().enumerate() {
+        if let Some(pair) = pair(item) {
+            let first = *opened.entry(pair).or_insert(place);
+            if let Some(reach) = reach.get_mut(first) {
+                *reach = place;
+            }
+        }
+        let reasons = item.get("type").and_then(Value::as_str) == Some("reasoning");
+        if let (true, Some(reach)) = (reasons && place + 1 < items.len(), reach.get_mut(place)) {
+            *reach = (*reach).max(place + 1);
+        }
+    }
+    let mut runs = Vec::new();
+    let (mut start, mut end) = (0, 0);
+    for (place, reach) in reach.into_iter().enumerate() {
+        end = end.max(reach);
+        if place == end {
+            runs.push(start..place + 1);
+            (start, end) = (place + 1, place + 1);
+        }
+    }
+    runs
+}
+
+/// What an item has in common with its other half: calls and their outputs, and
+/// approvals with what they answer.
+fn pair(item: &Value) -> Option<&str> {
+    let text = |name: &str| item.get(name).and_then(Value::as_str);
+    let approval = || match text("type") {
+        Some("mcp_approval_request") => text("id"),
+        _ => text("approval_request_id"),
+    };
+    text("call_id").or_else(approval)
+}
+
+/// The role of a message, also of one without a `type`.
+fn role(item: &Value) -> Option<&str> {
+    match item.get("type").and_then(Value::as_str) {
+        None | Some("message") => item.get("role").and_then(Value::as_str),
+        Some(_) => None,
+    }
+}

@@ -1,0 +1,193 @@
+//! Choosing models for a request that names a router instead of a model.
+//!
+//! Restrictions and the request's needs remove models; what is left is put in
+//! order by the router's own rule; a conversation that must or should stay with
+//! its model does. Everything is counted and compared, nothing is asked of
+//! anybody: a choice costs microseconds.
+
+mod auto;
+mod band;
+mod difficulty;
+mod fit;
+mod jev;
+mod pareto;
+mod patterns;
+mod router;
+mod scores;
+mod settings;
+mod switchyard;
+
+#[cfg(test)]
+mod tests;
+
+use crate::endpoint::{Price, Request};
+use crate::preferences::Preferences;
+use crate::settings::Malformed;
+use crate::sort::total;
+
+pub use router::Router;
+
+use fit::Fitting;
+use settings::{Rule, Settings};
+
+/// Models that are named, the chosen one and its fallbacks.
+const MODELS_MAX: usize = 5;
+
+/// One model of the catalog.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    pub id: String,
+    /// The cheapest endpoint's price.
+    pub price: Price,
+    /// Tokens of input and output together; zero when unknown.
+    pub context_length: u32,
+    /// The largest output in tokens; zero when unknown.
+    pub max_output: u32,
+    /// Abilities and parameters its endpoints have; empty when not stated.
+    pub supports: Vec<String>,
+    /// Its place among all models by price, 0 cheapest to 1 dearest.
+    pub price_rank: f64,
+}
+
+impl Model {
+    /// The place among all models by price, whatever the host made of it.
+    fn rank(&self) -> f64 {
+        if self.price_rank.is_nan() { 1.0 } else { self.price_rank.clamp(0.0, 1.0) }
+    }
+}
+
+/// Facts about the text of a request. Counts only.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Facts {
+    /// Unicode scalar values of the last user message.
+    pub last_user_chars: u32,
+    /// Unicode scalar values of the whole input.
+    pub all_chars: u32,
+    /// Messages of any role.
+    pub turns: u32,
+    /// Fenced code blocks.
+    pub code_blocks: u32,
+    /// Share of characters that are digits or mathematical signs, 0 to 1.
+    pub math_share: f64,
+    /// Question marks in the last user message.
+    pub questions: u32,
+    /// The model named by the last assistant message, if any.
+    pub last_model: Option<String>,
+}
+
+/// Everything a model is chosen by.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    /// Which router the client named.
+    pub router: Router,
+    /// The request without its content. `sticky` is an index into `models`: the
+    /// one that served this session last.
+    pub request: &'a Request,
+    pub facts: &'a Facts,
+    pub models: &'a [Model],
+    /// The request's plugin entry for this router, JSON.
+    pub settings: &'a [u8],
+    /// The operator's settings of the guest, JSON.
+    pub operator: &'a [u8],
+    /// The only randomness.
+    pub seed: u64,
+}
+
+/// The models to try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// Indexes into the models, best first, at least one and at most five.
+    pub models: Vec<usize>,
+    /// The word for `service_metadata.strategy`.
+    pub strategy: &'static str,
+    /// One sentence: why.
+    pub reason: String,
+}
+
+/// Why there is no choice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoChoice {
+    /// A field of the settings or of the `provider` object does not fit.
+    Malformed(Malformed),
+    /// The request's needs and the restrictions leave no model.
+    NothingLeft,
+}
+
+impl From<Malformed> for NoChoice {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+/// What the client is told when nothing is left.
+pub const NOTHING_LEFT: &str = "No models match your request and model restrictions";
+
+/// Models in the order in which a rule would take them, and why the first.
+struct Ordered {
+    models: Vec<usize>,
+    why: String,
+}
+
+/// Chooses. The same question has the same answer.
+///
+/// # Errors
+/// Settings that do not fit, or nothing to choose from.
+pub fn choose(question: Question<'_>) -> Result<Choice, NoChoice> {
+    let Question { router, request, models, .. } = question;
+    let settings = Settings::parse(router, question.settings)?;
+    let preferences = Preferences::parse(&request.preferences)?;
+    let fitting = Fitting::new(request, &preferences, models);
+    let allowed = settings.allowed(models);
+    let left: Vec<usize> = allowed.into_iter().filter(|index| fitting.fits(*index)).collect();
+    if left.is_empty() {
+        return Err(NoChoice::NothingLeft);
+    }
+    let mut ordered = match &settings.rule {
+        Rule::Auto { budget, .. } => auto::order(&question, &fitting, &left, *budget),
+        Rule::Jev => jev::order(&question, &fitting, &left),
+        Rule::Pareto(pareto) => pareto::order(&question, &fitting, &left, pareto)?,
+        Rule::Switchyard(algorithm) => switchyard::order(&question, &fitting, &left, *algorithm),
+    };
+    if let Some(place) = stays(&question, &settings.rule, &ordered.models) {
+        if let Some(front) = ordered.models.get_mut(..=place) {
+            front.rotate_right(1);
+        }
+        "the conversation stays with its model".clone_into(&mut ordered.why);
+    }
+    let id = ordered.models.first().and_then(|index| models.get(*index)).map_or("", |model| &model.id);
+    let reason = format!("{} chose {id} out of {} models: {}", router.plugin(), left.len(), ordered.why);
+    ordered.models.truncate(if preferences.allow_fallbacks { MODELS_MAX } else { 1 });
+    Ok(Choice { models: ordered.models, strategy: router.strategy(), reason })
+}
+
+/// The place among `models` of the model that the conversation had, if it is to
+/// keep it: by the client's wish, or because the session remembers it.
+fn stays(question: &Question<'_>, rule: &Rule, models: &[usize]) -> Option<usize> {
+    if matches!(rule, Rule::Switchyard(_)) {
+        // It decides anew for every request, by what it sees.
+        return None;
+    }
+    let place_of = |wanted: usize| models.iter().position(|index| *index == wanted);
+    let pinned = match rule {
+        Rule::Auto { pin_model: true, .. } => last_model(question).and_then(place_of),
+        _ => None,
+    };
+    let remembered = || question.request.sticky.and_then(|index| usize::try_from(index).ok());
+    pinned.or_else(|| remembered().and_then(place_of))
+}
+
+/// The index of the model that the last assistant message names.
+fn last_model(question: &Question<'_>) -> Option<usize> {
+    let last = question.facts.last_model.as_deref()?;
+    question.models.iter().position(|model| model.id == last)
+}
+
+/// `indexes` from the cheapest model to the dearest.
+fn by_price(models: &[Model], indexes: &[usize]) -> Vec<usize> {
+    let mut priced: Vec<(f64, usize)> = indexes
+        .iter()
+        .map(|&index| (models.get(index).map_or(f64::MAX, |model| total(&model.price)), index))
+        .collect();
+    priced.sort_unstable_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+    priced.into_iter().map(|(_, index)| index).collect()
+}

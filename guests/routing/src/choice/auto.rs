@@ -1,0 +1,48 @@
+//! The auto router: a band of prices, and in it the place that fits how hard the
+//! request looks.
+
+use super::band::Band;
+use super::difficulty::difficulty;
+use super::fit::{Doubt, Fitting};
+use super::{Ordered, Question};
+
+/// A model's place in the order; smaller is better.
+struct Place {
+    doubt: Doubt,
+    /// How far outside of the band; none inside, and inside is always better.
+    outside: Option<f64>,
+    /// How far from where the difficulty points.
+    off: f64,
+    index: usize,
+}
+
+pub(super) fn order(question: &Question<'_>, fitting: &Fitting<'_>, left: &[usize], band: Band) -> Ordered {
+    let difficulty = difficulty(question.request, question.facts);
+    let target = band.at(difficulty);
+    let mut places: Vec<Place> = left
+        .iter()
+        .filter_map(|&index| {
+            let model = question.models.get(index)?;
+            let rank = model.rank();
+            let off = (rank - target).abs();
+            Some(Place { doubt: fitting.doubt(model), outside: band.outside(rank), off, index })
+        })
+        .collect();
+    places.sort_unstable_by(|one, other| {
+        // A band is no ceiling: with nothing in it, what is nearest to it.
+        let outside = |place: &Place| place.outside.map_or(-1.0, |distance| distance);
+        one.doubt
+            .cmp(&other.doubt)
+            .then_with(|| outside(one).total_cmp(&outside(other)))
+            .then_with(|| one.off.total_cmp(&other.off))
+            .then(one.index.cmp(&other.index))
+    });
+    let within = places.first().is_some_and(|place| place.outside.is_none());
+    let why = format!(
+        "difficulty {difficulty:.2} {} the price band from {:.0} to {:.0} %",
+        if within { "in" } else { "nearest to" },
+        band.low * 100.0,
+        band.high * 100.0
+    );
+    Ordered { models: places.into_iter().map(|place| place.index).collect(), why }
+}

@@ -1,0 +1,88 @@
+//! Price bands: what a choice may cost, in places among all models by price.
+
+use crate::settings::{Fields, Malformed};
+
+/// Places by price, from `low` up to but not including `high`; the last band
+/// holds the dearest model too.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Band {
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+const TIERS: [(&str, Band); 5] = [
+    ("low", Band { low: 0.0, high: 0.2 }),
+    ("medium", Band { low: 0.2, high: 0.4 }),
+    ("high", Band { low: 0.4, high: 0.6 }),
+    ("xhigh", Band { low: 0.6, high: 0.8 }),
+    ("max", Band { low: 0.8, high: 1.0 }),
+];
+
+/// Without any cost setting: about low, with some room for hard requests.
+const UNSET: Band = Band { low: 0.0, high: 0.3 };
+
+impl Band {
+    /// By `cost_tier`, else by the deprecated `cost_quality_tradeoff`: 0 is the
+    /// best model, 10 the cheapest.
+    pub(super) fn read(fields: &Fields) -> Result<Self, Malformed> {
+        let tier = fields.word("cost_tier", &TIERS.map(|(name, _)| name))?;
+        let tradeoff = fields.number("cost_quality_tradeoff", 0.0..=10.0)?;
+        let tier = tier.and_then(|name| TIERS.iter().find(|(known, _)| *known == name));
+        Ok(match (tier, tradeoff) {
+            (Some((_, band)), _) => *band,
+            (None, Some(tradeoff)) => {
+                let low = (1.0 - tradeoff / 10.0) * 0.8;
+                Self { low, high: low + 0.2 }
+            }
+            (None, None) => UNSET,
+        })
+    }
+
+    /// How far outside a place is; `None` inside.
+    pub(super) fn outside(self, rank: f64) -> Option<f64> {
+        if rank < self.low {
+            return Some(self.low - rank);
+        }
+        let inside = rank < self.high || self.high >= 1.0;
+        (!inside).then_some(rank - self.high)
+    }
+
+    /// The place for a difficulty from 0 to 1.
+    pub(super) fn at(self, difficulty: f64) -> f64 {
+        self.low + (self.high - self.low) * difficulty
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Band, Fields};
+
+    #[test]
+    fn bands_do_not_overlap_and_leave_nothing_out() {
+        let bands = ["low", "medium", "high", "xhigh", "max"].map(|tier| {
+            Band::read(&Fields::parse(format!(r#"{{"cost_tier":"{tier}"}}"#).as_bytes(), "p").unwrap())
+                .unwrap()
+        });
+        for step in 0..=100 {
+            let rank = f64::from(step) / 100.0;
+            let inside: Vec<bool> = bands.iter().map(|band| band.outside(rank).is_none()).collect();
+            assert_eq!(inside.iter().filter(|inside| **inside).count(), 1, "{rank}");
+            assert!(inside[(step / 20).min(4) as usize], "{rank}");
+        }
+    }
+
+    #[test]
+    fn the_deprecated_dial_slides_a_band() {
+        let read = |json: &str| Band::read(&Fields::parse(json.as_bytes(), "p").unwrap());
+        let band = |low, high| Band { low, high };
+        assert_eq!(read(r#"{"cost_quality_tradeoff":10}"#), Ok(band(0.0, 0.2)));
+        assert_eq!(read(r#"{"cost_quality_tradeoff":5}"#), Ok(band(0.4, 0.6000000000000001)));
+        assert_eq!(read(r#"{"cost_quality_tradeoff":0}"#), Ok(band(0.8, 1.0)));
+        assert_eq!(read(r#"{"cost_quality_tradeoff":0,"cost_tier":"low"}"#), Ok(band(0.0, 0.2)));
+        assert_eq!(read("{}"), Ok(band(0.0, 0.3)));
+        let messages = [r#"{"cost_tier":"cheap"}"#, r#"{"cost_quality_tradeoff":11}"#]
+            .map(|json| read(json).unwrap_err());
+        assert_eq!(messages[0].to_string(), "p.cost_tier must be one of low, medium, high, xhigh, max");
+        assert_eq!(messages[1].to_string(), "p.cost_quality_tradeoff must be a number from 0 to 10");
+    }
+}

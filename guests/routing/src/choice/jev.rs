@@ -1,0 +1,20 @@
+//! The router among models that the client lists: the whole span of their
+//! prices is open, and difficulty alone points into it.
+
+use super::difficulty::difficulty;
+use super::fit::Fitting;
+use super::{Ordered, Question, by_price};
+
+pub(super) fn order(question: &Question<'_>, fitting: &Fitting<'_>, left: &[usize]) -> Ordered {
+    let difficulty = difficulty(question.request, question.facts);
+    let priced = by_price(question.models, left);
+    let target = difficulty * (priced.len().saturating_sub(1)) as f64;
+    let mut placed: Vec<(usize, usize)> = priced.into_iter().enumerate().collect();
+    placed.sort_by(|(one, one_index), (other, other_index)| {
+        let doubt = |index: usize| question.models.get(index).map(|model| fitting.doubt(model));
+        let off = |place: usize| (place as f64 - target).abs();
+        doubt(*one_index).cmp(&doubt(*other_index)).then_with(|| off(*one).total_cmp(&off(*other)))
+    });
+    let why = format!("difficulty {difficulty:.2} between the cheapest and the dearest");
+    Ordered { models: placed.into_iter().map(|(_, index)| index).collect(), why }
+}

@@ -1,0 +1,113 @@
+//! The Pareto router: the cheapest model among those that code well enough.
+
+use super::fit::Fitting;
+use super::scores::Scores;
+use super::{Model, NoChoice, Ordered, Question};
+use crate::settings::{Fields, Malformed};
+use crate::sort::total;
+
+/// Its settings.
+#[derive(Debug, PartialEq)]
+pub(super) struct Pareto {
+    class: Class,
+    /// Dollars per million tokens, measured as `source` says.
+    max_price: Option<f64>,
+    source: PriceSource,
+}
+
+/// Thirds of the scores. A minimum names the class it lies in, and is not a
+/// score that a model has to reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    Low,
+    Medium,
+    High,
+}
+
+/// What of a price is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PriceSource {
+    /// That of input.
+    Prompt,
+    /// Three parts of input and one of output, a common mix.
+    WeightedAverage,
+}
+
+impl Class {
+    fn of(score: f64) -> Self {
+        if score < 1.0 / 3.0 {
+            Self::Low
+        } else if score < 2.0 / 3.0 {
+            Self::Medium
+        } else {
+            Self::High
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+
+    /// How far another class is from the wanted one: stronger classes before
+    /// weaker ones.
+    fn distance(self, other: Self) -> u8 {
+        let (wanted, other) = (self as u8, other as u8);
+        if other >= wanted { other - wanted } else { 3 + wanted - other }
+    }
+}
+
+impl Pareto {
+    pub(super) fn read(fields: &Fields) -> Result<Self, Malformed> {
+        let class = fields.number("min_coding_score", 0.0..=1.0)?.map_or(Class::High, Class::of);
+        let max_price = fields.dollars("max_price")?;
+        let source = match fields.word("price_source", &["prompt", "weighted_avg"])? {
+            Some("prompt") => PriceSource::Prompt,
+            _ => PriceSource::WeightedAverage,
+        };
+        Ok(Self { class, max_price, source })
+    }
+
+    fn price(&self, model: &Model) -> f64 {
+        let price = match self.source {
+            PriceSource::Prompt => model.price.input,
+            PriceSource::WeightedAverage => 0.75 * model.price.input + 0.25 * model.price.output,
+        };
+        if price.is_nan() { f64::MAX } else { price }
+    }
+}
+
+pub(super) fn order(
+    question: &Question<'_>,
+    fitting: &Fitting<'_>,
+    left: &[usize],
+    pareto: &Pareto,
+) -> Result<Ordered, NoChoice> {
+    let scores = Scores::read(question.operator)?.of(question.models);
+    let mut places = Vec::with_capacity(left.len());
+    for &index in left {
+        let Some(model) = question.models.get(index) else { continue };
+        let price = pareto.price(model);
+        if pareto.max_price.is_some_and(|limit| price > limit) {
+            continue;
+        }
+        // Behind all others, models of which nothing is known.
+        let score = scores.get(index).copied().flatten();
+        let distance = score.map_or(u8::MAX, |score| pareto.class.distance(Class::of(score)));
+        places.push(((fitting.doubt(model), distance), [price, total(&model.price)], index));
+    }
+    if places.is_empty() {
+        return Err(NoChoice::NothingLeft);
+    }
+    places.sort_unstable_by(|(one, [price, sum], index), (other, [other_price, other_sum], other_index)| {
+        one.cmp(other)
+            .then_with(|| price.total_cmp(other_price))
+            .then_with(|| sum.total_cmp(other_sum))
+            .then(index.cmp(other_index))
+    });
+    let why = format!("the cheapest of the {} class of coding scores, or nearest to it", pareto.class.name());
+    Ok(Ordered { models: places.into_iter().map(|(_, _, index)| index).collect(), why })
+}

@@ -1,0 +1,44 @@
+//! Coding scores, which no catalog has: the operator may state them in
+//! `[plugins.router-auto.config]` as `coding_scores = { "vendor/name*" = 0.8 }`.
+
+use super::Model;
+use super::patterns::{LowerIds, Patterns};
+use crate::settings::{Fields, Malformed};
+
+/// Patterns of model ids with scores from 0 to 1.
+pub(super) struct Scores(Vec<(Patterns, f64)>);
+
+impl Scores {
+    /// Reads the operator's settings, longer patterns first: what is said of
+    /// fewer models counts for these more.
+    ///
+    /// # Errors
+    /// The first score that is no number from 0 to 1.
+    pub(super) fn read(operator: &[u8]) -> Result<Self, Malformed> {
+        let settings = Fields::parse(operator, "plugins.router-auto.config")?;
+        let scores = settings.object("coding_scores")?.unwrap_or_default();
+        let mut names: Vec<&str> = scores.entries().map(|(name, _)| name).collect();
+        names.sort_by_key(|name| (name.contains('*'), std::cmp::Reverse(name.len())));
+        let score = |name: &str| {
+            let score = scores.number(name, 0.0..=1.0)?.unwrap_or(0.0);
+            Ok((Patterns::new([name].into_iter()), score))
+        };
+        Ok(Self(names.into_iter().map(score).collect::<Result<_, _>>()?))
+    }
+
+    /// Each model's score. Where the operator states none at all, the place by
+    /// price stands in: dearer models are the better coders, mostly.
+    pub(super) fn of(&self, models: &[Model]) -> Vec<Option<f64>> {
+        if self.0.is_empty() {
+            return models.iter().map(|model| Some(model.rank())).collect();
+        }
+        let ids = LowerIds::new(models.iter().map(|model| model.id.as_str()));
+        let mut scores = vec![None; models.len()];
+        for (patterns, stated) in &self.0 {
+            for (score, matched) in scores.iter_mut().zip(patterns.matches(&ids)) {
+                *score = score.or(matched.then_some(*stated));
+            }
+        }
+        scores
+    }
+}

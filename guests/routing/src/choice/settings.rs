@@ -1,0 +1,131 @@
+//! The plugin entry of a router: `auto-router`, `auto-beta-router`,
+//! `jev-router`, `pareto-router` and `switchyard-router`.
+
+use super::band::Band;
+use super::pareto::Pareto;
+use super::patterns::{LowerIds, Patterns};
+use super::router::Router;
+use super::switchyard::Algorithm;
+use super::{Malformed, Model};
+use crate::settings::Fields;
+
+/// Patterns of one list.
+const PATTERNS_MAX: usize = 1024;
+/// Characters of one pattern.
+const PATTERN_CHARS_MAX: usize = 1024;
+/// Characters of all patterns of an entry together.
+const ALL_CHARS_MAX: usize = 65_536;
+
+/// What an entry says, or what holds without one.
+#[derive(Debug)]
+pub(super) struct Settings {
+    allow: Patterns,
+    exclude: Patterns,
+    pub(super) rule: Rule,
+}
+
+/// By what a router chooses.
+#[derive(Debug)]
+pub(super) enum Rule {
+    /// Price band and difficulty.
+    Auto {
+        budget: Band,
+        /// Keep the model that the last assistant message names.
+        pin_model: bool,
+    },
+    Jev,
+    Pareto(Pareto),
+    Switchyard(Algorithm),
+}
+
+impl Settings {
+    /// Reads the entry of `router`. One that is switched off, or belongs to
+    /// another router, counts as none.
+    ///
+    /// # Errors
+    /// The first field that does not fit, by its path.
+    pub(super) fn parse(router: Router, json: &[u8]) -> Result<Self, Malformed> {
+        let plugin = router.plugin();
+        let mut fields = Fields::parse(json, plugin)?;
+        let foreign = fields.get("id").is_some_and(|id| id.as_str() != Some(plugin));
+        if foreign || fields.flag("enabled")? == Some(false) {
+            fields = Fields::parse(b"{}", plugin)?;
+        }
+        let mut lists = Lists { fields: &fields, chars: 0 };
+        let (allow, exclude) = match router {
+            Router::Auto | Router::AutoBeta => {
+                (lists.read(&["allowed_models"])?, lists.read(&["excluded_models"])?)
+            }
+            // The two names of the first list add up.
+            Router::Jev => (lists.read(&["models", "allowed_models"])?, lists.read(&["excluded_models"])?),
+            Router::Pareto | Router::Switchyard => (Patterns::default(), Patterns::default()),
+        };
+        let rule = match router {
+            Router::Auto => Rule::Auto {
+                budget: Band::read(&fields)?,
+                pin_model: fields.flag("pin_model")?.unwrap_or(false),
+            },
+            Router::AutoBeta => Rule::Auto { budget: Band::read(&fields)?, pin_model: false },
+            Router::Jev => Rule::Jev,
+            Router::Pareto => Rule::Pareto(Pareto::read(&fields)?),
+            Router::Switchyard => Rule::Switchyard(Algorithm::read(&fields)?),
+        };
+        Ok(Self { allow, exclude, rule })
+    }
+
+    /// The models that the restrictions leave. An exclusion always wins; an
+    /// empty list restricts nothing.
+    pub(super) fn allowed(&self, models: &[Model]) -> Vec<usize> {
+        if self.allow.is_empty() && self.exclude.is_empty() {
+            return (0..models.len()).collect();
+        }
+        let ids = LowerIds::new(models.iter().map(|model| model.id.as_str()));
+        let (listed, excluded) = (self.allow.matches(&ids), self.exclude.matches(&ids));
+        let open = self.allow.is_empty();
+        let marks = listed.into_iter().zip(excluded).enumerate();
+        marks
+            .filter_map(|(index, (listed, excluded))| ((open || listed) && !excluded).then_some(index))
+            .collect()
+    }
+}
+
+/// The pattern lists of one entry, which share a budget of characters.
+struct Lists<'a> {
+    fields: &'a Fields,
+    chars: usize,
+}
+
+impl Lists<'_> {
+    /// The patterns of several fields as one list.
+    fn read(&mut self, names: &[&str]) -> Result<Patterns, Malformed> {
+        let mut all = Vec::new();
+        for name in names {
+            let list = self.fields.texts(name)?.unwrap_or_default();
+            if list.len() > PATTERNS_MAX {
+                let rule = format!("must hold at most {PATTERNS_MAX} patterns");
+                return Err(self.fields.malformed(name, &rule));
+            }
+            for (place, pattern) in list.iter().enumerate() {
+                self.count(pattern)
+                    .map_err(|rule| self.fields.malformed(&format!("{name}[{place}]"), &rule))?;
+            }
+            all.extend(list);
+        }
+        Ok(Patterns::new(all.into_iter()))
+    }
+
+    /// Takes the pattern's characters from the budget; the error is the rule it breaks.
+    fn count(&mut self, pattern: &str) -> Result<(), String> {
+        let chars = pattern.chars().count();
+        self.chars += chars;
+        if chars > PATTERN_CHARS_MAX {
+            return Err(format!("must have at most {PATTERN_CHARS_MAX} characters"));
+        }
+        if self.chars > ALL_CHARS_MAX {
+            return Err(format!(
+                "is beyond the {ALL_CHARS_MAX} characters that all patterns together may have"
+            ));
+        }
+        Ok(())
+    }
+}

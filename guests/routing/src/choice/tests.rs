@@ -1,0 +1,131 @@
+//! Choices as tables: models are named, and an expected order is their names.
+
+mod properties;
+mod restrictions;
+mod rules;
+
+use super::{Choice, Facts, Model, NoChoice, Question, Router, choose};
+use crate::endpoint::{Price, Request};
+use crate::tests::summary as plain_request;
+
+/// Eleven models from free to dear, `v/0` to `v/10`, at price ranks 0 to 1.
+fn catalog() -> Vec<Model> {
+    (0..=10).map(|place| model(&format!("v/{place}"), f64::from(place))).collect()
+}
+
+/// A model of which nothing is stated but its price, from 0 to 10.
+fn model(id: &str, price: f64) -> Model {
+    Model {
+        id: id.into(),
+        price: Price { input: price, output: price * 3.0, image: 0.0 },
+        context_length: 0,
+        max_output: 0,
+        supports: Vec::new(),
+        price_rank: price / 10.0,
+    }
+}
+
+fn with(id: &str, price: f64, change: fn(&mut Model)) -> Model {
+    let mut model = model(id, price);
+    change(&mut model);
+    model
+}
+
+fn request() -> Request {
+    Request { chosen: true, ..plain_request("{}") }
+}
+
+/// A request that looks as hard as can be.
+fn hard() -> (Request, Facts) {
+    let mut request = request();
+    request.needs = ["tools", "structured_output", "reasoning"].map(str::to_owned).into();
+    let facts = Facts {
+        last_user_chars: 10_000,
+        all_chars: 100_000,
+        turns: 50,
+        code_blocks: 9,
+        math_share: 0.5,
+        questions: 9,
+        last_model: None,
+    };
+    (request, facts)
+}
+
+/// A question that is changed where a test needs it.
+struct Asked {
+    router: Router,
+    request: Request,
+    facts: Facts,
+    models: Vec<Model>,
+    settings: String,
+    operator: String,
+    seed: u64,
+}
+
+fn asked(slug: &str, settings: &str) -> Asked {
+    Asked {
+        router: Router::named(slug).unwrap(),
+        request: request(),
+        facts: Facts::default(),
+        models: catalog(),
+        settings: settings.into(),
+        operator: "{}".into(),
+        seed: 7,
+    }
+}
+
+impl Asked {
+    fn choose(&self) -> Result<Choice, NoChoice> {
+        choose(Question {
+            router: self.router,
+            request: &self.request,
+            facts: &self.facts,
+            models: &self.models,
+            settings: self.settings.as_bytes(),
+            operator: self.operator.as_bytes(),
+            seed: self.seed,
+        })
+    }
+
+    /// The names of the chosen models, without the vendor.
+    fn names(&self) -> String {
+        let choice = self.choose().expect("a choice");
+        let name = |index: &usize| self.models[*index].id.trim_start_matches("v/");
+        choice.models.iter().map(name).collect::<Vec<_>>().join(" ")
+    }
+
+    fn first(&self) -> String {
+        self.names().split(' ').next().unwrap().to_owned()
+    }
+
+    fn malformed(&self) -> String {
+        match self.choose() {
+            Err(NoChoice::Malformed(malformed)) => malformed.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn slugs_lead_to_their_routers() {
+    for slug in Router::slugs() {
+        assert!(Router::named(slug).is_some(), "{slug}");
+    }
+    assert_eq!(Router::named("auto"), Some(Router::Auto));
+    assert_eq!(Router::named("pareto-code"), Some(Router::Pareto));
+    assert_eq!(Router::named("service/auto"), None);
+    assert_eq!(Router::named(""), None);
+}
+
+#[test]
+fn a_choice_says_how_and_why() {
+    let choice = asked("auto", "{}").choose().unwrap();
+    assert_eq!(choice.strategy, "auto");
+    assert_eq!(
+        choice.reason,
+        "auto-router chose v/0 out of 11 models: difficulty 0.00 in the price band from 0 to 30 %"
+    );
+    let choice = asked("pareto-code", "{}").choose().unwrap();
+    assert_eq!(choice.strategy, "pareto");
+    assert!(choice.reason.starts_with("pareto-router chose v/7 "), "{}", choice.reason);
+}

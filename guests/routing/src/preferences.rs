@@ -1,0 +1,244 @@
+//! The `provider` object of a request.
+
+use serde_json::Value;
+
+use crate::settings::{Fields, Malformed};
+use crate::slug::Slugs;
+
+/// What the client prefers; absent and null fields have their defaults.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Preferences {
+    /// Slugs to try first, in this order; `None` when not given.
+    pub(crate) order: Option<Slugs>,
+    /// Slugs outside of which nothing is tried.
+    pub(crate) only: Option<Slugs>,
+    pub(crate) ignore: Slugs,
+    /// Whether more than the first endpoint may be tried.
+    pub allow_fallbacks: bool,
+    pub(crate) require_parameters: bool,
+    pub(crate) deny_data_collection: bool,
+    pub(crate) zdr: bool,
+    pub(crate) quantizations: Vec<String>,
+    pub(crate) sort: Option<SortBy>,
+    /// What sorting goes by; `None` when not given.
+    pub(crate) partition: Option<Partition>,
+    /// What endpoints may cost.
+    pub max_price: MaxPrice,
+    /// Output tokens per second by percentile.
+    pub(crate) min_throughput: Thresholds,
+    /// Seconds to first content by percentile.
+    pub(crate) max_latency: Thresholds,
+}
+
+/// What endpoints are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SortBy {
+    Price,
+    Throughput,
+    Latency,
+    Exacto,
+}
+
+/// Within what endpoints are sorted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Partition {
+    /// Each model by itself, in the client's order of models.
+    Model,
+    /// All models together.
+    None,
+}
+
+/// Upper limits in dollars per million tokens, `image` per image. Endpoints have
+/// no prices per request or of audio, so that such limits always hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct MaxPrice {
+    /// Of input.
+    pub prompt: Option<f64>,
+    /// Of output.
+    pub completion: Option<f64>,
+    /// Of an image that is made.
+    pub image: Option<f64>,
+}
+
+impl MaxPrice {
+    /// Whether prices of input, output and an image are within the limits.
+    #[must_use]
+    pub fn allows(&self, input: f64, output: f64, image: f64) -> bool {
+        let within = |limit: Option<f64>, price: f64| limit.is_none_or(|limit| price <= limit);
+        within(self.prompt, input) && within(self.completion, output) && within(self.image, image)
+    }
+}
+
+/// Limits for some percentiles; one number means the median.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Thresholds {
+    pub(crate) p50: Option<f64>,
+    pub(crate) p75: Option<f64>,
+    pub(crate) p90: Option<f64>,
+    pub(crate) p99: Option<f64>,
+}
+
+impl Preferences {
+    /// Reads the object.
+    ///
+    /// # Errors
+    /// The first field that does not fit, by its path.
+    pub fn parse(json: &[u8]) -> Result<Self, Malformed> {
+        let fields = Fields::parse(json, "provider")?;
+        // Known and checked, with no effect here: no endpoint states the former,
+        // and the host hands the latter to the provider's guest.
+        fields.flag("enforce_distillable_text")?;
+        fields.object("options")?;
+        let (sort, partition) = sort(&fields)?;
+        Ok(Self {
+            order: slugs(&fields, "order")?,
+            only: slugs(&fields, "only")?,
+            ignore: slugs(&fields, "ignore")?.unwrap_or_default(),
+            allow_fallbacks: fields.flag("allow_fallbacks")?.unwrap_or(true),
+            require_parameters: fields.flag("require_parameters")?.unwrap_or(false),
+            deny_data_collection: fields.word("data_collection", &["allow", "deny"])? == Some("deny"),
+            zdr: fields.flag("zdr")?.unwrap_or(false),
+            quantizations: words(&fields, "quantizations")?,
+            sort,
+            partition,
+            max_price: max_price(&fields)?,
+            min_throughput: thresholds(&fields, "preferred_min_throughput")?,
+            max_latency: thresholds(&fields, "preferred_max_latency")?,
+        })
+    }
+}
+
+/// An empty list says nothing, as if it were absent.
+fn slugs(fields: &Fields, name: &str) -> Result<Option<Slugs>, Malformed> {
+    Ok(fields.texts(name)?.filter(|list| !list.is_empty()).map(|list| Slugs::new(&list)))
+}
+
+fn words(fields: &Fields, name: &str) -> Result<Vec<String>, Malformed> {
+    Ok(fields.texts(name)?.unwrap_or_default().into_iter().map(str::to_owned).collect())
+}
+
+/// A word, or what to sort by and within what.
+fn sort(fields: &Fields) -> Result<(Option<SortBy>, Option<Partition>), Malformed> {
+    let Some(Value::Object(_)) = fields.get("sort") else { return Ok((sort_by(fields, "sort")?, None)) };
+    let Some(sort) = fields.object("sort")? else { return Ok((None, None)) };
+    let partition = sort.word("partition", &["model", "none"])?;
+    let partition = partition.map(|word| if word == "none" { Partition::None } else { Partition::Model });
+    Ok((sort_by(&sort, "by")?, partition))
+}
+
+fn sort_by(fields: &Fields, name: &str) -> Result<Option<SortBy>, Malformed> {
+    let word = fields.word(name, &["price", "throughput", "latency", "exacto"])?;
+    Ok(word.map(|word| match word {
+        "price" => SortBy::Price,
+        "throughput" => SortBy::Throughput,
+        "latency" => SortBy::Latency,
+        _ => SortBy::Exacto,
+    }))
+}
+
+fn max_price(fields: &Fields) -> Result<MaxPrice, Malformed> {
+    let amounts = fields.object("max_price")?.unwrap_or_default();
+    amounts.dollars("audio")?;
+    amounts.dollars("request")?;
+    Ok(MaxPrice {
+        prompt: amounts.dollars("prompt")?,
+        completion: amounts.dollars("completion")?,
+        image: amounts.dollars("image")?,
+    })
+}
+
+fn thresholds(fields: &Fields, name: &str) -> Result<Thresholds, Malformed> {
+    const ANY: std::ops::RangeInclusive<f64> = 0.0..=f64::MAX;
+    match fields.get(name) {
+        None => Ok(Thresholds::default()),
+        Some(Value::Object(_)) => {
+            let each = fields.object(name)?.unwrap_or_default();
+            Ok(Thresholds {
+                p50: each.number("p50", ANY)?,
+                p75: each.number("p75", ANY)?,
+                p90: each.number("p90", ANY)?,
+                p99: each.number("p99", ANY)?,
+            })
+        }
+        Some(_) => Ok(Thresholds { p50: fields.number(name, ANY)?, ..Thresholds::default() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MaxPrice, Partition, Preferences, Slugs, SortBy, Thresholds};
+
+    #[test]
+    fn absent_and_null_fields_have_defaults() {
+        let defaults = Preferences { allow_fallbacks: true, ..Preferences::default() };
+        for json in ["", "{}", "null", r#"{"order":null,"sort":null,"zdr":null,"max_price":null,"new":1}"#] {
+            assert_eq!(Preferences::parse(json.as_bytes()).as_ref(), Ok(&defaults), "{json}");
+        }
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let json = r#"{"order":["a"],"only":["b"],"ignore":["c"],"allow_fallbacks":false,"require_parameters":true,
+            "data_collection":"deny","zdr":true,"enforce_distillable_text":true,"quantizations":["fp8"],
+            "sort":{"by":"latency","partition":"none"},
+            "max_price":{"prompt":"0.5","completion":2,"image":" 1e-1 ","audio":"1","request":null},
+            "preferred_min_throughput":50,"preferred_max_latency":{"p75":2,"p90":3.5},"options":{"a":{"x":1}}}"#;
+        let expected = Preferences {
+            order: Some(Slugs::new(&["a"])),
+            only: Some(Slugs::new(&["b"])),
+            ignore: Slugs::new(&["c"]),
+            allow_fallbacks: false,
+            require_parameters: true,
+            deny_data_collection: true,
+            zdr: true,
+            quantizations: vec!["fp8".into()],
+            sort: Some(SortBy::Latency),
+            partition: Some(Partition::None),
+            max_price: MaxPrice { prompt: Some(0.5), completion: Some(2.0), image: Some(0.1) },
+            min_throughput: Thresholds { p50: Some(50.0), ..Thresholds::default() },
+            max_latency: Thresholds { p75: Some(2.0), p90: Some(3.5), ..Thresholds::default() },
+        };
+        assert_eq!(Preferences::parse(json.as_bytes()), Ok(expected));
+    }
+
+    #[test]
+    fn a_field_that_does_not_fit_is_named() {
+        let words = "must be one of price, throughput, latency, exacto";
+        let cases = [
+            (r#"{"order":"a"}"#, "provider.order must be a list of strings"),
+            (r#"{"only":["a",1]}"#, "provider.only[1] must be a string"),
+            (r#"{"sort":"speed"}"#, &format!("provider.sort {words}")),
+            (r#"{"sort":["price","none"]}"#, &format!("provider.sort {words}")),
+            (r#"{"sort":{"by":1}}"#, &format!("provider.sort.by {words}")),
+            (
+                r#"{"sort":{"by":"price","partition":"all"}}"#,
+                "provider.sort.partition must be one of model, none",
+            ),
+            (r#"{"data_collection":"maybe"}"#, "provider.data_collection must be one of allow, deny"),
+            (
+                r#"{"max_price":{"prompt":"cheap"}}"#,
+                "provider.max_price.prompt must be a number or a decimal string, at least 0",
+            ),
+            (
+                r#"{"max_price":{"request":"nan"}}"#,
+                "provider.max_price.request must be a number or a decimal string, at least 0",
+            ),
+            (r#"{"max_price":[]}"#, "provider.max_price must be an object"),
+            (
+                r#"{"preferred_max_latency":{"p90":-1}}"#,
+                "provider.preferred_max_latency.p90 must be a number of at least 0",
+            ),
+            (
+                r#"{"preferred_min_throughput":[1,2,3,4]}"#,
+                "provider.preferred_min_throughput must be a number of at least 0",
+            ),
+            (r#"{"allow_fallbacks":"no"}"#, "provider.allow_fallbacks must be true or false"),
+            (r#"{"enforce_distillable_text":1}"#, "provider.enforce_distillable_text must be true or false"),
+            (r#"{"options":[]}"#, "provider.options must be an object"),
+            ("7", "provider must be an object"),
+        ];
+        for (json, message) in cases {
+            assert_eq!(Preferences::parse(json.as_bytes()).unwrap_err().to_string(), message, "{json}");
+        }
+    }
+}
