@@ -48,4 +48,7 @@ mod vault;
 mod vault_commands;
 
 #[cfg(test)]
+mod story;
+
+#[cfg(test)]
 mod faults;

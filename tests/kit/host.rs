@@ -128,10 +128,21 @@ impl Setup {
         self
     }
 
+    /// Puts the configuration into its file, where commands that change it find it.
+    pub fn write_config(&self) {
+        std::fs::write(self.directory.path().join("cofferdam.toml"), &self.config).unwrap();
+    }
+
+    /// Takes over what a command has made of the configuration file.
+    pub fn reread_config(mut self) -> Self {
+        self.config = std::fs::read_to_string(self.directory.path().join("cofferdam.toml")).unwrap();
+        self
+    }
+
     /// The program with the options that every command has.
     fn program(&self) -> Command {
         if !self.config.is_empty() {
-            std::fs::write(self.directory.path().join("cofferdam.toml"), &self.config).unwrap();
+            self.write_config();
         }
         let mut command = program();
         command.arg("--json").arg("--data").arg(self.data());
