@@ -17,7 +17,7 @@ fn first_party(runtime: &Runtime, name: &str) -> Arc<Plugin> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
     let source = PluginSource {
         name: name.into(),
-        manifest: std::fs::read_to_string(folder.join(format!("{name}.toml"))).unwrap().into(),
+        manifest: std::fs::read_to_string(folder.join(format!("{name}.toml"))).unwrap(),
         component: std::fs::read(folder.join(format!("{name}.wasm"))).unwrap().into(),
         origin: format!("{name}.toml"),
     };
