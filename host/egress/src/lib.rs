@@ -15,7 +15,7 @@ mod rule;
 
 mod origin;
 mod path;
-mod target;
+mod target_url;
 
 mod config;
 mod resolver;
@@ -52,4 +52,4 @@ pub use range::{IpRange, RangeError};
 pub use reply::{Reply, ReplyBody};
 pub use scrub::{ScrubSet, Scrubber};
 pub use slot::{Injection, Slot, SlotError};
-pub use target::{Target, TargetError};
+pub use target_url::{Target, TargetError};

@@ -15,6 +15,7 @@
 //! hand it back unseen. The promise is that a secret goes to its host and nowhere else.
 
 mod follow;
+mod heads;
 mod spelling;
 #[cfg(test)]
 mod tests;
@@ -26,12 +27,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use zeroize::Zeroizing;
 
 use follow::Follower;
+use heads::{HEAD_BYTES, Head, Heads};
 use spelling::Spelling;
 
 /// Values shorter than this are words of ordinary texts, and none that should be a secret.
 const VALUE_BYTES_MIN: usize = 8;
-/// The part of a spelling that is looked for first.
-const HEAD_BYTES: usize = 8;
 /// Values in one set; each has a bit.
 const VALUES_MAX: usize = 64;
 
@@ -41,11 +41,7 @@ pub struct ScrubSet(Arc<Needles>);
 
 struct Needles {
     values: Vec<Needle>,
-    /// In the order of their bytes.
-    heads: Zeroizing<Vec<Head>>,
-    shifts: Shifts,
-    /// A bit for each byte that a head begins with.
-    first_bytes: [u64; 4],
+    heads: Heads,
 }
 
 struct Needle {
@@ -54,23 +50,14 @@ struct Needle {
     value: Bytes,
 }
 
-/// The beginning of one spelling of one value.
-#[derive(Clone, Copy)]
-struct Head {
-    bytes: u64,
-    needle: usize,
-    spelling: Spelling,
-}
-
-impl zeroize::Zeroize for Head {
-    fn zeroize(&mut self) {
-        self.bytes.zeroize();
-    }
-}
-
 /// One search through one text that comes in pieces.
 pub struct Scrubber {
     set: ScrubSet,
+    search: Search,
+}
+
+#[derive(Default)]
+struct Search {
     /// The last bytes that came, the newest lowest.
     window: u64,
     /// How many bytes came.
@@ -95,13 +82,7 @@ impl ScrubSet {
                 spelling::each_head(value, |spelling, bytes| heads.push(Head { bytes, needle, spelling }));
             }
         }
-        heads.sort_unstable_by_key(|head| head.bytes);
-        let mut first_bytes = [0; 4];
-        for head in heads.iter() {
-            insert(&mut first_bytes, head.bytes >> 56);
-        }
-        let shifts = Shifts::new(&heads);
-        Self(Arc::new(Needles { values, heads, shifts, first_bytes }))
+        Self(Arc::new(Needles { values, heads: Heads::new(heads) }))
     }
 
     /// Is there nothing to look for?
@@ -113,43 +94,42 @@ impl ScrubSet {
     /// Begins a search.
     #[must_use]
     pub fn scrubber(&self) -> Scrubber {
-        Scrubber {
-            set: self.clone(),
-            window: 0,
-            seen: 0,
-            follower: Follower::default(),
-            held: BytesMut::new(),
-            growth: 0,
-        }
+        Scrubber { set: self.clone(), search: Search::default() }
     }
 
     /// A text without the values, and which of them were in it (a bit for each); `None` if there was none.
     #[must_use]
     pub fn scrub(&self, text: &[u8]) -> Option<(Vec<u8>, u64)> {
-        let mut scrubber = self.scrubber();
-        scrubber.scan(text);
-        if !scrubber.follower.has_found() {
+        if text.len() < HEAD_BYTES {
             return None;
         }
-        scrubber.held.extend_from_slice(text);
-        let clean = scrubber.give(scrubber.seen);
-        Some((clean.into(), scrubber.follower.reflected()))
+        let mut search = Search::default();
+        search.scan(&self.0, text);
+        if !search.follower.has_found() {
+            return None;
+        }
+        search.held.extend_from_slice(text);
+        let clean = search.give(&self.0, search.seen);
+        Some((clean.into(), search.follower.reflected()))
     }
 
     /// Takes the values out of the headers of an answer; a header with one in its name goes. Says which were there.
     pub(crate) fn scrub_headers(&self, headers: &mut HeaderMap) -> u64 {
         let mut reflected = 0;
+        if self.is_empty() {
+            return reflected;
+        }
         for value in headers.values_mut() {
             if let Some((clean, found)) = self.scrub(value.as_bytes()) {
                 *value = HeaderValue::from_bytes(&clean).unwrap_or(HeaderValue::from_static(""));
                 reflected |= found;
             }
         }
-        let named: Vec<(HeaderName, u64)> = headers
-            .keys()
-            .map(|name| (name.clone(), self.in_name(name.as_str())))
-            .filter(|(_, found)| *found != 0)
-            .collect();
+        let in_name = |name: &HeaderName| match self.in_name(name.as_str()) {
+            0 => None,
+            found => Some((name.clone(), found)),
+        };
+        let named: Vec<(HeaderName, u64)> = headers.keys().filter_map(in_name).collect();
         for (name, found) in named {
             headers.remove(name);
             reflected |= found;
@@ -181,54 +161,58 @@ impl Scrubber {
     /// back as it is.
     #[must_use]
     pub fn push(&mut self, mut piece: Bytes) -> Bytes {
-        self.scan(&piece);
-        let undecided = self.undecided();
-        if self.held.is_empty() && !self.follower.has_found() {
+        let Self { set: ScrubSet(needles), search } = self;
+        search.scan(needles, &piece);
+        let undecided = search.undecided(needles);
+        if search.held.is_empty() && !search.follower.has_found() {
             // Nothing was held, so what is undecided has begun in this piece.
-            self.held.extend_from_slice(&piece.split_off(piece.len().saturating_sub(undecided)));
+            search.held.extend_from_slice(&piece.split_off(piece.len().saturating_sub(undecided)));
             return piece;
         }
-        self.held.extend_from_slice(&piece);
-        self.give(self.seen - undecided as u64)
+        search.held.extend_from_slice(&piece);
+        search.give(needles, search.seen - undecided as u64)
     }
 
     /// Gives what is still held, at the end of the text. The search can begin anew with another one.
     #[must_use]
     pub fn finish(&mut self) -> Bytes {
-        let rest = self.give(self.seen);
-        self.follower.reset();
-        self.window = 0;
-        self.seen = 0;
+        let Self { set: ScrubSet(needles), search } = self;
+        let rest = search.give(needles, search.seen);
+        search.follower.reset();
+        search.window = 0;
+        search.seen = 0;
         rest
     }
 
     /// The values that were found so far: a bit for each, in the order of the set.
     #[must_use]
     pub fn reflected(&self) -> u64 {
-        self.follower.reflected()
+        self.search.follower.reflected()
     }
 
     /// By how many bytes the text has become longer.
     #[must_use]
     pub fn growth(&self) -> u64 {
-        u64::try_from(self.growth).unwrap_or(0)
+        u64::try_from(self.search.growth).unwrap_or(0)
     }
+}
 
-    fn scan(&mut self, piece: &[u8]) {
-        let Self { set: ScrubSet(needles), window, seen, follower, .. } = self;
+impl Search {
+    fn scan(&mut self, needles: &Needles, piece: &[u8]) {
+        let Self { window, seen, follower, .. } = self;
         let mut last = *window;
-        let mut shift = needles.shifts.of(last);
+        let mut shift = needles.heads.shift(last);
         let mut at = 0;
         while at < piece.len() {
             let step = if follower.is_following() { 1 } else { shift.max(1) };
             let to = (at + step).min(piece.len());
-            last = rolled(last, piece, at, to);
+            last = heads::rolled(last, piece, at, to);
             *seen += (to - at) as u64;
             at = to;
             if follower.is_following() {
                 follower.step(last as u8, *seen);
             }
-            shift = needles.shifts.of(last);
+            shift = needles.heads.shift(last);
             if shift == 0 {
                 needles.start(last, *seen, follower);
             }
@@ -237,12 +221,12 @@ impl Scrubber {
     }
 
     /// How many of the last bytes could belong to a value whose end has not come.
-    fn undecided(&self) -> usize {
-        self.follower.undecided().max(self.set.0.begun(self.window, self.seen))
+    fn undecided(&self, needles: &Needles) -> usize {
+        self.follower.undecided().max(needles.heads.begun(self.window, self.seen))
     }
 
     /// Gives what stands before `cut`: no value that is yet to be found begins there.
-    fn give(&mut self, cut: u64) -> Bytes {
+    fn give(&mut self, needles: &Needles, cut: u64) -> Bytes {
         let mut out = BytesMut::new();
         let mut over = 0;
         for found in self.follower.found_mut() {
@@ -252,7 +236,7 @@ impl Scrubber {
             move_until(found.start, self.seen, &mut self.held, Some(&mut out));
             if !found.is_labelled {
                 found.is_labelled = true;
-                let label = self.set.0.values.get(found.needle).map_or(&b""[..], |needle| &needle.label);
+                let label = needles.values.get(found.needle).map_or(&b""[..], |needle| &needle.label);
                 out.extend_from_slice(label);
                 self.growth += label.len() as i64;
             }
@@ -287,9 +271,7 @@ impl Needles {
         if seen < HEAD_BYTES as u64 {
             return;
         }
-        let from = self.heads.partition_point(|head| head.bytes < window);
-        let same = self.heads.iter().enumerate().skip(from).take_while(|(_, head)| head.bytes == window);
-        for (number, head) in same {
+        for (number, head) in self.heads.all(window) {
             let write = || {
                 let value = self.values.get(head.needle).map_or(&b""[..], |needle| &needle.value);
                 spelling::write(head.spelling, value)
@@ -297,79 +279,6 @@ impl Needles {
             follower.start(number, head.needle, write, seen);
         }
     }
-
-    /// How many of the last bytes are the beginning of a head: at most 7, since a whole one is followed.
-    fn begun(&self, window: u64, seen: u64) -> usize {
-        let most = seen.min(HEAD_BYTES as u64 - 1) as u32;
-        for count in (1..=most).rev() {
-            if !contains(&self.first_bytes, window >> (8 * (count - 1)) & 0xff) {
-                continue;
-            }
-            let shift = 64 - 8 * count;
-            let wanted = window << shift;
-            let at = self.heads.partition_point(|head| head.bytes < wanted);
-            if self.heads.get(at).is_some_and(|head| head.bytes >> shift == wanted >> shift) {
-                return count as usize;
-            }
-        }
-        0
-    }
-}
-
-/// The window that ends at `to`, given the one that ends at `from`.
-#[inline]
-fn rolled(window: u64, piece: &[u8], from: usize, to: usize) -> u64 {
-    if let Some(last) = piece.get(..to).and_then(<[u8]>::last_chunk) {
-        return u64::from_be_bytes(*last);
-    }
-    let new = piece.get(from..to).unwrap_or_default();
-    new.iter().fold(window, |window, byte| window << 8 | u64::from(*byte))
-}
-
-/// How far the next head can be, by the last three bytes that came (Wu and Manber): most texts are looked at in
-/// every sixth place only. Blocks that share a hash share the smaller distance.
-struct Shifts([u8; SHIFTS]);
-
-const SHIFTS: usize = 1 << 12;
-const BLOCK_BYTES: usize = 3;
-
-impl Shifts {
-    fn new(heads: &[Head]) -> Self {
-        let mut shifts = Self([(HEAD_BYTES - BLOCK_BYTES + 1) as u8; SHIFTS]);
-        for head in heads {
-            for distance in 0..=(HEAD_BYTES - BLOCK_BYTES) as u8 {
-                shifts.lower(head.bytes >> (8 * distance), distance);
-            }
-        }
-        shifts
-    }
-
-    fn lower(&mut self, window: u64, distance: u8) {
-        if let Some(shift) = self.0.get_mut(Self::place(window)) {
-            *shift = distance.min(*shift);
-        }
-    }
-
-    fn place(window: u64) -> usize {
-        let block = window as u32 & 0x00ff_ffff;
-        (block.wrapping_mul(0x9e37_79b1) >> 20) as usize
-    }
-
-    /// No head ends in fewer than so many bytes from here; 0 if one may end here.
-    #[inline]
-    fn of(&self, window: u64) -> usize {
-        self.0.get(Self::place(window)).copied().unwrap_or_default().into()
-    }
-}
-
-fn insert(set: &mut [u64; 4], byte: u64) {
-    if let Some(word) = set.get_mut((byte >> 6 & 3) as usize) {
-        *word |= 1 << (byte & 63);
-    }
-}
-
-fn contains(set: &[u64; 4], byte: u64) -> bool {
-    set.get((byte >> 6 & 3) as usize).is_some_and(|word| word >> (byte & 63) & 1 == 1)
 }
 
 impl fmt::Debug for ScrubSet {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zeroize::Zeroizing;
 
-use super::HEAD_BYTES;
+use super::heads::HEAD_BYTES;
 
 /// The spellings that are followed and the places where values stood.
 #[derive(Default)]

@@ -1,0 +1,134 @@
+//! The beginnings of all spellings, and where they may be in a text.
+
+use zeroize::{Zeroize, Zeroizing};
+
+use super::spelling::Spelling;
+
+/// The part of a spelling that is looked for first.
+pub(super) const HEAD_BYTES: usize = 8;
+/// What a look into the table goes by.
+const BLOCK_BYTES: usize = 3;
+/// Entries of the table.
+const SHIFTS: usize = 1 << 12;
+
+/// The beginning of one spelling of one value.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    /// As a number, so that their order is that of the bytes.
+    pub(super) bytes: u64,
+    /// Which value.
+    pub(super) needle: usize,
+    pub(super) spelling: Spelling,
+}
+
+impl Zeroize for Head {
+    fn zeroize(&mut self) {
+        self.bytes.zeroize();
+    }
+}
+
+/// All heads of a set.
+pub(super) struct Heads {
+    /// In the order of their bytes.
+    sorted: Zeroizing<Vec<Head>>,
+    shifts: Shifts,
+    /// A bit for each byte that a head begins with.
+    first_bytes: [u64; 4],
+}
+
+impl Heads {
+    pub(super) fn new(mut heads: Zeroizing<Vec<Head>>) -> Self {
+        heads.sort_unstable_by_key(|head| head.bytes);
+        let mut first_bytes = [0; 4];
+        for head in heads.iter() {
+            insert(&mut first_bytes, head.bytes >> 56);
+        }
+        Self { shifts: Shifts::new(&heads), sorted: heads, first_bytes }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    /// No head ends in fewer than so many bytes after this window; 0 if one may end with it.
+    #[inline]
+    pub(super) fn shift(&self, window: u64) -> usize {
+        self.shifts.of(window)
+    }
+
+    /// The heads that are this window, with their numbers.
+    pub(super) fn all(&self, window: u64) -> impl Iterator<Item = (usize, &Head)> {
+        let from = self.sorted.partition_point(|head| head.bytes < window);
+        self.sorted.iter().enumerate().skip(from).take_while(move |(_, head)| head.bytes == window)
+    }
+
+    /// How many of the last bytes are the beginning of a head: at most 7, since a whole one is followed.
+    pub(super) fn begun(&self, window: u64, seen: u64) -> usize {
+        let most = seen.min(HEAD_BYTES as u64 - 1) as u32;
+        for count in (1..=most).rev() {
+            if !contains(&self.first_bytes, window >> (8 * (count - 1)) & 0xff) {
+                continue;
+            }
+            let shift = 64 - 8 * count;
+            let wanted = window << shift;
+            let at = self.sorted.partition_point(|head| head.bytes < wanted);
+            if self.sorted.get(at).is_some_and(|head| head.bytes >> shift == wanted >> shift) {
+                return count as usize;
+            }
+        }
+        0
+    }
+}
+
+/// The window that ends at `to`, given the one that ends at `from`.
+#[inline]
+pub(super) fn rolled(window: u64, piece: &[u8], from: usize, to: usize) -> u64 {
+    if let Some(last) = piece.get(..to).and_then(<[u8]>::last_chunk) {
+        return u64::from_be_bytes(*last);
+    }
+    let new = piece.get(from..to).unwrap_or_default();
+    new.iter().fold(window, |window, byte| window << 8 | u64::from(*byte))
+}
+
+/// How far the next head can be, by the last three bytes that came (Wu and Manber): most texts are looked at in
+/// every sixth place only. Blocks that share a hash share the smaller distance.
+struct Shifts([u8; SHIFTS]);
+
+impl Shifts {
+    fn new(heads: &[Head]) -> Self {
+        let mut shifts = Self([(HEAD_BYTES - BLOCK_BYTES + 1) as u8; SHIFTS]);
+        for head in heads {
+            for distance in 0..=(HEAD_BYTES - BLOCK_BYTES) as u8 {
+                shifts.lower(head.bytes >> (8 * distance), distance);
+            }
+        }
+        shifts
+    }
+
+    fn lower(&mut self, window: u64, distance: u8) {
+        if let Some(shift) = self.0.get_mut(Self::place(window)) {
+            *shift = distance.min(*shift);
+        }
+    }
+
+    fn place(window: u64) -> usize {
+        let block = window as u32 & 0x00ff_ffff;
+        (block.wrapping_mul(0x9e37_79b1) >> 20) as usize
+    }
+
+    /// No head ends in fewer than so many bytes from here; 0 if one may end here.
+    #[inline]
+    fn of(&self, window: u64) -> usize {
+        self.0.get(Self::place(window)).copied().unwrap_or_default().into()
+    }
+}
+
+fn insert(set: &mut [u64; 4], byte: u64) {
+    if let Some(word) = set.get_mut((byte >> 6 & 3) as usize) {
+        *word |= 1 << (byte & 63);
+    }
+}
+
+fn contains(set: &[u64; 4], byte: u64) -> bool {
+    set.get((byte >> 6 & 3) as usize).is_some_and(|word| word >> (byte & 63) & 1 == 1)
+}
