@@ -166,6 +166,18 @@ async fn a_stream_shows_the_call_as_one_item_and_nothing_of_the_function() {
 }
 
 #[tokio::test]
+async fn a_call_is_shown_before_its_result_is_there() {
+    let bench = Bench::start().await;
+    bench.upstream.reply(calls(true, "Wait.", &[call("c", "hang", "{}")]));
+    bench.upstream.reply(answer(true, "Now."));
+    let mut events = Client::new(&bench.host).open(&with_tool("service:rogue")).await;
+    while events.until("response.output_item.added").await["item"]["type"] != "service:rogue" {}
+    assert_eq!(events.unread(), "");
+    assert_eq!(events.until("response.output_item.done").await["item"]["status"], "failed");
+    events.until("response.completed").await;
+}
+
+#[tokio::test]
 async fn routing_metadata_and_the_usage_row_tell_of_all_turns() {
     let mut bench = Bench::start().await;
     bench.upstream.reply(calls(false, "", &[call("c1", "charge", "{}"), call("c2", "charge", "{}")]));

@@ -136,6 +136,11 @@ impl Events {
         }
     }
 
+    /// What has come and was not read yet.
+    pub fn unread(&self) -> &str {
+        &self.buffer
+    }
+
     /// Reads up to the first event of this type.
     pub async fn until(&mut self, kind: &str) -> Value {
         while let Some(event) = self.next().await {

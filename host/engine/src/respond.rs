@@ -74,9 +74,9 @@ struct Plan {
 }
 
 /// The endpoint that answers, with its first events.
-pub(crate) struct Chosen {
-    pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) begun: Begun,
+struct Chosen {
+    endpoint: Arc<Endpoint>,
+    begun: Begun,
 }
 
 /// One request under way.
@@ -223,7 +223,7 @@ impl Job {
     }
 
     /// Tries endpoints in their order until one answers this turn.
-    pub(crate) async fn ask(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
+    async fn ask(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
         let engine = &self.engine;
         let credentials = Credentials {
             store: &engine.parts.store,

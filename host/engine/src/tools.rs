@@ -190,6 +190,9 @@ impl ServerTools {
             }
         });
         let work: Vec<Work<'_>> = work.collect();
+        self.steps += u32::from(!is_over);
+        // The client sees what is called before it waits for what comes of it.
+        pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         for call in calls {
@@ -218,7 +221,6 @@ impl ServerTools {
         cost: Amount,
         finish: &FinishReason,
     ) {
-        self.steps += 1;
         let called: Vec<Called<'_>> = calls
             .iter()
             .map(|call| Called {

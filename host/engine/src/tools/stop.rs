@@ -71,8 +71,8 @@ impl Progress<'_> {
                 self.cost > Amount::from_dollars(*max_cost_in_dollars)
             }
             StopCondition::FinishReasonIs { reason } => {
-                // `tool-calls` is how some libraries spell it.
-                reason.replace('-', "_") == finish_word(self.finish).replace('-', "_")
+                // Both spellings are in use, `tool-calls` by libraries.
+                reason.replace('_', "-") == finish_word(self.finish).replace('_', "-")
             }
         }
     }
@@ -81,9 +81,9 @@ impl Progress<'_> {
 fn finish_word(reason: &FinishReason) -> &str {
     match reason {
         FinishReason::Stop => "stop",
-        FinishReason::ToolCalls => "tool_calls",
+        FinishReason::ToolCalls => "tool-calls",
         FinishReason::Length => "length",
-        FinishReason::ContentFilter => "content_filter",
+        FinishReason::ContentFilter => "content-filter",
         FinishReason::Other(word) => word,
     }
 }
@@ -128,8 +128,8 @@ mod tests {
             (name("now"), true),
             (name("service:now"), false),
             (name("web_search"), false),
-            (reason("tool_calls"), true),
             (reason("tool-calls"), true),
+            (reason("tool_call"), false),
             (reason("length"), false),
         ];
         for (condition, fires) in table {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn any_condition_is_enough() {
-        assert!(rules(vec![name("x"), reason("tool_calls")]).fire(&NOTHING));
+        assert!(rules(vec![name("x"), reason("tool-calls")]).fire(&NOTHING));
         assert!(!rules(vec![name("x"), reason("stop")]).fire(&NOTHING));
     }
 
