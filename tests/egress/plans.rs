@@ -163,5 +163,5 @@ async fn r14_a_value_that_no_header_can_carry_is_refused_as_it_is() {
         assert_error(&bench.get(&bench.url(API, "/")).await, "secret-unavailable");
     }
     assert_eq!(bench.site.seen().len(), 0);
-    bench.host.until_logged("is there a line break or a space at its end?");
+    bench.host.until_logged("is there a line break or a space at its end? (api_key)");
 }

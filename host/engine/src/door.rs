@@ -200,8 +200,10 @@ impl Visit<'_> {
             sent.push(Sent { secret, fingerprint: release.fingerprint() });
             injections.push(Injection { slot, secret: release });
         }
-        let reply = self.door.egress.fetch(request.clone(), injections).await;
-        Ok((reply.map_err(|error| self.refuse(host, error.into()))?, sent))
+        let reply = self.door.egress.fetch(request.clone(), injections).await.map_err(|error| {
+            self.refuse(host, Refused::from(error).about(sent.iter().map(|sent: &Sent| &sent.secret)))
+        })?;
+        Ok((reply, sent))
     }
 
     /// The answer, whole.

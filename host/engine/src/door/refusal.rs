@@ -41,6 +41,17 @@ impl Refused {
     }
 }
 
+impl Refused {
+    /// Says which secrets went along, where one of them is at fault and the reason does not tell which.
+    pub(crate) fn about<'s>(mut self, secrets: impl Iterator<Item = &'s SecretName>) -> Self {
+        let names: Vec<&str> = secrets.map(SecretName::as_str).collect();
+        if let (HttpError::SecretUnavailable, false) = (self.error, names.is_empty()) {
+            self.log = format!("{} ({})", self.log, names.join(", "));
+        }
+        self
+    }
+}
+
 impl From<TargetError> for Refused {
     fn from(error: TargetError) -> Self {
         match error {
