@@ -194,7 +194,12 @@ async fn functions(
     context: &CallContext,
     doors: &Doors,
 ) -> Result<Vec<Function>, Refusal> {
-    let asked = tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings);
+    // The first use of a guest compiles it, which takes what it takes.
+    let compiled = tool.plugin.compile().await;
+    let asked = async {
+        compiled?;
+        tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings).await
+    };
     match timeout(OFFER_TIME_MAX, asked).await {
         Ok(Ok(Ok(functions))) => Ok(functions),
         Ok(Ok(Err(
