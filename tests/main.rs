@@ -16,6 +16,8 @@ mod streaming;
 
 #[cfg(test)]
 mod fallback;
+#[cfg(test)]
+mod model_router;
 
 #[cfg(test)]
 mod tools;

@@ -18,7 +18,8 @@ const TOKEN: &str = "ghp_4fQz81LmXw02TvRyKd57";
 
 /// The commands of the story, each with its continuation lines.
 fn commands() -> Vec<String> {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let readme =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
     let (_, story) = readme.split_once(HEADING).expect("the README tells the story");
     let (_, block) = story.split_once("```console\n").unwrap();
     let (block, _) = block.split_once("```").unwrap();
@@ -49,7 +50,10 @@ async fn the_story_of_the_readme_is_true() {
 
     let commands = commands();
     let [put, grant, serve, ask] = commands.as_slice() else { panic!("{commands:#?}") };
-    assert!(put.contains("cofferdam secret put") && grant.contains("cofferdam plugin grant"), "{commands:#?}");
+    assert!(
+        put.contains("cofferdam secret put") && grant.contains("cofferdam plugin grant"),
+        "{commands:#?}"
+    );
     setup.write_config();
     run(&setup, put);
     run(&setup, grant);
@@ -66,7 +70,10 @@ async fn the_story_of_the_readme_is_true() {
     assert_eq!(seen.sni.as_deref(), Some(API));
     assert_eq!(seen.header("authorization"), Some(format!("Bearer {TOKEN}").as_str()));
     let item = &answer.body["output"][0];
-    assert_eq!((item["type"].as_str(), item["status"].as_str()), (Some("service:http_request"), Some("completed")));
+    assert_eq!(
+        (item["type"].as_str(), item["status"].as_str()),
+        (Some("service:http_request"), Some("completed"))
+    );
     // The server tells back what it was sent; what reaches the model and the client says so in its place.
     assert!(answer.text.contains("[secret:github_token]"), "{}", answer.text);
 

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Suffixes of a model slug that ask for a way of routing.
+const SUFFIXES: [&str; 5] = ["nitro", "floor", "free", "online", "exacto"];
+
 /// What a model is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelKind {
@@ -110,6 +113,12 @@ impl Catalog {
         self.by_id.get(id).and_then(|place| self.models.get(*place))
     }
 
+    /// The model that a client's slug names, with or without a suffix.
+    pub(crate) fn find(&self, slug: &str) -> Option<&Arc<Model>> {
+        // The whole slug first: an operator's model id may end like a suffix.
+        self.get(slug).or_else(|| self.get(split_suffix(slug).0))
+    }
+
     /// All models in the order of the configuration.
     pub fn models(&self) -> &[Arc<Model>] {
         &self.models
@@ -161,5 +170,30 @@ impl Endpoint {
                 "image": candidate.price.image,
             },
         })
+    }
+}
+
+/// A model slug without its suffix, and the suffix.
+pub(crate) fn split_suffix(slug: &str) -> (&str, Option<&str>) {
+    match slug.rsplit_once(':') {
+        Some((model, suffix)) if SUFFIXES.contains(&suffix) => (model, Some(suffix)),
+        _ => (slug, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_suffix;
+
+    #[test]
+    fn only_known_suffixes_are_taken_off() {
+        for (slug, expected) in [
+            ("a/b", ("a/b", None)),
+            ("a/b:nitro", ("a/b", Some("nitro"))),
+            ("a/b:8b", ("a/b:8b", None)),
+            ("llama3.2:3b:floor", ("llama3.2:3b", Some("floor"))),
+        ] {
+            assert_eq!(split_suffix(slug), expected);
+        }
     }
 }

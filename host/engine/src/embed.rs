@@ -48,7 +48,7 @@ impl Engine {
         let models = routing::find_models(&self.parts.catalog, &slugs, ModelKind::Embeddings)?;
         let mut trail =
             Trail { requested: request.model.clone(), region: self.parts.region.clone(), ..Trail::default() };
-        let mut summary = routing::summary(Purpose::Embeddings, &slugs, &models);
+        let mut summary = routing::summary(Purpose::Embeddings, &request.model, &models);
         summary.preferences = request.provider.json.to_vec();
         summary.needs = request.needs.iter().map(|need| need.as_str().to_owned()).collect();
         summary.parameters = request.parameters.iter().map(|&name| name.to_owned()).collect();

@@ -9,19 +9,20 @@ use crate::refusal::Refusal;
 use crate::request::{RequestPlugin, ResponsesRequest};
 use crate::routing::printable;
 use crate::tools::{Doors, HookTools, Occasion};
+use bytes::Bytes;
 use cofferdam_runtime::manifest::Phase;
 use cofferdam_runtime::wire::{Action, Failure};
 use cofferdam_runtime::{CallError, Plugin, Services};
 use std::sync::Arc;
 
 /// Ids whose entry is settings for a model router, not a hook.
-const ROUTER_IDS: [&str; 5] =
+pub(crate) const ROUTER_IDS: [&str; 5] =
     ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
 
 /// A hook of this request with its settings.
 pub(crate) struct Hook {
     plugin: Arc<Plugin>,
-    settings: bytes::Bytes,
+    settings: Bytes,
 }
 
 impl Engine {
@@ -29,8 +30,9 @@ impl Engine {
     ///
     /// # Errors
     /// 400 naming an id that no installed plugin has.
-    pub(crate) fn hooks(&self, entries: &[RequestPlugin]) -> Result<Vec<Hook>, Refusal> {
-        let wanted = entries.iter().filter(|entry| entry.enabled && !ROUTER_IDS.contains(&entry.id.as_str()));
+    pub(crate) fn hooks(&self, request: &ResponsesRequest) -> Result<Vec<Hook>, Refusal> {
+        let wanted =
+            request.plugins.iter().filter(|entry| entry.enabled && !ROUTER_IDS.contains(&entry.id.as_str()));
         wanted
             .map(|entry| {
                 let has_id = |plugin: &&Arc<Plugin>| {
@@ -43,9 +45,20 @@ impl Engine {
                         printable(&entry.id)
                     ))
                 })?;
-                Ok(Hook { plugin: Arc::clone(plugin), settings: entry.json.clone() })
+                Ok(Hook { plugin: Arc::clone(plugin), settings: self.settings(entry, &request.models) })
             })
             .collect()
+    }
+
+    /// A hook's entry, with what the hook cannot know: `context_length`, the tokens that fit the smallest of the
+    /// models named. What the client says of it comes later and counts.
+    fn settings(&self, entry: &RequestPlugin, models: &[String]) -> Bytes {
+        let known = models.iter().filter_map(|slug| self.catalog().find(slug)?.context_length);
+        let (Some(smallest), Some(rest)) = (known.min(), entry.json.strip_prefix(b"{")) else {
+            return entry.json.clone();
+        };
+        // An entry has an id, so there is something after the comma.
+        Bytes::from([format!("{{\"context_length\":{smallest},").as_bytes(), rest].concat())
     }
 }
 

@@ -11,6 +11,7 @@ mod refusal;
 mod hooks;
 
 pub mod catalog;
+mod model_choice;
 mod routing;
 
 mod pace;
@@ -46,7 +47,9 @@ use catalog::Catalog;
 use cofferdam_egress::Egress;
 use cofferdam_runtime::{CallContext, Kind, Owner, Plugin, Plugins};
 use cofferdam_store::{Clock, Store};
+use model_choice::ModelRouters;
 use std::sync::Arc;
+use tokio::sync::OnceCell;
 
 /// Everything a running engine is made of. Replaced whole when the
 /// configuration is reloaded; requests under way keep the parts they began with.
@@ -72,6 +75,8 @@ pub struct Engine {
     parts: EngineParts,
     router: Arc<Plugin>,
     hook_ids: Vec<String>,
+    /// The guests that choose models, once a request has named one.
+    model_routers: OnceCell<ModelRouters>,
     /// Secrets that hosts sent back lately.
     reflections: Arc<door::Reflections>,
 }
@@ -134,7 +139,7 @@ impl Engine {
         let router = Arc::clone(router);
         let hooks = parts.plugins.iter().filter_map(|plugin| plugin.manifest().hook.as_ref());
         let hook_ids = hooks.map(|hook| hook.id.clone()).collect();
-        Ok(Self { parts, router, hook_ids, reflections: Arc::default() })
+        Ok(Self { parts, router, hook_ids, model_routers: OnceCell::new(), reflections: Arc::default() })
     }
 
     /// What is served.

@@ -5,13 +5,14 @@ mod turns;
 
 use crate::assembler::{Assembler, Identity, Outcome, Receipt};
 use crate::attempt::{Attempting, Begun};
-use crate::catalog::{Endpoint, ModelKind};
+use crate::catalog::{Endpoint, Model, ModelKind};
 use crate::cost::{Cost, no_usage};
 use crate::credential::Credentials;
 use crate::fallback::Failures;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
+use crate::model_choice;
 use crate::pace::{ClientGone, Pace};
 use crate::reading::Reading;
 use crate::refusal::Refusal;
@@ -52,6 +53,7 @@ impl Engine {
         if ServerTools::are_asked_for(&job.request)? {
             job.tools = Some(Box::pin(ServerTools::open(job.occasion(), &job.request)).await?);
         }
+        Box::pin(job.choose_models()).await?;
         let plan = job.plan()?;
         let id = format!("resp_{}", job.hex);
         if streamed {
@@ -99,6 +101,8 @@ struct Job {
     /// What the turns that are over cost.
     cost: Cost,
     scratches: Option<Scratches>,
+    /// What a model router chose, for a request that named one.
+    chosen_models: Option<model_choice::Chosen>,
 }
 
 impl Job {
@@ -108,7 +112,7 @@ impl Job {
         request: ResponsesRequest,
         options: RespondOptions,
     ) -> Result<Self, Refusal> {
-        let hooks = engine.hooks(&request.plugins)?;
+        let hooks = engine.hooks(&request)?;
         let scratches = (!hooks.is_empty()).then(Scratches::default);
         let hex = random_hex();
         let context = engine.context(&format!("resp_{hex}"), &caller);
@@ -132,6 +136,7 @@ impl Job {
             preferred: None,
             cost: Cost::default(),
             scratches,
+            chosen_models: None,
         })
     }
 
@@ -148,6 +153,17 @@ impl Job {
         Ok(())
     }
 
+    /// Has models chosen where the request names a model router.
+    async fn choose_models(&mut self) -> Result<(), Refusal> {
+        let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &[]);
+        let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
+            request.tools.iter().all(|tool| offers(endpoint, tool))
+        };
+        let Self { engine, request, context, .. } = self;
+        self.chosen_models = engine.choose_models(request, context, summary, serves, random_seed()).await?;
+        Ok(())
+    }
+
     fn plan(&self) -> Result<Plan, Refusal> {
         let request = &self.request;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
@@ -160,17 +176,7 @@ impl Job {
                 tool.map_or_else(|| Refusal::not_found("No endpoints found for this model"), unoffered)
             );
         }
-        let summary = RequestSummary {
-            preferences: request.provider.json.to_vec(),
-            route: request.route.map(|route| route.as_str().to_owned()),
-            service_tier: request.service_tier.as_str().to_owned(),
-            parameters: request.parameters.iter().map(|&name| name.to_owned()).collect(),
-            needs: request.needs.iter().map(|need| need.as_str().to_owned()).collect(),
-            input_tokens: request.input_tokens,
-            max_output_tokens: request.max_output_tokens,
-            streamed: request.stream,
-            ..routing::summary(Purpose::Responses, &request.models, &models)
-        };
+        let summary = summary(&self.trail.requested, request, &models);
         Ok(Plan { candidates, summary })
     }
 
@@ -218,6 +224,10 @@ impl Job {
             seed: random_seed(),
         };
         self.order = route.order(plan.candidates, &mut self.trail).await?;
+        if let Some(chosen) = &self.chosen_models {
+            chosen.strategy().clone_into(&mut self.trail.strategy);
+            self.trail.pipeline.push(chosen.stage());
+        }
         self.dispatched = Some(Instant::now());
         self.ask(entry, pace).await
     }
@@ -393,6 +403,21 @@ impl Job {
             server_tools: self.tools.as_ref().map(|tools| tools.counts()),
             metadata: self.options.metadata_field.map(|field| (field, self.trail.json())),
         }
+    }
+}
+
+/// What routers are told of the request, whose first model the client wrote like this.
+fn summary(requested: &str, request: &ResponsesRequest, models: &[Arc<Model>]) -> RequestSummary {
+    RequestSummary {
+        preferences: request.provider.json.to_vec(),
+        route: request.route.map(|route| route.as_str().to_owned()),
+        service_tier: request.service_tier.as_str().to_owned(),
+        parameters: request.parameters.iter().map(|&name| name.to_owned()).collect(),
+        needs: request.needs.iter().map(|need| need.as_str().to_owned()).collect(),
+        input_tokens: request.input_tokens,
+        max_output_tokens: request.max_output_tokens,
+        streamed: request.stream,
+        ..routing::summary(Purpose::Responses, requested, models)
     }
 }
 

@@ -1,7 +1,7 @@
 //! From the models a request names to the endpoints that are tried, in order:
 //! the host lists what could serve, the router guest decides.
 
-use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
+use crate::catalog::{Catalog, Endpoint, Model, ModelKind, split_suffix};
 use crate::credential::Credentials;
 use crate::metadata::Trail;
 use crate::refusal::Refusal;
@@ -10,17 +10,13 @@ use cofferdam_runtime::{CallContext, Plugin};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Suffixes of a model slug that ask for a way of routing.
-const SUFFIXES: [&str; 5] = ["nitro", "floor", "free", "online", "exacto"];
 /// Vendors under which the service's own model routers are known, the first being its own name.
 const ROUTER_VENDORS: [&str; 2] = ["service", "openrouter"];
 
-/// A model slug without its suffix, and the suffix.
-pub(crate) fn split_suffix(slug: &str) -> (&str, Option<&str>) {
-    match slug.rsplit_once(':') {
-        Some((model, suffix)) if SUFFIXES.contains(&suffix) => (model, Some(suffix)),
-        _ => (slug, None),
-    }
+/// The name of a model router in a slug of one of the service's own vendors, suffix taken off.
+pub(crate) fn router_slug(slug: &str) -> Option<&str> {
+    let (vendor, name) = slug.split_once('/')?;
+    ROUTER_VENDORS.contains(&vendor).then(|| split_suffix(name).0)
 }
 
 /// Finds the models a request names.
@@ -34,9 +30,7 @@ pub(crate) fn find_models(
 ) -> Result<Vec<Arc<Model>>, Refusal> {
     let mut models: Vec<Arc<Model>> = Vec::with_capacity(slugs.len());
     for slug in slugs {
-        // The whole slug first: an operator's model id may end like a suffix.
-        let found = catalog.get(slug).or_else(|| catalog.get(split_suffix(slug).0));
-        let Some(model) = found else {
+        let Some(model) = catalog.find(slug) else {
             return Err(unknown_model(slug));
         };
         if model.kind != kind {
@@ -151,14 +145,15 @@ impl Route<'_> {
 }
 
 /// The summary's fields that both purposes fill alike.
-pub(crate) fn summary(purpose: Purpose, slugs: &[String], models: &[Arc<Model>]) -> RequestSummary {
-    let requested = slugs.first().cloned().unwrap_or_default();
-    let suffix = split_suffix(&requested).1.map(str::to_owned);
+///
+/// `requested` is the first model as the client wrote it.
+pub(crate) fn summary(purpose: Purpose, requested: &str, models: &[Arc<Model>]) -> RequestSummary {
+    let suffix = split_suffix(requested).1.map(str::to_owned);
     RequestSummary {
         purpose,
         models: models.iter().map(|model| model.id.clone()).collect(),
         suffix,
-        requested,
+        requested: requested.to_owned(),
         preferences: b"{}".to_vec(),
         route: None,
         service_tier: "auto".to_owned(),
@@ -174,18 +169,6 @@ pub(crate) fn summary(purpose: Purpose, slugs: &[String], models: &[Arc<Model>])
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_known_suffixes_are_taken_off() {
-        for (slug, expected) in [
-            ("a/b", ("a/b", None)),
-            ("a/b:nitro", ("a/b", Some("nitro"))),
-            ("a/b:8b", ("a/b:8b", None)),
-            ("llama3.2:3b:floor", ("llama3.2:3b", Some("floor"))),
-        ] {
-            assert_eq!(split_suffix(slug), expected);
-        }
-    }
 
     #[test]
     fn unknown_models_are_named_without_control_characters() {

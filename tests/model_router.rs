@@ -1,0 +1,125 @@
+//! A request names a model router instead of a model, and a guest chooses for it.
+
+use crate::kit::client::Client;
+use crate::kit::config::provider;
+use crate::kit::host::{Host, Setup};
+use crate::kit::script::chat;
+use crate::kit::upstream::Upstream;
+use serde_json::{Value, json};
+
+/// Three models at one provider, from cheap to dear.
+const MODELS: [(&str, u32); 3] = [("acme/small", 1), ("acme/medium", 10), ("other/large", 100)];
+
+struct Bench {
+    host: Host,
+    upstream: Upstream,
+}
+
+impl Bench {
+    async fn start() -> Self {
+        let upstream = Upstream::start().await;
+        let mut setup = Setup::new().config(&provider("p", "openai-chat", &upstream.base));
+        for (id, price) in MODELS {
+            setup = setup.config(&format!(
+                "[[models]]\nid = \"{id}\"\nendpoints = [{{ provider = \"p\", model = \"up-{id}\", input = {price}, output = {price} }}]"
+            ));
+        }
+        Self { host: setup.start(), upstream }
+    }
+
+    async fn ask(&self, request: &Value) -> Value {
+        self.upstream.reply(chat("chosen"));
+        let enabled = [("x-service-metadata", "enabled")];
+        let answer = Client::new(&self.host).post_with("/responses", request, &enabled).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.body
+    }
+
+    async fn refusal(&self, request: &Value) -> (u16, String) {
+        let answer = Client::new(&self.host).post("/responses", request).await;
+        (answer.status, answer.message().to_owned())
+    }
+}
+
+fn auto(settings: Value) -> Value {
+    let mut entry = json!({"id": "auto-router"});
+    entry.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+    json!({"model": "service/auto", "input": "Hello.", "plugins": [entry]})
+}
+
+#[tokio::test]
+async fn the_model_is_chosen_by_price_band_patterns_and_exclusions() {
+    let bench = Bench::start().await;
+    let table = [
+        (json!({"cost_tier": "low"}), "acme/small"),
+        (json!({"cost_tier": "max"}), "other/large"),
+        (json!({"cost_tier": "max", "allowed_models": ["acme/*"]}), "acme/medium"),
+        (json!({"cost_tier": "low", "excluded_models": ["*/small"]}), "acme/medium"),
+        (json!({"enabled": false, "allowed_models": ["other/*"]}), "acme/small"),
+    ];
+    for (settings, expected) in table {
+        let response = bench.ask(&auto(settings.clone())).await;
+        assert_eq!(response["model"], expected, "{settings}");
+        assert_eq!(bench.upstream.asked().pop().unwrap().body["model"], format!("up-{expected}"));
+    }
+}
+
+#[tokio::test]
+async fn metadata_tells_who_chose_and_what_was_asked_for() {
+    let bench = Bench::start().await;
+    for slug in ["service/auto", "openrouter/auto", "service/auto:floor"] {
+        let response = bench.ask(&json!({"model": slug, "input": "Hello."})).await;
+        let metadata = &response["service_metadata"];
+        assert_eq!((&metadata["requested"], &metadata["strategy"]), (&json!(slug), &json!("auto")));
+        let stage = &metadata["pipeline"][0];
+        assert_eq!((&stage["type"], &stage["name"]), (&json!("model_router"), &json!("router-auto")));
+        assert!(!stage["summary"].as_str().unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn restrictions_that_leave_nothing_are_a_404_and_wrong_settings_a_400() {
+    let bench = Bench::start().await;
+    let nothing = bench.refusal(&auto(json!({"allowed_models": ["none/*"]}))).await;
+    assert_eq!(nothing, (404, "No models match your request and model restrictions".to_owned()));
+    let (status, message) = bench.refusal(&auto(json!({"cost_tier": "cheap"}))).await;
+    assert_eq!(status, 400);
+    assert!(message.contains("cost_tier"), "{message}");
+    let (status, message) = bench.refusal(&json!({"model": "service/nobody", "input": "x"})).await;
+    assert_eq!((status, message.as_str()), (404, "Model service/nobody is not available on this host"));
+}
+
+#[tokio::test]
+async fn a_router_may_stand_behind_a_model_that_fails() {
+    let bench = Bench::start().await;
+    bench.upstream.reply(crate::kit::script::refusal(503, "busy"));
+    let request = json!({"model": "other/large", "models": ["service/auto"], "input": "Hello.",
+        "plugins": [{"id": "auto-router", "cost_tier": "low"}]});
+    assert_eq!(bench.ask(&request).await["model"], "acme/small");
+}
+
+#[tokio::test]
+async fn a_conversation_longer_than_the_context_loses_its_middle() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new()
+        .config(&provider("p", "openai-chat", &upstream.base))
+        .config("[[models]]\nid = \"a/b\"\ncontext_length = 200\nendpoints = [{ provider = \"p\", model = \"m\" }]")
+        .start();
+    let turn = |role: &str, text: String| json!({"role": role, "content": text});
+    let mut input = vec![turn("user", "the first question".to_owned())];
+    for place in 0..20 {
+        input.push(turn("assistant", format!("answer {place} {}", "word ".repeat(20))));
+        input.push(turn("user", format!("question {place}")));
+    }
+    let mut request = json!({"model": "a/b", "input": input, "plugins": [{"id": "context-compression"}]});
+    upstream.reply(chat("short"));
+    assert_eq!(Client::new(&host).post("/responses", &request).await.status, 200);
+    let sent = upstream.asked().pop().unwrap().body["messages"].to_string();
+    assert!(sent.contains("the first question") && sent.contains("question 19"), "{sent}");
+    assert!(!sent.contains("question 9"), "{sent}");
+
+    request["plugins"][0]["enabled"] = json!(false);
+    upstream.reply(chat("whole"));
+    assert_eq!(Client::new(&host).post("/responses", &request).await.status, 200);
+    assert!(upstream.asked().pop().unwrap().body["messages"].to_string().contains("question 9"));
+}
