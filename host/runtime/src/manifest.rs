@@ -3,15 +3,16 @@
 //! that silently does nothing is worse than a refused start.
 
 mod asks;
+mod kinds;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::Duration;
 
 use cofferdam_store::{HostName, SecretName};
 use serde::Deserialize;
 
 pub use asks::Asked;
+pub use kinds::{Import, Kind};
 
 use crate::error::ManifestError;
 use crate::injection::InjectionRule;
@@ -20,114 +21,6 @@ use crate::injection::InjectionRule;
 pub const MEMORY_MIB_MAX: u32 = 256;
 /// Longest processor time a plugin may ask for per call, in milliseconds.
 pub const DEADLINE_MS_MAX: u32 = 60_000;
-
-/// What a plugin is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Orders endpoints, may choose models.
-    Router,
-    /// Speaks a provider's dialect.
-    Provider,
-    /// Sees requests or responses.
-    Hook,
-    /// Offers functions to models.
-    Tool,
-}
-
-impl Kind {
-    /// The word of the manifest.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Router => "router",
-            Self::Provider => "provider",
-            Self::Hook => "hook",
-            Self::Tool => "tool",
-        }
-    }
-
-    /// What a plugin of this kind may ask to import beyond `log` and `config`.
-    #[must_use]
-    pub fn optional_imports(self) -> &'static [Import] {
-        match self {
-            Self::Router | Self::Provider => &[],
-            Self::Hook => &[Import::Http, Import::Model, Import::ToolCall],
-            Self::Tool => &[
-                Import::Clock,
-                Import::Random,
-                Import::Http,
-                Import::Model,
-                Import::Catalog,
-                Import::Scratch,
-                Import::Request,
-            ],
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// An interface that a plugin may import if it asks and the operator grants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Import {
-    /// Coarse time.
-    Clock,
-    /// Unpredictable bytes.
-    Random,
-    /// Requests to granted hosts.
-    Http,
-    /// Asking a model.
-    Model,
-    /// The list of models.
-    Catalog,
-    /// Bytes kept for one request.
-    Scratch,
-    /// The transcript of the request.
-    Request,
-    /// Calling a server tool.
-    ToolCall,
-}
-
-impl Import {
-    /// Every import a manifest can name.
-    pub const ALL: [Self; 8] = [
-        Self::Clock,
-        Self::Random,
-        Self::Http,
-        Self::Model,
-        Self::Catalog,
-        Self::Scratch,
-        Self::Request,
-        Self::ToolCall,
-    ];
-
-    /// The name of the interface in `wit/`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Clock => "clock",
-            Self::Random => "random",
-            Self::Http => "http",
-            Self::Model => "model",
-            Self::Catalog => "catalog",
-            Self::Scratch => "scratch",
-            Self::Request => "request",
-            Self::ToolCall => "tool-call",
-        }
-    }
-}
-
-impl fmt::Display for Import {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// How a provider's stream is cut into frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
