@@ -46,8 +46,16 @@ fn is_whole(folder: &Path) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::scratch::{Scratch, create_workspace};
+
+    /// The lists of all keyspaces, and what says which of them count.
+    fn lists(scratch: &Scratch) -> Vec<PathBuf> {
+        let entries = |folder: PathBuf| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries(scratch.path("store/keyspaces")).flat_map(entries).filter(|path| path.is_file()).collect()
+    }
 
     #[test]
     fn a_flipped_bit_in_a_list_of_files_is_told_and_ends_nothing() {
@@ -55,26 +63,19 @@ mod tests {
         create_workspace(&scratch.open(), "w");
         // Opened again, so that one of the keyspaces has files.
         drop(scratch.open());
-        let mut lists = 0;
-        for folder in std::fs::read_dir(scratch.path("store/keyspaces")).unwrap() {
-            for file in std::fs::read_dir(folder.unwrap().path()).unwrap() {
-                let file = file.unwrap();
-                if !file.file_type().unwrap().is_file() {
-                    continue;
-                }
-                lists += 1;
-                let whole = std::fs::read(file.path()).unwrap();
-                for at in 0..whole.len() {
-                    let mut flipped = whole.clone();
-                    flipped[at] ^= 0x80;
-                    std::fs::write(file.path(), flipped).unwrap();
-                    let refused = scratch.try_open();
-                    assert!(matches!(refused, Err(OpenError::Damaged { .. })), "{:?} at {at}", file.path());
-                }
-                std::fs::write(file.path(), whole).unwrap();
+        let lists = lists(&scratch);
+        assert!(lists.len() >= 10, "{lists:?}");
+        for list in lists {
+            let whole = std::fs::read(&list).unwrap();
+            for at in 0..whole.len() {
+                let mut flipped = whole.clone();
+                flipped[at] ^= 0x80;
+                std::fs::write(&list, flipped).unwrap();
+                let refused = scratch.try_open();
+                assert!(matches!(refused, Err(OpenError::Damaged { .. })), "{} at {at}", list.display());
             }
+            std::fs::write(&list, whole).unwrap();
         }
-        assert!(lists >= 10, "{lists} files");
         scratch.open();
     }
 }
