@@ -13,10 +13,13 @@ use crate::manifest::{Import, Manifest};
 /// A host that stands for the one the operator has in mind.
 const EXAMPLE_HOST: &str = "api.example.com";
 
+/// The key for headers in which a guest may write placeholders.
+const PLACEHOLDER_HEADERS: &str = "placeholder_headers";
+
 /// Something a plugin wants and does not get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// What it wants: an import, a host, a secret or a header for placeholders.
+    /// What it wants: an import, or hosts, secrets or headers for placeholders, comma-separated.
     pub wanted: String,
     /// The line that would allow it, ready to paste.
     pub line: String,
@@ -37,16 +40,19 @@ pub(super) fn denials(
             line: line_for_import(manifest, operator, *import),
         })
         .collect();
-    let mut deny = |wanted: String, line| denials.push(Denial { wanted, line });
-    for host in manifest.hosts.named().filter(|host| !operator.any_host && !operator.hosts.contains(host)) {
-        deny(host.to_string(), line_for_host(manifest, &operator.hosts, host));
-    }
-    for secret in manifest.secrets.named().filter(|secret| !operator.secrets.contains(secret)) {
-        deny(secret.to_string(), line_for_secret(manifest, &operator.secrets, secret));
-    }
-    for header in manifest.placeholder_headers.difference(&operator.placeholder_headers) {
-        deny(header.clone(), line_for_header(manifest, &operator.placeholder_headers, header));
-    }
+    // One line for all that a key lacks: lines with the same key could not be pasted together.
+    let mut deny = |key, have: Vec<String>, wanted: Vec<String>| {
+        let line = operator_line(manifest, key, have, &wanted);
+        if !wanted.is_empty() && denials.iter().all(|denial| denial.line != line) {
+            denials.push(Denial { wanted: wanted.join(", "), line });
+        }
+    };
+    let hosts = manifest.hosts.named().filter(|host| !operator.any_host && !operator.hosts.contains(host));
+    deny("hosts", texts(&operator.hosts), texts(hosts));
+    let secrets = manifest.secrets.named().filter(|secret| !operator.secrets.contains(secret));
+    deny("secrets", texts(&operator.secrets), texts(secrets));
+    let headers = manifest.placeholder_headers.difference(&operator.placeholder_headers);
+    deny(PLACEHOLDER_HEADERS, texts(&operator.placeholder_headers), texts(headers));
     denials
 }
 
@@ -99,10 +105,9 @@ pub(super) fn line_for_secret(
 
 /// The line that lets a plugin write placeholders into one more header.
 pub(super) fn line_for_header(manifest: &Manifest, granted: &BTreeSet<String>, header: &str) -> String {
-    const KEY: &str = "placeholder_headers";
     match manifest.placeholder_headers.contains(header) {
-        true => operator_line(manifest, KEY, granted, [header]),
-        false => manifest_line(manifest, KEY, &manifest.placeholder_headers, header),
+        true => operator_line(manifest, PLACEHOLDER_HEADERS, granted, [header]),
+        false => manifest_line(manifest, PLACEHOLDER_HEADERS, &manifest.placeholder_headers, header),
     }
 }
 
@@ -124,6 +129,10 @@ fn manifest_line<H: Display>(
     wanted: impl Display,
 ) -> String {
     format!("{}.toml: {key} = {}", manifest.name, list(have, [wanted]))
+}
+
+fn texts<T: Display>(names: impl IntoIterator<Item = T>) -> Vec<String> {
+    names.into_iter().map(|name| name.to_string()).collect()
 }
 
 fn list<H: Display, W: Display>(

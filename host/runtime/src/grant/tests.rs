@@ -58,8 +58,6 @@ fn denials_print_the_line_that_allows_them() {
         [
             "[plugins.t] hosts = [\"a.test\", \"b.test\"]",
             "[plugins.t] imports = [\"model\"]",
-            "[plugins.t] hosts = [\"a.test\"]",
-            "[plugins.t] hosts = [\"b.test\"]",
             "[plugins.t] secrets = [\"k\"]",
             "[plugins.t] placeholder_headers = [\"x-key\"]",
         ]
