@@ -94,8 +94,16 @@ async fn a_router_may_stand_behind_a_model_that_fails() {
     let bench = Bench::start().await;
     bench.upstream.reply(crate::kit::script::refusal(503, "busy"));
     let request = json!({"model": "other/large", "models": ["service/auto"], "input": "Hello.",
-        "plugins": [{"id": "auto-router", "cost_tier": "low"}]});
-    assert_eq!(bench.ask(&request).await["model"], "acme/small");
+        "plugins": [{"id": "auto-router", "cost_tier": "low", "excluded_models": ["other/*"]}]});
+    let response = bench.ask(&request).await;
+    assert_eq!(response["model"], "acme/small");
+    assert_eq!(response["service_metadata"]["strategy"], "auto");
+    // The model in front of it was nobody's choice.
+    let response = bench.ask(&request).await;
+    assert_eq!(
+        (&response["model"], &response["service_metadata"]["strategy"]),
+        (&json!("other/large"), &json!("fallback"))
+    );
 }
 
 #[tokio::test]

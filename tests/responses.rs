@@ -242,7 +242,8 @@ async fn models_that_cannot_answer_are_named() {
     for (path, body, status, words) in [
         ("/responses", json!({"model": "no/such", "input": "x"}), 404, "no/such"),
         ("/responses", json!({"model": "local/demo", "models": ["no/such"], "input": "x"}), 404, "no/such"),
-        ("/responses", json!({"model": "openrouter/auto", "input": "x"}), 404, "openrouter/auto"),
+        ("/responses", json!({"model": "openrouter/fusion", "input": "x"}), 404, "openrouter/fusion"),
+        ("/embeddings", json!({"model": "openrouter/auto", "input": "x"}), 404, "openrouter/auto"),
         ("/responses", json!({"model": "local/embed", "input": "x"}), 400, "local/embed"),
         ("/embeddings", json!({"model": "local/demo", "input": "x"}), 400, "local/demo"),
         ("/embeddings", json!({"model": "no/such", "input": "x"}), 404, "no/such"),

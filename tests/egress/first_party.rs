@@ -69,7 +69,7 @@ async fn a_stored_secret_goes_along_and_neither_model_nor_client_sees_it() {
     let url = bench.url(API, "/v1/items?key=k");
     for (secret, header, sent) in [
         (json!({"secret": {"name": "api_key"}}), "authorization", format!("Bearer {VALUE}")),
-        (json!({"secret": {"name": "api_key", "header": "X-Key"}}), "x-key", VALUE.to_owned()),
+        (json!({"secret": {"name": "api_key", "header": "X-Api-Key"}}), "x-api-key", VALUE.to_owned()),
         (json!({"headers": {"X-Api-Key": "key={{secret:api_key}}"}}), "x-api-key", format!("key={VALUE}")),
     ] {
         let mut arguments = json!({"method": "POST", "url": url, "body": {"a": 1}});

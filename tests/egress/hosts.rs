@@ -160,7 +160,8 @@ async fn a_star_grants_every_public_host_but_never_a_secret() {
     let url = bench.url(API, "/");
     // The site is at a private address, which a star does not open, whatever the operator opened for others.
     assert_error(&bench.get(&url).await, "denied");
-    let named = json!({"url": url, "injections": [{"secret": "api_key", "header": ["x-key", "", ""]}]});
+    let named =
+        json!({"url": url, "injections": [{"secret": "api_key", "header": ["authorization", "", ""]}]});
     assert_error(&bench.probe(named).await, "denied");
     assert!(bench.site.seen().is_empty());
     bench.host.until_logged("secrets go to hosts granted by name only; to allow it: [plugins.tool-probe] hosts = [\\\"api.test\\\"]");

@@ -1,6 +1,7 @@
 //! Secrets that the host adds by itself, and where they stand (R1, R3, R14 to R17).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
+use crate::kit::upstream::Reply;
 use serde_json::json;
 
 /// A grant with one more key.
@@ -95,10 +96,10 @@ async fn r1_two_secrets_for_one_host_need_injections() {
     bench.host.until_logged("say which goes where with `injections`");
     assert_eq!(bench.site.seen().len(), 1);
     // A guest that says which leaves no doubt.
-    let named = json!({"url": bench.url(API, "/"), "injections": [{"secret": "second_key", "header": ["x-key", "k ", ""]}]});
+    let named = json!({"url": bench.url(API, "/"), "injections": [{"secret": "second_key", "header": ["authorization", "Token ", ""]}]});
     assert_ok(&bench.probe(named).await);
     let seen = bench.site.last();
-    assert_eq!((seen.header("x-key"), seen.header("authorization")), (Some("k sk-another-one"), None));
+    assert_eq!(seen.header("authorization"), Some("Token sk-another-one"));
     assert_eq!(bench.audit("request_refused")[0]["reason"], "ambiguous");
 }
 
@@ -118,6 +119,53 @@ async fn r3_r15_a_guest_chooses_headers_only_and_none_that_steer() {
         assert_error(&bench.probe(injection).await, "invalid");
     }
     assert_eq!(bench.site.connections(), 0);
+}
+
+#[tokio::test]
+async fn r1_r2_a_guest_puts_secrets_only_where_the_grant_opens_a_header() {
+    let grant = format!("{GRANT}placeholder_headers = [\"x-key\"]\n");
+    let bench = Bench::start(&grant).await;
+    bench.secret("api_key", VALUE, API);
+    let with = |bench: &Bench, header: &str| {
+        let injection = json!({"secret": "api_key", "header": [header, "", ""]});
+        json!({"url": bench.url(API, "/"), "injections": [injection]})
+    };
+    // A host may show it to others: as the text of a message, or kept beside an object.
+    for header in ["x-message", "x-amz-meta-a", "x-api-key"] {
+        assert_error(&bench.probe(with(&bench, header)).await, "denied");
+    }
+    assert_eq!(bench.site.connections(), 0);
+    bench.host.until_logged(
+        "the guest may not put api_key into x-message; to allow it: tool-probe.toml: placeholder_headers",
+    );
+    for header in ["X-Key", "authorization"] {
+        assert_ok(&bench.probe(with(&bench, header)).await);
+        assert_eq!(bench.site.last().header(&header.to_lowercase()), Some(VALUE));
+    }
+    // What has its place has no other.
+    let placed = format!(
+        "{grant}injections = [{{ secret = \"api_key\", host = \"{OTHER}\", header = \"x-key\", format = \"{{}}\" }}]\n"
+    );
+    let bench = Bench::start(&placed).await;
+    bench.secret("api_key", VALUE, API);
+    assert_error(&bench.probe(with(&bench, "x-key")).await, "denied");
+    assert_eq!(bench.site.connections(), 0);
+}
+
+#[tokio::test]
+async fn r17_r19_more_than_sixteen_secrets_pieces_and_odd_characters_are_refused() {
+    let bench = Bench::start(GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    let url = bench.url(API, "/");
+    let many: Vec<_> =
+        (0..17).map(|_| json!({"secret": "api_key", "header": ["authorization", "", ""]})).collect();
+    assert_error(&bench.probe(json!({"url": url, "injections": many})).await, "invalid");
+    for header in [["range", "bytes=0-6"], ["If-Range", "x"], ["x-own", "\u{e9}"]] {
+        assert_error(&bench.probe(json!({"url": url, "headers": [header]})).await, "denied");
+    }
+    assert_eq!(bench.site.connections(), 0);
+    bench.site.reply(Reply::Whole { status: 206, headers: vec![], body: VALUE[..6].to_owned() });
+    assert_error(&bench.get(&url).await, "broken");
 }
 
 #[tokio::test]

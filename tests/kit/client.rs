@@ -104,9 +104,17 @@ impl Client {
 
     /// `POST /responses`, streamed: the events, without `[DONE]`, whose form is checked.
     pub async fn stream(&self, body: &Value) -> Vec<Value> {
+        self.stream_with(body, &[]).await
+    }
+
+    /// The same with more headers.
+    pub async fn stream_with(&self, body: &Value, headers: &[(&str, &str)]) -> Vec<Value> {
         let mut body = body.clone();
         body["stream"] = Value::Bool(true);
-        let request = self.request(Method::POST, "/responses").body(body.to_string());
+        let mut request = self.request(Method::POST, "/responses").body(body.to_string());
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         let response = request.header("content-type", "application/json").send().await.unwrap();
         let status = response.status();
         let text = response.text().await.unwrap();

@@ -67,6 +67,48 @@ async fn a_later_turn_that_nobody_answers_fails_the_response() {
 }
 
 #[tokio::test]
+async fn results_that_do_not_fit_the_context_end_the_response_as_too_long() {
+    let bench = Bench::start().await;
+    let made = [call("c1", "echo", r#"{"text":"1"}"#)];
+    let full = json!({"error": {"message": "too long", "type": "invalid_request_error", "code": "context_length_exceeded"}});
+    for streamed in [false, true] {
+        bench.upstream.reply(calls(streamed, "Wait.", &made));
+        bench.upstream.reply(Reply::json(400, full.clone()));
+        let response = bench.ask(&with_tool("service:rogue"), streamed).await;
+        assert_eq!(response["status"], "incomplete");
+        assert_eq!(response["incomplete_details"], json!({"reason": "max_output_tokens"}));
+        assert_eq!(
+            (&response["output"][1]["status"], response["output"].as_array().unwrap().len()),
+            (&json!("completed"), 2)
+        );
+    }
+}
+
+#[tokio::test]
+async fn metadata_of_a_later_turn_blames_only_those_that_failed() {
+    let (a, b, host, _guests) = pair().await;
+    let mut request = with_tool("service:rogue");
+    request["provider"] = json!({"sort": "price"});
+    request["stream"] = json!(true);
+    a.reply(calls(true, "", &[call("c1", "echo", r#"{"text":"1"}"#)]));
+    a.reply(refusal(500, "down"));
+    b.reply(refusal(429, "slow"));
+    let enabled = [("x-service-metadata", "enabled")];
+    let events = Client::new(&host).stream_with(&request, &enabled).await;
+    let metadata = &last_response(&events)["service_metadata"];
+    let errors: Vec<_> =
+        metadata["attempts"].as_array().unwrap().iter().map(|attempt| &attempt["error_type"]).collect();
+    assert_eq!(errors, [&json!(null), &json!("server"), &json!("rate_limit_exceeded")], "{metadata}");
+    assert!(
+        metadata["endpoints"]["available"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|endpoint| endpoint["selected"] == false)
+    );
+}
+
+#[tokio::test]
 async fn a_later_turn_that_breaks_off_fails_in_band_and_what_was_used_is_counted() {
     let mut bench = Bench::start().await;
     bench.upstream.reply(calls(true, "", &[call("c1", "charge", "{}")]));

@@ -197,4 +197,16 @@ async fn deferred_functions_wait_until_they_are_found() {
     bench.upstream.reply(answer(false, "x"));
     bench.ask(&json!({"model": MODEL, "input": "x", "tools": [deferred("late")]}), false).await;
     assert_eq!(names(&bench.asked_last().body), ["late"]);
+    // So is one that the choice names.
+    let late = json!({"type": "function", "name": "late"});
+    for choice in [late.clone(), json!({"type": "allowed_tools", "mode": "auto", "tools": [late]})] {
+        bench.upstream.reply(answer(false, "x"));
+        let tools = json!([deferred("late"), finder, deferred("later")]);
+        bench.ask(&json!({"model": MODEL, "input": "x", "tools": tools, "tool_choice": choice}), false).await;
+        let offered = names(&bench.asked_last().body);
+        assert!(
+            offered.contains(&"late".to_owned()) && !offered.contains(&"later".to_owned()),
+            "{offered:?}"
+        );
+    }
 }

@@ -53,7 +53,7 @@ impl DomainRules {
         let Some(Host::Domain(domain)) = url.host() else { return self.is_empty() };
         let domain = domain.strip_suffix('.').unwrap_or(domain);
         let on = |entries: &[Entry]| entries.iter().any(|entry| entry.covers(domain, url.path()));
-        // An encoded slash or dot may be another path for the server than for us:
+        // An encoded slash or letter may be another path for the server than for us:
         // such a path is below no allowed prefix and below any blocked one.
         (self.allowed.is_empty() || on(&self.allowed))
             && !on(&self.blocked)
@@ -78,9 +78,10 @@ impl Entry {
     }
 }
 
+/// Whether a character is encoded that could stand there as it is: `%70rivate` is `private` for the server.
 fn is_ambiguous(path: &str) -> bool {
-    let path = path.to_ascii_lowercase();
-    ["%2f", "%5c", "%2e", "%25"].iter().any(|code| path.contains(code))
+    let mut codes = path.split('%').skip(1).filter_map(|rest| u8::from_str_radix(rest.get(..2)?, 16).ok());
+    codes.any(|byte| byte.is_ascii_graphic() && !br#""<>`{}#?"#.contains(&byte))
 }
 
 fn entries(settings: &Fields, name: &str) -> Result<Vec<Entry>, ToolError> {
@@ -163,7 +164,7 @@ mod tests {
         let blocked = r#"{"blocked_domains":["example.com/private"]}"#;
         assert!(!passes(blocked, "https://example.com/private/x"));
         assert!(!passes(blocked, "https://example.com/a%2f..%2fprivate"));
-        assert!(!passes(blocked, "https://example.com/%70rivate%2fx"));
+        assert!(!passes(blocked, "https://example.com/%70rivate/x"));
         assert!(passes(blocked, "https://example.com/public"));
     }
 

@@ -110,6 +110,10 @@ impl Egress {
         if head.status == StatusCode::SWITCHING_PROTOCOLS || headers::is_encoded(&head.headers) {
             return Err(Error::Broken);
         }
+        // A piece that was not asked for: a secret that is cut in two would not be found in it (R19).
+        if head.status == StatusCode::PARTIAL_CONTENT && !injections.is_empty() {
+            return Err(Error::Broken);
+        }
         let limits = Limits { head: total, idle: total, body_bytes_max: request.limits.body_bytes_max };
         let with_secret = !injections.is_empty();
         let (set, secrets) = searched(injections);

@@ -100,11 +100,16 @@ pub(crate) fn may_carry_secret(name: &HeaderName) -> bool {
     name == header::COOKIE || may_carry_credential(name)
 }
 
+/// The longest text on either side of a secret, in bytes: whoever pads a value to the limit of a header learns its
+/// length.
+const FRAME_BYTES_MAX: usize = 256;
+
 /// May these two texts stand around a secret in a header?
 pub(crate) fn is_frame(before: &str, after: &str) -> bool {
     let is_plain =
         |text: &str| text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'{' | b'}'));
-    is_plain(before) && is_plain(after) && !before.starts_with(' ') && !after.ends_with(' ')
+    let is_short = before.len() <= FRAME_BYTES_MAX && after.len() <= FRAME_BYTES_MAX;
+    is_short && is_plain(before) && is_plain(after) && !before.starts_with(' ') && !after.ends_with(' ')
 }
 
 /// May these bytes of a secret be sent in a header as they are (R14)? They are refused otherwise, never trimmed.
@@ -143,6 +148,13 @@ pub fn is_credential_header(name: &str) -> bool {
 pub(crate) fn assemble_own(from_guest: &[(String, String)], with_secret: bool) -> Result<HeaderMap, Reason> {
     let parsed = from_guest.iter().map(|(name, value)| {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Reason::Header)?;
+        // In a piece of an answer nobody could find a secret that is cut in two (R19).
+        let asks_for_piece = with_secret && (name == header::RANGE || name == header::IF_RANGE);
+        // A placeholder beside other characters would not be seen and be sent as it stands (R2).
+        let is_plain = value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+        if asks_for_piece || !is_plain {
+            return Err(Reason::Header);
+        }
         Ok((name, HeaderValue::from_str(value).map_err(|_| Reason::Header)?))
     });
     let mut headers = collect(parsed, |name, value| {

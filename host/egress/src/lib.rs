@@ -47,6 +47,7 @@ pub use fetch::{GuestBody, GuestLimits, GuestReply, GuestRequest};
 pub use headers::is_credential_header;
 pub use origin::{Origin, OriginError};
 pub use path::PathError;
+pub use place::SECRETS_MAX;
 pub use placeholder::{Placeholder, placeholders};
 pub use range::{IpRange, RangeError};
 pub use reply::{Reply, ReplyBody};

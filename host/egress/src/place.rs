@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Secrets in one request.
-const SECRETS_MAX: usize = 16;
+pub const SECRETS_MAX: usize = 16;
 /// The longest path with its query once secrets are in it, in bytes.
 const TARGET_BYTES_MAX: usize = 64 * 1024 - 1;
 

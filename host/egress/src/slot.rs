@@ -42,7 +42,8 @@ pub enum SlotError {
     /// Not a header name, or one that steers the connection, is logged along the way or says who is asking (R15).
     #[error("this header cannot carry a secret")]
     Header,
-    /// The text around the secret is not printable ASCII, has braces, or a space at the outer end.
+    /// The text around the secret is not printable ASCII, has braces, a space at the outer end, or more than 256
+    /// bytes on one side.
     #[error("the text around a secret must be printable and without braces")]
     Format,
     /// Not `{{secret:NAME}}`.

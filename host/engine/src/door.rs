@@ -31,6 +31,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The longest body of an answer that a guest gets, in bytes.
+/// The longest body of a request, in bytes.
+const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 const BODY_BYTES_MAX: u32 = 16 * 1024 * 1024;
 /// The most redirects that are followed for one request.
 const REDIRECTS_MAX: u8 = 5;
@@ -100,6 +102,9 @@ impl Visit<'_> {
     async fn run(&self, written: HttpRequest, time: Duration) -> Result<HttpResponse, HttpError> {
         let HttpRequest { method, url, headers, body, injections, redirects, body_bytes_max, .. } = written;
         let target = Target::parse(&url).map_err(|error| self.refuse(None, error.into()))?;
+        if body.len() > REQUEST_BYTES_MAX {
+            return Err(self.refuse(None, Refused::invalid("the body of the request is longer than 8 MiB")));
+        }
         let limits = GuestLimits { body_bytes_max: body_bytes_max.min(BODY_BYTES_MAX).into(), total: time };
         let mut request =
             GuestRequest { method, target, headers, body: body.into(), limits, public_only: false };

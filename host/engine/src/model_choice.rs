@@ -32,6 +32,11 @@ impl Chosen {
         &self.choice.strategy
     }
 
+    /// Whether this model was chosen.
+    pub(crate) fn has(&self, model: &str) -> bool {
+        self.choice.models.iter().any(|chosen| chosen == model)
+    }
+
     /// The stage of the routing metadata's pipeline.
     pub(crate) fn stage(&self) -> Value {
         json!({ "type": "model_router", "name": self.router, "summary": self.choice.reason })
@@ -97,8 +102,18 @@ impl ModelRouters {
     /// Asks the guests that choose models which names they answer to. Compiles them first.
     async fn find(engine: &Engine, context: &CallContext) -> Result<Self, Refusal> {
         let mut by_slug = BTreeMap::new();
-        for plugin in engine.plugins().iter().filter(|plugin| plugin.exports_model_choice()) {
-            for slug in plugin.model_slugs(context).await.map_err(|error| failed(&error))? {
+        let routers = engine.plugins().iter();
+        for plugin in routers.filter(|plugin| plugin.exports_model_choice() && plugin.is_usable()) {
+            let slugs = match plugin.model_slugs(context).await {
+                Ok(slugs) => slugs,
+                Err(error) if error.is_saturated() => return Err(Refusal::saturated()),
+                // One that is broken leaves the others their names.
+                Err(error) => {
+                    tracing::error!(plugin = %error.plugin, %error, "a model router does not say its names");
+                    continue;
+                }
+            };
+            for slug in slugs {
                 by_slug.entry(slug).or_insert_with(|| Arc::clone(plugin));
             }
         }
@@ -171,12 +186,12 @@ fn total(price: wire::Price) -> f64 {
     price.input + price.output
 }
 
-/// The request's entry for the router of this slug, `{}` without one. The entry of the five known routers is
-/// named like the longest beginning of the slug, `pareto-router` for `pareto-code`; of others, like the slug.
+/// The request's entry for the router of this slug, `{}` without one: that of the known id which the slug begins
+/// with, the longest of them, `pareto-router` for `pareto-code`.
 fn settings_of<'a>(request: &'a ResponsesRequest, slug: &str) -> &'a [u8] {
     let known = ROUTER_IDS.iter().filter(|id| slug.starts_with(id.trim_end_matches("-router")));
-    let id = known.max_by_key(|id| id.len()).map_or_else(|| format!("{slug}-router"), |id| (*id).to_owned());
-    let entry = request.plugins.iter().find(|entry| entry.enabled && entry.id == id);
+    let id = known.max_by_key(|id| id.len());
+    let entry = id.and_then(|id| request.plugins.iter().find(|entry| entry.enabled && entry.id == *id));
     entry.map_or(b"{}", |entry| &entry.json)
 }
 

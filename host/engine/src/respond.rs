@@ -199,7 +199,7 @@ impl Job {
                 let model = self.trail.requested.clone();
                 let mut assembler = Assembler::new(self.identity(&model, "default"), true);
                 let outcome = Outcome::Failed(refusal.kind, refusal.message);
-                let receipt = self.receipt(Cost::default());
+                let receipt = self.receipt(self.cost);
                 // A client that is gone needs no last word.
                 pace.say(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
                 Ok(Vec::new())
@@ -224,12 +224,14 @@ impl Job {
             seed: random_seed(),
         };
         self.order = route.order(plan.candidates, &mut self.trail).await?;
-        if let Some(chosen) = &self.chosen_models {
-            chosen.strategy().clone_into(&mut self.trail.strategy);
-            self.trail.pipeline.push(chosen.stage());
-        }
+        self.trail.pipeline.extend(self.chosen_models.as_ref().map(model_choice::Chosen::stage));
         self.dispatched = Some(Instant::now());
-        self.ask(entry, pace).await
+        let answering = self.ask(entry, pace).await?;
+        let model = &answering.endpoint.candidate.model;
+        if let Some(chosen) = self.chosen_models.as_ref().filter(|chosen| chosen.has(model)) {
+            chosen.strategy().clone_into(&mut self.trail.strategy);
+        }
+        Ok(answering)
     }
 
     /// Tries endpoints in their order until one answers this turn.
@@ -291,6 +293,9 @@ impl Job {
             let read = self.read(&endpoint, events, &mut reading, &mut assembler, &mut entry, pace).await;
             let Ok(outcome) = read else { return Ok(Vec::new()) };
             let outcome = covered(outcome, used.as_ref());
+            if let Outcome::Failed(kind, _) = &outcome {
+                self.trail.broke(*kind);
+            }
             let usage = assembler.usage().copied().unwrap_or_else(no_usage);
             self.cost = self.cost.plus(&Cost::of(&usage, &endpoint.prices));
             if self.tools.is_none() {
@@ -352,8 +357,8 @@ impl Job {
         pace: &mut Pace,
     ) -> Result<Vec<u8>, Refusal> {
         let settled = settled(&outcome);
-        if let Outcome::Failed(kind, _) = &outcome {
-            self.trail.broke(*kind);
+        if matches!(outcome, Outcome::Failed(..)) {
+            self.trail.selected = None;
         }
         self.trail.generation_ms = self.dispatched.map(|start| start.elapsed().as_millis() as u64);
         self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));

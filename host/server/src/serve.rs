@@ -74,6 +74,7 @@ impl Serve {
     pub(crate) fn apply(&self, config: &mut Config) {
         config.server.listen = self.listen.unwrap_or(config.server.listen);
         config.server.admin = self.admin.unwrap_or(config.server.admin);
+        config.egress.own_ports = vec![config.server.listen.port(), config.server.admin.port()];
     }
 }
 

@@ -158,7 +158,10 @@ impl Assembler {
     pub fn annotate_next(&mut self, annotations: Vec<Vec<u8>>) {
         for annotation in annotations {
             let Some(annotation) = compact_json(&annotation, b'{') else { continue };
-            if self.next_annotations.len() < PARTS_MAX as usize && self.grow(annotation.len()).is_ok() {
+            // What does not fit is left out and counts for nothing.
+            let fits = self.output_bytes + annotation.len() <= OUTPUT_BYTES_MAX;
+            if self.next_annotations.len() < PARTS_MAX as usize && fits {
+                self.output_bytes += annotation.len();
                 self.next_annotations.push(annotation);
             }
         }

@@ -6,7 +6,7 @@
 //! `authorization: Bearer`, when the caller has it bound to this host.
 
 use super::refusal::Refused;
-use cofferdam_egress::{GuestRequest, Slot, SlotError, placeholders};
+use cofferdam_egress::{GuestRequest, Reason, SECRETS_MAX, Slot, SlotError, placeholders};
 use cofferdam_runtime::wire::{Injection, Placement};
 use cofferdam_runtime::{Grant, HostAccess};
 use cofferdam_store::{HostName, RequestRefusal, SecretName};
@@ -38,12 +38,15 @@ pub(crate) fn plan(
     request: &GuestRequest,
     injections: &[Injection],
 ) -> Result<Plan, Refused> {
+    if injections.len() > SECRETS_MAX {
+        return Err(Reason::TooManySecrets.into());
+    }
     let mut secrets = Vec::new();
     for rule in grant.injections.iter().filter(|rule| rule.host == *host) {
         add(&mut secrets, Planned { secret: rule.secret.clone(), slot: rule.slot.for_requests()? });
     }
     for injection in injections {
-        add(&mut secrets, named(grant, injection)?);
+        add(&mut secrets, named(grant, host, injection)?);
     }
     for found in placeholders(request)? {
         let secret = granted(grant, found.secret)?;
@@ -82,8 +85,10 @@ fn add(secrets: &mut Vec<Planned>, planned: Planned) {
     }
 }
 
-/// A secret that the guest names and a place that it chooses.
-fn named(grant: &Grant, injection: &Injection) -> Result<Planned, Refused> {
+/// A secret that the guest names and a place that it chooses: `authorization`, or a header that the grant opens to
+/// placeholders. Any other could be one that the host shows to others, and a secret that an injection places has
+/// that place and no second one.
+fn named(grant: &Grant, host: &HostName, injection: &Injection) -> Result<Planned, Refused> {
     let unknown = || unavailable(None, "the guest names a secret that cannot exist".to_owned());
     let secret = granted(grant, injection.secret.parse().map_err(|_| unknown())?)?;
     let slot = match &injection.placement {
@@ -92,10 +97,27 @@ fn named(grant: &Grant, injection: &Injection) -> Result<Planned, Refused> {
             if name.eq_ignore_ascii_case("cookie") {
                 return Err(SlotError::Header.into());
             }
-            Slot::header(name, before, after)?
+            let slot = Slot::header(name, before, after)?;
+            let name = name.to_ascii_lowercase();
+            let mut placed = grant.injections.iter().filter(|rule| rule.secret == secret).peekable();
+            let is_open = match placed.peek() {
+                Some(_) => placed.any(|rule| {
+                    rule.host == *host && rule.slot.for_requests().is_ok_and(|planned| planned == slot)
+                }),
+                None => name == "authorization" || grant.placeholder_headers.contains(&name),
+            };
+            if !is_open {
+                let line = grant.line_for_header(&name);
+                let log = format!(
+                    "the guest may not put {secret} into {name}; to allow it: {line}, or an injection of the secret"
+                );
+                return Err(Refused::denied(RequestRefusal::PlaceNotGranted, Some(secret), log));
+            }
+            slot
         }
         Placement::Query(name) => {
             // Queries end in logs; only who writes the plan puts a secret there (R3).
+            Slot::query(name)?;
             let log = format!(
                 "a guest may not put {secret} into the query itself; to allow it: injections = \
                  [{{ secret = \"{secret}\", host = \"...\", query = {name:?} }}]"

@@ -180,6 +180,12 @@ pub enum ToolChoice {
     Type(String),
 }
 
+/// An entry of a list of allowed tools.
+#[derive(serde::Deserialize)]
+struct Named {
+    name: Option<String>,
+}
+
 /// A server tool's or item's prefix and bare name, if the type has one of the prefixes.
 pub(super) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
     [ToolPrefix::Service, ToolPrefix::OpenRouter]
@@ -294,6 +300,16 @@ impl<'d> Offered<'d> {
 }
 
 impl ToolChoice {
+    /// Whether the choice asks for this function or custom tool by name.
+    pub(crate) fn names(&self, wanted: &str) -> bool {
+        match self {
+            Self::Function(name) | Self::Custom(name) => name == wanted,
+            Self::Allowed { tools, .. } => serde_json::from_slice::<Vec<Named>>(tools)
+                .is_ok_and(|tools| tools.iter().any(|tool| tool.name.as_deref() == Some(wanted))),
+            Self::Auto | Self::None | Self::Required | Self::Mcp { .. } | Self::Type(_) => false,
+        }
+    }
+
     /// Checks `tool_choice` against what is offered. `complete` is false when items of the input bring
     /// tools of their own, whose names are not looked up.
     ///

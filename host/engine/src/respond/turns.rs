@@ -6,7 +6,7 @@ use crate::assembler::{Assembler, Outcome};
 use crate::ledger::Entry;
 use crate::pace::Pace;
 use crate::reading::Reading;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, is_length};
 use crate::tools::Interrupted;
 use cofferdam_runtime::wire::{ErrorKind, FinishReason};
 use cofferdam_store::UsageOutcome;
@@ -72,6 +72,10 @@ impl Job {
                 Ok(Step::Turn(chosen))
             }
             Err(_) if pace.is_over() => self.late(entry, pace),
+            // What the tools said does not fit any more: the response is as long as it can be.
+            Err(refusal) if is_length(refusal.kind) => {
+                Ok(Step::End(Outcome::Incomplete("max_output_tokens"), None))
+            }
             Err(refusal) if pace.is_streamed() => {
                 Ok(Step::End(Outcome::Failed(refusal.kind, refusal.message), None))
             }

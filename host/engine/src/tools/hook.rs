@@ -50,7 +50,9 @@ impl HookTools {
             Mishap::Failed(_) | Mishap::TooLarge | Mishap::Broken => ToolCallError::Failed,
         })?;
         // The sum of a request is far from the end of the range.
-        self.cost.fetch_add(output.cost_pico, Ordering::Relaxed);
+        let add = |spent: u64| Some(spent.saturating_add(output.cost_pico));
+        // It always has a new value.
+        self.cost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or_default();
         Ok(as_json(shortened(output.for_model)))
     }
 }

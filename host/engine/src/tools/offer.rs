@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
+/// The most server tools of one request; each is a call into its guest.
+const SERVER_TOOLS_MAX: usize = 64;
 /// How long a tool may take to say what it offers. It only has to look at its settings.
 const OFFER_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -66,6 +68,7 @@ impl Offer {
     ) -> Result<Self, Refusal> {
         let defers = defers(&request.tools);
         let mut entries = Vec::with_capacity(request.tools.len());
+        check_count(&request.tools)?;
         for tool in &request.tools {
             entries.push(match (&tool.kind, tool.name.as_ref()) {
                 (ToolKind::Server(name), _) => {
@@ -75,7 +78,7 @@ impl Offer {
                     let functions = functions.into_iter().map(|function| function.name).collect();
                     Entry::Server { tool: server, functions, json }
                 }
-                (_, Some(name)) if defers && tool.is_deferred => {
+                (_, Some(name)) if defers && tool.is_deferred && !request.tool_choice.names(name) => {
                     Entry::Deferred { name: name.clone(), json: tool.loaded_json() }
                 }
                 _ => Entry::Client(tool.json.clone()),
@@ -147,7 +150,8 @@ impl Offer {
 
 /// The functions that wait until they are found: none where nothing can find them.
 pub(crate) fn deferred(tools: &[RequestTool]) -> Vec<Deferred> {
-    let deferred = tools.iter().filter(|tool| defers(tools) && tool.is_deferred);
+    let defers = defers(tools);
+    let deferred = tools.iter().filter(|tool| defers && tool.is_deferred);
     let definition =
         |tool: &RequestTool| Some(Deferred { name: tool.name.clone()?, json: tool.loaded_json() });
     deferred.filter_map(definition).collect()
@@ -155,6 +159,18 @@ pub(crate) fn deferred(tools: &[RequestTool]) -> Vec<Deferred> {
 
 fn defers(tools: &[RequestTool]) -> bool {
     tools.iter().any(|tool| matches!(&tool.kind, ToolKind::Server(name) if name == "tool_search"))
+}
+
+/// Refuses more server tools than anybody needs before a guest is asked.
+fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
+    let mut servers = tools.iter().filter(|tool| matches!(tool.kind, ToolKind::Server(_)));
+    match servers.nth(SERVER_TOOLS_MAX) {
+        Some(tool) => Err(Refusal::invalid(format!(
+            "tools[{}] is one server tool too many, of {SERVER_TOOLS_MAX}",
+            tool.index
+        ))),
+        None => Ok(()),
+    }
 }
 
 impl Engine {
