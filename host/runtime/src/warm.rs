@@ -15,7 +15,7 @@ use crate::context::Owner;
 /// How long an instance waits, and what it has seen stays in memory.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Instances of one plugin that wait for one owner.
-const PER_OWNER_MAX: usize = 64;
+const PER_OWNER_MAX: usize = 160;
 /// Which part of all instances may wait.
 const PART_OF_ALL: usize = 4;
 /// Instances that one tick ends.
