@@ -6,6 +6,7 @@ use super::rule::{OPEN_OBJECT, Rule, TEXT};
 use super::shapes::server_tools::SERVER_TOOLS;
 use super::shapes::tools::TOOLS;
 use bytes::Bytes;
+use std::collections::BTreeSet;
 
 /// The most entries of `tools`.
 const TOOLS_MAX: usize = 1024;
@@ -300,13 +301,15 @@ impl<'d> Offered<'d> {
 }
 
 impl ToolChoice {
-    /// Whether the choice asks for this function or custom tool by name.
-    pub(crate) fn names(&self, wanted: &str) -> bool {
+    /// The functions and custom tools that the choice asks for by name.
+    pub(crate) fn named(&self) -> BTreeSet<String> {
         match self {
-            Self::Function(name) | Self::Custom(name) => name == wanted,
-            Self::Allowed { tools, .. } => serde_json::from_slice::<Vec<Named>>(tools)
-                .is_ok_and(|tools| tools.iter().any(|tool| tool.name.as_deref() == Some(wanted))),
-            Self::Auto | Self::None | Self::Required | Self::Mcp { .. } | Self::Type(_) => false,
+            Self::Function(name) | Self::Custom(name) => BTreeSet::from([name.clone()]),
+            Self::Allowed { tools, .. } => {
+                let tools: Vec<Named> = serde_json::from_slice(tools).unwrap_or_default();
+                tools.into_iter().filter_map(|tool| tool.name).collect()
+            }
+            Self::Auto | Self::None | Self::Required | Self::Mcp { .. } | Self::Type(_) => BTreeSet::new(),
         }
     }
 

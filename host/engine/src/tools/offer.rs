@@ -67,6 +67,7 @@ impl Offer {
         doors: &Doors,
     ) -> Result<Self, Refusal> {
         let defers = defers(&request.tools);
+        let named = request.tool_choice.named();
         let mut entries = Vec::with_capacity(request.tools.len());
         check_count(&request.tools)?;
         for tool in &request.tools {
@@ -78,7 +79,7 @@ impl Offer {
                     let functions = functions.into_iter().map(|function| function.name).collect();
                     Entry::Server { tool: server, functions, json }
                 }
-                (_, Some(name)) if defers && tool.is_deferred && !request.tool_choice.names(name) => {
+                (_, Some(name)) if defers && tool.is_deferred && !named.contains(name) => {
                     Entry::Deferred { name: name.clone(), json: tool.loaded_json() }
                 }
                 _ => Entry::Client(tool.json.clone()),

@@ -11,7 +11,7 @@ use super::document::Table;
 /// A file of root certificates is not longer than this.
 const ROOTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-pub(super) fn read(table: &Table<'_>, own_ports: Vec<u16>, connect_timeout: Duration) -> EgressConfig {
+pub(super) fn read(table: &Table<'_>, connect_timeout: Duration) -> EgressConfig {
     let mut allow_private = Vec::new();
     for range in table.texts("allow_private") {
         match range.value.parse() {
@@ -26,7 +26,8 @@ pub(super) fn read(table: &Table<'_>, own_ports: Vec<u16>, connect_timeout: Dura
         allow_plaintext_loopback: table.flag("allow_plaintext_loopback"),
         resolve: resolve(table),
         nameservers: nameservers(table),
-        own_ports,
+        // Told by `serve`, whose command line decides where it listens.
+        own_ports: Vec::new(),
         connect_timeout,
     }
 }

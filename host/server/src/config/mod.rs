@@ -119,8 +119,7 @@ impl Config {
         let root = document.root();
         let timeouts = timeouts::read(&root.table("timeouts"));
         let server = server::read(&root.table("server"));
-        let own_ports = vec![server.listen.port(), server.admin.port()];
-        let egress = egress::read(&root.table("egress"), own_ports, timeouts.connect);
+        let egress = egress::read(&root.table("egress"), timeouts.connect);
         let providers = providers::read(&root.tables("providers"), &egress);
         let config = Self {
             server,
