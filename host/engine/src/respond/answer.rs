@@ -1,0 +1,106 @@
+//! Reading an answer from its first event to its end, turn by turn.
+
+use super::outcome::{broken, covered, failed, finished, refused};
+use super::turns::Step;
+use super::{Chosen, Job};
+use crate::assembler::{Assembler, Outcome};
+use crate::attempt::Begun;
+use crate::catalog::Endpoint;
+use crate::cost::{Cost, no_usage};
+use crate::ledger::Entry;
+use crate::pace::{ClientGone, Pace};
+use crate::reading::Reading;
+use crate::refusal::Refusal;
+use cofferdam_runtime::wire::{ErrorKind, Event};
+
+impl Job {
+    /// Takes an answer from its first event to its end, turn by turn.
+    pub(super) async fn carry_on(
+        &mut self,
+        mut chosen: Chosen,
+        mut entry: Entry,
+        pace: &mut Pace,
+    ) -> Result<Vec<u8>, Refusal> {
+        let candidate = &chosen.endpoint.candidate;
+        let identity = self.identity(&candidate.model, &candidate.tier);
+        let mut assembler = Assembler::new(identity, self.request.stream);
+        if let Some(tools) = &self.tools {
+            assembler.serve(tools.served());
+        }
+        assembler.begin();
+        let (outcome, reading) = loop {
+            let Chosen { endpoint, begun } = chosen;
+            let Begun { events, mut reading, used, .. } = begun;
+            let read = self.read(&endpoint, events, &mut reading, &mut assembler, &mut entry, pace).await;
+            let Ok(outcome) = read else { return Ok(Vec::new()) };
+            let outcome = covered(outcome, used.as_ref());
+            if let Outcome::Failed(kind, _) = &outcome {
+                self.trail.broke(*kind);
+            }
+            let usage = assembler.usage().copied().unwrap_or_else(no_usage);
+            self.cost = self.cost.plus(&Cost::of(&usage, &endpoint.prices));
+            if self.tools.is_none() {
+                break (outcome, reading);
+            }
+            let next = self.after_turn(outcome, reading, &mut assembler, &mut entry, pace);
+            match Box::pin(next).await? {
+                Step::End(outcome, reading) => break (outcome, reading),
+                Step::Turn(next) => chosen = next,
+                Step::Gone => return Ok(Vec::new()),
+            }
+        };
+        self.end(outcome, reading, assembler, entry, pace).await
+    }
+
+    /// Reads one turn to its end; says how it ended.
+    async fn read(
+        &self,
+        endpoint: &Endpoint,
+        mut events: Vec<Event>,
+        reading: &mut Option<Reading>,
+        assembler: &mut Assembler,
+        entry: &mut Entry,
+        pace: &mut Pace,
+    ) -> Result<Outcome, ClientGone> {
+        loop {
+            let applied = apply(assembler, events);
+            if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
+                // Kept at once: a client that leaves has used it all the same.
+                entry.consumed(&total, &self.cost.plus(&Cost::of(usage, &endpoint.prices)));
+            }
+            if let Some(outcome) = applied {
+                return Ok(outcome);
+            }
+            pace.say(assembler.take_events()).await?;
+            events = match reading {
+                Some(reading) if !reading.is_over() => {
+                    match reading.next(pace, self.engine.parts.timeouts.idle).await {
+                        Ok(events) => events,
+                        Err(error) => return Ok(broken(&error)),
+                    }
+                }
+                // The provider's answer is over and there was no end to it.
+                _ => {
+                    let message = "Provider returned error".to_owned();
+                    return Ok(Outcome::Failed(ErrorKind::ProviderUnavailable, message));
+                }
+            };
+        }
+    }
+}
+
+/// Hands events to the assembler; says how the response ends, if it does.
+fn apply(assembler: &mut Assembler, events: Vec<Event>) -> Option<Outcome> {
+    for event in events {
+        if let Event::Error(failure) = event {
+            return Some(failed(&failure));
+        }
+        if let Err(malformed) = assembler.apply(event) {
+            return Some(refused(malformed));
+        }
+        if let Some(ended) = assembler.ended() {
+            return Some(finished(ended));
+        }
+    }
+    None
+}

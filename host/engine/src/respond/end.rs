@@ -1,0 +1,77 @@
+//! The end of a response: its outcome, its receipt, the last words to the client.
+
+use super::Job;
+use super::outcome::{settled, whole};
+use crate::assembler::{Assembler, Identity, Outcome, Receipt};
+use crate::cost::Cost;
+use crate::hooks;
+use crate::ledger::Entry;
+use crate::pace::Pace;
+use crate::reading::Reading;
+use crate::refusal::Refusal;
+use std::sync::Arc;
+
+impl Job {
+    /// Ends the response and says so.
+    pub(super) async fn end(
+        &mut self,
+        outcome: Outcome,
+        reading: Option<Reading>,
+        mut assembler: Assembler,
+        mut entry: Entry,
+        pace: &mut Pace,
+    ) -> Result<Vec<u8>, Refusal> {
+        let settled = settled(&outcome);
+        if matches!(outcome, Outcome::Failed(..)) {
+            self.trail.selected = None;
+        }
+        self.trail.generation_ms = self.dispatched.map(|start| start.elapsed().as_millis() as u64);
+        self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
+        let last = assembler.complete(&outcome, &self.receipt(self.cost));
+        if !pace.is_streamed() {
+            let body = match whole(last, outcome) {
+                Ok(body) if !self.hooks.is_empty() => {
+                    let shown =
+                        hooks::on_response(&self.hooks, self.occasion(), &self.request, body, &mut entry);
+                    Box::pin(shown).await
+                }
+                whole => whole,
+            };
+            entry.settle(settled);
+            if let Some(reading) = reading.filter(|_| body.is_ok()) {
+                reading.close().await;
+            }
+            return body;
+        }
+        entry.settle(settled);
+        if pace.say(last).await.is_ok()
+            && let Some(mut reading) = reading
+        {
+            reading.drain().await;
+            if !matches!(outcome, Outcome::Failed(..)) {
+                reading.close().await;
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    pub(super) fn identity(&self, model: &str, tier: &str) -> Identity {
+        Identity {
+            hex: Arc::from(self.hex.as_str()),
+            created_at: self.context.now_ms / 1000,
+            model: model.to_owned(),
+            service_tier: tier.to_owned(),
+            echo: Arc::from(self.request.echo.as_str()),
+        }
+    }
+
+    pub(super) fn receipt(&self, cost: Cost) -> Receipt {
+        Receipt {
+            completed_at: self.engine.parts.clock.now_ms() / 1000,
+            cost,
+            is_byok: self.trail.is_byok,
+            server_tools: self.tools.as_ref().map(|tools| tools.counts()),
+            metadata: self.options.metadata_field.map(|field| (field, self.trail.json())),
+        }
+    }
+}

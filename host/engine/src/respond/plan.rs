@@ -1,0 +1,78 @@
+//! What could answer a request: the models it names or a model router chooses, their endpoints, and what the
+//! router is told.
+
+use super::Job;
+use crate::catalog::{Endpoint, Model, ModelKind};
+use crate::refusal::Refusal;
+use crate::request::{RequestTool, ResponsesRequest, ToolClass};
+use crate::{random_seed, routing};
+use cofferdam_runtime::wire::{Purpose, RequestSummary};
+use std::sync::Arc;
+
+/// What could be tried, and what the router is told.
+pub(super) struct Plan {
+    pub(super) candidates: Vec<(u32, Arc<Endpoint>)>,
+    pub(super) summary: RequestSummary,
+}
+
+impl Job {
+    /// Has models chosen where the request names a model router.
+    pub(super) async fn choose_models(&mut self) -> Result<(), Refusal> {
+        let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &[]);
+        let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
+            request.tools.iter().all(|tool| offers(endpoint, tool))
+        };
+        let Self { engine, request, context, .. } = self;
+        self.chosen_models = engine.choose_models(request, context, summary, serves, random_seed()).await?;
+        Ok(())
+    }
+
+    pub(super) fn plan(&self) -> Result<Plan, Refusal> {
+        let request = &self.request;
+        let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
+        let missing = |endpoint: &Endpoint| request.tools.iter().find(|tool| !offers(endpoint, tool));
+        let candidates = routing::candidates(&models, |endpoint| missing(endpoint).is_none());
+        if candidates.is_empty() {
+            let all = routing::candidates(&models, |_| true);
+            let tool = all.first().and_then(|(_, endpoint)| missing(endpoint));
+            return Err(
+                tool.map_or_else(|| Refusal::not_found("No endpoints found for this model"), unoffered)
+            );
+        }
+        let summary = summary(&self.trail.requested, request, &models);
+        Ok(Plan { candidates, summary })
+    }
+}
+
+/// What routers are told of the request, whose first model the client wrote like this.
+fn summary(requested: &str, request: &ResponsesRequest, models: &[Arc<Model>]) -> RequestSummary {
+    RequestSummary {
+        preferences: request.provider.json.to_vec(),
+        route: request.route.map(|route| route.as_str().to_owned()),
+        service_tier: request.service_tier.as_str().to_owned(),
+        parameters: request.parameters.iter().map(|&name| name.to_owned()).collect(),
+        needs: request.needs.iter().map(|need| need.as_str().to_owned()).collect(),
+        input_tokens: request.input_tokens,
+        max_output_tokens: request.max_output_tokens,
+        streamed: request.stream,
+        ..routing::summary(Purpose::Responses, requested, models)
+    }
+}
+
+fn unoffered(tool: &RequestTool) -> Refusal {
+    Refusal::invalid(format!(
+        "tools[{}].type \"{}\" is not offered by any endpoint of this model",
+        tool.index,
+        routing::printable(&tool.type_name)
+    ))
+}
+
+/// Whether the endpoint's dialect has this kind of tool; a server tool is offered as functions.
+fn offers(endpoint: &Endpoint, tool: &RequestTool) -> bool {
+    let provider = endpoint.provider.adapter.manifest().provider.as_ref();
+    let kind = match tool.kind.class() {
+        ToolClass::Server => "function",
+        ToolClass::Client | ToolClass::Hosted => &tool.type_name,
+    };
+    provider.is_some_and(|provider| provider.tools.iter().any(|known| known == kind))
+}
