@@ -26,10 +26,12 @@ mod reading;
 
 pub mod assembler;
 pub mod cost;
+mod credit;
 
 mod ledger;
 mod metadata;
 
+mod ask;
 mod tools;
 
 mod embed;
