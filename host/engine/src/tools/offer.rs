@@ -3,11 +3,12 @@
 
 use super::doors::{Deferred, Doors};
 use crate::Engine;
-use crate::assembler::Served;
+use crate::assembler::{Served, ServedKind};
 use crate::refusal::Refusal;
 use crate::request::{RequestTool, ResponsesRequest, ToolKind, ToolPrefix};
 use crate::routing::printable;
 use bytes::Bytes;
+use cofferdam_runtime::manifest::ToolEvents;
 use cofferdam_runtime::wire::{Function, ToolError};
 use cofferdam_runtime::{CallContext, Kind, Plugin};
 use serde_json::{Value, json};
@@ -34,6 +35,13 @@ pub(crate) struct ServerTool {
     pub(crate) item_type: Arc<str>,
     /// The entry's `parameters`.
     pub(crate) settings: Bytes,
+}
+
+impl ServerTool {
+    /// The events that tell how its calls go on, if it has any of its own.
+    pub(crate) fn events(&self) -> Option<&ToolEvents> {
+        self.plugin.manifest().tool.as_ref()?.events.as_ref()
+    }
 }
 
 /// One entry of the request's `tools`.
@@ -112,11 +120,14 @@ impl Offer {
 
     /// What the assembler has to know.
     pub(crate) fn served(&self) -> Served {
-        let item_type = |place: usize| match self.entries.get(place) {
-            Some(Entry::Server { tool, .. }) => Some(Arc::clone(&tool.item_type)),
+        let kind = |place: usize| match self.entries.get(place) {
+            Some(Entry::Server { tool, .. }) => Some(ServedKind {
+                item_type: Arc::clone(&tool.item_type),
+                events: tool.events().map(|events| Arc::from(events.prefix.as_str())),
+            }),
             _ => None,
         };
-        let pairs = self.owners.iter().filter_map(|(name, place)| Some((name.clone(), item_type(*place)?)));
+        let pairs = self.owners.iter().filter_map(|(name, place)| Some((name.clone(), kind(*place)?)));
         Served::new(pairs)
     }
 
