@@ -22,7 +22,7 @@ use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::request::ResponsesRequest;
 use crate::stream::EventStream;
-use crate::tools::{Occasion, Scratches, ServerTools};
+use crate::tools::{self, Occasion, Scratches, ServerTools};
 use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex};
 use bytes::Bytes;
 use cofferdam_runtime::CallContext;
@@ -51,6 +51,7 @@ impl Engine {
         if !job.hooks.is_empty() {
             Box::pin(job.show_request()).await?;
         }
+        tools::add_plugin_tools(&job.engine, &mut job.request)?;
         if ServerTools::are_asked_for(&job.request)? {
             job.tools = Some(Box::pin(ServerTools::open(job.occasion(), &job.request)).await?);
         }
