@@ -15,6 +15,7 @@ mod stop;
 use crate::Engine;
 use crate::ask::{Asking, Progress, Reporter};
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
+use crate::catalog::split_suffix;
 use crate::cost::Amount;
 use crate::ledger::{Caller, Entry, Spending, add_to};
 use crate::pace::{ClientGone, Late, Pace};
@@ -38,6 +39,19 @@ use tokio::sync::mpsc;
 
 pub(crate) use doors::{Doors, Scratches};
 pub(crate) use hook::HookTools;
+
+/// Adds the server tools that a request asks for by plugins and slugs.
+///
+/// # Errors
+/// 400 naming what asks for a tool that this host has not.
+pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) -> Result<(), Refusal> {
+    let is_there = |name: &str| engine.tool_plugin(name).is_some();
+    // The whole slug may be a model's id.
+    let is_online =
+        |slug: &str| engine.catalog().get(slug).is_none() && split_suffix(slug).1 == Some("online");
+    let added = request.add_plugin_tools(is_there, is_online);
+    added.map_err(|error| Refusal::invalid(error.to_string()))
+}
 
 /// On whose behalf plugins of one request are called.
 #[derive(Clone, Copy)]
