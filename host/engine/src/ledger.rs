@@ -1,6 +1,7 @@
 //! One usage row for each request, on every way out: finished, failed, or
 //! dropped because the client went away.
 
+use crate::allowance::Allowance;
 use crate::cost::{Amount, Cost};
 use cofferdam_runtime::wire::Usage;
 use cofferdam_store::{InternId, KeyId, ReleaseScope, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
@@ -14,6 +15,8 @@ pub struct Caller {
     pub intern: Option<InternId>,
     /// The key.
     pub key: KeyId,
+    /// What the request may use of what the key and the workspace may use.
+    pub allowance: Allowance,
 }
 
 impl Caller {
@@ -29,6 +32,7 @@ impl Caller {
 /// The row of a request that was routed. Written when dropped, at the latest.
 pub(crate) struct Entry {
     store: Store,
+    allowance: Allowance,
     row: Option<UsageRow>,
 }
 
@@ -58,7 +62,7 @@ impl Entry {
             outcome: UsageOutcome::Cancelled,
             streamed,
         };
-        Self { store: store.clone(), row: Some(row) }
+        Self { store: store.clone(), allowance: caller.allowance.clone(), row: Some(row) }
     }
 
     /// Names the endpoint that is being asked.
@@ -89,6 +93,9 @@ impl Entry {
 
     /// Writes the row with how the request ended.
     pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
+        if let Some(row) = &self.row {
+            self.allowance.charge(row.input_tokens.saturating_add(row.output_tokens));
+        }
         if let Some(mut row) = self.row.take() {
             row.outcome = outcome;
             if let Err(error) = self.store.record_usage(row) {
