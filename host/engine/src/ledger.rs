@@ -2,9 +2,11 @@
 //! dropped because the client went away.
 
 use crate::allowance::Allowance;
+use crate::ask::Bill;
 use crate::cost::{Amount, Cost};
 use cofferdam_runtime::wire::Usage;
 use cofferdam_store::{InternId, KeyId, ReleaseScope, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
+use std::sync::Arc;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -34,6 +36,8 @@ pub(crate) struct Entry {
     store: Store,
     allowance: Allowance,
     row: Option<UsageRow>,
+    /// What is asked for this request is in its row too; a question itself has none.
+    bill: Arc<Bill>,
 }
 
 impl Entry {
@@ -62,7 +66,14 @@ impl Entry {
             outcome: UsageOutcome::Cancelled,
             streamed,
         };
-        Self { store: store.clone(), allowance: caller.allowance.clone(), row: Some(row) }
+        let allowance = caller.allowance.clone();
+        Self { store: store.clone(), allowance, row: Some(row), bill: Arc::default() }
+    }
+
+    /// Keeps the bill of the request, from which questions know what they cost.
+    pub(crate) fn on(mut self, bill: &Arc<Bill>) -> Self {
+        self.bill = Arc::clone(bill);
+        self
     }
 
     /// Names the endpoint that is being asked.
@@ -81,6 +92,8 @@ impl Entry {
             row.output_tokens = usage.output_tokens;
             row.reasoning_tokens = usage.reasoning_tokens;
             row.cost_pico = cost.total().0;
+            self.bill.consumed(usage);
+            self.bill.own(Amount(row.cost_pico));
         }
     }
 
@@ -88,16 +101,19 @@ impl Entry {
     pub(crate) fn spent(&mut self, cost: Amount) {
         if let Some(row) = &mut self.row {
             row.cost_pico = row.cost_pico.saturating_add(cost.0);
+            self.bill.own(Amount(row.cost_pico));
         }
     }
 
     /// Writes the row with how the request ended.
     pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
         if let Some(row) = &self.row {
+            // Its own turns: a question charges those it takes, although it has no row.
             self.allowance.charge(row.input_tokens.saturating_add(row.output_tokens));
         }
-        if let Some(mut row) = self.row.take() {
+        if let Some(mut row) = self.row.take().filter(|_| !self.bill.is_question()) {
             row.outcome = outcome;
+            row.cost_pico = row.cost_pico.saturating_add(self.bill.questions().0);
             if let Err(error) = self.store.record_usage(row) {
                 tracing::error!(%error, "a usage row was lost");
             }

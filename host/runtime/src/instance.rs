@@ -358,7 +358,7 @@ fn store(
     let state = GuestState {
         wasi: wasi(&log, &clock),
         plugin: Arc::clone(plugin.profile()),
-        services,
+        services: services.within(plugin.grant()),
         log,
         clock,
         asks: 0,
