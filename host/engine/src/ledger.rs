@@ -50,22 +50,8 @@ impl Entry {
         at_ms: u64,
         streamed: bool,
     ) -> Self {
-        let row = UsageRow {
-            request_id: request_id.to_owned(),
-            at_ms,
-            workspace: caller.workspace,
-            key: caller.key,
-            kind,
-            model: String::new(),
-            provider: String::new(),
-            input_tokens: 0,
-            cached_tokens: 0,
-            output_tokens: 0,
-            reasoning_tokens: 0,
-            cost_pico: 0,
-            outcome: UsageOutcome::Cancelled,
-            streamed,
-        };
+        let begun = UsageRow::begun(request_id.to_owned(), caller.workspace, caller.key, kind, streamed);
+        let row = UsageRow { at_ms, ..begun };
         let allowance = caller.allowance.clone();
         Self { store: store.clone(), allowance, row: Some(row), bill: Arc::default() }
     }

@@ -1,7 +1,7 @@
 //! `key create | list | revoke`.
 
 use clap::Subcommand;
-use cofferdam_store::{Actor, ApiKey, Clock, Directory, KeyOwner, NewKey, Store};
+use cofferdam_store::{Actor, ApiKey, Clock, Directory, KeyOwner, NewKey, SpendLimits, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -72,7 +72,10 @@ fn create(wanted: &Create, store: &Store) -> Result<Outcome, CommandError> {
     let now_ms = Clock::system().now_ms();
     let expires_at_ms = wanted.expires_days.map(|days| now_ms.saturating_add(u64::from(days) * DAY_MS));
     let owner = owner(wanted, &store.directory())?;
-    let issued = store.issue_key(Actor::Operator, NewKey { owner, name: label, expires_at_ms })?;
+    let issued = store.issue_key(
+        Actor::Operator,
+        NewKey { owner, name: label, expires_at_ms, limits: SpendLimits::default() },
+    )?;
     let token = String::from_utf8_lossy(issued.token.expose()).into_owned();
     let mut document = described(&issued.key);
     document.insert("key".to_owned(), token.clone().into());
