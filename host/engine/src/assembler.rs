@@ -3,6 +3,7 @@
 //! terminal event, so that no guest can produce a malformed stream. The body of
 //! a request that is not streamed is the same state, written once at the end.
 
+mod citations;
 mod events;
 mod items;
 mod json;
@@ -13,9 +14,10 @@ mod turn;
 mod whole;
 
 pub use response::{Identity, Outcome, Receipt, ServerToolUse};
-pub use tools::{Served, ServerCall, ToolOutcome};
+pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
 use crate::cost;
+use citations::Waiting;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
 use events::Events;
 use items::{Body, Item, Part, Status};
@@ -68,8 +70,10 @@ pub struct Assembler {
     served: Option<Arc<Served>>,
     /// The first item of this turn.
     turn_start: usize,
-    /// Annotations that wait for a text.
-    next_annotations: Vec<Vec<u8>>,
+    /// Annotations of tools that wait for a text.
+    next_annotations: Vec<Waiting>,
+    /// What is closed from now on is the end of the answer.
+    is_ending: bool,
 }
 
 impl Assembler {
@@ -88,6 +92,7 @@ impl Assembler {
             served: None,
             turn_start: 0,
             next_annotations: Vec::new(),
+            is_ending: false,
         }
     }
 
@@ -169,6 +174,7 @@ impl Assembler {
     /// one and `[DONE]` are written; otherwise the whole body is returned.
     pub fn complete(&mut self, outcome: &Outcome, receipt: &Receipt) -> Vec<u8> {
         self.begin();
+        self.is_ending = true;
         self.close_all(match outcome {
             Outcome::Completed => Status::Completed,
             _ => Status::Incomplete,
@@ -292,11 +298,6 @@ impl Assembler {
             out.extend_from_slice(&logprobs);
             raw(out, "]");
         });
-        if !self.next_annotations.is_empty() {
-            for annotation in std::mem::take(&mut self.next_annotations) {
-                self.write_annotation(index, part, annotation);
-            }
-        }
         Ok(())
     }
 
@@ -342,8 +343,8 @@ impl Assembler {
         }
         self.close_reasoning();
         self.close_message(Status::Completed);
-        if let Some(item_type) = self.item_type(&start).filter(|_| !custom) {
-            return self.start_tool(start, item_type);
+        if let Some(item) = self.call_item(&start).filter(|_| !custom) {
+            return self.start_tool(start, item);
         }
         let CallStart { key, call_id, name, namespace } = start;
         self.add(Body::Call { custom, call_id, name, namespace, text: String::new() }, Some(key))?;
@@ -369,8 +370,8 @@ impl Assembler {
                     "response.function_call_arguments.delta"
                 }
             }
-            Some(Body::Tool { arguments, .. }) => {
-                arguments.push_str(&delta.text);
+            Some(Body::Tool { .. }) => {
+                self.arguments(index, &delta.text);
                 return Ok(());
             }
             _ => return Ok(()),
@@ -385,7 +386,7 @@ impl Assembler {
     fn end_call(&mut self, key: u32) {
         let Some(index) = self.open_call(key) else { return };
         match self.items.get_mut(index).map(|item| &mut item.body) {
-            Some(Body::Tool { ended, .. }) => *ended = true,
+            Some(Body::Tool { .. }) => self.end_arguments(index),
             _ => self.close_call(index, Status::Completed),
         }
     }
@@ -405,6 +406,7 @@ impl Assembler {
         let refusal =
             self.items.get(index).and_then(|item| item.parts().get(part)).is_some_and(Part::is_refusal);
         let name = if refusal { "response.refusal.done" } else { "response.output_text.done" };
+        self.annotate_text(index, part);
         self.item_event(name, index, |out, item| {
             raw(out, ",\"content_index\":");
             json::number(out, part as u64);

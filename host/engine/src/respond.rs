@@ -52,6 +52,7 @@ impl Engine {
             Box::pin(job.show_request()).await?;
         }
         tools::add_plugin_tools(&job.engine, &mut job.request)?;
+        tools::stand_in(&job.engine, &mut job.request);
         if ServerTools::are_asked_for(&job.request)? {
             job.tools = Some(Box::pin(ServerTools::open(job.occasion(), &job.request)).await?);
         }

@@ -10,6 +10,8 @@ mod doors;
 mod hook;
 mod offer;
 mod run;
+mod shown;
+mod stand_in;
 mod stop;
 
 use crate::Engine;
@@ -36,6 +38,7 @@ use stop::{Called, Progress, StopRules};
 
 pub(crate) use doors::{Doors, Scratches};
 pub(crate) use hook::HookTools;
+pub(crate) use stand_in::stand_in;
 
 /// Adds the server tools that a request asks for by plugins and slugs.
 ///

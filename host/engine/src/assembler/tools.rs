@@ -2,26 +2,75 @@
 //! of a server tool, added when the call begins and done when its result is there. The arguments are the
 //! model's and stay inside.
 
-use super::items::{Body, Status};
-use super::json::compact_json;
-use super::{Assembler, Malformed, OUTPUT_BYTES_MAX, PARTS_MAX};
+use super::items::{Body, Item, Status};
+use super::json::{raw, string};
+use super::{Assembler, Malformed, OUTPUT_BYTES_MAX};
 use cofferdam_runtime::wire::CallStart;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A member of every item of a server tool. Clients of OpenAI's library for Python take an item whose type
-/// they do not know for a message, and some, its own agents among them, break where it has no content.
-const NO_CONTENT: &[u8] = br#""content":[]"#;
+/// A member of every item of a server tool's own type. Clients of OpenAI's library for Python take an item whose
+/// type they do not know for a message, and some, its own agents among them, break where it has no content.
+const NO_CONTENT: &str = "content";
 
-/// The functions that the host serves, each with the type of the item that stands for a call, such as
-/// `service:datetime`.
+/// How a client sees the calls of a function.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CallItem {
+    /// The type of the item: `service:datetime`.
+    pub item_type: String,
+    /// What its id begins with.
+    pub id_prefix: String,
+    /// Its members from the beginning on; what the tool says later replaces them.
+    pub members: Map<String, Value>,
+    /// Whether it has no `status`.
+    pub is_stateless: bool,
+    /// Whether the item has the model's arguments.
+    pub shows_arguments: bool,
+    /// Whether there are events about them, too.
+    pub streams_arguments: bool,
+    /// Full names of the events when the item is added, when its call is run and when it has ended, well or
+    /// not.
+    pub added: Vec<String>,
+    /// See [`Self::added`].
+    pub running: Vec<String>,
+    /// See [`Self::added`].
+    pub completed: Vec<String>,
+    /// See [`Self::added`].
+    pub failed: Vec<String>,
+    /// The call is not run: it ends the turn, and the client has to answer it.
+    pub asks_client: bool,
+}
+
+impl CallItem {
+    /// The item of a tool's own type.
+    pub fn own(item_type: String) -> Self {
+        let members = Map::from_iter([(NO_CONTENT.to_owned(), Value::Array(Vec::new()))]);
+        Self { item_type, id_prefix: "st".to_owned(), members, ..Self::default() }
+    }
+
+    /// Members as they are written: comma-separated, without braces. What is the host's to say stays out.
+    fn written(&self, said: Map<String, Value>) -> Result<Vec<u8>, Malformed> {
+        let mut object = self.members.clone();
+        object.extend(said);
+        for own in ["type", "id", "status"] {
+            object.shift_remove(own);
+        }
+        if self.shows_arguments {
+            object.shift_remove("arguments");
+        }
+        let written = serde_json::to_vec(&object).map_err(|_| Malformed::InvalidJson)?;
+        Ok(written.get(1..written.len().saturating_sub(1)).unwrap_or_default().to_vec())
+    }
+}
+
+/// The functions that the host serves, each with what a client sees of a call.
 #[derive(Debug, Default)]
-pub struct Served(BTreeMap<String, Arc<str>>);
+pub struct Served(BTreeMap<String, Arc<CallItem>>);
 
 impl Served {
-    /// From pairs of function and item type.
-    pub fn new(functions: impl IntoIterator<Item = (String, Arc<str>)>) -> Self {
+    /// From pairs of function and item.
+    pub fn new(functions: impl IntoIterator<Item = (String, Arc<CallItem>)>) -> Self {
         Self(functions.into_iter().collect())
     }
 }
@@ -54,25 +103,100 @@ impl Assembler {
         self.served = Some(served);
     }
 
-    /// The item type of the server tool that this call is of, if it is of any.
-    pub(super) fn item_type(&self, start: &CallStart) -> Option<Arc<str>> {
+    /// What a client sees of this call, if it is one of a server tool.
+    pub(super) fn call_item(&self, start: &CallStart) -> Option<Arc<CallItem>> {
         let served = self.served.as_ref().filter(|_| start.namespace.is_none())?;
         served.0.get(&start.name).cloned()
     }
 
-    pub(super) fn start_tool(&mut self, start: CallStart, item_type: Arc<str>) -> Result<(), Malformed> {
+    pub(super) fn start_tool(&mut self, start: CallStart, item: Arc<CallItem>) -> Result<(), Malformed> {
         let CallStart { key, call_id, name, .. } = start;
         let call_id = self.own_call_id(call_id);
-        let body = Body::Tool {
-            item_type,
-            call_id,
-            function: name,
-            arguments: String::new(),
-            ended: false,
-            members: NO_CONTENT.to_vec(),
-        };
-        self.add(body, Some(key))?;
+        self.add_call(item, call_id, name, Some(key))?;
         Ok(())
+    }
+
+    fn add_call(
+        &mut self,
+        item: Arc<CallItem>,
+        call_id: String,
+        function: String,
+        key: Option<u32>,
+    ) -> Result<usize, Malformed> {
+        let members = item.written(Map::new())?;
+        self.grow(members.len())?;
+        let added = item.added.clone();
+        let body = Body::Tool { item, call_id, function, arguments: String::new(), ended: false, members };
+        let place = self.add(body, key)?;
+        self.item_events(&added, place);
+        Ok(place)
+    }
+
+    /// Shows something that a tool did before the first turn: a call with these arguments, finished at once.
+    ///
+    /// # Errors
+    /// [`Malformed`] when there is no room for it, or `members` is no JSON object.
+    pub fn show_call(
+        &mut self,
+        item: Arc<CallItem>,
+        arguments: &str,
+        outcome: ToolOutcome,
+        members: &[u8],
+    ) -> Result<(), Malformed> {
+        let place = self.add_call(item, String::new(), String::new(), None)?;
+        self.arguments(place, arguments);
+        self.end_arguments(place);
+        self.run_event(place);
+        self.finish_call(place, outcome, members)?;
+        self.turn_start = self.items.len();
+        Ok(())
+    }
+
+    /// Events of an item that say nothing but its place.
+    fn item_events(&mut self, names: &[String], place: usize) {
+        for name in names {
+            self.item_event(name, place, |_, _| {});
+        }
+    }
+
+    /// Adds to the arguments of a call.
+    pub(super) fn arguments(&mut self, place: usize, delta: &str) {
+        let Some(Body::Tool { item, arguments, .. }) = self.items.get_mut(place).map(|item| &mut item.body)
+        else {
+            return;
+        };
+        arguments.push_str(delta);
+        if item.streams_arguments && !delta.is_empty() {
+            let name = format!("response.{}_arguments.delta", item.item_type);
+            self.item_event(&name, place, |out, _| {
+                raw(out, ",\"delta\":");
+                string(out, delta);
+            });
+        }
+    }
+
+    /// The model has said all arguments of a call.
+    pub(super) fn end_arguments(&mut self, place: usize) {
+        let Some(Body::Tool { item, ended, .. }) = self.items.get_mut(place).map(|item| &mut item.body)
+        else {
+            return;
+        };
+        if std::mem::replace(ended, true) || !item.streams_arguments {
+            return;
+        }
+        let name = format!("response.{}_arguments.done", item.item_type);
+        self.item_event(&name, place, |out, item| {
+            if let Body::Tool { arguments, .. } = &item.body {
+                raw(out, ",\"arguments\":");
+                string(out, arguments);
+            }
+        });
+    }
+
+    fn run_event(&mut self, place: usize) {
+        let Some(Body::Tool { item, .. }) = self.items.get(place).map(|item| &item.body) else { return };
+        let item = Arc::clone(item);
+        self.item_events(&item.running, place);
     }
 
     /// Providers without ids of their own number the calls of each answer anew; here several answers become one.
@@ -89,31 +213,50 @@ impl Assembler {
         self.identity.item_id("call", self.items.len())
     }
 
-    /// Closes what the turn left open but for the calls of server tools, and returns these, in their order.
+    /// Closes what the turn left open but for the calls that the host is to run, and returns these, in their
+    /// order.
     pub fn end_turn(&mut self) -> Vec<ServerCall> {
+        let is_run = |item: &Item| {
+            item.status == Status::InProgress
+                && matches!(&item.body, Body::Tool { item, .. } if !item.asks_client)
+        };
+        // Without a call there is no other turn.
+        self.is_ending = !self.items.iter().skip(self.turn_start).any(is_run);
         self.close_open(Status::Completed);
-        let calls = self.items.iter().enumerate().skip(self.turn_start);
+        let mut calls = Vec::new();
+        for place in self.turn_start..self.items.len() {
+            let is_open = self.items.get(place).is_some_and(|item| item.status == Status::InProgress);
+            if !is_open {
+                continue;
+            }
+            self.end_arguments(place);
+            let Some(Body::Tool { item, call_id, function, arguments, .. }) =
+                self.items.get(place).map(|item| &item.body)
+            else {
+                continue;
+            };
+            if item.asks_client {
+                self.finish_item(place, Status::Completed);
+                continue;
+            }
+            calls.push(ServerCall {
+                item: place,
+                call_id: call_id.clone(),
+                function: function.clone(),
+                arguments: arguments.clone(),
+            });
+            self.run_event(place);
+        }
         calls
-            .filter_map(|(place, item)| match &item.body {
-                Body::Tool { call_id, function, arguments, .. } if item.status == Status::InProgress => {
-                    Some(ServerCall {
-                        item: place,
-                        call_id: call_id.clone(),
-                        function: function.clone(),
-                        arguments: arguments.clone(),
-                    })
-                }
-                _ => None,
-            })
-            .collect()
     }
 
     /// Whether this turn called something that the client has to answer.
     pub fn has_client_calls(&self) -> bool {
-        self.items
-            .iter()
-            .skip(self.turn_start)
-            .any(|item| matches!(item.body, Body::Call { .. } | Body::Opaque { is_client_call: true, .. }))
+        self.items.iter().skip(self.turn_start).any(|item| match &item.body {
+            Body::Call { .. } | Body::Opaque { is_client_call: true, .. } => true,
+            Body::Tool { item, .. } => item.asks_client,
+            _ => false,
+        })
     }
 
     /// Ends the call whose item stands at `place`. `members` is a JSON object: the item's members beyond
@@ -130,41 +273,27 @@ impl Assembler {
         if self.output_bytes.saturating_add(members.len()) > OUTPUT_BYTES_MAX {
             return Err(Malformed::TooLarge);
         }
-        let mut object: Map<String, Value> =
-            serde_json::from_slice(members).map_err(|_| Malformed::InvalidJson)?;
-        for own in ["type", "id", "status"] {
-            object.shift_remove(own);
+        let said: Map<String, Value> = serde_json::from_slice(members).map_err(|_| Malformed::InvalidJson)?;
+        let Some(Body::Tool { item, .. }) = self.items.get(place).map(|item| &item.body) else {
+            return Ok(());
+        };
+        let item = Arc::clone(item);
+        let written = item.written(said)?;
+        // Checked before it is counted: what does not fit is left out, and another end still may.
+        if self.output_bytes.saturating_add(written.len()) > OUTPUT_BYTES_MAX {
+            return Err(Malformed::TooLarge);
         }
-        if !object.contains_key("content") {
-            object.insert("content".to_owned(), Value::Array(Vec::new()));
-        }
-        let written = serde_json::to_vec(&object).map_err(|_| Malformed::InvalidJson)?;
-        let written = written.get(1..written.len().saturating_sub(1)).unwrap_or_default();
-        self.grow(members.len())?;
+        self.grow(written.len())?;
         if let Some(Body::Tool { members, .. }) = self.items.get_mut(place).map(|item| &mut item.body) {
-            written.clone_into(members);
+            *members = written;
         }
-        self.finish_item(
-            place,
-            match outcome {
-                ToolOutcome::Completed => Status::Completed,
-                ToolOutcome::Failed => Status::Failed,
-            },
-        );
+        let (events, status) = match outcome {
+            ToolOutcome::Completed => (&item.completed, Status::Completed),
+            ToolOutcome::Failed => (&item.failed, Status::Failed),
+        };
+        self.item_events(events, place);
+        self.finish_item(place, status);
         Ok(())
-    }
-
-    /// Adds these JSON objects to the annotations of the next text. What is none, or too much, is left out.
-    pub fn annotate_next(&mut self, annotations: Vec<Vec<u8>>) {
-        for annotation in annotations {
-            let Some(annotation) = compact_json(&annotation, b'{') else { continue };
-            // What does not fit is left out and counts for nothing.
-            let fits = self.output_bytes + annotation.len() <= OUTPUT_BYTES_MAX;
-            if self.next_annotations.len() < PARTS_MAX as usize && fits {
-                self.output_bytes += annotation.len();
-                self.next_annotations.push(annotation);
-            }
-        }
     }
 
     /// Closes calls of this turn that nobody has run.
