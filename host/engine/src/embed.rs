@@ -1,6 +1,7 @@
 //! `POST /v1/embeddings`: the same path as a response, without a stream.
 
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
+use crate::broadcast::About;
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
@@ -66,6 +67,15 @@ impl Engine {
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await?;
         let mut entry =
             Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, context.now_ms, false);
+        let about = About {
+            started_ms: context.now_ms,
+            requested: request.model.clone(),
+            intern: caller.intern,
+            session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
+            user: request.user.clone(),
+            trace: request.trace.clone(),
+        };
+        entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut attempts =
             Attempts { engine: self, request: &request, context: &context, credentials, entry: &mut entry };
         match Box::pin(attempts.run(order, &mut trail, options.metadata_field.is_some())).await {
@@ -77,6 +87,7 @@ impl Engine {
                 Ok(Answer { id, body: AnswerBody::Whole(body) })
             }
             Err(refusal) => {
+                entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
                 Err(refusal)
             }

@@ -33,7 +33,9 @@ impl Engine {
     pub(crate) fn hooks(&self, request: &ResponsesRequest) -> Result<Vec<Hook>, Refusal> {
         let wanted =
             request.plugins.iter().filter(|entry| entry.enabled && !ROUTER_IDS.contains(&entry.id.as_str()));
+        let truncation = self.truncation(request);
         wanted
+            .chain(&truncation)
             .map(|entry| {
                 let has_id = |plugin: &&Arc<Plugin>| {
                     plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == entry.id)

@@ -1,8 +1,9 @@
 //! One usage row for each request, on every way out: finished, failed, or
 //! dropped because the client went away.
 
+use crate::broadcast::Pending;
 use crate::cost::{Amount, Cost};
-use cofferdam_runtime::wire::Usage;
+use cofferdam_runtime::wire::{ErrorKind, Usage};
 use cofferdam_store::{InternId, KeyId, ReleaseScope, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
 
 /// Who asks.
@@ -30,6 +31,8 @@ impl Caller {
 pub(crate) struct Entry {
     store: Store,
     row: Option<UsageRow>,
+    /// Who is told of the request, if anybody.
+    pending: Option<Box<Pending>>,
 }
 
 impl Entry {
@@ -58,7 +61,19 @@ impl Entry {
             outcome: UsageOutcome::Cancelled,
             streamed,
         };
-        Self { store: store.clone(), row: Some(row) }
+        Self { store: store.clone(), row: Some(row), pending: None }
+    }
+
+    /// Has the end of the request told, where there is somebody to tell.
+    pub(crate) fn broadcast(&mut self, pending: Option<Box<Pending>>) {
+        self.pending = pending;
+    }
+
+    /// Notes why the request fails.
+    pub(crate) fn failed(&mut self, error: ErrorKind) {
+        if let Some(pending) = &mut self.pending {
+            pending.failed(error);
+        }
     }
 
     /// Names the endpoint that is being asked.
@@ -91,6 +106,9 @@ impl Entry {
     pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
         if let Some(mut row) = self.row.take() {
             row.outcome = outcome;
+            if let Some(pending) = self.pending.take() {
+                pending.tell(&row);
+            }
             if let Err(error) = self.store.record_usage(row) {
                 tracing::error!(%error, "a usage row was lost");
             }

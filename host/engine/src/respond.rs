@@ -14,6 +14,7 @@ use crate::assembler::{Assembler, Outcome};
 use crate::attempt::Begun;
 use crate::catalog::Endpoint;
 use crate::cost::Cost;
+use crate::echo::Echo;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
@@ -42,8 +43,7 @@ impl Engine {
         body: &[u8],
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let request = ResponsesRequest::parse(body, &self.hook_ids);
-        let request = request.map_err(|error| Refusal::invalid(error.to_string()))?;
+        let request = ResponsesRequest::parse_with(body, &self.hook_ids, &self.parts.prompts)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
         let total = self.parts.timeouts.total;
@@ -96,6 +96,8 @@ struct Job {
     /// What the turns that are over cost.
     cost: Cost,
     scratches: Option<Scratches>,
+    /// What was sent upstream, for a client that wants to see it.
+    echo: Option<Echo>,
     /// What a model router chose, for a request that named one.
     chosen_models: Option<model_choice::Chosen>,
 }
@@ -109,6 +111,7 @@ impl Job {
     ) -> Result<Self, Refusal> {
         let hooks = engine.hooks(&request)?;
         let scratches = (!hooks.is_empty()).then(Scratches::default);
+        let echo = request.echo_upstream_body.then(Echo::default);
         let hex = random_hex();
         let context = engine.context(&format!("resp_{hex}"), &caller);
         let trail = Trail {
@@ -131,6 +134,7 @@ impl Job {
             preferred: None,
             cost: Cost::default(),
             scratches,
+            echo,
             chosen_models: None,
         })
     }
@@ -156,16 +160,19 @@ impl Job {
         let streamed = self.request.stream;
         let mut entry =
             Entry::open(store, &self.caller, UsageKind::Responses, &id, self.context.now_ms, streamed);
+        entry.broadcast(self.pending());
         entry.spent(self.cost.tools);
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => self.carry_on(chosen, entry, pace).await,
             Err(refusal) => {
+                entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
                 if !pace.has_spoken() {
                     return Err(refusal);
                 }
                 let model = self.trail.requested.clone();
                 let mut assembler = Assembler::new(self.identity(&model, "default"), true);
+                self.echo(&mut assembler);
                 let outcome = Outcome::Failed(refusal.kind, refusal.message);
                 let receipt = self.receipt(self.cost);
                 // A client that is gone needs no last word.

@@ -58,6 +58,9 @@ pub struct ProviderTable {
     /// Client tool types this dialect can offer to a model.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// The dialect has `truncation: auto` itself.
+    #[serde(default)]
+    pub truncates: bool,
 }
 
 /// A phase of a hook.

@@ -65,7 +65,9 @@ impl Job {
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
         tools.prepare_turn(&self.request, &calls, usage.as_ref(), self.cost.total(), &finish);
-        match self.ask(entry, pace).await {
+        let asked = self.ask(entry, pace).await;
+        self.echo(assembler);
+        match asked {
             Ok(chosen) => {
                 let candidate = &chosen.endpoint.candidate;
                 assembler.next_turn(&candidate.model, &candidate.tier);
@@ -80,6 +82,7 @@ impl Job {
                 Ok(Step::End(Outcome::Failed(refusal.kind, refusal.message), None))
             }
             Err(refusal) => {
+                entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
                 Err(refusal)
             }
@@ -91,6 +94,7 @@ impl Job {
         if pace.is_streamed() {
             return Ok(Step::End(Outcome::Failed(ErrorKind::Timeout, TIMED_OUT.to_owned()), None));
         }
+        entry.failed(ErrorKind::Timeout);
         entry.settle(UsageOutcome::Failed);
         Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT))
     }
