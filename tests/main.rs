@@ -15,6 +15,9 @@ mod responses;
 mod streaming;
 
 #[cfg(test)]
+mod names;
+
+#[cfg(test)]
 mod fallback;
 #[cfg(test)]
 mod model_router;

@@ -17,7 +17,7 @@ pub use data_url::DataUrl;
 pub use embedding::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
 pub use item::{Item, Message, Reasoning, Role};
 pub use lenient::Text;
-pub use part::{Content, Part};
+pub use part::{Content, Marks, Part};
 pub use request::{ReasoningSettings, Request, TextFormat, TextSettings};
 pub use retry_after::retry_after_ms;
 pub use tool::{AllowedTool, Tool, ToolChoice};

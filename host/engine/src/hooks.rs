@@ -33,7 +33,9 @@ impl Engine {
     pub(crate) fn hooks(&self, request: &ResponsesRequest) -> Result<Vec<Hook>, Refusal> {
         let is_hook = |entry: &&RequestPlugin| !ROUTER_IDS.contains(&entry.id.as_str()) && !entry.is_tool();
         let wanted = request.plugins.iter().filter(|entry| entry.enabled).filter(is_hook);
+        let truncation = self.truncation(request);
         wanted
+            .chain(&truncation)
             .map(|entry| {
                 let has_id = |plugin: &&Arc<Plugin>| {
                     plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == entry.id)

@@ -4,6 +4,7 @@
 //! table of the README. A mistake is reported with file, line, column and key,
 //! and all mistakes of a file are reported together.
 
+mod broadcast;
 mod document;
 pub(crate) mod edit;
 mod egress;
@@ -12,6 +13,7 @@ pub mod keys;
 mod limits;
 mod models;
 mod plugins;
+mod prompts;
 mod providers;
 mod server;
 mod timeouts;
@@ -21,10 +23,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use cofferdam_engine::request::Prompts;
 use document::Document;
 
+pub use broadcast::Broadcast;
 pub use document::{Place, Problem};
-pub use environment::Environment;
+pub use environment::{Credentials, Environment, Of};
 pub use limits::{Limits, Pace};
 pub use models::{DataCollection, Endpoint, Model, ModelKind, demo};
 pub use providers::{KeySource, Provider};
@@ -53,6 +57,10 @@ pub struct Config {
     pub providers: Vec<Provider>,
     /// The catalog, in the order of the file.
     pub models: Vec<Model>,
+    /// Templates that requests name.
+    pub prompts: Prompts,
+    /// Who is told of finished requests, in the order of the file.
+    pub broadcast: Vec<Broadcast>,
     /// What the operator grants to plugins, by plugin name.
     pub plugins: BTreeMap<String, cofferdam_runtime::OperatorGrant>,
 }
@@ -126,6 +134,8 @@ impl Config {
             limits: limits::read(&root.table("limits")),
             vault: vault::read(&root.table("vault"), data),
             models: models::read(&root.tables("models"), &providers),
+            prompts: prompts::read(&root.tables("prompts")),
+            broadcast: broadcast::read(&root.tables("broadcast"), &egress),
             plugins: plugins::read(&root.table("plugins")),
             timeouts,
             egress,
