@@ -91,7 +91,8 @@ impl Grant {
     pub(crate) fn join(manifest: &Manifest, operator: &OperatorGrant, used: &BTreeSet<Import>) -> Joined {
         let hosts = HostGrant::join(&manifest.hosts, &operator.hosts, operator.any_host);
         let granted = |import: &Import| match import {
-            Import::Http => !hosts.is_empty(),
+            // Without a host it is there only to say no.
+            Import::Http => !hosts.is_empty() || manifest.optional.contains(import),
             Import::Model | Import::ToolCall | Import::Request => {
                 operator.imports.iter().any(|name| name == import.as_str())
             }

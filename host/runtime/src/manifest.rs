@@ -129,6 +129,10 @@ pub struct Manifest {
     /// Optional imports it asks for.
     #[serde(default)]
     pub imports: BTreeSet<Import>,
+    /// Those of `imports` that it does something useful without: only `http`, whose requests are answered with
+    /// `denied` where no host is granted.
+    #[serde(default)]
+    pub optional: BTreeSet<Import>,
     /// Hosts it asks to reach.
     #[serde(default, deserialize_with = "asks::hosts")]
     pub hosts: Asked<HostName>,
@@ -215,6 +219,10 @@ impl Manifest {
         let allowed = self.kind.optional_imports();
         if let Some(import) = self.imports.iter().find(|import| !allowed.contains(import)) {
             return Some(("imports", format!("names {import}, which a {} cannot have", self.kind)));
+        }
+        let unlike = |import: &&Import| **import != Import::Http || !self.imports.contains(import);
+        if let Some(import) = self.optional.iter().find(unlike) {
+            return Some(("optional", format!("names {import}; it takes http, where `imports` has it")));
         }
         self.problem_of_network().or_else(|| self.problem_of_limits()).or_else(|| self.problem_of_tables())
     }
