@@ -20,6 +20,9 @@ mod fallback;
 mod model_router;
 
 #[cfg(test)]
+mod plugins;
+
+#[cfg(test)]
 mod tools;
 
 #[cfg(test)]

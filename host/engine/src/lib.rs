@@ -8,6 +8,7 @@ pub mod request;
 
 mod refusal;
 
+mod defaults;
 mod hooks;
 
 pub mod catalog;
@@ -37,6 +38,8 @@ mod respond;
 mod stream;
 
 pub use credential::{Authentication, BoundSecret, OwnKey};
+pub use defaults::PluginDefaults;
+pub use hooks::is_request_plugin;
 pub use ledger::Caller;
 pub use pace::Timeouts;
 pub use refusal::Refusal;
@@ -62,6 +65,8 @@ pub struct EngineParts {
     pub store: Store,
     /// What is served.
     pub catalog: Catalog,
+    /// Plugin entries that requests have without asking.
+    pub defaults: PluginDefaults,
     /// Limits of time.
     pub timeouts: Timeouts,
     /// Reported in routing metadata.

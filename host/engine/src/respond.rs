@@ -43,7 +43,8 @@ impl Engine {
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
         let request = ResponsesRequest::parse(body, &self.hook_ids);
-        let request = request.map_err(|error| Refusal::invalid(error.to_string()))?;
+        let mut request = request.map_err(|error| Refusal::invalid(error.to_string()))?;
+        self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins);
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
         let total = self.parts.timeouts.total;

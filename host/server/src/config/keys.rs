@@ -145,6 +145,13 @@ pub const KEYS: &[Key] = &[
         "`allow` or `deny`",
         "`deny`: the provider does not collect what it is sent",
     ),
+    required("workspaces[].name", "name or id", "Whose requests this is about; `*` is every workspace"),
+    key(
+        "workspaces[].plugins",
+        "[]",
+        "plugin entries",
+        "As in a request: what its requests have without asking, before what `*` has",
+    ),
     key(
         "plugins.NAME.hosts",
         "[]",

@@ -16,6 +16,7 @@ mod providers;
 mod server;
 mod timeouts;
 mod vault;
+mod workspaces;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,6 +32,7 @@ pub use providers::{KeySource, Provider};
 pub use server::Server;
 pub use timeouts::Timeouts;
 pub use vault::Vault;
+pub use workspaces::{Workspace, WorkspaceName};
 
 /// What `--config` defaults to inside the data directory.
 const FILE_NAME: &str = "cofferdam.toml";
@@ -55,6 +57,8 @@ pub struct Config {
     pub models: Vec<Model>,
     /// What the operator grants to plugins, by plugin name.
     pub plugins: BTreeMap<String, cofferdam_runtime::OperatorGrant>,
+    /// What the requests of workspaces have without asking, in the order of the file.
+    pub workspaces: Vec<Workspace>,
 }
 
 /// Why there is no configuration.
@@ -127,6 +131,7 @@ impl Config {
             vault: vault::read(&root.table("vault"), data),
             models: models::read(&root.tables("models"), &providers),
             plugins: plugins::read(&root.table("plugins")),
+            workspaces: workspaces::read(&root.tables("workspaces")),
             timeouts,
             egress,
             providers,
