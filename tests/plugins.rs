@@ -3,6 +3,7 @@
 mod compression;
 mod defaults;
 mod files;
+mod healing;
 mod moderation;
 
 use crate::kit::upstream::Upstream;

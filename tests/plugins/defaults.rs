@@ -96,6 +96,29 @@ async fn defaults_come_first_in_their_order_and_a_request_goes_over_them_field_b
 }
 
 #[tokio::test]
+async fn what_the_operator_fixed_cannot_be_switched_off() {
+    let upstream = Upstream::start().await;
+    let fixed = "plugins = [{ id = \"moderation\" }, { id = \"response-healing\" }]\nprevent_overrides = [\"moderation\"]";
+    let host = Setup::new()
+        .config(&single("openai-chat", &upstream.base))
+        .config(&format!("[[workspaces]]\nname = \"*\"\n{fixed}"))
+        .config(RULES)
+        .start();
+    let client = Client::new(&host);
+    let off = json!([{"id": "response-healing", "enabled": false}, {"id": "moderation", "enabled": false}]);
+    let answer = client.post("/responses", &request("allowed", off)).await;
+    assert_eq!(answer.status, 403, "{}", answer.text);
+    assert_eq!(
+        answer.message(),
+        "plugins[1] cannot change \"moderation\": its settings are fixed for this workspace"
+    );
+    assert_eq!(answer.body["error"]["metadata"]["error_type"], "permission_denied");
+    upstream.reply(chat("fine"));
+    let same = json!([{"id": "response-healing", "enabled": false}, {"id": "moderation"}]);
+    assert_eq!(client.post("/responses", &request("allowed", same)).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_model_router_has_defaults_too() {
     let upstream = Upstream::start().await;
     let mut setup = Setup::new()
@@ -142,6 +165,14 @@ fn a_default_that_cannot_be_is_a_mistake_of_the_configuration() {
         ),
         ("plugins = [\"moderation\"]", "3:12: workspaces[0].plugins[0]: must be an object, not a string"),
         ("plugins = { id = \"moderation\" }", "3:11: workspaces[0].plugins: expected a list, found a table"),
+        (
+            "plugins = [{ id = \"web-fetch\" }]",
+            "3:12: workspaces[0].plugins[0]: id `web-fetch` is not available on this host",
+        ),
+        (
+            "plugins = [{ id = \"moderation\" }]\nprevent_overrides = [\"fusion\"]",
+            "4:22: workspaces[0].prevent_overrides[0]: `plugins` has no entry with this id",
+        ),
         ("plugin = []", "3:1: workspaces[0].plugin: unknown key, did you mean `plugins`?"),
         (
             "[[workspaces]]\nname = \"default\"",

@@ -9,9 +9,9 @@ use crate::Engine;
 use crate::cost::Amount;
 use crate::ledger::Entry;
 use crate::refusal::Refusal;
-use crate::request::ResponsesRequest;
+use crate::request::{RequestPlugin, ResponsesRequest, tool_of_plugin};
 use crate::routing::printable;
-use crate::tools::{Doors, HookTools, Occasion};
+use crate::tools::{self, Doors, HookTools, Occasion};
 use bytes::Bytes;
 use cofferdam_runtime::manifest::Phase;
 use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
@@ -40,7 +40,10 @@ fn find<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
 /// Whether requests and account defaults may name this plugin and have something done.
 #[must_use]
 pub fn is_request_plugin(plugins: &Plugins, id: &str) -> bool {
-    ROUTER_IDS.contains(&id) || find(plugins, id).is_some()
+    match tool_of_plugin(id) {
+        Some(tool) => tools::installed(plugins, tool).is_some(),
+        None => ROUTER_IDS.contains(&id) || find(plugins, id).is_some(),
+    }
 }
 
 impl Engine {
@@ -49,8 +52,8 @@ impl Engine {
     /// # Errors
     /// 400 naming an id that no installed plugin has.
     pub(crate) fn hooks(&self, request: &ResponsesRequest) -> Result<Vec<Hook>, Refusal> {
-        let wanted =
-            request.plugins.iter().filter(|entry| entry.enabled && !ROUTER_IDS.contains(&entry.id.as_str()));
+        let is_hook = |entry: &&RequestPlugin| !ROUTER_IDS.contains(&entry.id.as_str()) && !entry.is_tool();
+        let wanted = request.plugins.iter().filter(|entry| entry.enabled).filter(is_hook);
         let hooks: Result<Vec<Hook>, Refusal> = wanted
             .map(|entry| {
                 let plugin = find(&self.parts.plugins, &entry.id).ok_or_else(|| {
@@ -158,6 +161,11 @@ pub(crate) async fn on_response(
 }
 
 impl Hook {
+    /// The plugin's name.
+    pub(crate) fn name(&self) -> &str {
+        self.plugin.name()
+    }
+
     fn has(&self, phase: Phase) -> bool {
         self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.phases.contains(&phase))
     }

@@ -31,6 +31,7 @@ pub mod cost;
 mod ledger;
 mod metadata;
 
+mod ask;
 mod tools;
 
 mod embed;
@@ -38,7 +39,7 @@ mod respond;
 mod stream;
 
 pub use credential::{Authentication, BoundSecret, OwnKey};
-pub use defaults::PluginDefaults;
+pub use defaults::{PluginDefault, PluginDefaults};
 pub use hooks::is_request_plugin;
 pub use ledger::Caller;
 pub use pace::Timeouts;

@@ -57,7 +57,7 @@ pub enum OnReflection {
 /// The effective grant of one plugin.
 #[derive(Debug, Clone)]
 pub struct Grant {
-    /// Imports its linker holds beyond log and config.
+    /// Imports it may use beyond log and config.
     pub imports: BTreeSet<Import>,
     /// Hosts it may reach.
     pub hosts: HostGrant,
@@ -91,8 +91,7 @@ impl Grant {
     pub(crate) fn join(manifest: &Manifest, operator: &OperatorGrant, used: &BTreeSet<Import>) -> Joined {
         let hosts = HostGrant::join(&manifest.hosts, &operator.hosts, operator.any_host);
         let granted = |import: &Import| match import {
-            // Without a host it is there only to say no.
-            Import::Http => !hosts.is_empty() || manifest.optional.contains(import),
+            Import::Http => !hosts.is_empty(),
             Import::Model | Import::ToolCall | Import::Request => {
                 operator.imports.iter().any(|name| name == import.as_str())
             }
@@ -123,6 +122,11 @@ impl Grant {
             sides: Box::new((manifest.clone(), operator.clone())),
         };
         Joined { grant, denials, idle }
+    }
+
+    /// What its linker holds: what is granted, and what it does without, whose doors are closed.
+    pub(crate) fn linked_imports(&self) -> impl Iterator<Item = Import> {
+        self.imports.union(&self.sides.0.optional_imports).copied()
     }
 
     /// Granted secrets that no injection says a place for. They go as

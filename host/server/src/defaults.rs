@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use cofferdam_engine::request::{InvalidRequest, RequestPlugin};
-use cofferdam_engine::{PluginDefaults, is_request_plugin};
+use cofferdam_engine::{PluginDefault, PluginDefaults, is_request_plugin};
 use cofferdam_runtime::Plugins;
 use cofferdam_store::Directory;
 
@@ -21,14 +21,16 @@ pub(crate) fn read(
     let mut everyone = Vec::new();
     let mut named = BTreeMap::new();
     for workspace in workspaces {
-        let mut entries: Vec<RequestPlugin> = Vec::new();
+        let mut entries: Vec<PluginDefault> = Vec::new();
         for (json, place) in &workspace.plugins {
             let problem = |message| Problem { place: place.clone(), message };
             match entry(json, plugins, &hook_ids) {
-                Ok(entry) if entries.iter().any(|earlier| earlier.id == entry.id) => {
+                Ok(entry) if entries.iter().any(|earlier| earlier.entry.id == entry.id) => {
                     problems.push(problem(format!("id names a plugin a second time: `{}`", entry.id)));
                 }
-                Ok(entry) => entries.push(entry),
+                Ok(entry) => {
+                    entries.push(PluginDefault { is_fixed: workspace.fixed.contains(&entry.id), entry });
+                }
                 Err(message) => problems.push(problem(message)),
             }
         }

@@ -20,6 +20,9 @@ pub struct RequestPlugin {
     pub json: Bytes,
 }
 
+/// The member that switches a plugin on or off.
+const ENABLED: &str = "enabled";
+
 /// The most entries of `plugins`.
 const PLUGINS_MAX: usize = 64;
 
@@ -75,12 +78,25 @@ impl RequestPlugin {
     /// Who names a plugin asks for it, so `enabled` is never the default's.
     #[must_use]
     pub fn over(self, default: &Self) -> Self {
-        type Members = Map<String, serde_json::Value>;
-        let read = |json: &[u8]| serde_json::from_slice::<Members>(json);
-        // Both were checked to be objects.
-        let (Ok(mut members), Ok(own)) = (read(&default.json), read(&self.json)) else { return self };
-        members.remove("enabled");
-        members.extend(own.into_iter().filter(|(_, value)| !value.is_null()));
+        let mut members = default.members();
+        members.remove(ENABLED);
+        members.extend(self.members());
         Self { json: Bytes::from(serde_json::Value::Object(members).to_string()), ..self }
+    }
+
+    /// Whether this entry changes nothing of a default.
+    #[must_use]
+    pub fn agrees_with(&self, default: &Self) -> bool {
+        let theirs = default.members();
+        let same =
+            |(name, value): (&String, &serde_json::Value)| name == ENABLED || theirs.get(name) == Some(value);
+        self.enabled == default.enabled && self.members().iter().all(same)
+    }
+
+    /// What the entry states; null states nothing.
+    fn members(&self) -> Map<String, serde_json::Value> {
+        // It was checked to be an object.
+        let members: Map<String, serde_json::Value> = serde_json::from_slice(&self.json).unwrap_or_default();
+        members.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 }

@@ -99,15 +99,6 @@ fn a_manifest_that_asks_for_anything_gets_what_the_operator_names() {
 }
 
 #[test]
-fn an_import_that_is_optional_is_there_without_a_host_and_reaches_none() {
-    let manifest = tool("[\"http\"]", "optional = [\"http\"]\nhosts = [\"*\"]");
-    let joined = Grant::join(&manifest, &OperatorGrant::default(), &BTreeSet::from([Import::Http]));
-    assert_eq!(joined.grant.imports, BTreeSet::from([Import::Http]));
-    assert!(joined.grant.hosts.is_empty() && joined.denials.is_empty());
-    assert_eq!(joined.grant.hosts.access(&"a.test".parse().unwrap()), None);
-}
-
-#[test]
 fn injections_need_their_secret_and_their_host_by_name() {
     let manifest = tool(
         "[\"http\"]",

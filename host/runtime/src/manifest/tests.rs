@@ -104,8 +104,6 @@ fn refusals_name_the_line_and_the_key() {
             tool(&format!("secrets = [\"*\"]\nhosts = [\"*\"]\n{0}\n{0}", injection(QUERY))),
             "line 7: `injections` puts two secrets into one place for a.b",
         ),
-        (tool("optional = [\"clock\"]"), "line 5: `optional` names clock; it takes http"),
-        (format!("{ROUTER}optional = [\"http\"]\n"), "line 4: `optional` names http; it takes http, where"),
         ("name = 3".to_owned(), "line 1: invalid type: integer"),
         (String::new(), "line 1: missing field `name`"),
     ];

@@ -153,6 +153,12 @@ pub const KEYS: &[Key] = &[
         "As in a request: what its requests have without asking, before what `*` has",
     ),
     key(
+        "workspaces[].prevent_overrides",
+        "[]",
+        "plugin ids",
+        "Which of these entries requests cannot change: one that tries is a 403",
+    ),
+    key(
         "plugins.NAME.hosts",
         "[]",
         "host names",

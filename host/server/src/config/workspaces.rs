@@ -1,6 +1,8 @@
 //! `[[workspaces]]`: what the requests of a workspace have without asking for it. A workspace that does not
 //! exist yet may be named: workspaces are made while the host runs.
 
+use std::collections::BTreeSet;
+
 use super::Place;
 use super::document::Table;
 
@@ -25,6 +27,8 @@ pub struct Workspace {
     pub name: WorkspaceName,
     /// Entries as in `plugins` of a request, not yet checked, and where each stands in the file.
     pub plugins: Vec<(serde_json::Value, Place)>,
+    /// Ids of those entries that requests cannot change.
+    pub fixed: BTreeSet<String>,
 }
 
 pub(super) fn read(tables: &[Table<'_>]) -> Vec<Workspace> {
@@ -42,11 +46,18 @@ pub(super) fn read(tables: &[Table<'_>]) -> Vec<Workspace> {
         if let Some(first_too_many) = plugins.get(PLUGINS_MAX) {
             first_too_many.reject(format!("a list has at most {PLUGINS_MAX} entries"));
         }
+        let mut fixed = BTreeSet::new();
+        for id in table.texts("prevent_overrides") {
+            if !plugins.iter().any(|entry| entry.value.get("id").is_some_and(|known| *known == id.value)) {
+                id.reject("`plugins` has no entry with this id");
+            }
+            fixed.insert(id.value);
+        }
         let plugins = plugins.into_iter().map(|entry| {
             let place = entry.place();
             (entry.value, place)
         });
-        workspaces.push(Workspace { name, plugins: plugins.collect() });
+        workspaces.push(Workspace { name, plugins: plugins.collect(), fixed });
     }
     workspaces
 }
