@@ -44,6 +44,9 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod limits;
+
+#[cfg(test)]
 mod credentials;
 #[cfg(test)]
 mod egress;
@@ -51,6 +54,9 @@ mod egress;
 mod vault;
 #[cfg(test)]
 mod vault_commands;
+
+#[cfg(test)]
+mod complaints;
 
 #[cfg(test)]
 mod story;

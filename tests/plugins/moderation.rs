@@ -86,6 +86,7 @@ async fn input_that_a_rule_flags_is_a_403_that_says_why_and_reaches_nobody() {
             answer.body["error"]["metadata"],
             json!({
                 "error_type": "content_policy_violation",
+                "refused_by": "host",
                 "reasons": ["weapons", "recipes"],
                 "flagged_input": shown,
                 "provider_name": "hook-moderation",

@@ -15,7 +15,9 @@ pub mod catalog;
 mod model_choice;
 mod routing;
 
+mod allowance;
 mod pace;
+pub mod rate;
 
 mod door;
 
@@ -27,6 +29,7 @@ mod reading;
 
 pub mod assembler;
 pub mod cost;
+mod credit;
 
 mod ledger;
 mod metadata;
@@ -38,6 +41,7 @@ mod embed;
 mod respond;
 mod stream;
 
+pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use credential::{Authentication, BoundSecret, OwnKey};
 pub use defaults::{PluginDefault, PluginDefaults};
 pub use hooks::is_request_plugin;
