@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 /// The model most tests ask for.
 pub const MODEL: &str = "test/model";
 
+/// Every request is routed as the first one: what failed before does not count, and nothing is tried twice.
+pub const STEADY: &str = "[routing]\neject = false\nretry = false\n";
+
 /// A provider without a credential.
 pub fn provider(name: &str, adapter: &str, base: &str) -> String {
     format!("[[providers]]\nname = \"{name}\"\nadapter = \"{adapter}\"\nbase_url = \"{base}\"\n")

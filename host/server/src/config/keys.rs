@@ -85,6 +85,13 @@ pub const KEYS: &[Key] = &[
     key("limits.streams", "1000", "responses", "Running at once; sizes the pool of sandboxes"),
     later(key("limits.requests_per_minute", "0", "requests per minute", "Per key; 0 is no limit"), LIMITS),
     later(key("limits.tokens_per_minute", "0", "tokens per minute", "Per key; 0 is no limit"), LIMITS),
+    key(
+        "routing.eject",
+        "true",
+        "flag",
+        "False: endpoints that fail, are limited or do far worse than their peers are not tried last for it",
+    ),
+    key("routing.retry", "true", "flag", "False: a request that every endpoint failed is not tried again"),
     key("vault.enabled", "true", "flag", "False: every vault route answers 503"),
     Key {
         path: "vault.root_key",

@@ -13,6 +13,7 @@ mod limits;
 mod models;
 mod plugins;
 mod providers;
+mod routing;
 mod server;
 mod timeouts;
 mod vault;
@@ -28,6 +29,7 @@ pub use environment::Environment;
 pub use limits::Limits;
 pub use models::{DataCollection, Endpoint, Model, ModelKind, demo};
 pub use providers::{KeySource, Provider};
+pub use routing::Routing;
 pub use server::Server;
 pub use timeouts::Timeouts;
 pub use vault::Vault;
@@ -45,6 +47,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How much may happen at once.
     pub limits: Limits,
+    /// What the host does by itself when endpoints fail.
+    pub routing: Routing,
     /// The root key, and what clients may ask of the vault.
     pub vault: Vault,
     /// What may leave the machine.
@@ -124,6 +128,7 @@ impl Config {
         let config = Self {
             server,
             limits: limits::read(&root.table("limits")),
+            routing: routing::read(&root.table("routing")),
             vault: vault::read(&root.table("vault"), data),
             models: models::read(&root.tables("models"), &providers),
             plugins: plugins::read(&root.table("plugins")),
