@@ -49,6 +49,8 @@ pub(crate) struct Candidates<'a> {
     pub(crate) may_retry: bool,
     /// The conversation that the request belongs to.
     pub(crate) session: Option<Session>,
+    /// A rough count of the request's input, for the ledger.
+    pub(crate) input_tokens: u32,
     pub(crate) memory: &'a Memory,
 }
 
@@ -118,7 +120,7 @@ impl Candidates<'_> {
             let Some(endpoint) = self.order.get(place).filter(|endpoint| failures.allow(endpoint)) else {
                 continue;
             };
-            notes.entry.endpoint(&endpoint.candidate.model, &endpoint.provider.name);
+            notes.entry.asked(endpoint, self.input_tokens);
             let mut watch = Watch::begin(&endpoint.health, &self.memory.clock, pace.is_streamed());
             let failed = match question.ask(endpoint, pace).await {
                 Ok(answer) => {
@@ -128,6 +130,7 @@ impl Candidates<'_> {
                 }
                 Err(failed) => failed,
             };
+            notes.entry.unanswered();
             watch.failed(&failed);
             self.unpin(endpoint, &failed);
             retries.note(place, &failed);

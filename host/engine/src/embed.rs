@@ -5,6 +5,7 @@ use crate::candidates::{Answered, Ask, Candidates, Notes};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
+use crate::credit;
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
 use crate::pace::{Late, Pace};
@@ -82,10 +83,17 @@ impl Engine {
             seed: random_seed(),
         };
         let field = options.metadata_field;
+        let bill = Arc::default();
+        let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
         let order = order.map_err(|refusal| trail.beside(refusal, field))?;
-        let mut entry =
-            Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, context.now_ms, false);
+        entry.routed();
+        let mut pace = Pace::new(None, self.parts.timeouts.total);
+        let estimate = || credit::input_estimate(&order, request.input_tokens);
+        if let Err(refusal) = entry.reserve(estimate, &mut pace).await {
+            entry.refuse();
+            return Err(trail.beside(refusal, field));
+        }
         let question = Question { engine: self, request: &request, context: &context, credentials };
         // A session groups embeddings and does not route them (names.md 6).
         let candidates = Candidates {
@@ -93,26 +101,22 @@ impl Engine {
             preferred: None,
             may_retry: self.parts.retry && request.provider.allow_fallbacks,
             session: None,
+            input_tokens: request.input_tokens,
             memory: &self.parts.memory,
         };
-        let mut pace = Pace::new(None, self.parts.timeouts.total);
-        let won = Box::pin(candidates.ask(
-            &question,
-            &mut Notes { entry: &mut entry, trail: &mut trail },
-            &mut pace,
-        ))
-        .await;
+        let mut notes = Notes { entry: &mut entry, trail: &mut trail };
+        let won = Box::pin(candidates.ask(&question, &mut notes, &mut pace)).await;
         trail.ended(pace.since_dispatch());
         let won = won.map_err(|failures| trail.beside(failures.refusal(&trail), field));
         match won.and_then(|won| Ok((order.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
             Ok((endpoint, Vectors { vectors, .. })) => {
-                let cost = settle(&mut entry, endpoint, &vectors);
+                let cost = settle(&mut entry, endpoint, &vectors, trail.is_byok);
                 let answer = Made { id: &id, endpoint, vectors: &vectors, cost, trail: &trail };
                 let body = answer.body(request.encoding_format, field).map_err(|_| Refusal::internal())?;
                 Ok(Answer { id, body: AnswerBody::Whole(body) })
             }
             Err(refusal) => {
-                entry.settle(UsageOutcome::Failed);
+                entry.refuse();
                 Err(refusal)
             }
         }
@@ -206,11 +210,11 @@ fn unsupported(index: u32) -> AttemptFailure {
     })
 }
 
-fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings) -> Cost {
+fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings, is_byok: bool) -> Cost {
     let usage =
         Usage { input_tokens: embeddings.prompt_tokens, cost_dollars: embeddings.cost_dollars, ..no_usage() };
-    let cost = Cost::of(&usage, &endpoint.prices);
-    entry.consumed(&usage, &cost);
+    let cost = Cost::of(&usage, &endpoint.prices, is_byok);
+    entry.consumed(&usage, &usage, &cost);
     entry.settle(UsageOutcome::Completed);
     cost
 }

@@ -14,7 +14,9 @@ pub mod catalog;
 mod model_choice;
 mod routing;
 
+mod allowance;
 mod pace;
+pub mod rate;
 
 pub mod health;
 mod memory;
@@ -33,6 +35,7 @@ mod retry;
 
 pub mod assembler;
 pub mod cost;
+mod credit;
 
 mod ledger;
 mod metadata;
@@ -44,6 +47,7 @@ mod embed;
 mod respond;
 mod stream;
 
+pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use credential::{Authentication, BoundSecret, OwnKey};
 pub use ledger::Caller;
 pub use memory::Memory;

@@ -128,7 +128,7 @@ mod tests {
     fn caller(letter: char) -> Caller {
         let key: KeyId = letter.to_string().repeat(12).parse().unwrap();
         let workspace: WorkspaceId = "6f1c7c0e-58b4-4c8f-9a6e-0a1b2c3d4e5f".parse().unwrap();
-        Caller { workspace, intern: None, key }
+        Caller { workspace, intern: None, key, allowance: Default::default() }
     }
 
     fn request(fields: &Value) -> ResponsesRequest {

@@ -32,8 +32,12 @@ impl Job {
         let (outcome, reading) = loop {
             let Chosen { endpoint, begun, watch } = chosen;
             let Begun { events, mut reading, used, .. } = begun;
-            let read = self.read(&endpoint, events, &mut reading, &mut assembler, &mut entry, pace).await;
+            let is_byok = used.as_ref().is_some_and(|used| used.is_byok);
+            entry.answered(is_byok);
+            let price = |usage: &Usage| Cost::of(usage, &endpoint.prices, is_byok);
+            let read = self.read(&price, events, &mut reading, &mut assembler, &mut entry, pace).await;
             let Ok(TurnEnd { outcome, is_endpoints_fault }) = read else { return Ok(Vec::new()) };
+            entry.turn_over();
             let outcome = covered(outcome, used.as_ref());
             let usage = assembler.usage().copied().unwrap_or_else(no_usage);
             if let Outcome::Failed(kind, _) = &outcome {
@@ -42,7 +46,7 @@ impl Job {
             } else {
                 self.answered(&endpoint, &watch, &usage);
             }
-            self.cost = self.cost.plus(&Cost::of(&usage, &endpoint.prices));
+            self.cost = self.cost.plus(&price(&usage));
             if self.tools.is_none() {
                 break (outcome, reading);
             }
@@ -59,7 +63,7 @@ impl Job {
     /// Reads one turn to its end; says how it ended.
     async fn read(
         &self,
-        endpoint: &Endpoint,
+        price: &(impl Fn(&Usage) -> Cost + Sync),
         mut events: Vec<Event>,
         reading: &mut Option<Reading>,
         assembler: &mut Assembler,
@@ -67,10 +71,11 @@ impl Job {
         pace: &mut Pace,
     ) -> Result<TurnEnd, ClientGone> {
         loop {
+            entry.received(&events);
             let applied = apply(assembler, events);
             if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
                 // Kept at once: a client that leaves has used it all the same.
-                entry.consumed(&total, &self.cost.plus(&Cost::of(usage, &endpoint.prices)));
+                entry.consumed(usage, &total, &self.cost.plus(&price(usage)));
             }
             if let Some(outcome) = applied {
                 return Ok(TurnEnd::told(outcome));

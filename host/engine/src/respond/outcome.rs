@@ -4,7 +4,7 @@ use crate::assembler::{Ended, Malformed, Outcome};
 use crate::credential::Used;
 use crate::pace::Late;
 use crate::reading::ReadError;
-use crate::refusal::{self, Refusal, client_message, is_length};
+use crate::refusal::{self, PLUGIN_FAILED, Refusal, client_message, is_length};
 use cofferdam_runtime::wire::{ErrorKind, Failure, FinishReason};
 use cofferdam_store::UsageOutcome;
 
@@ -51,7 +51,7 @@ pub(super) fn failed(failure: &Failure) -> Outcome {
 
 pub(super) fn refused(malformed: Malformed) -> Outcome {
     tracing::warn!(error = %malformed, "a provider plugin's events do not make an answer");
-    Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
+    Outcome::Failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED.to_owned())
 }
 
 fn broken(error: &ReadError) -> Outcome {
@@ -61,7 +61,7 @@ fn broken(error: &ReadError) -> Outcome {
         }
         ReadError::Call(error) => {
             tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
-            Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
+            Outcome::Failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED.to_owned())
         }
         _ => failed(&error.failure()),
     }
