@@ -18,6 +18,8 @@ mod streaming;
 mod fallback;
 #[cfg(test)]
 mod model_router;
+#[cfg(test)]
+mod routing;
 
 #[cfg(test)]
 mod tools;

@@ -38,6 +38,18 @@ pub fn several(bases: &[&str]) -> String {
     several_of("responses", bases)
 }
 
+/// [`MODEL`] at providers `a`, `b`, ... of the chat dialect, each at this price of input.
+pub fn priced(endpoints: &[(&str, f64)]) -> String {
+    let names = ["a", "b", "c", "d"].into_iter().zip(endpoints);
+    let (mut config, mut list) = (String::new(), String::new());
+    for (name, (base, price)) in names {
+        config += &provider(name, "openai-chat", base);
+        write!(list, "{{ provider = \"{name}\", model = \"up\", input = {price} }}, ").unwrap();
+    }
+    write!(config, "[[models]]\nid = \"{MODEL}\"\nendpoints = [{list}]\n").unwrap();
+    config
+}
+
 /// The same for a model of this kind.
 pub fn several_of(kind: &str, bases: &[&str]) -> String {
     let names: Vec<&str> = ["a", "b", "c", "d"].into_iter().take(bases.len()).collect();
