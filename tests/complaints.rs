@@ -2,3 +2,4 @@
 //! theirs did.
 
 mod money;
+mod routing;

@@ -21,6 +21,8 @@ mod names;
 mod fallback;
 #[cfg(test)]
 mod model_router;
+#[cfg(test)]
+mod routing;
 
 #[cfg(test)]
 mod plugins;
