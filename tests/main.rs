@@ -41,6 +41,10 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod complaints;
+#[cfg(test)]
+mod key_routes;
+#[cfg(test)]
 mod limits;
 
 #[cfg(test)]

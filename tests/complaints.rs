@@ -1,0 +1,3 @@
+//! What users of other gateways complain of, and does not happen here.
+
+mod limits;
