@@ -1,3 +1,5 @@
-//! What users of other gateways complain of, and does not happen here.
+//! What hurts users of other gateways: the complaints of `gateways.md` section 5, each as a test that fails where
+//! theirs did.
 
 mod limits;
+mod money;

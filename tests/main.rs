@@ -41,8 +41,6 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
-mod complaints;
-#[cfg(test)]
 mod key_routes;
 #[cfg(test)]
 mod limits;
@@ -55,6 +53,9 @@ mod egress;
 mod vault;
 #[cfg(test)]
 mod vault_commands;
+
+#[cfg(test)]
+mod complaints;
 
 #[cfg(test)]
 mod story;

@@ -28,6 +28,7 @@ mod reading;
 
 pub mod assembler;
 pub mod cost;
+mod credit;
 
 mod ledger;
 mod metadata;

@@ -62,6 +62,11 @@ impl Reservation {
         self.held
     }
 
+    /// Whether its workspace or its key has a limit.
+    pub fn is_limited(&self) -> bool {
+        self.is_limited
+    }
+
     /// Holds `estimate_pico`, or as much as is left, once it is known what the request may cost.
     ///
     /// # Errors
