@@ -4,7 +4,6 @@ use crate::attempt::{AttemptFailure, map_error, response_head, send};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
-use crate::credit;
 use crate::fallback::Failures;
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
@@ -69,8 +68,8 @@ impl Engine {
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await?;
         entry.routed();
         let mut pace = Pace::new(None, self.parts.timeouts.total);
-        let estimate = || credit::input_estimate(&order, request.input_tokens);
-        if let Err(refusal) = entry.reserve(estimate, &mut pace).await {
+        // There is no output.
+        if let Err(refusal) = entry.reserve(&order, request.input_tokens, Some(0), &mut pace).await {
             entry.refuse();
             return Err(refusal);
         }
