@@ -14,7 +14,9 @@ pub mod catalog;
 mod model_choice;
 mod routing;
 
+mod allowance;
 mod pace;
+pub mod rate;
 
 mod door;
 
@@ -38,6 +40,7 @@ mod embed;
 mod respond;
 mod stream;
 
+pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use credential::{Authentication, BoundSecret, OwnKey};
 pub use ledger::Caller;
 pub use pace::Timeouts;
