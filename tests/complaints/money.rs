@@ -6,6 +6,7 @@ use crate::kit::client::{Answer, Client, Events};
 use crate::kit::config::{MODEL, provider, several, single};
 use crate::kit::host::{Host, Setup};
 use crate::kit::script::{self, word};
+use crate::kit::shim::Shim;
 use crate::kit::store::usage_of;
 use crate::kit::upstream::{Reply, Upstream};
 use cofferdam_store::{UsageOutcome, UsageRow};
@@ -193,6 +194,28 @@ async fn complaint_11_a_key_has_limits_of_its_own() {
     let listed = keys.as_array().unwrap().iter().find(|key| key["id"] == made["id"]).unwrap();
     assert_eq!(listed["spent"], json!({"day": 20, "week": 20, "month": 20, "total": 20}));
     assert_eq!(credit(&host).1, 30.0);
+}
+
+#[tokio::test]
+async fn complaint_11_a_key_may_spend_again_when_the_calendar_says() {
+    const DAY_S: i64 = 24 * 60 * 60;
+    let upstream = Upstream::start().await;
+    let setup = Setup::new().config(&dear(&upstream));
+    let shim = Shim::new(&setup.data());
+    let host = shim.on(setup).start();
+    let line = "key create --workspace default --limit-day 5 --limit-total 25";
+    let made = host.command(&line.split(' ').collect::<Vec<_>>());
+    let limited = Client::with_key(&host, made["key"].as_str().unwrap());
+    for day in 1..=3 {
+        assert_eq!(ask(&limited, &upstream).await.status, 200, "day {day}");
+        assert_refused(&ask(&limited, &upstream).await, "day");
+        shim.shift_date(day * DAY_S);
+    }
+    assert_refused(&ask(&limited, &upstream).await, "total");
+    let host = host.restart();
+    let limited = Client::with_key(&host, made["key"].as_str().unwrap());
+    // The next process has the true date again: a date that steps back opens nothing.
+    assert_refused(&ask(&limited, &upstream).await, "day");
 }
 
 /// Opens a stream of so many words of a token each and leaves in the middle of it.
