@@ -1,6 +1,7 @@
 //! `POST /v1/embeddings`: the same path as a response, without a stream.
 
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
+use crate::broadcast::About;
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
@@ -67,6 +68,15 @@ impl Engine {
         let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await?;
         entry.routed();
+        let about = || About {
+            started_ms: context.now_ms,
+            requested: request.model.clone(),
+            intern: caller.intern,
+            session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
+            user: request.user.clone(),
+            trace: request.trace.clone(),
+        };
+        entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total);
         // There is no output.
         if let Err(refusal) = entry.reserve(&order, request.input_tokens, Some(0), &mut pace).await {
@@ -84,6 +94,7 @@ impl Engine {
                 Ok(Answer { id, body: AnswerBody::Whole(body) })
             }
             Err(refusal) => {
+                entry.failed(refusal.kind);
                 entry.refuse();
                 Err(refusal)
             }
