@@ -306,3 +306,28 @@ fn reports_group_what_lies_in_their_days() {
     assert_eq!(groups, [(UsageLabel::Day(UsageDay(first.0 + 1)), 5)], "a day is kept for 92 days");
     assert!(store.verify(&mut go_on).unwrap().problems.is_empty());
 }
+
+#[test]
+fn a_backup_has_balances_sums_and_requests_under_way() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let key = key(&store);
+    store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
+    settle(reserve(&store, key, 10).unwrap(), 7);
+    let mut running = store.reserve(begun(&store, key, "running"), 20).unwrap();
+    write_intent(&mut running);
+    store.flush().unwrap();
+    let backup = scratch.path("backup");
+    store.backup(&backup, &mut go_on).unwrap();
+    settle(running, 5);
+    assert_eq!(balance(&store), (Some(100), 12, 0));
+
+    let other = Scratch::new();
+    std::fs::copy(scratch.path("root.key"), other.path("root.key")).unwrap();
+    Store::restore(&other.lock(), &other.options(), &backup, &mut go_on).unwrap();
+    let restored = other.open();
+    assert_eq!(balance(&restored), (Some(100), 27, 0), "what ran is charged what it had reserved");
+    assert_eq!(rows(&restored)[0], ("running".to_owned(), UsageOutcome::Interrupted, 20));
+    assert_eq!(restored.key_spend(key).unwrap().charged.total_pico, 27);
+    assert!(restored.verify(&mut go_on).unwrap().problems.is_empty());
+}
