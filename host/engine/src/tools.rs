@@ -228,15 +228,7 @@ impl ServerTools {
             match offer.owner(&call.function) {
                 _ if is_over => refused("No further tool calls are allowed."),
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
-                Some(tool) => {
-                    let reporter = reporter(call.item);
-                    Box::pin(async move {
-                        let done = run::run(tool, call, context, doors, reporter).await;
-                        // At once: the calls before it may take longer than the client waits.
-                        add_to(cost, done.cost);
-                        done
-                    })
-                }
+                Some(tool) => charged(run::run(tool, call, context, doors, reporter(call.item)), cost),
                 None => refused("There is no such function."),
             }
         });
@@ -316,6 +308,16 @@ impl ServerTools {
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
+}
+
+/// A call that adds what it cost to `total` as soon as it is over: the calls before it may take longer than the
+/// client waits.
+fn charged<'a>(call: impl Future<Output = Finished> + Send + 'a, total: &'a AtomicU64) -> Work<'a> {
+    Box::pin(async move {
+        let done = call.await;
+        add_to(total, done.cost);
+        done
+    })
 }
 
 /// A call that is not run.
