@@ -23,7 +23,7 @@ use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::request::ResponsesRequest;
 use crate::stream::EventStream;
-use crate::tools::{Occasion, Scratches, ServerTools};
+use crate::tools::{self, Occasion, Scratches, ServerTools};
 use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex};
 use bytes::Bytes;
 use cofferdam_runtime::CallContext;
@@ -163,6 +163,7 @@ impl Job {
         if !self.hooks.is_empty() {
             Box::pin(self.show_request()).await?;
         }
+        tools::add_plugin_tools(&self.engine, &mut self.request)?;
         if ServerTools::are_asked_for(&self.request)? {
             self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
         }

@@ -9,12 +9,14 @@ mod choice;
 mod doors;
 mod hook;
 mod offer;
+mod refused;
 mod run;
 mod stop;
 
 use crate::Engine;
 use crate::ask::{Asking, Progress, Reporter};
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
+use crate::catalog::split_suffix;
 use crate::cost::Amount;
 use crate::ledger::{Caller, Entry};
 use crate::pace::{ClientGone, Late, Pace};
@@ -24,8 +26,8 @@ use bytes::Bytes;
 use choice::Choice;
 use cofferdam_runtime::CallContext;
 use cofferdam_runtime::wire::{FinishReason, Usage};
-use futures_util::StreamExt;
 use futures_util::stream;
+use futures_util::{Stream, StreamExt};
 use offer::{Offer, ServerTool};
 use run::Finished;
 use serde_json::{Value, json};
@@ -33,10 +35,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use stop::{Called, Progress as Advance, StopRules};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{Receiver, channel};
 
 pub(crate) use doors::{Doors, Scratches};
 pub(crate) use hook::HookTools;
+
+/// Adds the server tools that a request asks for by plugins and slugs.
+///
+/// # Errors
+/// 400 naming what asks for a tool that this host has not.
+pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) -> Result<(), Refusal> {
+    let is_there = |name: &str| engine.tool_plugin(name).is_some();
+    // The whole slug may be a model's id.
+    let is_online =
+        |slug: &str| engine.catalog().get(slug).is_none() && split_suffix(slug).1 == Some("online");
+    let added = request.add_plugin_tools(is_there, is_online);
+    added.map_err(|error| Refusal::invalid(error.to_string()))
+}
 
 /// On whose behalf plugins of one request are called.
 #[derive(Clone, Copy)]
@@ -77,14 +92,6 @@ pub(crate) struct ServerTools {
     asked_before: Amount,
     /// The current turn is made with tools switched off: calls made all the same are not run.
     is_over: bool,
-}
-
-/// What happens next while calls run.
-enum Step {
-    /// Something about a question of the call whose item stands at this place.
-    Note((usize, Progress)),
-    /// The next call in their order is over.
-    Done(Option<Finished>),
 }
 
 /// One call under way.
@@ -199,7 +206,7 @@ impl ServerTools {
         self.doors.view().add(&assembler.turn_items());
         self.counts.requested = self.counts.requested.saturating_add(saturated(calls.len()));
         let (offer, doors, is_over) = (&self.offer, &self.doors, self.is_over);
-        let (notes, mut told) = mpsc::channel(NOTES_WAITING_MAX);
+        let (notes, mut told) = channel(NOTES_WAITING_MAX);
         let is_told = pace.is_streamed();
         let reporter = |tool: &ServerTool, item| {
             let is_told = is_told && tool.events().is_some_and(|events| events.questions);
@@ -220,25 +227,8 @@ impl ServerTools {
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         for call in calls {
-            let done = loop {
-                let step = async {
-                    tokio::select! {
-                        biased;
-                        Some(note) = told.recv() => Step::Note(note),
-                        done = work.next() => Step::Done(done),
-                    }
-                };
-                match pace.during(step, time).await.map_err(|_: Late| Interrupted::Late)? {
-                    Step::Done(done) => break done,
-                    Step::Note(note) => assembler.tell(note.0, &note.1).map_err(Interrupted::Malformed)?,
-                }
-                pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
-            };
+            let done = next_done(&mut work, &mut told, assembler, pace, time).await?;
             let Some(done) = done else { break };
-            // What a call told before it ended comes before its end.
-            while let Ok((item, progress)) = told.try_recv() {
-                assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
-            }
             let tool = offer.owner(&call.function).map_or("", |tool| tool.name.as_str());
             self.counts.executed += u32::from(done.executed);
             self.counts.web_searches += u32::from(done.executed && tool == "web_search");
@@ -288,6 +278,51 @@ impl ServerTools {
     /// Whether the current turn is the last, made without tools.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
+    }
+}
+
+/// Waits for the next call in their order, and shows meanwhile what running calls tell.
+async fn next_done(
+    work: &mut (impl Stream<Item = Finished> + Unpin),
+    told: &mut Receiver<(usize, Progress)>,
+    assembler: &mut Assembler,
+    pace: &mut Pace,
+    time: Duration,
+) -> Result<Option<Finished>, Interrupted> {
+    loop {
+        let step = pace.during(next_step(work, told), time).await.map_err(|_: Late| Interrupted::Late)?;
+        let done = match step {
+            Step::Told(item, progress) => {
+                assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
+                pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+                continue;
+            }
+            Step::Done(done) => done,
+        };
+        // What a call told before it ended comes before its end.
+        while let Ok((item, progress)) = told.try_recv() {
+            assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
+        }
+        return Ok(done);
+    }
+}
+
+/// What happens next while calls run.
+enum Step {
+    /// Something about a question of the call whose item stands at this place.
+    Told(usize, Progress),
+    /// The next call in their order is over.
+    Done(Option<Finished>),
+}
+
+async fn next_step(
+    work: &mut (impl Stream<Item = Finished> + Unpin),
+    told: &mut Receiver<(usize, Progress)>,
+) -> Step {
+    tokio::select! {
+        biased;
+        Some((item, progress)) = told.recv() => Step::Told(item, progress),
+        done = work.next() => Step::Done(done),
     }
 }
 

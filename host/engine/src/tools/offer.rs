@@ -2,15 +2,16 @@
 //! of the entry.
 
 use super::doors::{Deferred, Doors};
+use super::refused::too_deep;
 use crate::Engine;
 use crate::assembler::{Served, ServedKind};
 use crate::refusal::Refusal;
-use crate::request::{RequestTool, ResponsesRequest, ToolKind, ToolPrefix};
+use crate::request::{Place, RequestTool, ResponsesRequest, ToolKind, ToolPrefix, ToolSource};
 use crate::routing::printable;
 use bytes::Bytes;
-use cofferdam_runtime::manifest::ToolEvents;
+use cofferdam_runtime::manifest::{Import, ToolEvents};
 use cofferdam_runtime::wire::{Function, ToolError};
-use cofferdam_runtime::{CallContext, Kind, Plugin};
+use cofferdam_runtime::{CallContext, Plugin};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,8 +26,8 @@ const OFFER_TIME_MAX: Duration = Duration::from_secs(10);
 /// A server tool of a request.
 #[derive(Clone)]
 pub(crate) struct ServerTool {
-    /// The place of its entry in the request.
-    pub(crate) index: usize,
+    /// What asks for it.
+    pub(crate) source: ToolSource,
     /// The guest.
     pub(crate) plugin: Arc<Plugin>,
     /// The tool's name without prefix.
@@ -81,7 +82,7 @@ impl Offer {
         for tool in &request.tools {
             entries.push(match (&tool.kind, tool.name.as_ref()) {
                 (ToolKind::Server(name), _) => {
-                    let server = engine.server_tool(tool, name)?;
+                    let server = engine.server_tool(tool, name, doors)?;
                     let functions = functions(&server, context, doors).await?;
                     let json = written(&functions)?;
                     let functions = functions.into_iter().map(|function| function.name).collect();
@@ -178,8 +179,8 @@ fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
     let mut servers = tools.iter().filter(|tool| matches!(tool.kind, ToolKind::Server(_)));
     match servers.nth(SERVER_TOOLS_MAX) {
         Some(tool) => Err(Refusal::invalid(format!(
-            "tools[{}] is one server tool too many, of {SERVER_TOOLS_MAX}",
-            tool.index
+            "{} is one server tool too many, of {SERVER_TOOLS_MAX}",
+            tool.source.place
         ))),
         None => Ok(()),
     }
@@ -187,11 +188,14 @@ fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
 
 impl Engine {
     /// The guest behind an entry.
-    fn server_tool(&self, tool: &RequestTool, name: &str) -> Result<ServerTool, Refusal> {
-        let plugin = self.tool_plugin(name).ok_or_else(|| unavailable(tool))?;
+    fn server_tool(&self, tool: &RequestTool, name: &str, doors: &Doors) -> Result<ServerTool, Refusal> {
+        let plugin = self.tool_plugin(name).ok_or_else(|| self.unavailable(tool, name))?;
+        if doors.asking().is_deepest() && plugin.grant().imports.contains(&Import::Model) {
+            return Err(too_deep(tool));
+        }
         let prefix = tool.prefix.unwrap_or(ToolPrefix::Service);
         Ok(ServerTool {
-            index: tool.index,
+            source: tool.source,
             plugin: Arc::clone(plugin),
             name: name.to_owned(),
             item_type: Arc::from(format!("{}{name}", prefix.as_str())),
@@ -201,20 +205,8 @@ impl Engine {
 
     /// The installed tool of this type that has all it needs.
     pub(crate) fn tool_plugin(&self, name: &str) -> Option<&Arc<Plugin>> {
-        let has_type = |plugin: &&Arc<Plugin>| {
-            plugin.kind() == Kind::Tool
-                && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
-        };
-        self.parts.plugins.iter().filter(has_type).find(|plugin| plugin.is_usable())
+        self.tool_plugins(name).find(|plugin| plugin.is_usable())
     }
-}
-
-fn unavailable(tool: &RequestTool) -> Refusal {
-    Refusal::invalid(format!(
-        "tools[{}].type \"{}\" is not available on this host",
-        tool.index,
-        printable(&tool.type_name)
-    ))
 }
 
 async fn functions(
@@ -234,7 +226,7 @@ async fn functions(
             ToolError::InvalidSettings(message)
             | ToolError::InvalidArguments(message)
             | ToolError::Failed(message),
-        ))) => Err(Refusal::invalid(format!("tools[{}].{message}", tool.index))),
+        ))) => Err(Refusal::invalid(tool.source.complaint(&message))),
         Ok(Err(error)) if error.is_saturated() => Err(Refusal::saturated()),
         Ok(Err(error)) => {
             tracing::error!(plugin = %error.plugin, %error, "a tool could not say what it offers");
@@ -307,18 +299,18 @@ fn collision(
         Some(Entry::Server { tool, .. }) => Some(tool.name.as_str()),
         _ => None,
     };
-    let index = |place: usize| tools.get(place).map_or(place, |tool| tool.index);
+    let path = |place: usize| tools.get(place).map_or(Place::Tools(place), |tool| tool.source.place);
     let function = printable(function);
     if name(first).is_some() && name(first) == name(second) {
         return Refusal::invalid(format!(
-            "tools[{}] and tools[{}] are the same server tool, whose function \"{function}\" can be offered only once",
-            index(first),
-            index(second)
+            "{} and {} are the same server tool, whose function \"{function}\" can be offered only once",
+            path(first),
+            path(second)
         ));
     }
     Refusal::invalid(format!(
-        "tools[{}] and tools[{}] both offer a function named \"{function}\"",
-        index(first),
-        index(second)
+        "{} and {} both offer a function named \"{function}\"",
+        path(first),
+        path(second)
     ))
 }
