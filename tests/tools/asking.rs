@@ -182,7 +182,8 @@ async fn a_client_that_leaves_cuts_the_question_and_pays_for_those_answered() {
     let rows = usage_of(&mut models.host);
     let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
     assert_eq!(format!("{:?}", row.outcome), "Cancelled");
-    assert_eq!((row.cost_pico, row.input_tokens), (30_000_000, 7));
+    // The turn, the answer, and about one token of the question that was cut.
+    assert_eq!((row.cost_pico, row.input_tokens), (32_000_000, 7));
 }
 
 #[tokio::test]
@@ -241,4 +242,37 @@ async fn a_panel_is_asked_at_the_same_time_and_told_as_it_goes() {
     let told = &results(&models)[0];
     assert_eq!((&told[0]["text"], &told[1]["text"]), (&json!("from a"), &json!("from b")));
     assert_eq!(told[2]["failure"], "ErrorKind::NotFound");
+}
+
+/// A hook that asks a model about every request, questions included if it were shown them.
+async fn with_hook() -> Models {
+    let models = Models::with("[plugins.hook-asker]\nimports = [\"model\"]").await;
+    models.a.reply(answer(false, "It is fine."));
+    models
+}
+
+#[tokio::test]
+async fn a_hook_asks_and_is_not_shown_its_own_question() {
+    let mut models = with_hook().await;
+    models.outer.reply(answer(false, "done"));
+    let request = json!({"model": MODEL, "input": "Go.", "plugins": [{"id": "asking", "model": "m/a"}]});
+    let response = models.ask(&request, false).await;
+    assert_eq!(models.a.asked().len(), 1);
+    let told = models.outer.asked_once().body["messages"][0].clone();
+    assert_eq!(told, json!({"role": "system", "content": "It is fine."}));
+    assert_eq!(response["usage"]["cost"], 0.000_03);
+    let rows = usage_of(&mut models.host);
+    assert_eq!(rows.iter().map(|row| row.cost_pico).collect::<Vec<_>>(), [30_000_000]);
+}
+
+#[tokio::test]
+async fn a_request_that_is_rejected_after_a_question_pays_for_it() {
+    let mut models = with_hook().await;
+    let request = json!({"model": MODEL, "input": "Go.", "plugins": [
+        {"id": "asking", "model": "m/a", "reject": true}]});
+    let refused = Client::new(&models.host).post("/responses", &request).await;
+    assert_eq!((refused.status, refused.message()), (400, "this hook does not like the request"));
+    let rows = usage_of(&mut models.host);
+    let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
+    assert_eq!((format!("{:?}", row.outcome).as_str(), row.cost_pico), ("Failed", 20_000_000));
 }

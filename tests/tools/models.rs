@@ -47,7 +47,7 @@ impl Models {
             served += &provider(&name, "openai-chat", &upstream.base);
             served += &format!("[[models]]\nid = \"{id}\"\nendpoints = [{endpoint}]\n");
         }
-        let guests = folder(&["tool-asker"]);
+        let guests = folder(&["hook-asker", "tool-asker"]);
         let host = Setup::new().config(config).config(&served).plugins(guests.path()).start();
         Self { host, outer, a, b, j, _guests: guests }
     }

@@ -56,6 +56,30 @@ fn hooks_and_tools_name_their_phases_and_imports() {
 }
 
 #[test]
+fn a_tool_names_what_it_can_do_without_and_its_events() {
+    let text = |rest: &str| {
+        format!("name = \"t\"\nkind = \"tool\"\nversion = \"1\"\nimports = [\"model\", \"request\"]\n{rest}")
+    };
+    let tool = |events: &str| format!("[tool]\ntype = \"x\"\n[tool.events]\n{events}");
+    let whole = text(&format!("optional_imports = [\"request\"]\n{}", tool("prefix = \"x_call\"")));
+    let manifest = Manifest::parse(&whole).unwrap();
+    assert_eq!(manifest.optional_imports, [Import::Request].into());
+    let events = manifest.tool.unwrap().events.unwrap();
+    assert_eq!((events.prefix.as_str(), events.questions), ("x_call", false));
+    for (wrong, message) in [
+        (
+            text(&format!("optional_imports = [\"http\"]\n{}", tool("prefix = \"x\""))),
+            "names http, which `imports`",
+        ),
+        (text(&tool("prefix = \"x.y\"")), "`prefix` takes lower-case letters"),
+        (text(&tool("prefix = \"\"")), "`prefix` takes lower-case letters"),
+        (text(&tool("questions = true")), "prefix"),
+    ] {
+        assert!(refused(&wrong).contains(message), "{}", refused(&wrong));
+    }
+}
+
+#[test]
 fn a_tool_asks_for_hosts_secrets_and_places() {
     let asks = "hosts = [\"API.test.\"]\nsecrets = [\"*\"]\nplaceholder_headers = [\"x-key\"]\n";
     let rule = "secret = \"k\"\nhost = \"api.test\"\nheader = \"X-Token\"\nformat = \"token {}\"";
