@@ -70,14 +70,14 @@ fn function(settings: &Settings) -> Function {
     } else {
         "The advisor sees nothing but this prompt: put everything into it that it needs to know."
     };
-    let mut properties = json!({
-        "prompt": { "type": "string", "description": format!("What you want advice on. {context}") }
-    });
+    let prompt = json!({ "type": "string", "description": format!("What you want advice on. {context}") });
+    let mut properties = Map::from_iter([("prompt".to_owned(), prompt)]);
     if settings.manner.model.is_none() {
-        properties["model"] = json!({
+        let model = json!({
             "type": "string",
             "description": "The model to ask, such as vendor/name; your own when left out."
         });
+        properties.insert("model".to_owned(), model);
     }
     let parameters = json!({
         "type": "object",

@@ -14,7 +14,8 @@ const CHOSEN: usize = 3;
 /// three are `general-high` and the cheapest three the other two: how fast a model is, no catalog says.
 pub(crate) fn models(preset: &str, config: &[u8], catalog: &[u8], most: usize) -> Vec<String> {
     let config: Value = serde_json::from_slice(config).unwrap_or_default();
-    if let Some(models) = config["presets"][preset].as_array() {
+    let said = config.get("presets").and_then(|presets| presets.get(preset)).and_then(Value::as_array);
+    if let Some(models) = said {
         return models.iter().filter_map(Value::as_str).take(most).map(str::to_owned).collect();
     }
     let mut ranked = ranked(catalog);
@@ -35,15 +36,15 @@ fn ranked(catalog: &[u8]) -> Vec<String> {
 
 /// A model with the price of its cheapest endpoint, input and output together.
 fn priced(model: &Value) -> Option<(f64, String)> {
-    if model["kind"] != "responses" {
+    if model.get("kind")? != "responses" {
         return None;
     }
     let price = |endpoint: &Value| {
-        let of = |name: &str| endpoint["pricing"][name].as_f64().unwrap_or_default();
-        of("input") + of("output")
+        let of = |name: &str| endpoint.get("pricing")?.get(name)?.as_f64();
+        of("input").unwrap_or_default() + of("output").unwrap_or_default()
     };
-    let prices = model["endpoints"].as_array()?.iter().map(price);
-    Some((prices.min_by(f64::total_cmp)?, model["id"].as_str()?.to_owned()))
+    let prices = model.get("endpoints")?.as_array()?.iter().map(price);
+    Some((prices.min_by(f64::total_cmp)?, model.get("id")?.as_str()?.to_owned()))
 }
 
 #[cfg(test)]

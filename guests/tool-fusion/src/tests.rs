@@ -1,59 +1,12 @@
-use cofferdam_toolbox::bindings::cofferdam::plugin::model::Answer;
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{ErrorKind, Failure, Usage};
-use cofferdam_toolbox::{Fields, Models};
+use cofferdam_toolbox::Fields;
+use cofferdam_toolbox::bindings::cofferdam::plugin::types::ErrorKind;
+use cofferdam_toolbox::testing::Script;
 use serde_json::{Value, json};
 
 use super::settings::Settings;
 use super::{Output, ToolError, deliberate, function};
 
 const ANALYSIS: &str = r#"{"consensus":["yes"]}"#;
-
-/// Panels answer by model, the judge as told.
-struct Script {
-    panel: Vec<Result<&'static str, ErrorKind>>,
-    judge: Result<&'static str, ErrorKind>,
-    asked: Vec<Value>,
-    judged: Option<Value>,
-}
-
-fn answer(model: &str, said: Result<&'static str, ErrorKind>) -> Result<Answer, Failure> {
-    let usage = Usage {
-        input_tokens: 1,
-        cached_tokens: 0,
-        cache_write_tokens: 0,
-        output_tokens: 1,
-        reasoning_tokens: 0,
-        images: 0,
-        provider_tool_requests: 0,
-        cost_dollars: None,
-    };
-    let citation = json!({"type": "url_citation", "url": "https://a.test", "title": "A"});
-    let output =
-        json!([{"type": "message", "content": [{"type": "output_text", "annotations": [citation, {}]}]}]);
-    match said {
-        Ok(text) => Ok(Answer {
-            model: format!("{model}-served"),
-            text: text.to_owned(),
-            output: output.to_string().into_bytes(),
-            usage,
-            cost_pico: 5,
-        }),
-        Err(kind) => Err(Failure { kind, message: "Down.".to_owned(), code: None, retry_after_ms: None }),
-    }
-}
-
-impl Models for Script {
-    fn ask(&mut self, request: &Value) -> Result<Answer, Failure> {
-        self.judged = Some(request.clone());
-        answer("judge", self.judge)
-    }
-
-    fn ask_all(&mut self, requests: &[Value]) -> Vec<Result<Answer, Failure>> {
-        self.asked = requests.to_vec();
-        let model = |request: &Value| request["model"].as_str().unwrap().to_owned();
-        requests.iter().zip(&self.panel).map(|(request, said)| answer(&model(request), *said)).collect()
-    }
-}
 
 fn settings(entry: &Value) -> Result<Settings, ToolError> {
     let catalog =
@@ -68,7 +21,7 @@ fn run(
     panel: &[Result<&'static str, ErrorKind>],
     judge: Result<&'static str, ErrorKind>,
 ) -> (Value, Value, Script) {
-    let mut script = Script { panel: panel.to_vec(), judge, asked: Vec::new(), judged: None };
+    let mut script = Script::new(&[panel, &[judge]].concat());
     let arguments = json!({"prompt": "Is it so?"}).to_string();
     let Output { for_model, item, .. } =
         deliberate(arguments.as_bytes(), &settings(entry).unwrap(), &mut script).unwrap();
@@ -87,13 +40,13 @@ fn answers_and_analysis_are_shown_and_told() {
     assert!(item.get("failed_models").is_none() && item.get("error").is_none());
     assert_eq!((&told["status"], &told["responses"]), (&json!("ok"), &responses));
     assert_eq!(told["analysis"], item["analysis"]);
-    assert_eq!(script.asked.len(), 2);
+    assert_eq!((&script.panels, script.asked.len()), (&vec![2], 3));
     assert_eq!(script.asked[1]["model"], "c/d");
     assert_eq!(
         (&script.asked[0]["temperature"], &script.asked[0]["max_tool_calls"]),
         (&json!(1.0), &json!(4))
     );
-    let judged = script.judged.unwrap();
+    let judged = &script.asked[2];
     assert_eq!((&judged["model"], &judged["temperature"]), (&json!("j/k"), &json!(0)));
     assert!(judged.get("tools").is_none());
     assert_eq!(judged["text"]["format"]["type"], "json_schema");
@@ -110,7 +63,7 @@ fn a_panel_may_lose_members_and_the_judge() {
     assert_eq!((&item["failure_reason"], &item["error"]), (&json!("judge_failed"), &json!("Down.")));
     assert!(item.get("status").is_none() && item.get("analysis").is_none());
     assert_eq!((&told["status"], &told["failed_models"]), (&json!("ok"), &item["failed_models"]));
-    assert!(script.judged.unwrap().get("model").is_none());
+    assert!(script.asked[2].get("model").is_none());
     let (item, ..) = run(&entry, &[Ok("Yes."), Ok("No.")], Ok("They agree."));
     assert_eq!(item["failure_reason"], "judge_not_valid_json");
 }
@@ -128,7 +81,7 @@ fn nobody_answers_is_a_failed_item_with_the_reason() {
         assert_eq!((&item["status"], &item["failure_reason"]), (&json!("failed"), &json!(reason)));
         assert_eq!(item["failed_models"].as_array().unwrap().len(), 2);
         assert_eq!((&told["status"], &told["failure_reason"]), (&json!("error"), &json!(reason)));
-        assert!(script.judged.is_none());
+        assert_eq!(script.asked.len(), 2);
     }
 }
 
@@ -155,7 +108,7 @@ fn wrong_settings_and_arguments_are_named() {
             _ => panic!("{entry} is taken"),
         }
     }
-    let mut script = Script { panel: Vec::new(), judge: Ok(ANALYSIS), asked: Vec::new(), judged: None };
+    let mut script = Script::default();
     let refused = deliberate(b"{}", &settings(&json!({})).unwrap(), &mut script).unwrap_err();
     assert!(matches!(refused, ToolError::InvalidArguments(message) if message.starts_with("prompt must")));
     assert_eq!(function().name, "fusion");

@@ -1,50 +1,17 @@
-use cofferdam_toolbox::bindings::cofferdam::plugin::model::Answer;
-use cofferdam_toolbox::bindings::cofferdam::plugin::types::{ErrorKind, Failure, Usage};
-use cofferdam_toolbox::{Fields, Models};
+use cofferdam_toolbox::Fields;
+use cofferdam_toolbox::bindings::cofferdam::plugin::types::ErrorKind;
+use cofferdam_toolbox::testing::Script;
 use serde_json::{Value, json};
 
 use super::settings::Settings;
 use super::{Output, ToolError, delegate, function};
-
-/// Answers as it is told and keeps what it was asked.
-struct Script {
-    answer: Result<&'static str, ErrorKind>,
-    asked: Vec<Value>,
-}
-
-impl Models for Script {
-    fn ask(&mut self, request: &Value) -> Result<Answer, Failure> {
-        self.asked.push(request.clone());
-        let model = request["model"].as_str().unwrap_or("outer/model").to_owned();
-        let usage = Usage {
-            input_tokens: 1,
-            cached_tokens: 0,
-            cache_write_tokens: 0,
-            output_tokens: 1,
-            reasoning_tokens: 0,
-            images: 0,
-            provider_tool_requests: 0,
-            cost_dollars: None,
-        };
-        match self.answer {
-            Ok(text) => {
-                Ok(Answer { model, text: text.to_owned(), output: b"[]".to_vec(), usage, cost_pico: 5 })
-            }
-            Err(kind) => Err(Failure { kind, message: "Down.".to_owned(), code: None, retry_after_ms: None }),
-        }
-    }
-
-    fn ask_all(&mut self, _: &[Value]) -> Vec<Result<Answer, Failure>> {
-        unreachable!("a worker is asked alone")
-    }
-}
 
 fn settings(json: &Value) -> Result<Settings, ToolError> {
     Settings::read(&Fields::settings(json.to_string().as_bytes()).unwrap())
 }
 
 fn run(entry: &Value, answer: Result<&'static str, ErrorKind>) -> (Output, Value) {
-    let mut script = Script { answer, asked: Vec::new() };
+    let mut script = Script::new(&[answer]);
     let arguments = json!({"task_name": "Sum", "task_description": "Add 1 and 2."}).to_string();
     let output = delegate(arguments.as_bytes(), &settings(entry).unwrap(), &mut script).unwrap();
     (output, script.asked.remove(0))
@@ -108,7 +75,7 @@ fn wrong_settings_and_arguments_are_named() {
         }
     }
     assert!(settings(&json!({"inherit_functions": false})).is_ok());
-    let mut script = Script { answer: Ok("x"), asked: Vec::new() };
+    let mut script = Script::default();
     let refused = delegate(br#"{"task_name":"x"}"#, &settings(&json!({})).unwrap(), &mut script).unwrap_err();
     assert!(
         matches!(refused, ToolError::InvalidArguments(message) if message.starts_with("task_description"))

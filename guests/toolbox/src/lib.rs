@@ -22,6 +22,8 @@ mod fields;
 mod media;
 mod models;
 mod network;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod words;
 
 pub use charset::decode;

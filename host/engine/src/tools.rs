@@ -27,8 +27,8 @@ use bytes::Bytes;
 use choice::Choice;
 use cofferdam_runtime::CallContext;
 use cofferdam_runtime::wire::{FinishReason, Usage};
-use futures_util::StreamExt;
 use futures_util::stream;
+use futures_util::{FutureExt, StreamExt};
 use offer::{Offer, ServerTool};
 use run::Finished;
 use serde_json::{Value, json};
@@ -221,13 +221,9 @@ impl ServerTools {
                 _ if is_over => refused("No further tool calls are allowed."),
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
                 Some(tool) => {
-                    let reporter = reporter(tool, call.item);
-                    Box::pin(async move {
-                        let done = run::run(tool, call, context, doors, reporter).await;
-                        // At once: the calls before it may take longer than the client waits.
-                        add_to(cost, done.cost);
-                        done
-                    })
+                    let run = run::run(tool, call, context, doors, reporter(tool, call.item));
+                    // At once: the calls before it may take longer than the client waits.
+                    Box::pin(run.inspect(|done| add_to(cost, done.cost)))
                 }
                 None => refused("There is no such function."),
             }
