@@ -10,10 +10,12 @@ mod hooks;
 mod models;
 mod offers;
 mod plugins;
+mod reach;
 mod replay;
 mod script;
 mod stop;
 mod together;
+mod web_search;
 
 use crate::kit::client::{Client, last_response, types_of};
 use crate::kit::config::{MODEL, single};

@@ -1,6 +1,7 @@
 //! `POST /v1/embeddings`: the same path as a response, without a stream.
 
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
+use crate::broadcast::About;
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
@@ -68,6 +69,15 @@ impl Engine {
         let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await?;
         entry.routed();
+        let about = || About {
+            started_ms: context.now_ms,
+            requested: request.model.clone(),
+            intern: caller.intern,
+            session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
+            user: request.user.clone(),
+            trace: request.trace.clone(),
+        };
+        entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total);
         let estimate = || credit::input_estimate(&order, request.input_tokens);
         if let Err(refusal) = entry.reserve(estimate, &mut pace).await {
@@ -85,6 +95,7 @@ impl Engine {
                 Ok(Answer { id, body: AnswerBody::Whole(body) })
             }
             Err(refusal) => {
+                entry.failed(refusal.kind);
                 entry.refuse();
                 Err(refusal)
             }

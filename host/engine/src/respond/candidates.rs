@@ -71,6 +71,7 @@ impl Job {
                 context: &self.context,
                 request: self.tools.as_ref().map_or(&self.request.guest_json, |tools| tools.turn_json()),
                 options: self.request.provider.options_for(&endpoint.provider.name),
+                echo: self.echo.as_ref(),
             };
             let failed = match attempting.run(endpoint, pace).await {
                 Ok(begun) => {

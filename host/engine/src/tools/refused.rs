@@ -1,12 +1,11 @@
 //! Why a request cannot have a server tool, and who can change that.
 
+use super::offer::of_type;
 use crate::Engine;
 use crate::refusal::Refusal;
 use crate::request::RequestTool;
 use crate::routing::printable;
 use cofferdam_runtime::manifest::Import;
-use cofferdam_runtime::{Kind, Plugin};
-use std::sync::Arc;
 
 impl Engine {
     /// A tool that is not there, or lacks what it needs. The line that grants an import holds names of
@@ -15,24 +14,21 @@ impl Engine {
         let by_name = |wanted: &str| {
             Import::ALL.iter().any(|import| import.is_granted_by_name() && import.as_str() == wanted)
         };
-        let mut denials = self.tool_plugins(name).flat_map(|plugin| plugin.missing_grants());
+        let mut denials = of_type(&self.parts.plugins, name).flat_map(|plugin| plugin.missing_grants());
         let hint = denials
             .find(|denial| by_name(&denial.wanted))
             .map_or_else(String::new, |denial| format!("; its operator can allow it with {}", denial.line));
-        Refusal::invalid(format!(
-            "{}.type \"{}\" is not available on this host{hint}",
-            tool.source.place,
-            printable(&tool.type_name)
-        ))
+        Refusal { message: unavailable(tool).message + &hint, ..unavailable(tool) }
     }
+}
 
-    /// Installed tools of this type, whether or not they have all they need.
-    pub(super) fn tool_plugins(&self, name: &str) -> impl Iterator<Item = &Arc<Plugin>> {
-        self.parts.plugins.iter().filter(move |plugin| {
-            plugin.kind() == Kind::Tool
-                && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
-        })
-    }
+/// A tool that is not there, for whatever reason.
+pub(super) fn unavailable(tool: &RequestTool) -> Refusal {
+    Refusal::invalid(format!(
+        "{}.type \"{}\" is not available on this host",
+        tool.source.place,
+        printable(&tool.type_name)
+    ))
 }
 
 /// A tool that asks models, in a request that is so deep that nothing can be asked any more.

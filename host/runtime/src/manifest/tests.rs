@@ -60,20 +60,17 @@ fn a_tool_names_what_it_can_do_without_and_its_events() {
     let text = |rest: &str| {
         format!("name = \"t\"\nkind = \"tool\"\nversion = \"1\"\nimports = [\"model\", \"request\"]\n{rest}")
     };
-    let tool = |events: &str| format!("[tool]\ntype = \"x\"\n[tool.events]\n{events}");
-    let whole = text(&format!("optional_imports = [\"request\"]\n{}", tool("prefix = \"x_call\"")));
-    let manifest = Manifest::parse(&whole).unwrap();
+    let tool = |item: &str| format!("[tool]\ntype = \"x\"\n[[tool.items]]\ntype = \"service:x\"\n{item}");
+    let told = tool("events = \"x_call\"\nquestions = true");
+    let manifest = Manifest::parse(&text(&format!("optional_imports = [\"request\"]\n{told}"))).unwrap();
     assert_eq!(manifest.optional_imports, [Import::Request].into());
-    let events = manifest.tool.unwrap().events.unwrap();
-    assert_eq!((events.prefix.as_str(), events.questions), ("x_call", false));
+    let tool_table = manifest.tool.unwrap();
+    let item = tool_table.own_item().unwrap();
+    assert_eq!((item.events.as_deref(), item.questions), (Some("x_call"), true));
     for (wrong, message) in [
-        (
-            text(&format!("optional_imports = [\"http\"]\n{}", tool("prefix = \"x\""))),
-            "names http, which `imports`",
-        ),
-        (text(&tool("prefix = \"x.y\"")), "`prefix` takes lower-case letters"),
-        (text(&tool("prefix = \"\"")), "`prefix` takes lower-case letters"),
-        (text(&tool("questions = true")), "prefix"),
+        (text(&format!("optional_imports = [\"http\"]\n{told}")), "names http, which `imports`"),
+        (text(&tool("events = \"x.y\"")), "lower-case letters"),
+        (text(&tool("questions = true")), "is needed"),
     ] {
         assert!(refused(&wrong).contains(message), "{}", refused(&wrong));
     }
