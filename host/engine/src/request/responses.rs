@@ -5,7 +5,7 @@ use super::guest::{GuestTurn, Spans};
 use super::input::{Tally, saturated};
 use super::json::{Document, Value};
 use super::rule::Rule;
-use super::settings::Needs;
+use super::settings::{Needs, Truncation};
 use super::shapes::body::BODY;
 use super::tools::Offered;
 use super::{
@@ -61,8 +61,8 @@ pub struct ResponsesRequest {
     pub facts: TextFacts,
     /// A rough count of input tokens: a quarter of the characters of text, instructions and tools.
     pub input_tokens: u32,
-    /// `truncation` is `auto`: what does not fit the context may be dropped.
-    pub truncates: bool,
+    /// What the client wants done about a conversation that is too long; none where it does not say.
+    pub truncation: Option<Truncation>,
     /// `debug.echo_upstream_body` of a streamed request; false otherwise.
     pub echo_upstream_body: bool,
     /// `metadata` in the client's order, at most 16 pairs.
@@ -181,7 +181,7 @@ impl ResponsesRequest {
             parameters: fields.parameters(),
             facts: tally.facts(),
             input_tokens: saturated((tally.chars() + tool_bytes as u64).div_ceil(4)),
-            truncates: fields.get("truncation").is_some_and(|truncation| truncation.is("auto")),
+            truncation: fields.get("truncation").map(Truncation::of),
             echo_upstream_body: stream && fields.wants_echo(),
             metadata: fields.metadata(),
             trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
