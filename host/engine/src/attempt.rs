@@ -8,6 +8,7 @@ pub(crate) use failure::{AttemptFailure, Cause};
 use crate::candidates::{Answered, Trial};
 use crate::catalog::Endpoint;
 use crate::credential::{Credentials, Used};
+use crate::echo::Echo;
 use crate::pace::{Pace, Timeouts};
 use crate::reading::{ANSWER_BYTES_MAX, Reading, Verdict, verdict};
 use crate::request::ProviderPreferences;
@@ -43,6 +44,8 @@ pub(crate) struct Attempting<'a> {
     pub(crate) request: &'a [u8],
     /// Each endpoint's guest gets the options of its provider.
     pub(crate) preferences: &'a ProviderPreferences,
+    /// Where the client wants to see what is sent.
+    pub(crate) echo: Option<&'a Echo>,
 }
 
 impl Answered for Begun {
@@ -77,6 +80,9 @@ impl Trial for Attempting<'_> {
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
         };
         let used = self.credentials.release(provider).await?;
+        if let Some(echo) = self.echo {
+            echo.note(&upstream.body, used.as_ref());
+        }
         match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
             Ok(begun) => Ok(Begun { used, ..begun }),
             Err(failed) => Err(failed.after(used.as_ref())),

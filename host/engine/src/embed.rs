@@ -1,6 +1,7 @@
 //! `POST /v1/embeddings`: the same path as a response, without a stream.
 
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
+use crate::broadcast::About;
 use crate::candidates::{Answered, Candidates, Notes, Trial};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
@@ -88,6 +89,15 @@ impl Engine {
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
         let order = order.map_err(|refusal| trail.beside(refusal, field))?;
         entry.routed();
+        let about = || About {
+            started_ms: context.now_ms,
+            requested: request.model.clone(),
+            intern: caller.intern,
+            session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
+            user: request.user.clone(),
+            trace: request.trace.clone(),
+        };
+        entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total);
         let estimate = || credit::input_estimate(&order, request.input_tokens);
         if let Err(refusal) = entry.reserve(estimate, &mut pace).await {
@@ -116,6 +126,7 @@ impl Engine {
                 Ok(Answer { id, body: AnswerBody::Whole(body) })
             }
             Err(refusal) => {
+                entry.failed(refusal.kind);
                 entry.refuse();
                 Err(refusal)
             }

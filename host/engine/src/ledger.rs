@@ -5,12 +5,13 @@ mod underway;
 
 use crate::allowance::Allowance;
 use crate::ask::Bill;
+use crate::broadcast::Pending;
 use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost, no_usage, sum};
 use crate::credit;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
-use cofferdam_runtime::wire::{Event, Usage};
+use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use cofferdam_store::{
     InternId, KeyId, ReleaseScope, Reservation, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId,
 };
@@ -57,6 +58,8 @@ pub(crate) struct Entry {
     tools: Amount,
     /// The attempt or turn that has not come to its end.
     underway: Option<Underway>,
+    /// Who is told of the request, if anybody.
+    pending: Option<Box<Pending>>,
     /// Whose tokens they are, until they are charged.
     allowance: Allowance,
     /// From which questions know what they cost.
@@ -88,9 +91,22 @@ impl Entry {
             models: Cost::default(),
             tools: Amount::default(),
             underway: None,
+            pending: None,
             allowance: caller.allowance.clone(),
             bill: Arc::clone(bill),
         })
+    }
+
+    /// Has the end of the request told, where there is somebody to tell.
+    pub(crate) fn broadcast(&mut self, pending: Option<Box<Pending>>) {
+        self.pending = pending;
+    }
+
+    /// Notes why the request fails.
+    pub(crate) fn failed(&mut self, error: ErrorKind) {
+        if let Some(pending) = &mut self.pending {
+            pending.failed(error);
+        }
     }
 
     /// Notes that the request is well-formed and its models are there: it leaves a row from here on.
@@ -204,8 +220,19 @@ impl Entry {
         self.note();
         self.charge_tokens();
         if let Some(reservation) = self.reservation.take() {
-            reservation.settle(outcome);
+            self.hand_over(reservation, outcome);
         }
+    }
+
+    /// Writes the row, and tells of it whoever is to be told.
+    fn hand_over(&mut self, mut reservation: Reservation, outcome: UsageOutcome) {
+        if let Some(pending) = self.pending.take() {
+            reservation.note(|row| {
+                row.outcome = outcome;
+                pending.tell(row);
+            });
+        }
+        reservation.settle(outcome);
     }
 
     /// Ends a request that gets an error in place of an answer.
@@ -231,7 +258,9 @@ impl Entry {
         self.charge_tokens();
         let has_spent = self.reservation.as_ref().is_some_and(|it| it.spent_pico() > 0);
         match self.reservation.take() {
-            Some(reservation) if self.is_routed || has_spent => reservation.settle(UsageOutcome::Cancelled),
+            Some(reservation) if self.is_routed || has_spent => {
+                self.hand_over(reservation, UsageOutcome::Cancelled);
+            }
             Some(reservation) => reservation.release(),
             None => {}
         }

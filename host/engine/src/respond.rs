@@ -15,6 +15,7 @@ use crate::assembler::{Assembler, Outcome};
 use crate::attempt::Begun;
 use crate::catalog::Endpoint;
 use crate::cost::Cost;
+use crate::echo::Echo;
 use crate::health::Watch;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
@@ -45,8 +46,8 @@ impl Engine {
         body: &[u8],
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let request = ResponsesRequest::parse(body, &self.hook_ids);
-        let request = request.map_err(|error| Refusal::invalid(error.to_string()))?;
+        let mut request = ResponsesRequest::parse_with(body, &self.hook_ids, &self.parts.prompts)?;
+        self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
         let total = self.parts.timeouts.total;
@@ -115,6 +116,8 @@ struct Job {
     /// What the turns that are over cost.
     cost: Cost,
     scratches: Option<Scratches>,
+    /// What was sent upstream, for a client that wants to see it.
+    echo: Option<Echo>,
     /// What a model router chose, for a request that named one.
     chosen_models: Option<model_choice::Chosen>,
     /// What its plugins ask models.
@@ -133,6 +136,7 @@ impl Job {
         let mut hooks = engine.hooks(&request)?;
         hooks.retain(|hook| !asking.is_asked_by(hook.name()));
         let scratches = (!hooks.is_empty()).then(Scratches::default);
+        let echo = request.echo_upstream_body.then(Echo::default);
         let context = engine.context(asking.response_id(), &caller);
         let requested = request.models.first().map_or("", String::as_str);
         let trail = Trail::new(requested, engine.parts.region.as_deref());
@@ -151,6 +155,7 @@ impl Job {
             preferred: None,
             cost: Cost::default(),
             scratches,
+            echo,
             chosen_models: None,
             asking,
         })
@@ -183,6 +188,7 @@ impl Job {
             Box::pin(self.show_request(entry)).await?;
         }
         tools::add_plugin_tools(&self.engine, &mut self.request)?;
+        tools::stand_in(&self.engine, &mut self.request);
         if ServerTools::are_asked_for(&self.request)? {
             self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
         }
@@ -202,6 +208,7 @@ impl Job {
     /// empty; otherwise it is the body.
     async fn run(mut self, plan: Plan, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
         let field = self.options.metadata_field;
+        entry.broadcast(self.pending());
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => {
                 let carried = self.carry_on(chosen, entry, pace).await;
@@ -211,6 +218,7 @@ impl Job {
                 })
             }
             Err(refusal) => {
+                entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
                 self.trail.ended(pace.since_dispatch());
                 if !pace.has_spoken() {
@@ -218,6 +226,7 @@ impl Job {
                 }
                 let model = self.trail.requested.clone();
                 let mut assembler = Assembler::new(self.identity(&model, "default"), true);
+                self.echo(&mut assembler);
                 let outcome = Outcome::Failed(refusal.kind, refusal.message);
                 let receipt = self.receipt(self.cost);
                 // A client that is gone needs no last word.

@@ -28,6 +28,7 @@ impl Job {
         if let Some(tools) = &self.tools {
             assembler.serve(tools.served());
         }
+        self.echo(&mut assembler);
         assembler.begin();
         let (outcome, reading) = loop {
             let Chosen { endpoint, begun, watch } = chosen;

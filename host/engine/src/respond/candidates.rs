@@ -64,6 +64,7 @@ impl Job {
             context: &self.context,
             request: self.tools.as_ref().map_or(&self.request.guest_json, |tools| tools.turn_json()),
             preferences: &self.request.provider,
+            echo: self.echo.as_ref(),
         };
         let candidates = Candidates {
             order: &self.order,
