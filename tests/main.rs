@@ -49,6 +49,8 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod key_routes;
+#[cfg(test)]
 mod limits;
 
 #[cfg(test)]

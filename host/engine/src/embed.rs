@@ -6,7 +6,6 @@ use crate::candidates::{Answered, Candidates, Notes, Trial};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
-use crate::credit;
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
 use crate::pace::{Late, Pace};
@@ -99,8 +98,8 @@ impl Engine {
         };
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total);
-        let estimate = || credit::input_estimate(&order, request.input_tokens);
-        if let Err(refusal) = entry.reserve(estimate, &mut pace).await {
+        // There is no output.
+        if let Err(refusal) = entry.reserve(&order, request.input_tokens, Some(0), &mut pace).await {
             entry.refuse();
             return Err(trail.beside(refusal, field));
         }

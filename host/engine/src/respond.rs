@@ -207,8 +207,8 @@ impl Job {
     /// Answers. For a stream everything goes through `pace` and the result is
     /// empty; otherwise it is the body.
     async fn run(mut self, plan: Plan, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
-        let field = self.options.metadata_field;
         entry.broadcast(self.pending());
+        let field = self.options.metadata_field;
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => {
                 let carried = self.carry_on(chosen, entry, pace).await;

@@ -9,7 +9,7 @@ use crate::ledger::Entry;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::routing::Route;
-use crate::{credit, model_choice, random_seed};
+use crate::{model_choice, random_seed};
 use std::sync::Arc;
 
 impl Job {
@@ -40,7 +40,7 @@ impl Job {
         self.order = route.order(plan.candidates, &mut self.trail).await?;
         self.trail.pipeline.extend(self.chosen_models.as_ref().map(model_choice::Chosen::stage));
         let (input, output) = (self.request.input_tokens, self.request.max_output_tokens);
-        entry.reserve(|| credit::estimate(&self.order, input, output), pace).await?;
+        entry.reserve(&self.order, input, output, pace).await?;
         let answering = self.ask(entry, pace).await?;
         let model = &answering.endpoint.candidate.model;
         if let Some(chosen) = self.chosen_models.as_ref().filter(|chosen| chosen.has(model)) {
