@@ -5,7 +5,7 @@ mod failure;
 
 pub(crate) use failure::{AttemptFailure, Cause};
 
-use crate::candidates::{Answered, Ask};
+use crate::candidates::{Answered, Trial};
 use crate::catalog::Endpoint;
 use crate::credential::{Credentials, Used};
 use crate::echo::Echo;
@@ -58,12 +58,12 @@ impl Answered for Begun {
     }
 }
 
-impl Ask for Attempting<'_> {
+impl Trial for Attempting<'_> {
     type Answer = Begun;
 
     /// Tries `endpoint` until its first content, or its whole answer if the
     /// request is not streamed.
-    async fn ask(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Begun, AttemptFailure> {
+    async fn run(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
         let call = |error: CallError| AttemptFailure::call(&error);
         let mut instance = provider.adapter.open_provider(self.context).await.map_err(call)?;

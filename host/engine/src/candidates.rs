@@ -18,13 +18,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use tokio::time::sleep;
 
-/// What is asked of one endpoint after another.
-pub(crate) trait Ask: Sync {
+/// What is tried at one endpoint after another.
+pub(crate) trait Trial: Sync {
     /// What it gives.
     type Answer: Answered + Send;
 
-    /// Asks one endpoint, up to the first content of a stream or to the end of another answer.
-    fn ask(
+    /// Tries one endpoint, up to the first content of a stream or to the end of another answer.
+    fn run(
         &self,
         endpoint: &Endpoint,
         pace: &mut Pace,
@@ -77,23 +77,23 @@ struct Failed {
 }
 
 impl Candidates<'_> {
-    /// Asks until one endpoint answers.
+    /// Tries one after another until one answers.
     ///
     /// # Errors
     /// What failed, when nothing is left to be tried.
-    pub(crate) async fn ask<A: Ask>(
+    pub(crate) async fn try_in_order<T: Trial>(
         &self,
-        question: &A,
+        trial: &T,
         notes: &mut Notes<'_>,
         pace: &mut Pace,
-    ) -> Result<Won<A::Answer>, Failures> {
+    ) -> Result<Won<T::Answer>, Failures> {
         pace.note_dispatch();
         self.memory.retries.earn();
         let mut failed = Failed::default();
         let others = (0..self.order.len()).filter(|place| Some(*place) != self.preferred);
         let mut places = self.preferred.into_iter().chain(others).collect();
         loop {
-            match self.round(places, question, &mut failed, notes, pace).await {
+            match self.round(places, trial, &mut failed, notes, pace).await {
                 ControlFlow::Break(Some(won)) => return Ok(won),
                 ControlFlow::Break(None) => return Err(failed.failures),
                 ControlFlow::Continue(()) => {}
@@ -105,16 +105,16 @@ impl Candidates<'_> {
         }
     }
 
-    /// Asks each of the endpoints at `places` once; breaks with the answer, or with nothing when no other may be
-    /// asked.
-    async fn round<A: Ask>(
+    /// Tries each of the endpoints at `places` once; breaks with the answer, or with nothing when no other may be
+    /// tried.
+    async fn round<T: Trial>(
         &self,
         places: Vec<usize>,
-        question: &A,
+        trial: &T,
         failed: &mut Failed,
         notes: &mut Notes<'_>,
         pace: &mut Pace,
-    ) -> ControlFlow<Option<Won<A::Answer>>> {
+    ) -> ControlFlow<Option<Won<T::Answer>>> {
         let Failed { failures, retries } = failed;
         for place in places {
             let Some(endpoint) = self.order.get(place).filter(|endpoint| failures.allow(endpoint)) else {
@@ -122,7 +122,7 @@ impl Candidates<'_> {
             };
             notes.entry.asked(endpoint, self.input_tokens);
             let mut watch = Watch::begin(&endpoint.health, &self.memory.clock, pace.is_streamed());
-            let failed = match question.ask(endpoint, pace).await {
+            let failed = match trial.run(endpoint, pace).await {
                 Ok(answer) => {
                     watch.answered();
                     notes.trail.answered(place, endpoint, answer.status(), answer.used());

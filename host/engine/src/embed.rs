@@ -2,7 +2,7 @@
 
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
 use crate::broadcast::About;
-use crate::candidates::{Answered, Ask, Candidates, Notes};
+use crate::candidates::{Answered, Candidates, Notes, Trial};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
@@ -103,7 +103,7 @@ impl Engine {
             entry.refuse();
             return Err(trail.beside(refusal, field));
         }
-        let question = Question { engine: self, request: &request, context: &context, credentials };
+        let attempting = Attempting { engine: self, request: &request, context: &context, credentials };
         // A session groups embeddings and does not route them (names.md 6).
         let candidates = Candidates {
             order: &order,
@@ -114,7 +114,7 @@ impl Engine {
             memory: &self.parts.memory,
         };
         let mut notes = Notes { entry: &mut entry, trail: &mut trail };
-        let won = Box::pin(candidates.ask(&question, &mut notes, &mut pace)).await;
+        let won = Box::pin(candidates.try_in_order(&attempting, &mut notes, &mut pace)).await;
         trail.ended(pace.since_dispatch());
         let won = won.map_err(|failures| trail.beside(failures.refusal(&trail), field));
         match won.and_then(|won| Ok((order.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
@@ -133,18 +133,18 @@ impl Engine {
     }
 }
 
-/// What endpoints are asked.
-struct Question<'a> {
+/// What an attempt needs besides the endpoint.
+struct Attempting<'a> {
     engine: &'a Engine,
     request: &'a EmbeddingsRequest,
     context: &'a CallContext,
     credentials: Credentials<'a>,
 }
 
-impl Ask for Question<'_> {
+impl Trial for Attempting<'_> {
     type Answer = Vectors;
 
-    async fn ask(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Vectors, AttemptFailure> {
+    async fn run(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Vectors, AttemptFailure> {
         let call = |error| AttemptFailure::call(&error);
         let adapter = &endpoint.provider.adapter;
         let mut instance = adapter.open_provider(self.context).await.map_err(call)?;
@@ -170,7 +170,7 @@ impl Ask for Question<'_> {
     }
 }
 
-impl Question<'_> {
+impl Attempting<'_> {
     async fn exchange(
         &self,
         mut instance: ProviderInstance,

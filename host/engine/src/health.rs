@@ -197,8 +197,8 @@ impl Health {
         let ejected = !admitted || state.is_set_aside(now_ms);
         let speed = state.speed(streamed);
         Statistics {
-            latency_ms: speed.latency_ms.percentiles(now_ms),
-            throughput: speed.throughput.percentiles(now_ms),
+            latency_ms: percentiles(speed.latency_ms.percentiles(now_ms)),
+            throughput: percentiles(speed.throughput.percentiles(now_ms)),
             requests: counts.requests,
             failures: counts.failures,
             outage,
@@ -321,8 +321,12 @@ pub(crate) fn compare<'h>(endpoints: impl Iterator<Item = &'h Arc<Health>>, now_
 
 /// What a router is told of an endpoint that nothing is known of.
 pub fn unmeasured() -> Statistics {
-    let none = Percentiles { p50: 0.0, p75: 0.0, p90: 0.0, p99: 0.0 };
+    let none = percentiles([0.0; 4]);
     Statistics { latency_ms: none, throughput: none, requests: 0, failures: 0, outage: false, ejected: false }
+}
+
+fn percentiles([p50, p75, p90, p99]: [f64; 4]) -> Percentiles {
+    Percentiles { p50, p75, p90, p99 }
 }
 
 #[cfg(test)]

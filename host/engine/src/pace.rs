@@ -42,6 +42,7 @@ pub(crate) struct Pace {
     end: Instant,
     has_spoken: bool,
     dispatched: Option<Instant>,
+    held: Duration,
 }
 
 /// The client is gone; nobody reads what the request still produces.
@@ -51,7 +52,15 @@ pub(crate) struct ClientGone;
 impl Pace {
     pub(crate) fn new(client: Option<Sender<Bytes>>, total: Duration) -> Self {
         let now = Instant::now();
-        Self { client, silence: SILENCE, spoke: now, end: now + total, has_spoken: false, dispatched: None }
+        Self {
+            client,
+            silence: SILENCE,
+            spoke: now,
+            end: now + total,
+            has_spoken: false,
+            dispatched: None,
+            held: Duration::ZERO,
+        }
     }
 
     /// Whether anything went to the client, so that its status is decided.
@@ -79,6 +88,11 @@ impl Pace {
         self.dispatched.map(|dispatched| dispatched.elapsed())
     }
 
+    /// How long the client has kept this request waiting so far.
+    pub(crate) fn held(&self) -> Duration {
+        self.held
+    }
+
     /// Whether this request is streamed.
     pub(crate) fn is_streamed(&self) -> bool {
         self.client.is_some()
@@ -89,8 +103,10 @@ impl Pace {
         match &self.client {
             Some(client) if !bytes.is_empty() => {
                 self.has_spoken = true;
+                let began = Instant::now();
                 client.send(Bytes::from(bytes)).await.map_err(|_| ClientGone)?;
                 self.spoke = Instant::now();
+                self.held += self.spoke - began;
             }
             _ => {}
         }

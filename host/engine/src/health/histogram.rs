@@ -1,8 +1,6 @@
 //! Percentiles of the last minutes in a fixed amount of memory: counts in buckets that grow by a constant
 //! factor, in slots of a minute that are forgotten one by one.
 
-use cofferdam_runtime::wire::Percentiles;
-
 /// Buckets for each doubling of the value, so that a percentile is off by at most 9 %.
 const PER_DOUBLING: f64 = 4.0;
 /// Twenty doublings: from 1 ms to 17 minutes, from 0.1 to 100,000 tokens a second. What is beyond counts as the
@@ -68,8 +66,9 @@ impl Histogram {
         }
     }
 
-    /// The percentiles of what is not forgotten; zeros without a value.
-    pub(super) fn percentiles(&mut self, now_ms: u64) -> Percentiles {
+    /// What half, three quarters, nine tenths and 99 % of the values that are not forgotten do not exceed; zeros
+    /// without a value.
+    pub(super) fn percentiles(&mut self, now_ms: u64) -> [f64; 4] {
         self.turn(now_ms);
         let total = f64::from(self.sum.total);
         let mut marks = [0.5, 0.75, 0.9, 0.99].map(|share| (share * total, 0.0));
@@ -80,8 +79,7 @@ impl Histogram {
             let reached = |(rank, _): &&mut (f64, f64)| before < *rank && *rank <= seen;
             marks.iter_mut().filter(reached).for_each(|(_, value)| *value = self.middle(bucket));
         }
-        let [p50, p75, p90, p99] = marks.map(|(_, value)| value);
-        Percentiles { p50, p75, p90, p99 }
+        marks.map(|(_, value)| value)
     }
 
     fn middle(&self, bucket: usize) -> f64 {
@@ -106,14 +104,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn list(percentiles: Percentiles) -> [f64; 4] {
-        let Percentiles { p50, p75, p90, p99 } = percentiles;
-        [p50, p75, p90, p99]
-    }
-
     #[test]
     fn nothing_measured_is_zero() {
-        assert_eq!(list(Histogram::new(1.0).percentiles(0)), [0.0; 4]);
+        assert_eq!(Histogram::new(1.0).percentiles(0), [0.0; 4]);
     }
 
     #[test]
@@ -121,11 +114,11 @@ mod tests {
         let mut histogram = Histogram::new(1.0);
         histogram.add(0, 100.0);
         histogram.add(120_000, 800.0);
-        let before = list(histogram.percentiles(299_999));
+        let before = histogram.percentiles(299_999);
         assert!((before[0] - 100.0).abs() < 10.0 && (before[3] - 800.0).abs() < 80.0, "{before:?}");
-        let after = list(histogram.percentiles(300_000));
+        let after = histogram.percentiles(300_000);
         assert!((after[0] - 800.0).abs() < 80.0, "{after:?}");
-        assert_eq!(list(histogram.percentiles(10_000_000)), [0.0; 4]);
+        assert_eq!(histogram.percentiles(10_000_000), [0.0; 4]);
     }
 
     #[test]
@@ -134,7 +127,7 @@ mod tests {
         for value in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE] {
             histogram.add(0, value);
         }
-        assert!(list(histogram.percentiles(0)).iter().all(|value| value.is_finite()));
+        assert!(histogram.percentiles(0).iter().all(|value| value.is_finite()));
     }
 
     proptest! {
@@ -150,7 +143,7 @@ mod tests {
             }
             let mut sorted = values;
             sorted.sort_by(f64::total_cmp);
-            for (share, found) in [0.5, 0.75, 0.9, 0.99].into_iter().zip(list(histogram.percentiles(now_ms))) {
+            for (share, found) in [0.5, 0.75, 0.9, 0.99].into_iter().zip(histogram.percentiles(now_ms)) {
                 let rank = (share * sorted.len() as f64).ceil() as usize;
                 let exact = sorted[rank.max(1) - 1];
                 prop_assert!((found / exact - 1.0).abs() < 0.1, "{share}: {found} for {exact}");

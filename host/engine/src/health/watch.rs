@@ -5,6 +5,7 @@ use crate::attempt::AttemptFailure;
 use crate::blame::Blame;
 use cofferdam_store::Clock;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Fewer tokens, or a shorter time in milliseconds, say nothing about speed.
 const TOKENS_MIN: u64 = 16;
@@ -48,11 +49,13 @@ impl Watch {
         self.health.failed(self.began_ms, self.clock.monotonic_ms(), self.content_ms.is_some());
     }
 
-    /// The answer is complete, with so many tokens of output. A stream's speed is that after its first content.
-    pub(crate) fn finished(&self, output_tokens: u64) {
+    /// The answer is complete, with so many tokens of output. A stream's speed is that after its first content;
+    /// `held` is for how long its client kept it waiting meanwhile.
+    pub(crate) fn finished(&self, output_tokens: u64, held: Duration) {
         let now_ms = self.clock.monotonic_ms();
         let since_ms = if self.streamed { self.content_ms.unwrap_or(self.began_ms) } else { self.began_ms };
-        let time_ms = now_ms.saturating_sub(since_ms);
+        let held_ms = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
+        let time_ms = now_ms.saturating_sub(since_ms).saturating_sub(held_ms);
         if output_tokens >= TOKENS_MIN && time_ms >= TIME_MIN_MS {
             self.health.produced(now_ms, self.streamed, output_tokens as f64 * 1000.0 / time_ms as f64);
         }

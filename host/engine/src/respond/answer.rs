@@ -36,6 +36,7 @@ impl Job {
             let is_byok = used.as_ref().is_some_and(|used| used.is_byok);
             entry.answered(is_byok);
             let price = |usage: &Usage| Cost::of(usage, &endpoint.prices, is_byok);
+            let held = pace.held();
             let read = self.read(&price, events, &mut reading, &mut assembler, &mut entry, pace).await;
             let Ok(TurnEnd { outcome, is_endpoints_fault }) = read else { return Ok(Vec::new()) };
             entry.turn_over();
@@ -45,7 +46,8 @@ impl Job {
                 self.trail.broke(*kind);
                 self.broke(&endpoint, &watch, is_endpoints_fault);
             } else {
-                self.answered(&endpoint, &watch, &usage);
+                watch.finished(usage.output_tokens, pace.held().saturating_sub(held));
+                self.answered(&endpoint, &usage);
             }
             self.cost = self.cost.plus(&price(&usage));
             if self.tools.is_none() {
@@ -99,8 +101,7 @@ impl Job {
     }
 
     /// The endpoint's answer is complete: its conversation stays with it.
-    fn answered(&self, endpoint: &Endpoint, watch: &Watch, usage: &Usage) {
-        watch.finished(usage.output_tokens);
+    fn answered(&self, endpoint: &Endpoint, usage: &Usage) {
         let memory = &self.engine.parts.memory;
         if let Some(session) = self.session {
             let now_ms = memory.clock.monotonic_ms();

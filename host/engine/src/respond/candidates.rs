@@ -57,7 +57,7 @@ impl Job {
             caller: &self.caller,
             request_id: &self.context.request_id,
         };
-        let question = Attempting {
+        let attempting = Attempting {
             egress: &engine.parts.egress,
             credentials,
             timeouts: &engine.parts.timeouts,
@@ -74,7 +74,8 @@ impl Job {
             input_tokens: self.request.input_tokens,
             memory: &engine.parts.memory,
         };
-        let won = candidates.ask(&question, &mut Notes { entry, trail: &mut self.trail }, pace).await;
+        let won =
+            candidates.try_in_order(&attempting, &mut Notes { entry, trail: &mut self.trail }, pace).await;
         let Won { place, answer: begun, watch } = won.map_err(|failures| failures.refusal(&self.trail))?;
         self.preferred = Some(place);
         let endpoint = self.order.get(place).map(Arc::clone).ok_or_else(Refusal::internal)?;
