@@ -41,13 +41,13 @@ async fn c13_a_scanner_without_a_key_writes_nothing_and_costs_no_memory() {
     let mut host = Setup::new().config("[limits]\nrequests_per_minute = 10\ntokens_per_minute = 10").start();
     let before = commits(&host);
     let http = http().build().unwrap();
+    let paths = ["responses", "embeddings", "keys", "credits", "vault/secrets", "none"];
     let scan = async |count: usize| {
-        for number in 0..count {
-            let path = ["responses", "embeddings", "keys", "credits", "vault/secrets", "none"][number % 6];
-            let method = if number % 2 == 0 { Method::POST } else { Method::GET };
+        for (number, path) in paths.iter().cycle().take(count).enumerate() {
+            let method = if number.is_multiple_of(2) { Method::POST } else { Method::GET };
             let mut asked = http.request(method, format!("{}/{path}", host.base)).body("{\"model\":\"x\"}");
             // Now without a key, now with one of its own making.
-            if number % 3 > 0 {
+            if !number.is_multiple_of(7) {
                 asked = asked.bearer_auth(format!("cfd_{number:012}_{}_000000", "0".repeat(43)));
             }
             let status = asked.send().await.unwrap().status().as_u16();
