@@ -199,14 +199,12 @@ async fn tokens_of_a_stream_that_its_client_leaves_count() {
         drop(events);
         a.dropped.recv().await.unwrap();
         let end = Instant::now() + PATIENCE;
-        loop {
-            let answer = client.post("/responses", &scripted()).await;
-            if answer.status == 429 {
-                assert_eq!(answer.body["error"]["metadata"]["limit"], "tokens_per_minute", "{}", answer.text);
-                break;
-            }
+        let mut answer = client.post("/responses", &scripted()).await;
+        while answer.status != 429 {
             assert!(Instant::now() < end, "{dialect}: {}", answer.text);
+            answer = client.post("/responses", &scripted()).await;
         }
+        assert_eq!(answer.body["error"]["metadata"]["limit"], "tokens_per_minute", "{}", answer.text);
     }
 }
 
@@ -275,6 +273,26 @@ async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
         assert!(Instant::now() < end, "{} {}", both.0.text, both.1.text);
     };
     assert_eq!((header(&first, "x-ratelimit-limit"), header(&second, "x-ratelimit-limit")), ("", ""));
+}
+
+/// A stream that fills every buffer on its way is left like any other.
+#[tokio::test]
+async fn who_stops_reading_and_leaves_gives_the_place_back() {
+    let a = Upstream::start().await;
+    let config = limits("concurrent_per_key = 1") + &single("openai-chat", &a.base);
+    let host = Setup::new().config(&config).start();
+    let client = Client::new(&host);
+    let (feed, events) = opened(&client, &a).await;
+    let long = sse_event(&script::word(&"x".repeat(64 * 1024)));
+    let full = Duration::from_millis(500);
+    while feed.send_timeout(long.clone(), full).await.is_ok() {}
+    assert_limited(&client.post("/responses", &scripted()).await, "concurrent_per_key");
+    drop(events);
+    let end = Instant::now() + PATIENCE / 4;
+    a.reply(script::chat("hello"));
+    while client.post("/responses", &scripted()).await.status == 429 {
+        assert!(Instant::now() < end, "the place is still taken");
+    }
 }
 
 #[tokio::test]

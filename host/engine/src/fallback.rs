@@ -4,7 +4,7 @@
 use crate::attempt::{AttemptFailure, Cause};
 use crate::catalog::Endpoint;
 use crate::metadata::{Attempt, Trail};
-use crate::refusal::{PLUGIN_FAILED, Refusal, client_message, status_of, words};
+use crate::refusal::{PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, status_of, words};
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -130,7 +130,7 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
         }
         Cause::Credential => {
             // Ours, not the client's: its own key was fine.
-            Refusal::new(502, ErrorKind::ProviderUnavailable, "Provider returned error")
+            Refusal::new(502, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)
         }
         Cause::CallersCredential => {
             let status = failed.status.filter(|status| matches!(status, 401..=403));
@@ -158,7 +158,7 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
                 _ => ErrorKind::ProviderUnavailable,
             };
             let host = failed.cause == Cause::Plugin;
-            Refusal::new(status, kind, if host { PLUGIN_FAILED } else { "Provider returned error" })
+            Refusal::new(status, kind, if host { PLUGIN_FAILED } else { PROVIDER_FAILED })
         }
     };
     if refusal.status == 429 || refusal.status == 529 {

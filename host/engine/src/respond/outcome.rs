@@ -4,9 +4,10 @@ use crate::assembler::{Ended, Malformed, Outcome};
 use crate::credential::Used;
 use crate::pace::Late;
 use crate::reading::ReadError;
-use crate::refusal::{self, PLUGIN_FAILED, Refusal, client_message, is_length};
+use crate::refusal::{self, PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, is_length};
 use cofferdam_runtime::wire::{ErrorKind, Failure, FinishReason};
 use cofferdam_store::UsageOutcome;
+use serde_json::json;
 
 /// How reading one turn ended.
 pub(super) struct TurnEnd {
@@ -88,7 +89,11 @@ pub(super) fn settled(outcome: &Outcome) -> UsageOutcome {
 /// A whole answer that broke while it was put together was never promised.
 pub(super) fn whole(body: Vec<u8>, outcome: Outcome) -> Result<Vec<u8>, Refusal> {
     match outcome {
-        Outcome::Failed(kind, message) => Err(Refusal::new(502, kind, message)),
+        Outcome::Failed(kind, message) => {
+            let by_provider = message.starts_with(PROVIDER_FAILED);
+            let metadata = Box::new(json!({ "refused_by": if by_provider { "provider" } else { "host" } }));
+            Err(Refusal { metadata, ..Refusal::new(502, kind, message) })
+        }
         _ => Ok(body),
     }
 }
