@@ -85,11 +85,13 @@ pub fn sse_event(event: &Value) -> String {
     }
 }
 
+type Always = Box<dyn Fn(&Asked) -> Reply + Send>;
+
 /// What to do with the next requests, and with all that come after them.
 #[derive(Default)]
 struct Plan {
     next: VecDeque<Reply>,
-    always: Option<Box<dyn Fn(&Asked) -> Reply + Send>>,
+    always: Option<Always>,
 }
 
 type Replies = Arc<Mutex<Plan>>;

@@ -30,7 +30,7 @@ use choice::Choice;
 use cofferdam_runtime::CallContext;
 use cofferdam_runtime::wire::{FinishReason, Usage};
 use futures_util::stream;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use offer::Offer;
 use run::Finished;
 use serde_json::{Value, json};
@@ -223,11 +223,7 @@ impl ServerTools {
             match offer.owner(&call.function) {
                 _ if is_over => refused("No further tool calls are allowed."),
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
-                Some(tool) => {
-                    let run = run::run(tool, call, context, doors, reporter(call.item));
-                    // At once: the calls before it may take longer than the client waits.
-                    Box::pin(run.inspect(|done| add_to(cost, done.cost)))
-                }
+                Some(tool) => charged(run::run(tool, call, context, doors, reporter(call.item)), cost),
                 None => refused("There is no such function."),
             }
         });
@@ -290,6 +286,16 @@ impl ServerTools {
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
+}
+
+/// A call that adds what it cost to `total` as soon as it is over: the calls before it may take longer than the
+/// client waits.
+fn charged<'a>(call: impl Future<Output = Finished> + Send + 'a, total: &'a AtomicU64) -> Work<'a> {
+    Box::pin(async move {
+        let done = call.await;
+        add_to(total, done.cost);
+        done
+    })
 }
 
 /// A call that is not run.
