@@ -276,3 +276,27 @@ async fn a_request_that_is_rejected_after_a_question_pays_for_it() {
     let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
     assert_eq!((format!("{:?}", row.outcome).as_str(), row.cost_pico), ("Failed", 20_000_000));
 }
+
+#[tokio::test]
+async fn what_a_workspace_has_by_default_looks_at_questions_too() {
+    let config = "[[workspaces]]\nname = \"*\"\nplugins = [{ id = \"moderation\" }, { id = \"fusion\" }]\n\
+        [plugins.hook-moderation.config]\nrules = [{ reason = \"r\", pattern = \"forbidden\" }]\n\
+        [plugins.tool-fusion]\nimports = [\"model\"]\n[plugins.tool-asker]\nimports = [\"model\"]";
+    let models = Models::with(config).await;
+    let forbidden = text(&json!({"model": "m/a", "input": "something forbidden"}));
+    let allowed = text(&question("m/a"));
+    models.outer.reply(calls(
+        false,
+        "",
+        &[call("c1", "question", &forbidden), call("c2", "question", &allowed)],
+    ));
+    models.a.reply(answer(false, "Because."));
+    models.outer.reply(answer(false, "done"));
+    models.ask(&asker(), false).await;
+    let results = results(&models);
+    assert!(results[0][0]["failure"].is_string(), "{results:?}");
+    assert_eq!(results[1][0]["text"], "Because.");
+    // The tool that the workspace offers by default is for the client's model.
+    assert!(models.outer.asked()[0].body["tools"].to_string().contains("\"fusion\""));
+    assert_eq!(models.a.asked_once().body["tools"], Value::Null);
+}

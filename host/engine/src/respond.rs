@@ -76,10 +76,16 @@ impl Engine {
     pub(crate) async fn answer_question(
         self: Arc<Self>,
         caller: Caller,
-        request: ResponsesRequest,
+        mut request: ResponsesRequest,
         asking: Asking,
         time: Duration,
     ) -> Result<Vec<u8>, Refusal> {
+        // What a workspace has by default is there to look at what models are told, and so at questions; tools
+        // that it offers by default are the client's models'.
+        let plugins = &mut request.plugins;
+        let own: Vec<String> = plugins.iter().map(|entry| entry.id.clone()).collect();
+        self.parts.defaults.apply(&self.parts.store, caller.workspace, plugins)?;
+        plugins.retain(|entry| !entry.is_tool() || own.contains(&entry.id));
         let mut job = Job::new(self, caller, request, RespondOptions::default(), random_hex(), asking)?;
         let mut entry = job.entry()?;
         let plan = job.prepare(&mut entry).await?;
