@@ -4,6 +4,7 @@ mod endings;
 mod failures;
 mod first_party;
 mod hooks;
+mod kinds;
 mod offers;
 mod replay;
 mod script;

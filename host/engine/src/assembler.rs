@@ -8,12 +8,14 @@ mod items;
 mod json;
 mod reasoning;
 mod response;
+mod shown;
 mod tools;
 mod turn;
 mod whole;
 
 pub use response::{Identity, Outcome, Receipt, ServerToolUse};
-pub use tools::{Served, ServerCall, ToolOutcome};
+pub use shown::{Served, Shown};
+pub use tools::{ServerCall, ToolOutcome};
 
 use crate::cost;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
@@ -151,7 +153,7 @@ impl Assembler {
             Event::FunctionArgumentsDelta(delta) | Event::CustomInputDelta(delta) => {
                 self.call_delta(&delta)?
             }
-            Event::CallEnd(key) => self.end_call(key),
+            Event::CallEnd(key) => self.end_call(key)?,
             Event::ImagePartial(image) => self.image(image, false)?,
             Event::ImageDone(image) => self.image(image, true)?,
             Event::OpaqueItem(item) => self.opaque(&item)?,
@@ -342,8 +344,8 @@ impl Assembler {
         }
         self.close_reasoning();
         self.close_message(Status::Completed);
-        if let Some(item_type) = self.item_type(&start).filter(|_| !custom) {
-            return self.start_tool(start, item_type);
+        if let Some(shown) = self.served_as(&start).filter(|_| !custom) {
+            return self.start_tool(start, shown);
         }
         let CallStart { key, call_id, name, namespace } = start;
         self.add(Body::Call { custom, call_id, name, namespace, text: String::new() }, Some(key))?;
@@ -382,12 +384,13 @@ impl Assembler {
         Ok(())
     }
 
-    fn end_call(&mut self, key: u32) {
-        let Some(index) = self.open_call(key) else { return };
-        match self.items.get_mut(index).map(|item| &mut item.body) {
-            Some(Body::Tool { ended, .. }) => *ended = true,
-            _ => self.close_call(index, Status::Completed),
+    fn end_call(&mut self, key: u32) -> Result<(), Malformed> {
+        let Some(index) = self.open_call(key) else { return Ok(()) };
+        if self.shown(index).is_some() {
+            return self.end_arguments(index);
         }
+        self.close_call(index, Status::Completed);
+        Ok(())
     }
 
     fn close_call(&mut self, index: usize, status: Status) {

@@ -51,7 +51,7 @@ impl Engine {
         if !job.hooks.is_empty() {
             Box::pin(job.show_request()).await?;
         }
-        if ServerTools::are_asked_for(&job.request)? {
+        if ServerTools::are_asked_for(self, &job.request)? {
             job.tools = Some(Box::pin(ServerTools::open(job.occasion(), &job.request)).await?);
         }
         Box::pin(job.choose_models()).await?;

@@ -8,12 +8,16 @@
 mod choice;
 mod doors;
 mod hook;
+mod kinds;
 mod offer;
+mod owners;
 mod run;
+mod shows;
 mod stop;
 
 use crate::Engine;
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
+use crate::catalog::Endpoint;
 use crate::cost::Amount;
 use crate::ledger::{Caller, Entry};
 use crate::pace::{ClientGone, Late, Pace};
@@ -25,6 +29,7 @@ use cofferdam_runtime::CallContext;
 use cofferdam_runtime::wire::{FinishReason, Usage};
 use futures_util::StreamExt;
 use futures_util::stream;
+use kinds::Own;
 use offer::Offer;
 use run::Finished;
 use serde_json::{Value, json};
@@ -35,6 +40,7 @@ use stop::{Called, Progress, StopRules};
 
 pub(crate) use doors::{Doors, Scratches};
 pub(crate) use hook::HookTools;
+pub(crate) use kinds::dialect_has;
 
 /// On whose behalf plugins of one request are called.
 #[derive(Clone, Copy)]
@@ -56,11 +62,12 @@ const RESULTS_BYTES_MAX: usize = 8 << 20;
 /// The server tools of one request, and how far their loop is.
 pub(crate) struct ServerTools {
     offer: Offer,
-    choice: Choice,
     doors: Doors,
     rules: StopRules,
-    /// The request as the model of the current turn is told it.
-    turn_json: Bytes,
+    /// What the current turn adds to the input; none in the first.
+    added: Option<Vec<Bytes>>,
+    /// The request as models of the current turn are told it, for endpoints with these tools of their own.
+    turn_json: Option<(Own, Bytes)>,
     /// Deferred functions that were found: places of the offer's entries, in the order they were found.
     loaded: Vec<usize>,
     steps: u32,
@@ -85,16 +92,17 @@ pub(crate) enum Interrupted {
 }
 
 impl ServerTools {
-    /// Whether a request has server tools.
+    /// Whether a request has server tools, or needs one in the place of another kind.
     ///
     /// # Errors
     /// 400 for one without whose `tool_choice` names a server tool all the same.
-    pub(crate) fn are_asked_for(request: &ResponsesRequest) -> Result<bool, Refusal> {
-        if request.tools.iter().any(|tool| tool.kind.class() == ToolClass::Server) {
+    pub(crate) fn are_asked_for(engine: &Engine, request: &ResponsesRequest) -> Result<bool, Refusal> {
+        let has_server_tool = request.tools.iter().any(|tool| tool.kind.class() == ToolClass::Server);
+        if has_server_tool || engine.needs_stand_in(request) {
             return Ok(true);
         }
         if matches!(request.tool_choice, ToolChoice::Type(_) | ToolChoice::Allowed { .. }) {
-            Choice::of(request, &Offer::default())?;
+            Choice::of(request, &Offer::default(), &Own::default())?;
         }
         Ok(false)
     }
@@ -110,20 +118,13 @@ impl ServerTools {
         let Occasion { engine, context, .. } = occasion;
         let doors = Doors::new(occasion, request);
         let offer = Offer::of(engine, request, context, &doors).await?;
-        let choice = Choice::of(request, &offer)?;
-        let tools = offer.write(&[]);
-        let turn = GuestTurn {
-            tools: Some(&tools),
-            tool_choice: if tools.is_empty() { Some(b"") } else { choice.first.as_deref() },
-            ..GuestTurn::default()
-        };
-        let turn_json = request.guest_json_for(&turn);
+        Choice::of(request, &offer, &Own::default())?;
         Ok(Box::new(Self {
             rules: StopRules::of(request),
             offer,
-            choice,
             doors,
-            turn_json,
+            added: None,
+            turn_json: None,
             loaded: Vec::new(),
             steps: 0,
             results_bytes: 0,
@@ -133,14 +134,43 @@ impl ServerTools {
         }))
     }
 
+    /// Whether the host serves the entry of the request's tools at this place.
+    pub(crate) fn serves(&self, place: usize) -> bool {
+        self.offer.serves(place)
+    }
+
+    /// Why the host does not stand in for this entry although it has a tool that could.
+    pub(crate) fn why_left(&self, place: usize) -> Option<&Refusal> {
+        self.offer.why_left(place)
+    }
+
     /// What the assembler has to know.
     pub(crate) fn served(&self) -> Arc<Served> {
         Arc::new(self.offer.served())
     }
 
-    /// The request as the model of the current turn is told it.
-    pub(crate) fn turn_json(&self) -> &[u8] {
-        &self.turn_json
+    /// The request as the model of the current turn is told it at this endpoint.
+    pub(crate) fn turn_json(&mut self, request: &ResponsesRequest, endpoint: &Endpoint) -> &[u8] {
+        let own = self.offer.own_of(endpoint);
+        let json = match self.turn_json.take() {
+            Some((known, json)) if known == own => json,
+            _ => self.write_turn(request, &own),
+        };
+        &self.turn_json.insert((own, json)).1
+    }
+
+    fn write_turn(&self, request: &ResponsesRequest, own: &Own) -> Bytes {
+        let tools = self.offer.write(&self.loaded, own);
+        // It was checked when the request began.
+        let Choice { first, later } = Choice::of(request, &self.offer, own).unwrap_or_default();
+        let tool_choice = match &self.added {
+            None if tools.is_empty() => Some(b"".as_slice()),
+            None => first.as_deref(),
+            Some(_) if self.is_over => Some(b"\"none\"".as_slice()),
+            Some(_) => later.as_deref(),
+        };
+        let items = self.added.as_deref().unwrap_or_default();
+        request.guest_json_for(&GuestTurn { model: None, items, tools: Some(&tools), tool_choice })
     }
 
     /// Counts for `usage`.
@@ -215,7 +245,6 @@ impl ServerTools {
     /// switched off if a rule says so.
     pub(crate) fn prepare_turn(
         &mut self,
-        request: &ResponsesRequest,
         calls: &[ServerCall],
         usage: Option<&Usage>,
         cost: Amount,
@@ -238,10 +267,8 @@ impl ServerTools {
         self.is_over = self.rules.fire(&progress);
         let view = self.doors.view();
         self.loaded.extend(self.offer.newly_loaded(&self.loaded, |name| view.is_loaded(name)));
-        let tools = self.offer.write(&self.loaded);
-        let choice = if self.is_over { Some(b"\"none\"".as_slice()) } else { self.choice.later.as_deref() };
-        let turn = GuestTurn { model: None, items: &view.added(), tools: Some(&tools), tool_choice: choice };
-        self.turn_json = request.guest_json_for(&turn);
+        self.added = Some(view.added());
+        self.turn_json = None;
     }
 
     /// Whether the current turn is the last, made without tools.

@@ -3,6 +3,7 @@
 //! that silently does nothing is worse than a refused start.
 
 mod asks;
+mod items;
 mod kinds;
 
 use std::collections::BTreeSet;
@@ -12,6 +13,7 @@ use cofferdam_store::{HostName, SecretName};
 use serde::Deserialize;
 
 pub use asks::Asked;
+pub use items::{ItemTable, TextTable, ToolTable};
 pub use kinds::{Import, Kind};
 
 use crate::error::ManifestError;
@@ -89,15 +91,6 @@ pub struct HookTable {
     pub id: String,
     /// When it is called.
     pub phases: BTreeSet<Phase>,
-}
-
-/// The `[tool]` table.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ToolTable {
-    /// The tool type without prefix: `datetime`.
-    #[serde(rename = "type")]
-    pub tool_type: String,
 }
 
 /// The `[limits]` table: what the plugin asks for.
@@ -286,10 +279,7 @@ impl Manifest {
         if self.hook.as_ref().is_some_and(|hook| hook.id.is_empty()) {
             return Some(("id", "must not be empty".to_owned()));
         }
-        if self.tool.as_ref().is_some_and(|tool| tool.tool_type.is_empty()) {
-            return Some(("type", "must not be empty".to_owned()));
-        }
-        None
+        self.tool.as_ref().and_then(ToolTable::problem)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Output items while they grow, and how they are written.
 
 use super::json::{compact_json, number, optional_string, raw, string};
-use super::{Assembler, Identity, Malformed};
+use super::{Assembler, Identity, Malformed, Shown};
 use cofferdam_runtime::wire::ReasoningSeal;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,13 +114,15 @@ pub(super) enum Body {
     },
     /// A call that the host answers.
     Tool {
-        item_type: Arc<str>,
+        shown: Arc<Shown>,
         call_id: String,
         function: String,
         arguments: String,
         /// The model has said all arguments.
         ended: bool,
-        /// What the tool says of the call: JSON members, at least one, comma-separated, without braces.
+        /// What its item has unless the tool says otherwise.
+        base: Map<String, Value>,
+        /// The item's members beyond type, id and status: JSON, comma-separated, without braces.
         members: Vec<u8>,
     },
     Image {
@@ -168,7 +170,7 @@ impl Body {
             Self::Reasoning { .. } => identity.item_id("rs", index),
             Self::Call { custom: false, .. } => identity.item_id("fc", index),
             Self::Call { custom: true, .. } => identity.item_id("ctc", index),
-            Self::Tool { .. } => identity.item_id("st", index),
+            Self::Tool { shown, .. } => identity.item_id(&shown.table.id, index),
             Self::Image { .. } => identity.item_id("ig", index),
             Self::Opaque { id, .. } => id.clone(),
         }
@@ -294,12 +296,14 @@ impl Item {
                 string(out, text);
                 raw(out, "}");
             }
-            Body::Tool { item_type, members, .. } => {
+            Body::Tool { shown, members, .. } => {
                 raw(out, "{\"type\":");
-                string(out, item_type);
+                string(out, &shown.item_type);
                 self.id_and_status(out);
-                raw(out, ",");
-                out.extend_from_slice(members);
+                if !members.is_empty() {
+                    raw(out, ",");
+                    out.extend_from_slice(members);
+                }
                 raw(out, "}");
             }
             Body::Image { result } => {

@@ -1,30 +1,13 @@
 //! Calls that the host answers itself: what the model makes as a function call, the client sees as one item
 //! of a server tool, added when the call begins and done when its result is there. The arguments are the
-//! model's and stay inside.
+//! model's and stay inside, but for what the tool's manifest shows of them.
 
 use super::items::{Body, Status};
 use super::json::compact_json;
-use super::{Assembler, Malformed, OUTPUT_BYTES_MAX, PARTS_MAX};
+use super::{Assembler, Malformed, OUTPUT_BYTES_MAX, PARTS_MAX, Served, Shown};
 use cofferdam_runtime::wire::CallStart;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// A member of every item of a server tool. Clients of OpenAI's library for Python take an item whose type
-/// they do not know for a message, and some, its own agents among them, break where it has no content.
-const NO_CONTENT: &[u8] = br#""content":[]"#;
-
-/// The functions that the host serves, each with the type of the item that stands for a call, such as
-/// `service:datetime`.
-#[derive(Debug, Default)]
-pub struct Served(BTreeMap<String, Arc<str>>);
-
-impl Served {
-    /// From pairs of function and item type.
-    pub fn new(functions: impl IntoIterator<Item = (String, Arc<str>)>) -> Self {
-        Self(functions.into_iter().collect())
-    }
-}
 
 /// One call of a function that the host serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,24 +37,27 @@ impl Assembler {
         self.served = Some(served);
     }
 
-    /// The item type of the server tool that this call is of, if it is of any.
-    pub(super) fn item_type(&self, start: &CallStart) -> Option<Arc<str>> {
+    /// How this call is shown, if it is one of a server tool.
+    pub(super) fn served_as(&self, start: &CallStart) -> Option<Arc<Shown>> {
         let served = self.served.as_ref().filter(|_| start.namespace.is_none())?;
-        served.0.get(&start.name).cloned()
+        served.get(&start.name).cloned()
     }
 
-    pub(super) fn start_tool(&mut self, start: CallStart, item_type: Arc<str>) -> Result<(), Malformed> {
+    pub(super) fn start_tool(&mut self, start: CallStart, shown: Arc<Shown>) -> Result<(), Malformed> {
         let CallStart { key, call_id, name, .. } = start;
         let call_id = self.own_call_id(call_id);
+        let base = shown.members.clone();
         let body = Body::Tool {
-            item_type,
+            members: shown.members(&call_id, &base, Map::new()),
+            shown,
             call_id,
             function: name,
             arguments: String::new(),
             ended: false,
-            members: NO_CONTENT.to_vec(),
+            base,
         };
-        self.add(body, Some(key))?;
+        let place = self.add(body, Some(key))?;
+        self.stage_event(place, "in_progress");
         Ok(())
     }
 
@@ -90,8 +76,21 @@ impl Assembler {
     }
 
     /// Closes what the turn left open but for the calls of server tools, and returns these, in their order.
-    pub fn end_turn(&mut self) -> Vec<ServerCall> {
+    /// They are shown as being worked at from now on.
+    ///
+    /// # Errors
+    /// [`Malformed`] when showing what was called makes the output too large.
+    pub fn end_turn(&mut self) -> Result<Vec<ServerCall>, Malformed> {
         self.close_open(Status::Completed);
+        for place in self.turn_start..self.items.len() {
+            self.end_arguments(place)?;
+        }
+        let calls = self.calls_to_run();
+        self.work_events(calls.iter().map(|call| call.item));
+        Ok(calls)
+    }
+
+    fn calls_to_run(&self) -> Vec<ServerCall> {
         let calls = self.items.iter().enumerate().skip(self.turn_start);
         calls
             .filter_map(|(place, item)| match &item.body {
@@ -108,12 +107,14 @@ impl Assembler {
             .collect()
     }
 
-    /// Whether this turn called something that the client has to answer.
+    /// Whether this turn called something that the client has to answer: what nobody here runs, and what
+    /// went well of server tools that leave the rest to the client.
     pub fn has_client_calls(&self) -> bool {
-        self.items
-            .iter()
-            .skip(self.turn_start)
-            .any(|item| matches!(item.body, Body::Call { .. } | Body::Opaque { is_client_call: true, .. }))
+        self.items.iter().skip(self.turn_start).any(|item| match &item.body {
+            Body::Call { .. } | Body::Opaque { is_client_call: true, .. } => true,
+            Body::Tool { shown, .. } => shown.table.halts && item.status == Status::Completed,
+            _ => false,
+        })
     }
 
     /// Ends the call whose item stands at `place`. `members` is a JSON object: the item's members beyond
@@ -130,27 +131,25 @@ impl Assembler {
         if self.output_bytes.saturating_add(members.len()) > OUTPUT_BYTES_MAX {
             return Err(Malformed::TooLarge);
         }
-        let mut object: Map<String, Value> =
-            serde_json::from_slice(members).map_err(|_| Malformed::InvalidJson)?;
-        for own in ["type", "id", "status"] {
-            object.shift_remove(own);
-        }
-        if !object.contains_key("content") {
-            object.insert("content".to_owned(), Value::Array(Vec::new()));
-        }
-        let written = serde_json::to_vec(&object).map_err(|_| Malformed::InvalidJson)?;
-        let written = written.get(1..written.len().saturating_sub(1)).unwrap_or_default();
+        let said: Map<String, Value> = serde_json::from_slice(members).map_err(|_| Malformed::InvalidJson)?;
         self.grow(members.len())?;
-        if let Some(Body::Tool { members, .. }) = self.items.get_mut(place).map(|item| &mut item.body) {
-            written.clone_into(members);
+        let Some(Body::Tool { shown, call_id, base, members, .. }) =
+            self.items.get_mut(place).map(|item| &mut item.body)
+        else {
+            return Ok(());
+        };
+        *members = shown.members(call_id, base, said);
+        let tells_failure = shown.table.failed;
+        let status = match outcome {
+            ToolOutcome::Completed => Status::Completed,
+            ToolOutcome::Failed => Status::Failed,
+        };
+        match outcome {
+            ToolOutcome::Completed => self.stage_event(place, "completed"),
+            ToolOutcome::Failed if tells_failure => self.stage_event(place, "failed"),
+            ToolOutcome::Failed => {}
         }
-        self.finish_item(
-            place,
-            match outcome {
-                ToolOutcome::Completed => Status::Completed,
-                ToolOutcome::Failed => Status::Failed,
-            },
-        );
+        self.finish_item(place, status);
         Ok(())
     }
 

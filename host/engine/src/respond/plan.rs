@@ -5,6 +5,7 @@ use super::Job;
 use crate::catalog::{Endpoint, Model, ModelKind};
 use crate::refusal::Refusal;
 use crate::request::{RequestTool, ResponsesRequest, ToolClass};
+use crate::tools::{ServerTools, dialect_has};
 use crate::{random_seed, routing};
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
 use std::sync::Arc;
@@ -19,10 +20,10 @@ impl Job {
     /// Has models chosen where the request names a model router.
     pub(super) async fn choose_models(&mut self) -> Result<(), Refusal> {
         let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &[]);
+        let Self { engine, request, context, tools, .. } = self;
         let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
-            request.tools.iter().all(|tool| offers(endpoint, tool))
+            request.tools.iter().all(|tool| offers(endpoint, tool, tools.as_deref()))
         };
-        let Self { engine, request, context, .. } = self;
         self.chosen_models = engine.choose_models(request, context, summary, serves, random_seed()).await?;
         Ok(())
     }
@@ -30,14 +31,18 @@ impl Job {
     pub(super) fn plan(&self) -> Result<Plan, Refusal> {
         let request = &self.request;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
-        let missing = |endpoint: &Endpoint| request.tools.iter().find(|tool| !offers(endpoint, tool));
+        let tools = self.tools.as_deref();
+        let missing = |endpoint: &Endpoint| request.tools.iter().find(|tool| !offers(endpoint, tool, tools));
         let candidates = routing::candidates(&models, |endpoint| missing(endpoint).is_none());
         if candidates.is_empty() {
             let all = routing::candidates(&models, |_| true);
             let tool = all.first().and_then(|(_, endpoint)| missing(endpoint));
-            return Err(
-                tool.map_or_else(|| Refusal::not_found("No endpoints found for this model"), unoffered)
-            );
+            return Err(match tool {
+                Some(tool) => tools
+                    .and_then(|tools| tools.why_left(tool.index))
+                    .map_or_else(|| unoffered(tool), Refusal::clone),
+                None => Refusal::not_found("No endpoints found for this model"),
+            });
         }
         let summary = summary(&self.trail.requested, request, &models);
         Ok(Plan { candidates, summary })
@@ -67,12 +72,8 @@ fn unoffered(tool: &RequestTool) -> Refusal {
     ))
 }
 
-/// Whether the endpoint's dialect has this kind of tool; a server tool is offered as functions.
-fn offers(endpoint: &Endpoint, tool: &RequestTool) -> bool {
-    let provider = endpoint.provider.adapter.manifest().provider.as_ref();
-    let kind = match tool.kind.class() {
-        ToolClass::Server => "function",
-        ToolClass::Client | ToolClass::Hosted => &tool.type_name,
-    };
-    provider.is_some_and(|provider| provider.tools.iter().any(|known| known == kind))
+/// Whether the endpoint's dialect has this kind of tool; what the host serves is offered as functions.
+fn offers(endpoint: &Endpoint, tool: &RequestTool, tools: Option<&ServerTools>) -> bool {
+    let is_own = tool.kind.class() != ToolClass::Server && dialect_has(endpoint, &tool.type_name);
+    is_own || tools.is_some_and(|tools| tools.serves(tool.index)) && dialect_has(endpoint, "function")
 }

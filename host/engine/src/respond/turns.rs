@@ -41,7 +41,10 @@ impl Job {
         if !matches!(outcome, Outcome::Completed) {
             return Ok(Step::End(outcome, reading));
         }
-        let calls = assembler.end_turn();
+        let calls = match assembler.end_turn() {
+            Ok(calls) => calls,
+            Err(malformed) => return Ok(Step::End(refused(malformed), reading)),
+        };
         if calls.is_empty() {
             return Ok(Step::End(outcome, reading));
         }
@@ -64,7 +67,7 @@ impl Job {
         }
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
-        tools.prepare_turn(&self.request, &calls, usage.as_ref(), self.cost.total(), &finish);
+        tools.prepare_turn(&calls, usage.as_ref(), self.cost.total(), &finish);
         match self.ask(entry, pace).await {
             Ok(chosen) => {
                 let candidate = &chosen.endpoint.candidate;

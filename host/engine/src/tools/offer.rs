@@ -2,15 +2,19 @@
 //! of the entry.
 
 use super::doors::{Deferred, Doors};
+use super::kinds::{Own, dialect_has};
+use super::owners::owners;
+use super::shows;
 use crate::Engine;
-use crate::assembler::Served;
+use crate::assembler::{Served, Shown};
+use crate::catalog::Endpoint;
 use crate::refusal::Refusal;
 use crate::request::{RequestTool, ResponsesRequest, ToolKind, ToolPrefix};
 use crate::routing::printable;
 use bytes::Bytes;
 use cofferdam_runtime::wire::{Function, ToolError};
 use cofferdam_runtime::{CallContext, Kind, Plugin};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,20 +34,33 @@ pub(crate) struct ServerTool {
     pub(crate) plugin: Arc<Plugin>,
     /// The tool's name without prefix.
     pub(crate) name: String,
-    /// The type of the items that stand for its calls.
-    pub(crate) item_type: Arc<str>,
-    /// The entry's `parameters`.
+    /// The type of the items that stand for its calls, where a function names none.
+    item_type: String,
+    /// The entry's `parameters`; of one of the client's own kinds the whole entry.
     pub(crate) settings: Bytes,
 }
 
 /// One entry of the request's `tools`.
-enum Entry {
+pub(super) enum Entry {
     /// Handed on as it is.
     Client(Bytes),
     /// A function that waits until it is found: its name, and its entry when it is offered.
     Deferred { name: String, json: Bytes },
-    /// Functions that the host serves: their definitions, comma-separated.
-    Server { tool: ServerTool, functions: Vec<String>, json: Bytes },
+    /// Functions that the host serves: their definitions, comma-separated. An entry of the client's own kinds
+    /// is kept, for endpoints whose dialect has the kind.
+    Server { tool: ServerTool, functions: Vec<Shows>, json: Bytes, client: Option<ClientEntry> },
+}
+
+/// An entry of the client's own kinds that the host can stand in for.
+pub(super) struct ClientEntry {
+    type_name: String,
+    pub(super) json: Bytes,
+}
+
+/// A function and how its calls are shown.
+pub(super) struct Shows {
+    pub(super) function: String,
+    shown: Arc<Shown>,
 }
 
 /// Everything a model is offered.
@@ -52,6 +69,8 @@ pub(crate) struct Offer {
     entries: Vec<Entry>,
     /// The entry of each function that the host serves.
     owners: BTreeMap<String, usize>,
+    /// Why entries that the host could stand in for are left to endpoints whose dialect has them.
+    left: BTreeMap<usize, Refusal>,
 }
 
 impl Offer {
@@ -69,24 +88,47 @@ impl Offer {
         let defers = defers(&request.tools);
         let named = request.tool_choice.named();
         let mut entries = Vec::with_capacity(request.tools.len());
-        check_count(&request.tools)?;
+        check_count(engine, &request.tools)?;
         for tool in &request.tools {
             entries.push(match (&tool.kind, tool.name.as_ref()) {
                 (ToolKind::Server(name), _) => {
                     let server = engine.server_tool(tool, name)?;
-                    let functions = functions(&server, context, doors).await?;
-                    let json = written(&functions)?;
-                    let functions = functions.into_iter().map(|function| function.name).collect();
-                    Entry::Server { tool: server, functions, json }
+                    server_entry(server, None, request, context, doors).await?
                 }
                 (_, Some(name)) if defers && tool.is_deferred && !named.contains(name) => {
                     Entry::Deferred { name: name.clone(), json: tool.loaded_json() }
                 }
-                _ => Entry::Client(tool.json.clone()),
+                _ => match engine.stand_in_tool(tool) {
+                    Some(server) => {
+                        let client =
+                            ClientEntry { type_name: tool.type_name.clone(), json: tool.json.clone() };
+                        server_entry(server, Some(client), request, context, doors).await?
+                    }
+                    None => Entry::Client(tool.json.clone()),
+                },
             });
         }
-        let owners = owners(&entries, &request.tools)?;
-        Ok(Self { entries, owners })
+        let mut left = BTreeMap::new();
+        let owners = owners(&mut entries, &request.tools, &mut left)?;
+        Ok(Self { entries, owners, left })
+    }
+
+    /// Which entries this endpoint's dialect has itself.
+    pub(crate) fn own_of(&self, endpoint: &Endpoint) -> Own {
+        Own::new(self.entries.iter().map(|entry| match entry {
+            Entry::Server { client: Some(client), .. } => dialect_has(endpoint, &client.type_name),
+            _ => false,
+        }))
+    }
+
+    /// Whether the host serves this entry of the request's tools.
+    pub(crate) fn serves(&self, place: usize) -> bool {
+        matches!(self.entries.get(place), Some(Entry::Server { .. }))
+    }
+
+    /// Why the host does not stand in for this entry although it has a tool that could.
+    pub(crate) fn why_left(&self, place: usize) -> Option<&Refusal> {
+        self.left.get(&place)
     }
 
     /// The tool that serves this function.
@@ -99,12 +141,28 @@ impl Offer {
 
     /// The functions of the tool with this name, if the request has it.
     pub(crate) fn functions_of(&self, name: &str) -> Option<Vec<&str>> {
+        self.functions_where(|_, tool, client| client.is_none() && tool.name == name)
+    }
+
+    /// The functions that stand for the client's own tools of this type, as far as the endpoint has none of
+    /// its own.
+    pub(crate) fn functions_for(&self, type_name: &str, own: &Own) -> Option<Vec<&str>> {
+        self.functions_where(|place, _, client| {
+            !own.has(place) && client.is_some_and(|client| client.type_name == type_name)
+        })
+    }
+
+    fn functions_where(
+        &self,
+        is_meant: impl Fn(usize, &ServerTool, Option<&ClientEntry>) -> bool,
+    ) -> Option<Vec<&str>> {
         let mut found = None;
-        for entry in &self.entries {
-            if let Entry::Server { tool, functions, .. } = entry
-                && tool.name == name
+        for (place, entry) in self.entries.iter().enumerate() {
+            if let Entry::Server { tool, functions, client, .. } = entry
+                && is_meant(place, tool, client.as_ref())
             {
-                found.get_or_insert_with(Vec::new).extend(functions.iter().map(String::as_str));
+                let names = functions.iter().map(|shows| shows.function.as_str());
+                found.get_or_insert_with(Vec::new).extend(names);
             }
         }
         found
@@ -112,18 +170,18 @@ impl Offer {
 
     /// What the assembler has to know.
     pub(crate) fn served(&self) -> Served {
-        let item_type = |place: usize| match self.entries.get(place) {
-            Some(Entry::Server { tool, .. }) => Some(Arc::clone(&tool.item_type)),
-            _ => None,
-        };
-        let pairs = self.owners.iter().filter_map(|(name, place)| Some((name.clone(), item_type(*place)?)));
-        Served::new(pairs)
+        let functions = self.entries.iter().flat_map(|entry| match entry {
+            Entry::Server { functions, .. } => functions.as_slice(),
+            _ => &[],
+        });
+        Served::new(functions.map(|shows| (shows.function.clone(), Arc::clone(&shows.shown))))
     }
 
     /// The array `tools` of a turn: the client's order, then the deferred functions in `loaded`, which are
     /// places of entries. Empty when nothing is offered.
-    pub(crate) fn write(&self, loaded: &[usize]) -> Vec<u8> {
-        let first = self.entries.iter().map(|entry| match entry {
+    pub(crate) fn write(&self, loaded: &[usize], own: &Own) -> Vec<u8> {
+        let first = self.entries.iter().enumerate().map(|(place, entry)| match entry {
+            Entry::Server { client: Some(client), .. } if own.has(place) => client.json.as_ref(),
             Entry::Client(json) | Entry::Server { json, .. } => json.as_ref(),
             Entry::Deferred { .. } => b"",
         });
@@ -163,8 +221,10 @@ fn defers(tools: &[RequestTool]) -> bool {
 }
 
 /// Refuses more server tools than anybody needs before a guest is asked.
-fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
-    let mut servers = tools.iter().filter(|tool| matches!(tool.kind, ToolKind::Server(_)));
+fn check_count(engine: &Engine, tools: &[RequestTool]) -> Result<(), Refusal> {
+    let is_served =
+        |tool: &&RequestTool| matches!(tool.kind, ToolKind::Server(_)) || engine.stand_in(tool).is_some();
+    let mut servers = tools.iter().filter(is_served);
     match servers.nth(SERVER_TOOLS_MAX) {
         Some(tool) => Err(Refusal::invalid(format!(
             "tools[{}] is one server tool too many, of {SERVER_TOOLS_MAX}",
@@ -183,8 +243,21 @@ impl Engine {
             index: tool.index,
             plugin: Arc::clone(plugin),
             name: name.to_owned(),
-            item_type: Arc::from(format!("{}{name}", prefix.as_str())),
+            item_type: format!("{}{name}", prefix.as_str()),
             settings: tool.settings.clone(),
+        })
+    }
+
+    /// The guest that stands in for an entry of the client's own kinds.
+    fn stand_in_tool(&self, tool: &RequestTool) -> Option<ServerTool> {
+        let (plugin, table) = self.stand_in(tool)?;
+        Some(ServerTool {
+            index: tool.index,
+            plugin: Arc::clone(plugin),
+            name: table.tool_type.clone(),
+            // The manifest was checked for it.
+            item_type: table.client_item.clone().unwrap_or_default(),
+            settings: tool.json.clone(),
         })
     }
 
@@ -206,11 +279,36 @@ fn unavailable(tool: &RequestTool) -> Refusal {
     ))
 }
 
-async fn functions(
-    tool: &ServerTool,
+/// Asks a tool for its functions. Their definitions say `strict` because providers differ in what they take
+/// for granted, and schemas of tools have optional members.
+async fn server_entry(
+    tool: ServerTool,
+    client: Option<ClientEntry>,
+    request: &ResponsesRequest,
     context: &CallContext,
     doors: &Doors,
-) -> Result<Vec<Function>, Refusal> {
+) -> Result<Entry, Refusal> {
+    let mut functions = Vec::new();
+    let mut definitions = Vec::new();
+    for function in ask(&tool, context, doors).await? {
+        let Function { name, description, parameters } = function;
+        // The runtime has checked that the schema is an object.
+        let mut parameters = serde_json::from_slice(&parameters).map_err(|_| Refusal::internal())?;
+        let shown = shows::of(&tool.plugin, &tool.item_type, &mut parameters, &request.include)?;
+        let definition = json!({
+            "type": "function",
+            "name": name,
+            "description": description,
+            "strict": false,
+            "parameters": parameters,
+        });
+        definitions.push(definition.to_string());
+        functions.push(Shows { function: name, shown: Arc::new(shown) });
+    }
+    Ok(Entry::Server { tool, functions, json: Bytes::from(definitions.join(",")), client })
+}
+
+async fn ask(tool: &ServerTool, context: &CallContext, doors: &Doors) -> Result<Vec<Function>, Refusal> {
     // The first use of a guest compiles it, which takes what it takes.
     let compiled = tool.plugin.compile().await;
     let asked = async {
@@ -234,80 +332,4 @@ async fn functions(
             Err(Refusal::internal())
         }
     }
-}
-
-/// Functions as entries of `tools`, comma-separated. `strict` is told because providers differ in what they
-/// take for granted, and schemas of tools have optional members.
-fn written(functions: &[Function]) -> Result<Bytes, Refusal> {
-    let mut out = Vec::new();
-    for function in functions {
-        if !out.is_empty() {
-            out.push(b',');
-        }
-        // The runtime has checked that the schema is an object.
-        let parameters: Value =
-            serde_json::from_slice(&function.parameters).map_err(|_| Refusal::internal())?;
-        let entry = json!({
-            "type": "function",
-            "name": function.name,
-            "description": function.description,
-            "strict": false,
-            "parameters": parameters,
-        });
-        out.extend_from_slice(entry.to_string().as_bytes());
-    }
-    Ok(Bytes::from(out))
-}
-
-/// Who serves which function.
-///
-/// # Errors
-/// 400 naming both entries that offer the same function.
-fn owners(entries: &[Entry], tools: &[RequestTool]) -> Result<BTreeMap<String, usize>, Refusal> {
-    let mut offered: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut owners = BTreeMap::new();
-    // The client's own functions may have the same name as far as this host is concerned; its provider knows.
-    for (place, tool) in tools.iter().enumerate() {
-        if let Some(name) = tool.function_name() {
-            offered.entry(name).or_insert(place);
-        }
-    }
-    for (place, entry) in entries.iter().enumerate() {
-        let Entry::Server { functions, .. } = entry else { continue };
-        for function in functions {
-            if let Some(other) = offered.insert(function, place) {
-                return Err(collision(tools, entries, other, place, function));
-            }
-            owners.insert(function.clone(), place);
-        }
-    }
-    Ok(owners)
-}
-
-fn collision(
-    tools: &[RequestTool],
-    entries: &[Entry],
-    first: usize,
-    second: usize,
-    function: &str,
-) -> Refusal {
-    let (first, second) = (first.min(second), first.max(second));
-    let name = |place: usize| match entries.get(place) {
-        Some(Entry::Server { tool, .. }) => Some(tool.name.as_str()),
-        _ => None,
-    };
-    let index = |place: usize| tools.get(place).map_or(place, |tool| tool.index);
-    let function = printable(function);
-    if name(first).is_some() && name(first) == name(second) {
-        return Refusal::invalid(format!(
-            "tools[{}] and tools[{}] are the same server tool, whose function \"{function}\" can be offered only once",
-            index(first),
-            index(second)
-        ));
-    }
-    Refusal::invalid(format!(
-        "tools[{}] and tools[{}] both offer a function named \"{function}\"",
-        index(first),
-        index(second)
-    ))
 }
