@@ -6,6 +6,7 @@ mod first_party;
 mod hooks;
 mod kinds;
 mod offers;
+mod plugins;
 mod replay;
 mod script;
 mod stop;

@@ -6,6 +6,7 @@
 mod events;
 mod items;
 mod json;
+mod progress;
 mod reasoning;
 mod response;
 mod shown;

@@ -154,7 +154,9 @@ impl Attempts<'_> {
         pace: &mut Pace,
     ) -> Result<(Embeddings, u16), AttemptFailure> {
         let timeouts = &self.engine.parts.timeouts;
+        instance.pause();
         let reply = send(&self.engine.parts.egress, timeouts, endpoint, upstream, used, pace).await?;
+        instance.resume(self.context).await.map_err(|error| AttemptFailure::call(&error))?;
         let status = reply.status;
         let head = response_head(endpoint.provider.adapter.manifest(), &reply, false);
         if !status.is_success() {

@@ -31,8 +31,8 @@ impl Engine {
     /// # Errors
     /// 400 naming an id that no installed plugin has.
     pub(crate) fn hooks(&self, request: &ResponsesRequest) -> Result<Vec<Hook>, Refusal> {
-        let wanted =
-            request.plugins.iter().filter(|entry| entry.enabled && !ROUTER_IDS.contains(&entry.id.as_str()));
+        let is_hook = |entry: &&RequestPlugin| !ROUTER_IDS.contains(&entry.id.as_str()) && !entry.is_tool();
+        let wanted = request.plugins.iter().filter(|entry| entry.enabled).filter(is_hook);
         wanted
             .map(|entry| {
                 let has_id = |plugin: &&Arc<Plugin>| {
@@ -120,6 +120,11 @@ pub(crate) async fn on_response(
 }
 
 impl Hook {
+    /// The plugin's name.
+    pub(crate) fn name(&self) -> &str {
+        self.plugin.name()
+    }
+
     fn has(&self, phase: Phase) -> bool {
         self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.phases.contains(&phase))
     }

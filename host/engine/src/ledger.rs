@@ -1,9 +1,11 @@
 //! One usage row for each request, on every way out: finished, failed, or
 //! dropped because the client went away.
 
+use crate::ask::Bill;
 use crate::cost::{Amount, Cost};
 use cofferdam_runtime::wire::Usage;
 use cofferdam_store::{InternId, KeyId, ReleaseScope, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
+use std::sync::Arc;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ impl Caller {
 pub(crate) struct Entry {
     store: Store,
     row: Option<UsageRow>,
+    /// What is asked for this request is in its row too; a question itself has none.
+    bill: Arc<Bill>,
 }
 
 impl Entry {
@@ -58,7 +62,13 @@ impl Entry {
             outcome: UsageOutcome::Cancelled,
             streamed,
         };
-        Self { store: store.clone(), row: Some(row) }
+        Self { store: store.clone(), row: Some(row), bill: Arc::default() }
+    }
+
+    /// Keeps the bill of the request, from which questions know what they cost.
+    pub(crate) fn on(mut self, bill: &Arc<Bill>) -> Self {
+        self.bill = Arc::clone(bill);
+        self
     }
 
     /// Names the endpoint that is being asked.
@@ -77,6 +87,8 @@ impl Entry {
             row.output_tokens = usage.output_tokens;
             row.reasoning_tokens = usage.reasoning_tokens;
             row.cost_pico = cost.total().0;
+            self.bill.consumed(usage);
+            self.bill.own(Amount(row.cost_pico));
         }
     }
 
@@ -84,13 +96,15 @@ impl Entry {
     pub(crate) fn spent(&mut self, cost: Amount) {
         if let Some(row) = &mut self.row {
             row.cost_pico = row.cost_pico.saturating_add(cost.0);
+            self.bill.own(Amount(row.cost_pico));
         }
     }
 
     /// Writes the row with how the request ended.
     pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
-        if let Some(mut row) = self.row.take() {
+        if let Some(mut row) = self.row.take().filter(|_| !self.bill.is_question()) {
             row.outcome = outcome;
+            row.cost_pico = row.cost_pico.saturating_add(self.bill.questions().0);
             if let Err(error) = self.store.record_usage(row) {
                 tracing::error!(%error, "a usage row was lost");
             }

@@ -30,6 +30,7 @@ pub mod cost;
 mod ledger;
 mod metadata;
 
+mod ask;
 mod tools;
 
 mod embed;

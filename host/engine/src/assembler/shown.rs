@@ -75,19 +75,12 @@ impl Shown {
 }
 
 impl Assembler {
-    /// An event that tells how far the call at `place` is, if its kind of item has such events.
-    pub(super) fn stage_event(&mut self, place: usize, stage: &str) {
-        let Some(shown) = self.shown(place) else { return };
-        let Some(events) = &shown.table.events else { return };
-        self.item_event(&format!("response.{events}.{stage}"), place, |_, _| {});
-    }
-
     /// Tells that the calls at `places` are about to be run.
     pub(super) fn work_events(&mut self, places: impl Iterator<Item = usize>) {
         for place in places {
             let Some(shown) = self.shown(place) else { continue };
             for stage in &shown.table.stages {
-                self.stage_event(place, stage);
+                self.call_event(place, stage, |_| {});
             }
         }
     }

@@ -57,7 +57,7 @@ impl Assembler {
             base,
         };
         let place = self.add(body, Some(key))?;
-        self.stage_event(place, "in_progress");
+        self.call_event(place, "in_progress", |_| {});
         Ok(())
     }
 
@@ -145,8 +145,8 @@ impl Assembler {
             ToolOutcome::Failed => Status::Failed,
         };
         match outcome {
-            ToolOutcome::Completed => self.stage_event(place, "completed"),
-            ToolOutcome::Failed if tells_failure => self.stage_event(place, "failed"),
+            ToolOutcome::Completed => self.call_event(place, "completed", |_| {}),
+            ToolOutcome::Failed if tells_failure => self.call_event(place, "failed", |_| {}),
             ToolOutcome::Failed => {}
         }
         self.finish_item(place, status);

@@ -22,7 +22,7 @@ impl Job {
         let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &[]);
         let Self { engine, request, context, tools, .. } = self;
         let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
-            request.tools.iter().all(|tool| offers(endpoint, tool, tools.as_deref()))
+            request.tools.iter().enumerate().all(|tool| offers(endpoint, tool, tools.as_deref()))
         };
         self.chosen_models = engine.choose_models(request, context, summary, serves, random_seed()).await?;
         Ok(())
@@ -32,14 +32,16 @@ impl Job {
         let request = &self.request;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
         let tools = self.tools.as_deref();
-        let missing = |endpoint: &Endpoint| request.tools.iter().find(|tool| !offers(endpoint, tool, tools));
+        let missing = |endpoint: &Endpoint| {
+            request.tools.iter().enumerate().find(|tool| !offers(endpoint, *tool, tools))
+        };
         let candidates = routing::candidates(&models, |endpoint| missing(endpoint).is_none());
         if candidates.is_empty() {
             let all = routing::candidates(&models, |_| true);
             let tool = all.first().and_then(|(_, endpoint)| missing(endpoint));
             return Err(match tool {
-                Some(tool) => tools
-                    .and_then(|tools| tools.why_left(tool.index))
+                Some((place, tool)) => tools
+                    .and_then(|tools| tools.why_left(place))
                     .map_or_else(|| unoffered(tool), Refusal::clone),
                 None => Refusal::not_found("No endpoints found for this model"),
             });
@@ -66,14 +68,14 @@ fn summary(requested: &str, request: &ResponsesRequest, models: &[Arc<Model>]) -
 
 fn unoffered(tool: &RequestTool) -> Refusal {
     Refusal::invalid(format!(
-        "tools[{}].type \"{}\" is not offered by any endpoint of this model",
-        tool.index,
+        "{}.type \"{}\" is not offered by any endpoint of this model",
+        tool.source.place,
         routing::printable(&tool.type_name)
     ))
 }
 
 /// Whether the endpoint's dialect has this kind of tool; what the host serves is offered as functions.
-fn offers(endpoint: &Endpoint, tool: &RequestTool, tools: Option<&ServerTools>) -> bool {
+fn offers(endpoint: &Endpoint, (place, tool): (usize, &RequestTool), tools: Option<&ServerTools>) -> bool {
     let is_own = tool.kind.class() != ToolClass::Server && dialect_has(endpoint, &tool.type_name);
-    is_own || tools.is_some_and(|tools| tools.serves(tool.index)) && dialect_has(endpoint, "function")
+    is_own || tools.is_some_and(|tools| tools.serves(place)) && dialect_has(endpoint, "function")
 }

@@ -9,7 +9,7 @@ use crate::Engine;
 use crate::assembler::{Served, Shown};
 use crate::catalog::Endpoint;
 use crate::refusal::Refusal;
-use crate::request::{RequestTool, ResponsesRequest, ToolKind, ToolPrefix};
+use crate::request::{RequestTool, ResponsesRequest, ToolKind, ToolPrefix, ToolSource};
 use crate::routing::printable;
 use bytes::Bytes;
 use cofferdam_runtime::wire::{Function, ToolError};
@@ -28,8 +28,8 @@ const OFFER_TIME_MAX: Duration = Duration::from_secs(10);
 /// A server tool of a request.
 #[derive(Clone)]
 pub(crate) struct ServerTool {
-    /// The place of its entry in the request.
-    pub(crate) index: usize,
+    /// What asks for it.
+    pub(crate) source: ToolSource,
     /// The guest.
     pub(crate) plugin: Arc<Plugin>,
     /// The tool's name without prefix.
@@ -139,6 +139,16 @@ impl Offer {
         }
     }
 
+    /// Whether a stream tells of the questions that calls of this function put to models.
+    pub(crate) fn tells_questions(&self, function: &str) -> bool {
+        let Some(Entry::Server { functions, .. }) =
+            self.owners.get(function).and_then(|place| self.entries.get(*place))
+        else {
+            return false;
+        };
+        functions.iter().any(|shows| shows.function == function && shows.shown.table.questions)
+    }
+
     /// The functions of the tool with this name, if the request has it.
     pub(crate) fn functions_of(&self, name: &str) -> Option<Vec<&str>> {
         self.functions_where(|_, tool, client| client.is_none() && tool.name == name)
@@ -227,8 +237,8 @@ fn check_count(engine: &Engine, tools: &[RequestTool]) -> Result<(), Refusal> {
     let mut servers = tools.iter().filter(is_served);
     match servers.nth(SERVER_TOOLS_MAX) {
         Some(tool) => Err(Refusal::invalid(format!(
-            "tools[{}] is one server tool too many, of {SERVER_TOOLS_MAX}",
-            tool.index
+            "{} is one server tool too many, of {SERVER_TOOLS_MAX}",
+            tool.source.place
         ))),
         None => Ok(()),
     }
@@ -240,7 +250,7 @@ impl Engine {
         let plugin = self.tool_plugin(name).ok_or_else(|| unavailable(tool))?;
         let prefix = tool.prefix.unwrap_or(ToolPrefix::Service);
         Ok(ServerTool {
-            index: tool.index,
+            source: tool.source,
             plugin: Arc::clone(plugin),
             name: name.to_owned(),
             item_type: format!("{}{name}", prefix.as_str()),
@@ -252,7 +262,8 @@ impl Engine {
     fn stand_in_tool(&self, tool: &RequestTool) -> Option<ServerTool> {
         let (plugin, table) = self.stand_in(tool)?;
         Some(ServerTool {
-            index: tool.index,
+            // Its settings are the members of the entry.
+            source: ToolSource { names: Some(&[]), ..tool.source },
             plugin: Arc::clone(plugin),
             name: table.tool_type.clone(),
             // The manifest was checked for it.
@@ -273,8 +284,8 @@ impl Engine {
 
 fn unavailable(tool: &RequestTool) -> Refusal {
     Refusal::invalid(format!(
-        "tools[{}].type \"{}\" is not available on this host",
-        tool.index,
+        "{}.type \"{}\" is not available on this host",
+        tool.source.place,
         printable(&tool.type_name)
     ))
 }
@@ -321,7 +332,7 @@ async fn ask(tool: &ServerTool, context: &CallContext, doors: &Doors) -> Result<
             ToolError::InvalidSettings(message)
             | ToolError::InvalidArguments(message)
             | ToolError::Failed(message),
-        ))) => Err(Refusal::invalid(format!("tools[{}].{message}", tool.index))),
+        ))) => Err(Refusal::invalid(tool.source.complaint(&message))),
         Ok(Err(error)) if error.is_saturated() => Err(Refusal::saturated()),
         Ok(Err(error)) => {
             tracing::error!(plugin = %error.plugin, %error, "a tool could not say what it offers");

@@ -2,7 +2,7 @@
 
 use super::offer::Entry;
 use crate::refusal::Refusal;
-use crate::request::RequestTool;
+use crate::request::{Place, RequestTool};
 use crate::routing::printable;
 use std::collections::BTreeMap;
 
@@ -64,18 +64,18 @@ fn collision(
         Some(Entry::Server { tool, .. }) => Some(tool.name.as_str()),
         _ => None,
     };
-    let index = |place: usize| tools.get(place).map_or(place, |tool| tool.index);
+    let path = |place: usize| tools.get(place).map_or(Place::Tools(place), |tool| tool.source.place);
     let function = printable(function);
     if name(first).is_some() && name(first) == name(second) {
         return Refusal::invalid(format!(
-            "tools[{}] and tools[{}] are the same server tool, whose function \"{function}\" can be offered only once",
-            index(first),
-            index(second)
+            "{} and {} are the same server tool, whose function \"{function}\" can be offered only once",
+            path(first),
+            path(second)
         ));
     }
     Refusal::invalid(format!(
-        "tools[{}] and tools[{}] both offer a function named \"{function}\"",
-        index(first),
-        index(second)
+        "{} and {} both offer a function named \"{function}\"",
+        path(first),
+        path(second)
     ))
 }

@@ -4,7 +4,7 @@
 use crate::assembler::Shown;
 use crate::refusal::Refusal;
 use cofferdam_runtime::Plugin;
-use cofferdam_runtime::manifest::ItemTable;
+use cofferdam_runtime::manifest::{ItemTable, ToolTable};
 use serde_json::{Map, Value};
 
 /// The member of a function's schema that is for the host.
@@ -30,7 +30,7 @@ pub(super) fn of(
         _ => None,
     };
     let tool = plugin.manifest().tool.as_ref();
-    let declared = |item: &str| tool.and_then(|tool| tool.items.get(item)).cloned();
+    let declared = |item: &str| tool.and_then(|tool| tool.item(item));
     let (item_type, table) = match named {
         Some(named) => match declared(&named) {
             Some(table) => (named, table),
@@ -43,8 +43,7 @@ pub(super) fn of(
             }
         },
         None => {
-            let own =
-                tool.filter(|_| item_type.contains(':')).map(|tool| format!("service:{}", tool.tool_type));
+            let own = tool.filter(|_| item_type.contains(':')).map(ToolTable::own_item);
             let table = declared(own.as_deref().unwrap_or(item_type));
             (item_type.to_owned(), table.unwrap_or_default())
         }

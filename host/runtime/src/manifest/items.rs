@@ -21,6 +21,8 @@ pub struct ToolTable {
     /// The tool type without prefix: `datetime`.
     #[serde(rename = "type")]
     pub tool_type: String,
+    /// Events of `service:TYPE` items, where nothing else of theirs is special.
+    pub events: Option<ToolEvents>,
     /// The client's own types of tools, such as `code_interpreter`, that this one serves for endpoints whose
     /// dialect has none of its own.
     #[serde(default)]
@@ -31,6 +33,17 @@ pub struct ToolTable {
     /// a request uses; it needs no entry where it has no events.
     #[serde(default)]
     pub items: BTreeMap<String, ItemTable>,
+}
+
+/// The `[tool.events]` table, short for `events` and `questions` of `[tool.items."service:TYPE"]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolEvents {
+    /// As [`ItemTable::events`].
+    pub prefix: String,
+    /// As [`ItemTable::questions`].
+    #[serde(default)]
+    pub questions: bool,
 }
 
 /// How a type of item looks and what its calls do: `[tool.items.TYPE]`.
@@ -48,6 +61,10 @@ pub struct ItemTable {
     /// Whether a call that failed has an event `failed`.
     #[serde(default)]
     pub failed: bool,
+    /// Whether the questions that a call puts to models are told: those of `model-panel` as `panel`, others as
+    /// `analysis` (names.md 2.2).
+    #[serde(default)]
+    pub questions: bool,
     /// A part of the arguments that events of their own show.
     pub text: Option<TextTable>,
     /// Members that are null unless the request's `include` names them, as `TYPE.MEMBER`.
@@ -82,6 +99,7 @@ impl Default for ItemTable {
             events: None,
             stages: Vec::new(),
             failed: false,
+            questions: false,
             text: None,
             on_request: BTreeSet::new(),
             halts: false,
@@ -90,6 +108,24 @@ impl Default for ItemTable {
 }
 
 impl ToolTable {
+    /// What the manifest declares for this type of item, a key of `items`.
+    #[must_use]
+    pub fn item(&self, item_type: &str) -> Option<ItemTable> {
+        let declared = self.items.get(item_type).cloned();
+        let own = || {
+            let events = self.events.as_ref().filter(|_| item_type == self.own_item())?;
+            let table = ItemTable::default();
+            Some(ItemTable { events: Some(events.prefix.clone()), questions: events.questions, ..table })
+        };
+        declared.or_else(own)
+    }
+
+    /// The key of `items` for calls of the prefixed tool, whichever prefix a request uses.
+    #[must_use]
+    pub fn own_item(&self) -> String {
+        format!("service:{}", self.tool_type)
+    }
+
     /// The first key whose value breaks a rule that its type cannot express.
     pub(super) fn problem(&self) -> Option<(&'static str, String)> {
         if self.tool_type.is_empty() {
@@ -112,7 +148,13 @@ impl ToolTable {
         if self.items.len() > ENTRIES_MAX {
             return Some(("items", "takes at most 16 types of items".to_owned()));
         }
-        let own = format!("service:{}", self.tool_type);
+        if self.events.as_ref().is_some_and(|events| !is_word(&events.prefix)) {
+            return Some(("prefix", format!("takes {WORDS}")));
+        }
+        let own = self.own_item();
+        if self.events.is_some() && self.items.contains_key(&own) {
+            return Some(("events", format!("is there twice: in tool.items.\"{own}\" too")));
+        }
         if let Some(item) = self.items.keys().find(|item| !is_word(item) && **item != own) {
             return Some(("items", format!("names {item}, which is no type of item, nor {own}")));
         }
@@ -131,8 +173,8 @@ impl ItemTable {
         if self.stages.len() > ENTRIES_MAX || !self.stages.iter().all(|word| is_word(word)) {
             return Some(("stages", format!("takes at most {ENTRIES_MAX} words of {WORDS}")));
         }
-        if self.events.is_none() && (self.failed || !self.stages.is_empty()) {
-            return Some(("stages", "and failed need events".to_owned()));
+        if self.events.is_none() && (self.failed || self.questions || !self.stages.is_empty()) {
+            return Some(("stages", "failed and questions need events".to_owned()));
         }
         if self.on_request.len() > ENTRIES_MAX {
             return Some(("on_request", format!("takes at most {ENTRIES_MAX} members")));

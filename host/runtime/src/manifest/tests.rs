@@ -125,7 +125,7 @@ fn refusals_name_the_line_and_the_key() {
         (kinds("[tool.items.\"service:y\"]"), "line 1: `items` names service:y, which is no type of item"),
         (kinds("[tool.items.a]\nid = \"\""), "line 9: `id` takes"),
         (kinds("[tool.items.a]\nevents = \"a.b\""), "line 9: `events` takes"),
-        (kinds("[tool.items.a]\nstages = [\"s\"]"), "line 9: `stages` and failed need events"),
+        (kinds("[tool.items.a]\nstages = [\"s\"]"), "line 9: `stages` failed and questions need events"),
         (
             kinds("[tool.items.a]\ntext = { events = \"e\", argument = \"code\", member = \"m\" }"),
             "line 9: `text` takes a JSON pointer",
