@@ -41,6 +41,9 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod limits;
+
+#[cfg(test)]
 mod credentials;
 #[cfg(test)]
 mod egress;
@@ -48,6 +51,9 @@ mod egress;
 mod vault;
 #[cfg(test)]
 mod vault_commands;
+
+#[cfg(test)]
+mod complaints;
 
 #[cfg(test)]
 mod story;

@@ -4,7 +4,7 @@
 
 use crate::Engine;
 use crate::cost::Amount;
-use crate::ledger::Entry;
+use crate::ledger::{Entry, Spending};
 use crate::refusal::Refusal;
 use crate::request::{RequestPlugin, ResponsesRequest};
 use crate::routing::printable;
@@ -71,18 +71,21 @@ fn tools(hook: &Hook, occasion: Occasion<'_>, request: &ResponsesRequest) -> Opt
 }
 
 /// Shows the request to each hook; what they replace is parsed like a client's body. Returns what the tools
-/// cost that hooks called.
+/// cost that hooks called, which is noted in `entry` whatever becomes of the request.
 pub(crate) async fn on_request(
     hooks: &[Hook],
     occasion: Occasion<'_>,
     request: &mut ResponsesRequest,
+    entry: &mut Entry,
 ) -> Result<Amount, Refusal> {
     let mut cost = Amount::default();
     for hook in hooks.iter().filter(|hook| hook.has(Phase::OnRequest)) {
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
+        let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
         let verdict =
             hook.plugin.on_request(occasion.context, services, &request.guest_json, &hook.settings).await;
+        drop(spending);
         cost = cost.plus(tools.map_or_else(Amount::default, |tools| tools.cost()));
         let Some(replaced) = hook.judge(verdict)? else { continue };
         let new = ResponsesRequest::parse(&replaced, &[]).map_err(|error| {
@@ -107,8 +110,9 @@ pub(crate) async fn on_response(
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
         let (context, asked) = (occasion.context, &request.guest_json);
+        let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
         let verdict = hook.plugin.on_response(context, services, asked, &response, &hook.settings).await;
-        entry.spent(tools.map_or_else(Amount::default, |tools| tools.cost()));
+        drop(spending);
         let Some(replaced) = hook.judge(verdict)? else { continue };
         if serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&replaced).is_err() {
             tracing::error!(plugin = %hook.plugin.name(), "a hook made a response that is not an object");

@@ -14,7 +14,9 @@ pub mod catalog;
 mod model_choice;
 mod routing;
 
+mod allowance;
 mod pace;
+pub mod rate;
 
 mod door;
 
@@ -26,6 +28,7 @@ mod reading;
 
 pub mod assembler;
 pub mod cost;
+mod credit;
 
 mod ledger;
 mod metadata;
@@ -37,6 +40,7 @@ mod embed;
 mod respond;
 mod stream;
 
+pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use credential::{Authentication, BoundSecret, OwnKey};
 pub use ledger::Caller;
 pub use pace::Timeouts;

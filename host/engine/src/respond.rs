@@ -53,16 +53,17 @@ impl Engine {
         let id = format!("resp_{hex}");
         let asking = Asking::of_client(&request, &id);
         let mut job = Job::new(Arc::clone(self), caller, request, options, hex, asking)?;
-        let plan = job.prepare().await?;
+        let mut entry = job.entry()?;
+        let plan = job.prepare(&mut entry).await?;
         if streamed {
             let stream = EventStream::start(|client| async move {
                 let mut pace = Pace::new(Some(client), total);
-                job.run(plan, &mut pace).await.map(drop)
+                job.run(plan, entry, &mut pace).await.map(drop)
             });
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
         }
         let mut pace = Pace::new(None, total);
-        let body = Box::pin(job.run(plan, &mut pace)).await?;
+        let body = Box::pin(job.run(plan, entry, &mut pace)).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
     }
 
@@ -78,8 +79,9 @@ impl Engine {
         time: Duration,
     ) -> Result<Vec<u8>, Refusal> {
         let mut job = Job::new(self, caller, request, RespondOptions::default(), random_hex(), asking)?;
-        let plan = job.prepare().await?;
-        Box::pin(job.run(plan, &mut Pace::new(None, time))).await
+        let mut entry = job.entry()?;
+        let plan = job.prepare(&mut entry).await?;
+        Box::pin(job.run(plan, entry, &mut Pace::new(None, time))).await
     }
 }
 
@@ -158,10 +160,26 @@ impl Job {
         Occasion { engine, caller, context, scratches, asking }
     }
 
+    /// Opens the ledger for it.
+    fn entry(&self) -> Result<Entry, Refusal> {
+        let (store, streamed) = (&self.engine.parts.store, self.request.stream);
+        let (id, bill) = (&self.context.request_id, self.asking.bill());
+        Entry::open(store, &self.caller, UsageKind::Responses, id, streamed, bill)
+    }
+
     /// Everything up to the choice of an endpoint: hooks, what tools offer, models.
-    async fn prepare(&mut self) -> Result<Plan, Refusal> {
+    async fn prepare(&mut self, entry: &mut Entry) -> Result<Plan, Refusal> {
+        let plan = self.plan_with(entry).await;
+        match &plan {
+            Ok(_) => entry.routed(),
+            Err(_) => entry.refuse(),
+        }
+        plan
+    }
+
+    async fn plan_with(&mut self, entry: &mut Entry) -> Result<Plan, Refusal> {
         if !self.hooks.is_empty() {
-            Box::pin(self.show_request()).await?;
+            Box::pin(self.show_request(entry)).await?;
         }
         tools::add_plugin_tools(&self.engine, &mut self.request)?;
         if ServerTools::are_asked_for(&self.engine, &self.request)? {
@@ -172,23 +190,16 @@ impl Job {
     }
 
     /// Lets hooks look at the request, and notes what they spent on tools.
-    async fn show_request(&mut self) -> Result<(), Refusal> {
+    async fn show_request(&mut self, entry: &mut Entry) -> Result<(), Refusal> {
         let Self { engine, caller, context, scratches, hooks, request, cost, asking, .. } = self;
         let occasion = Occasion { engine, caller, context, scratches, asking };
-        cost.tools = hooks::on_request(hooks, occasion, request).await?;
+        cost.tools = hooks::on_request(hooks, occasion, request, entry).await?;
         Ok(())
     }
 
     /// Answers. For a stream everything goes through `pace` and the result is
     /// empty; otherwise it is the body.
-    async fn run(mut self, plan: Plan, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
-        let id = self.context.request_id.to_string();
-        let store = &self.engine.parts.store;
-        let streamed = self.request.stream;
-        let mut entry =
-            Entry::open(store, &self.caller, UsageKind::Responses, &id, self.context.now_ms, streamed)
-                .on(self.asking.bill());
-        entry.spent(self.cost.tools);
+    async fn run(mut self, plan: Plan, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => self.carry_on(chosen, entry, pace).await,
             Err(refusal) => {

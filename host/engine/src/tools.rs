@@ -20,7 +20,7 @@ use crate::ask::{Asking, Progress, Reporter};
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
 use crate::catalog::{Endpoint, split_suffix};
 use crate::cost::Amount;
-use crate::ledger::{Caller, Entry};
+use crate::ledger::{Caller, Entry, Spending, add_to};
 use crate::pace::{ClientGone, Late, Pace};
 use crate::refusal::Refusal;
 use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass};
@@ -36,6 +36,7 @@ use run::Finished;
 use serde_json::{Value, json};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use stop::{Called, Progress as Advance, StopRules};
 use tokio::sync::mpsc;
@@ -92,7 +93,8 @@ pub(crate) struct ServerTools {
     steps: u32,
     results_bytes: usize,
     counts: ServerToolUse,
-    cost: Amount,
+    /// What calls cost that are over, in pico-dollars.
+    cost: AtomicU64,
     /// What questions had cost before there were tools.
     asked_before: Amount,
     /// The current turn is made with tools switched off: calls made all the same are not run.
@@ -158,7 +160,7 @@ impl ServerTools {
             steps: 0,
             results_bytes: 0,
             counts: ServerToolUse::default(),
-            cost: Amount::default(),
+            cost: AtomicU64::new(0),
             asked_before: occasion.asking.cost(),
             is_over: request.tool_choice == ToolChoice::None,
         }))
@@ -210,7 +212,7 @@ impl ServerTools {
 
     /// What the tools cost so far, without the models they asked.
     pub(crate) fn cost(&self) -> Amount {
-        self.cost
+        Amount(self.cost.load(Ordering::Relaxed))
     }
 
     /// The stage of the routing metadata's pipeline.
@@ -222,7 +224,7 @@ impl ServerTools {
             "name": "server-tools",
             "summary": format!("steps={}, calls={executed}", self.steps),
             "data": { "steps": self.steps, "tool_calls_requested": requested, "tool_calls_executed": executed },
-            "cost_usd": self.cost.plus(asked),
+            "cost_usd": self.cost().plus(asked),
         })
     }
 
@@ -241,7 +243,7 @@ impl ServerTools {
     ) -> Result<(), Interrupted> {
         self.doors.view().add(&assembler.turn_items());
         self.counts.requested = self.counts.requested.saturating_add(saturated(calls.len()));
-        let (offer, doors, is_over) = (&self.offer, &self.doors, self.is_over);
+        let (offer, doors, is_over, cost) = (&self.offer, &self.doors, self.is_over, &self.cost);
         let (notes, mut told) = mpsc::channel(NOTES_WAITING_MAX);
         let is_told = pace.is_streamed();
         let reporter = |call: &ServerCall| {
@@ -252,7 +254,15 @@ impl ServerTools {
             match offer.owner(&call.function) {
                 _ if is_over => refused("No further tool calls are allowed."),
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
-                Some(tool) => Box::pin(run::run(tool, call, context, doors, reporter(call))),
+                Some(tool) => {
+                    let reporter = reporter(call);
+                    Box::pin(async move {
+                        let done = run::run(tool, call, context, doors, reporter).await;
+                        // At once: the calls before it may take longer than the client waits.
+                        add_to(cost, done.cost);
+                        done
+                    })
+                }
                 None => refused("There is no such function."),
             }
         });
@@ -260,6 +270,7 @@ impl ServerTools {
         self.steps += u32::from(!is_over);
         // The client sees what is called before it waits for what comes of it.
         pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+        let mut spending = Spending::new(entry, cost);
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         for call in calls {
@@ -285,8 +296,7 @@ impl ServerTools {
             let tool = offer.owner(&call.function).map_or("", |tool| tool.name.as_str());
             self.counts.executed += u32::from(done.executed);
             self.counts.web_searches += u32::from(done.executed && tool == "web_search");
-            self.cost = self.cost.plus(done.cost);
-            entry.spent(done.cost);
+            spending.note();
             let result = show(call, done, assembler)?;
             results.push(result_item(&call.call_id, result, &mut self.results_bytes));
             pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;

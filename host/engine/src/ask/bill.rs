@@ -17,6 +17,10 @@ pub(crate) struct Bill {
     own: AtomicU64,
     /// The questions of its plugins, in pico-dollars.
     questions: AtomicU64,
+    /// What the caller paid providers itself for the request's own turns, in pico-dollars.
+    own_elsewhere: AtomicU64,
+    /// The same for the questions of its plugins.
+    questions_elsewhere: AtomicU64,
     /// What its own turns consumed.
     usage: Mutex<Option<Usage>>,
 }
@@ -38,6 +42,26 @@ impl Bill {
         if let Some(above) = &self.above {
             above.add(cost.0.saturating_sub(before));
         }
+    }
+
+    /// Notes what the caller paid providers itself so far for the request's own turns, which never becomes less.
+    pub(crate) fn own_elsewhere(&self, cost: Amount) {
+        let before = self.own_elsewhere.swap(cost.0, Ordering::Relaxed);
+        if let Some(above) = &self.above {
+            above.add_elsewhere(cost.0.saturating_sub(before));
+        }
+    }
+
+    fn add_elsewhere(&self, more: u64) {
+        self.questions_elsewhere.fetch_add(more, Ordering::Relaxed);
+        if let Some(above) = &self.above {
+            above.add_elsewhere(more);
+        }
+    }
+
+    /// What the caller paid providers itself for the questions of its plugins.
+    pub(crate) fn questions_elsewhere(&self) -> Amount {
+        Amount(self.questions_elsewhere.load(Ordering::Relaxed))
     }
 
     /// Notes what its own turns consumed so far.

@@ -67,7 +67,7 @@ impl Job {
         }
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
-        let cost = self.cost.total().plus(self.asking.cost());
+        let cost = self.cost.everywhere().plus(self.asking.cost());
         tools.prepare_turn(&calls, usage.as_ref(), cost, &finish);
         match self.ask(entry, pace).await {
             Ok(chosen) => {

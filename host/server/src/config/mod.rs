@@ -25,7 +25,7 @@ use document::Document;
 
 pub use document::{Place, Problem};
 pub use environment::Environment;
-pub use limits::Limits;
+pub use limits::{Limits, Pace};
 pub use models::{DataCollection, Endpoint, Model, ModelKind, demo};
 pub use providers::{KeySource, Provider};
 pub use server::Server;
