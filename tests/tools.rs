@@ -4,13 +4,14 @@ mod endings;
 mod failures;
 mod first_party;
 mod hooks;
-mod kinds;
 mod offers;
 mod plugins;
+mod reach;
 mod replay;
 mod script;
 mod stop;
 mod together;
+mod web_search;
 
 use crate::kit::client::{Client, last_response, types_of};
 use crate::kit::config::{MODEL, single};

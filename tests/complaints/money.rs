@@ -155,7 +155,9 @@ async fn complaint_11_every_way_out_gives_back_what_was_reserved() {
         assert_eq!(client.post("/responses", &request).await.status, status, "way {place}");
         assert_eq!(credit(&host).2, 0.0, "way {place}");
     }
-    for (request, status) in [(json!({"model": MODEL}), 400), (json!({"model": "no/such", "input": "x"}), 404)] {
+    for (request, status) in
+        [(json!({"model": MODEL}), 400), (json!({"model": "no/such", "input": "x"}), 404)]
+    {
         assert_eq!(client.post("/responses", &request).await.status, status);
     }
     let (_, spent, reserved) = credit(&host);
@@ -182,7 +184,9 @@ async fn complaint_11_a_key_has_limits_of_its_own() {
     assert_eq!(metadata["limit_usd"], 12.5);
     let resets_at = metadata["resets_at"].as_str().unwrap();
     assert!(resets_at.ends_with("T00:00:00.000Z"), "{resets_at}");
-    assert!(refused.message().contains(&format!("$12.5 a day. It may spend again from {}", &resets_at[..10])));
+    assert!(
+        refused.message().contains(&format!("$12.5 a day. It may spend again from {}", &resets_at[..10]))
+    );
     assert_eq!(ask(&Client::new(&host), &upstream).await.status, 200, "another key has none");
     let keys = host.command(&["key", "list"]);
     let listed = keys.as_array().unwrap().iter().find(|key| key["id"] == made["id"]).unwrap();
@@ -231,7 +235,10 @@ async fn complaint_12_five_hundred_clients_that_leave_are_charged_what_was_serve
     assert!((1..20).contains(&input), "{input}");
     assert_eq!(sum(|row| row.cost_pico), (served + input * CLIENTS as u64) * DOLLAR);
     assert_eq!(sum(|row| row.cost_pico), spent as u64 * DOLLAR);
-    println!("{CLIENTS} cancelled streams: {served} words served, {} in the rows", sum(|row| row.output_tokens));
+    println!(
+        "{CLIENTS} cancelled streams: {served} words served, {} in the rows",
+        sum(|row| row.output_tokens)
+    );
 }
 
 #[tokio::test]
@@ -277,7 +284,8 @@ async fn complaint_13_usage_is_summed_and_bounded_and_strangers_leave_nothing() 
         assert_eq!(ask(&client, &upstream).await.status, 200);
     }
     for _ in 0..5 {
-        let stranger = Client::with_key(&host, "cfd_000000000000_0000000000000000000000000000000000000000000_000000");
+        let stranger =
+            Client::with_key(&host, "cfd_000000000000_0000000000000000000000000000000000000000000_000000");
         assert_eq!(stranger.post("/responses", &request()).await.status, 401);
     }
     for by in ["day", "key", "model", "workspace"] {

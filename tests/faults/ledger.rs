@@ -67,7 +67,11 @@ async fn ask_on(client: Client, model: &str, finished: &Finished, ended: &Atomic
 }
 
 /// Lets clients ask for a while, then kills the host; what was finished, and when the end came.
-async fn killed_under_load(host: &mut Host, paid_key: &str, time: Duration) -> (Vec<(String, Instant)>, Instant) {
+async fn killed_under_load(
+    host: &mut Host,
+    paid_key: &str,
+    time: Duration,
+) -> (Vec<(String, Instant)>, Instant) {
     let (finished, ended) = (Finished::default(), AtomicBool::new(false));
     let clients = (0..2 * CLIENTS).map(|number| {
         let (key, model) =

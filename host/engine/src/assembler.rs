@@ -3,22 +3,22 @@
 //! terminal event, so that no guest can produce a malformed stream. The body of
 //! a request that is not streamed is the same state, written once at the end.
 
+mod citations;
 mod events;
 mod items;
 mod json;
 mod progress;
 mod reasoning;
 mod response;
-mod shown;
 mod tools;
 mod turn;
 mod whole;
 
 pub use response::{Identity, Outcome, Receipt, ServerToolUse};
-pub use shown::{Served, Shown};
-pub use tools::{ServerCall, ToolOutcome};
+pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
 use crate::cost;
+use citations::Waiting;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
 use events::Events;
 use items::{Body, Item, Part, Status};
@@ -71,8 +71,10 @@ pub struct Assembler {
     served: Option<Arc<Served>>,
     /// The first item of this turn.
     turn_start: usize,
-    /// Annotations that wait for a text.
-    next_annotations: Vec<Vec<u8>>,
+    /// Annotations of tools that wait for a text.
+    next_annotations: Vec<Waiting>,
+    /// What is closed from now on is the end of the answer.
+    is_ending: bool,
 }
 
 impl Assembler {
@@ -91,6 +93,7 @@ impl Assembler {
             served: None,
             turn_start: 0,
             next_annotations: Vec::new(),
+            is_ending: false,
         }
     }
 
@@ -172,6 +175,7 @@ impl Assembler {
     /// one and `[DONE]` are written; otherwise the whole body is returned.
     pub fn complete(&mut self, outcome: &Outcome, receipt: &Receipt) -> Vec<u8> {
         self.begin();
+        self.is_ending = true;
         self.close_all(match outcome {
             Outcome::Completed => Status::Completed,
             _ => Status::Incomplete,
@@ -295,11 +299,6 @@ impl Assembler {
             out.extend_from_slice(&logprobs);
             raw(out, "]");
         });
-        if !self.next_annotations.is_empty() {
-            for annotation in std::mem::take(&mut self.next_annotations) {
-                self.write_annotation(index, part, annotation);
-            }
-        }
         Ok(())
     }
 
@@ -345,8 +344,8 @@ impl Assembler {
         }
         self.close_reasoning();
         self.close_message(Status::Completed);
-        if let Some(shown) = self.served_as(&start).filter(|_| !custom) {
-            return self.start_tool(start, shown);
+        if let Some(item) = self.call_item(&start).filter(|_| !custom) {
+            return self.start_tool(start, item);
         }
         let CallStart { key, call_id, name, namespace } = start;
         self.add(Body::Call { custom, call_id, name, namespace, text: String::new() }, Some(key))?;
@@ -372,8 +371,8 @@ impl Assembler {
                     "response.function_call_arguments.delta"
                 }
             }
-            Some(Body::Tool { arguments, .. }) => {
-                arguments.push_str(&delta.text);
+            Some(Body::Tool { .. }) => {
+                self.arguments(index, &delta.text);
                 return Ok(());
             }
             _ => return Ok(()),
@@ -387,10 +386,10 @@ impl Assembler {
 
     fn end_call(&mut self, key: u32) -> Result<(), Malformed> {
         let Some(index) = self.open_call(key) else { return Ok(()) };
-        if self.shown(index).is_some() {
-            return self.end_arguments(index);
+        match self.items.get_mut(index).map(|item| &mut item.body) {
+            Some(Body::Tool { .. }) => return self.end_arguments(index),
+            _ => self.close_call(index, Status::Completed),
         }
-        self.close_call(index, Status::Completed);
         Ok(())
     }
 
@@ -409,6 +408,7 @@ impl Assembler {
         let refusal =
             self.items.get(index).and_then(|item| item.parts().get(part)).is_some_and(Part::is_refusal);
         let name = if refusal { "response.refusal.done" } else { "response.output_text.done" };
+        self.annotate_text(index, part);
         self.item_event(name, index, |out, item| {
             raw(out, ",\"content_index\":");
             json::number(out, part as u64);

@@ -8,17 +8,16 @@
 mod choice;
 mod doors;
 mod hook;
-mod kinds;
 mod offer;
-mod owners;
 mod run;
-mod shows;
+mod shown;
+mod stand_in;
 mod stop;
 
 use crate::Engine;
 use crate::ask::{Asking, Progress, Reporter};
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
-use crate::catalog::{Endpoint, split_suffix};
+use crate::catalog::split_suffix;
 use crate::cost::Amount;
 use crate::ledger::{Caller, Entry, Spending, add_to};
 use crate::pace::{ClientGone, Late, Pace};
@@ -30,7 +29,6 @@ use cofferdam_runtime::CallContext;
 use cofferdam_runtime::wire::{FinishReason, Usage};
 use futures_util::StreamExt;
 use futures_util::stream;
-use kinds::Own;
 use offer::Offer;
 use run::Finished;
 use serde_json::{Value, json};
@@ -43,7 +41,7 @@ use tokio::sync::mpsc;
 
 pub(crate) use doors::{Doors, Scratches};
 pub(crate) use hook::HookTools;
-pub(crate) use kinds::dialect_has;
+pub(crate) use stand_in::stand_in;
 
 /// Adds the server tools that a request asks for by plugins and slugs.
 ///
@@ -82,12 +80,11 @@ const RESULTS_BYTES_MAX: usize = 8 << 20;
 /// The server tools of one request, and how far their loop is.
 pub(crate) struct ServerTools {
     offer: Offer,
+    choice: Choice,
     doors: Doors,
     rules: StopRules,
-    /// What the current turn adds to the input; none in the first.
-    added: Option<Vec<Bytes>>,
-    /// The request as models of the current turn are told it, for endpoints with these tools of their own.
-    turn_json: Option<(Own, Bytes)>,
+    /// The request as the model of the current turn is told it.
+    turn_json: Bytes,
     /// Deferred functions that were found: places of the offer's entries, in the order they were found.
     loaded: Vec<usize>,
     steps: u32,
@@ -123,17 +120,16 @@ pub(crate) enum Interrupted {
 }
 
 impl ServerTools {
-    /// Whether a request has server tools, or needs one in the place of another kind.
+    /// Whether a request has server tools.
     ///
     /// # Errors
     /// 400 for one without whose `tool_choice` names a server tool all the same.
-    pub(crate) fn are_asked_for(engine: &Engine, request: &ResponsesRequest) -> Result<bool, Refusal> {
-        let has_server_tool = request.tools.iter().any(|tool| tool.kind.class() == ToolClass::Server);
-        if has_server_tool || engine.needs_stand_in(request) {
+    pub(crate) fn are_asked_for(request: &ResponsesRequest) -> Result<bool, Refusal> {
+        if request.tools.iter().any(|tool| tool.kind.class() == ToolClass::Server) {
             return Ok(true);
         }
         if matches!(request.tool_choice, ToolChoice::Type(_) | ToolChoice::Allowed { .. }) {
-            Choice::of(request, &Offer::default(), &Own::default())?;
+            Choice::of(request, &Offer::default())?;
         }
         Ok(false)
     }
@@ -149,13 +145,20 @@ impl ServerTools {
         let Occasion { engine, context, .. } = occasion;
         let doors = Doors::new(occasion, request);
         let offer = Offer::of(engine, request, context, &doors).await?;
-        Choice::of(request, &offer, &Own::default())?;
+        let choice = Choice::of(request, &offer)?;
+        let tools = offer.write(&[]);
+        let turn = GuestTurn {
+            tools: Some(&tools),
+            tool_choice: if tools.is_empty() { Some(b"") } else { choice.first.as_deref() },
+            ..GuestTurn::default()
+        };
+        let turn_json = request.guest_json_for(&turn);
         Ok(Box::new(Self {
             rules: StopRules::of(request),
             offer,
+            choice,
             doors,
-            added: None,
-            turn_json: None,
+            turn_json,
             loaded: Vec::new(),
             steps: 0,
             results_bytes: 0,
@@ -166,43 +169,14 @@ impl ServerTools {
         }))
     }
 
-    /// Whether the host serves the entry of the request's tools at this place.
-    pub(crate) fn serves(&self, place: usize) -> bool {
-        self.offer.serves(place)
-    }
-
-    /// Why the host does not stand in for this entry although it has a tool that could.
-    pub(crate) fn why_left(&self, place: usize) -> Option<&Refusal> {
-        self.offer.why_left(place)
-    }
-
     /// What the assembler has to know.
     pub(crate) fn served(&self) -> Arc<Served> {
         Arc::new(self.offer.served())
     }
 
-    /// The request as the model of the current turn is told it at this endpoint.
-    pub(crate) fn turn_json(&mut self, request: &ResponsesRequest, endpoint: &Endpoint) -> &[u8] {
-        let own = self.offer.own_of(endpoint);
-        let json = match self.turn_json.take() {
-            Some((known, json)) if known == own => json,
-            _ => self.write_turn(request, &own),
-        };
-        &self.turn_json.insert((own, json)).1
-    }
-
-    fn write_turn(&self, request: &ResponsesRequest, own: &Own) -> Bytes {
-        let tools = self.offer.write(&self.loaded, own);
-        // It was checked when the request began.
-        let Choice { first, later } = Choice::of(request, &self.offer, own).unwrap_or_default();
-        let tool_choice = match &self.added {
-            None if tools.is_empty() => Some(b"".as_slice()),
-            None => first.as_deref(),
-            Some(_) if self.is_over => Some(b"\"none\"".as_slice()),
-            Some(_) => later.as_deref(),
-        };
-        let items = self.added.as_deref().unwrap_or_default();
-        request.guest_json_for(&GuestTurn { model: None, items, tools: Some(&tools), tool_choice })
+    /// The request as the model of the current turn is told it.
+    pub(crate) fn turn_json(&self) -> &[u8] {
+        &self.turn_json
     }
 
     /// Counts for `usage`.
@@ -246,16 +220,15 @@ impl ServerTools {
         let (offer, doors, is_over, cost) = (&self.offer, &self.doors, self.is_over, &self.cost);
         let (notes, mut told) = mpsc::channel(NOTES_WAITING_MAX);
         let is_told = pace.is_streamed();
-        let reporter = |call: &ServerCall| {
-            let is_told = is_told && offer.tells_questions(&call.function);
-            is_told.then(|| Reporter { item: call.item, notes: notes.clone() })
+        let reporter = |item| {
+            (is_told && assembler.tells_questions(item)).then(|| Reporter { item, notes: notes.clone() })
         };
         let work = calls.iter().enumerate().map(|(place, call)| -> Work<'_> {
             match offer.owner(&call.function) {
                 _ if is_over => refused("No further tool calls are allowed."),
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
                 Some(tool) => {
-                    let reporter = reporter(call);
+                    let reporter = reporter(call.item);
                     Box::pin(async move {
                         let done = run::run(tool, call, context, doors, reporter).await;
                         // At once: the calls before it may take longer than the client waits.
@@ -309,6 +282,7 @@ impl ServerTools {
     /// switched off if a rule says so.
     pub(crate) fn prepare_turn(
         &mut self,
+        request: &ResponsesRequest,
         calls: &[ServerCall],
         usage: Option<&Usage>,
         cost: Amount,
@@ -331,8 +305,10 @@ impl ServerTools {
         self.is_over = self.rules.fire(&progress);
         let view = self.doors.view();
         self.loaded.extend(self.offer.newly_loaded(&self.loaded, |name| view.is_loaded(name)));
-        self.added = Some(view.added());
-        self.turn_json = None;
+        let tools = self.offer.write(&self.loaded);
+        let choice = if self.is_over { Some(b"\"none\"".as_slice()) } else { self.choice.later.as_deref() };
+        let turn = GuestTurn { model: None, items: &view.added(), tools: Some(&tools), tool_choice: choice };
+        self.turn_json = request.guest_json_for(&turn);
     }
 
     /// Whether the current turn is the last, made without tools.

@@ -3,8 +3,8 @@
 //! that silently does nothing is worse than a refused start.
 
 mod asks;
-mod items;
 mod kinds;
+mod tool;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use cofferdam_store::{HostName, SecretName};
 use serde::Deserialize;
 
 pub use asks::Asked;
-pub use items::{ItemTable, TextTable, ToolEvents, ToolTable};
 pub use kinds::{Import, Kind};
+pub use tool::{Arguments, Asks, ItemTable, TextTable, ToolTable};
 
 use crate::error::ManifestError;
 use crate::injection::InjectionRule;

@@ -1,9 +1,9 @@
 //! Output items while they grow, and how they are written.
 
 use super::json::{compact_json, number, optional_string, raw, string};
-use super::{Assembler, Identity, Malformed, Shown};
+use super::{Assembler, CallItem, Identity, Malformed};
 use cofferdam_runtime::wire::ReasoningSeal;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,15 +114,13 @@ pub(super) enum Body {
     },
     /// A call that the host answers.
     Tool {
-        shown: Arc<Shown>,
+        item: Arc<CallItem>,
         call_id: String,
         function: String,
         arguments: String,
         /// The model has said all arguments.
         ended: bool,
-        /// What its item has unless the tool says otherwise.
-        base: Map<String, Value>,
-        /// The item's members beyond type, id and status: JSON, comma-separated, without braces.
+        /// What the tool says of the call: JSON members, comma-separated, without braces.
         members: Vec<u8>,
     },
     Image {
@@ -170,7 +168,7 @@ impl Body {
             Self::Reasoning { .. } => identity.item_id("rs", index),
             Self::Call { custom: false, .. } => identity.item_id("fc", index),
             Self::Call { custom: true, .. } => identity.item_id("ctc", index),
-            Self::Tool { shown, .. } => identity.item_id(&shown.table.id, index),
+            Self::Tool { item, .. } => identity.item_id(&item.id_prefix, index),
             Self::Image { .. } => identity.item_id("ig", index),
             Self::Opaque { id, .. } => id.clone(),
         }
@@ -296,13 +294,23 @@ impl Item {
                 string(out, text);
                 raw(out, "}");
             }
-            Body::Tool { shown, members, .. } => {
+            Body::Tool { item, arguments, members, .. } => {
                 raw(out, "{\"type\":");
-                string(out, &shown.item_type);
-                self.id_and_status(out);
+                string(out, &item.item_type);
+                raw(out, ",\"id\":");
+                string(out, &self.id);
+                if !item.is_stateless {
+                    raw(out, ",\"status\":\"");
+                    raw(out, self.status.as_str());
+                    raw(out, "\"");
+                }
                 if !members.is_empty() {
                     raw(out, ",");
                     out.extend_from_slice(members);
+                }
+                if item.shows_arguments {
+                    raw(out, ",\"arguments\":");
+                    string(out, arguments);
                 }
                 raw(out, "}");
             }

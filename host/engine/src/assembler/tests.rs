@@ -209,7 +209,8 @@ fn a_stream_without_content_is_still_whole() {
 }
 
 fn served() -> Arc<Served> {
-    Arc::new(Served::new([("clock".to_owned(), Arc::new(Shown::plain("service:clock")))]))
+    let item = Arc::new(CallItem::own("service:clock".to_owned()));
+    Arc::new(Served::new([("clock".to_owned(), item)]))
 }
 
 fn server_call(key: u32, call_id: &str) -> Event {

@@ -69,10 +69,7 @@ impl Job {
                 credentials,
                 timeouts: &engine.parts.timeouts,
                 context: &self.context,
-                request: match &mut self.tools {
-                    Some(tools) => tools.turn_json(&self.request, endpoint),
-                    None => &self.request.guest_json,
-                },
+                request: self.tools.as_ref().map_or(&self.request.guest_json, |tools| tools.turn_json()),
                 options: self.request.provider.options_for(&endpoint.provider.name),
             };
             let failed = match attempting.run(endpoint, pace).await {

@@ -5,7 +5,6 @@ use super::Job;
 use crate::catalog::{Endpoint, Model, ModelKind};
 use crate::refusal::Refusal;
 use crate::request::{RequestTool, ResponsesRequest, ToolClass};
-use crate::tools::{ServerTools, dialect_has};
 use crate::{random_seed, routing};
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
 use std::sync::Arc;
@@ -20,10 +19,10 @@ impl Job {
     /// Has models chosen where the request names a model router.
     pub(super) async fn choose_models(&mut self) -> Result<(), Refusal> {
         let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &[]);
-        let Self { engine, request, context, tools, .. } = self;
         let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
-            request.tools.iter().enumerate().all(|tool| offers(endpoint, tool, tools.as_deref()))
+            request.tools.iter().all(|tool| offers(endpoint, tool))
         };
+        let Self { engine, request, context, .. } = self;
         self.chosen_models = engine.choose_models(request, context, summary, serves, random_seed()).await?;
         Ok(())
     }
@@ -31,20 +30,14 @@ impl Job {
     pub(super) fn plan(&self) -> Result<Plan, Refusal> {
         let request = &self.request;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
-        let tools = self.tools.as_deref();
-        let missing = |endpoint: &Endpoint| {
-            request.tools.iter().enumerate().find(|tool| !offers(endpoint, *tool, tools))
-        };
+        let missing = |endpoint: &Endpoint| request.tools.iter().find(|tool| !offers(endpoint, tool));
         let candidates = routing::candidates(&models, |endpoint| missing(endpoint).is_none());
         if candidates.is_empty() {
             let all = routing::candidates(&models, |_| true);
             let tool = all.first().and_then(|(_, endpoint)| missing(endpoint));
-            return Err(match tool {
-                Some((place, tool)) => tools
-                    .and_then(|tools| tools.why_left(place))
-                    .map_or_else(|| unoffered(tool), Refusal::clone),
-                None => Refusal::not_found("No endpoints found for this model"),
-            });
+            return Err(
+                tool.map_or_else(|| Refusal::not_found("No endpoints found for this model"), unoffered)
+            );
         }
         let summary = summary(&self.trail.requested, request, &models);
         Ok(Plan { candidates, summary })
@@ -74,8 +67,10 @@ fn unoffered(tool: &RequestTool) -> Refusal {
     ))
 }
 
-/// Whether the endpoint's dialect has this kind of tool; what the host serves is offered as functions.
-fn offers(endpoint: &Endpoint, (place, tool): (usize, &RequestTool), tools: Option<&ServerTools>) -> bool {
-    let is_own = tool.kind.class() != ToolClass::Server && dialect_has(endpoint, &tool.type_name);
-    is_own || tools.is_some_and(|tools| tools.serves(place)) && dialect_has(endpoint, "function")
+/// Whether the endpoint's dialect has this kind of tool; a server tool is offered as functions.
+fn offers(endpoint: &Endpoint, tool: &RequestTool) -> bool {
+    endpoint.offers(match tool.kind.class() {
+        ToolClass::Server => "function",
+        ToolClass::Client | ToolClass::Hosted => &tool.type_name,
+    })
 }

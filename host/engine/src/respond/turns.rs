@@ -68,7 +68,7 @@ impl Job {
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
         let cost = self.cost.everywhere().plus(self.asking.cost());
-        tools.prepare_turn(&calls, usage.as_ref(), cost, &finish);
+        tools.prepare_turn(&self.request, &calls, usage.as_ref(), cost, &finish);
         match self.ask(entry, pace).await {
             Ok(chosen) => {
                 let candidate = &chosen.endpoint.candidate;

@@ -1,6 +1,5 @@
 //! `tool_choice` for models that know functions and no server tools.
 
-use super::kinds::Own;
 use super::offer::Offer;
 use crate::refusal::Refusal;
 use crate::request::{ResponsesRequest, ToolChoice, server_tool_name};
@@ -11,7 +10,6 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// What a turn says in `tool_choice`; none leaves the client's own in place.
-#[derive(Default)]
 pub(crate) struct Choice {
     /// In the first turn.
     pub(crate) first: Option<Vec<u8>>,
@@ -27,11 +25,11 @@ struct Tagged<'a> {
 }
 
 impl Choice {
-    /// The choice of a request in terms of what an endpoint is offered that has `own` tools of its own.
+    /// The choice of a request in terms of the functions offered.
     ///
     /// # Errors
-    /// 400 naming a server tool that is not in `tools`, the same whichever endpoint.
-    pub(crate) fn of(request: &ResponsesRequest, offer: &Offer, own: &Own) -> Result<Self, Refusal> {
+    /// 400 naming a server tool that is not in `tools`.
+    pub(crate) fn of(request: &ResponsesRequest, offer: &Offer) -> Result<Self, Refusal> {
         let auto = || Some(b"\"auto\"".to_vec());
         Ok(match &request.tool_choice {
             ToolChoice::Auto | ToolChoice::None => Self { first: None, later: None },
@@ -40,10 +38,10 @@ impl Choice {
             | ToolChoice::Custom(_)
             | ToolChoice::Mcp { .. } => Self { first: None, later: auto() },
             ToolChoice::Type(type_name) => {
-                Self { first: forced(type_name, "tool_choice.type", offer, own)?, later: auto() }
+                Self { first: forced(type_name, "tool_choice.type", offer)?, later: auto() }
             }
             ToolChoice::Allowed { required, tools } => {
-                let allowed = allowed(tools, offer, own)?;
+                let allowed = allowed(tools, offer)?;
                 let write = |mode: &str| {
                     json!({"type": "allowed_tools", "mode": mode, "tools": allowed}).to_string().into_bytes()
                 };
@@ -54,20 +52,19 @@ impl Choice {
     }
 }
 
-/// The functions of the tool that a type names, as far as the host runs it; none for all other kinds of tools.
-fn named(type_name: &str, path: &str, offer: &Offer, own: &Own) -> Result<Option<Vec<Value>>, Refusal> {
+/// The functions of the server tool that a type names, or that stands in for the type; none if it names
+/// another kind of tool.
+fn named(type_name: &str, path: &str, offer: &Offer) -> Result<Option<Vec<Value>>, Refusal> {
     let functions = match server_tool_name(type_name) {
-        Some(name) => offer.functions_of(name).ok_or_else(|| not_offered(path, type_name))?,
-        None => match offer.functions_for(type_name, own) {
-            Some(functions) => functions,
-            None => return Ok(None),
-        },
+        Some(name) => Some(offer.functions_of(name).ok_or_else(|| not_offered(path, type_name))?),
+        None => offer.functions_for(type_name),
     };
-    Ok(Some(functions.into_iter().map(|name| json!({"type": "function", "name": name})).collect()))
+    let choice = |name| json!({"type": "function", "name": name});
+    Ok(functions.map(|functions| functions.into_iter().map(choice).collect()))
 }
 
-fn forced(type_name: &str, path: &str, offer: &Offer, own: &Own) -> Result<Option<Vec<u8>>, Refusal> {
-    let Some(functions) = named(type_name, path, offer, own)? else { return Ok(None) };
+fn forced(type_name: &str, path: &str, offer: &Offer) -> Result<Option<Vec<u8>>, Refusal> {
+    let Some(functions) = named(type_name, path, offer)? else { return Ok(None) };
     let choice = match functions.as_slice() {
         // Nothing to force.
         [] => json!("auto"),
@@ -77,13 +74,13 @@ fn forced(type_name: &str, path: &str, offer: &Offer, own: &Own) -> Result<Optio
     Ok(Some(choice.to_string().into_bytes()))
 }
 
-fn allowed(tools: &[u8], offer: &Offer, own: &Own) -> Result<Vec<Value>, Refusal> {
+fn allowed(tools: &[u8], offer: &Offer) -> Result<Vec<Value>, Refusal> {
     // The parser has checked that these are objects with a type.
     let tools: Vec<&RawValue> = serde_json::from_slice(tools).map_err(|_| Refusal::internal())?;
     let mut allowed = Vec::with_capacity(tools.len());
     for (place, tool) in tools.into_iter().enumerate() {
         let Tagged { tag } = serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?;
-        match named(&tag, &format!("tool_choice.tools[{place}].type"), offer, own)? {
+        match named(&tag, &format!("tool_choice.tools[{place}].type"), offer)? {
             Some(functions) => allowed.extend(functions),
             None => allowed.push(serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?),
         }

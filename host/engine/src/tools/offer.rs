@@ -2,19 +2,16 @@
 //! of the entry.
 
 use super::doors::{Deferred, Doors};
-use super::kinds::{Own, dialect_has};
-use super::owners::owners;
-use super::shows;
+use super::shown;
 use crate::Engine;
-use crate::assembler::{Served, Shown};
-use crate::catalog::Endpoint;
+use crate::assembler::{CallItem, Served};
 use crate::refusal::Refusal;
-use crate::request::{RequestTool, ResponsesRequest, ToolKind, ToolPrefix, ToolSource};
+use crate::request::{Place, RequestTool, ResponsesRequest, ToolKind, ToolSource};
 use crate::routing::printable;
 use bytes::Bytes;
 use cofferdam_runtime::wire::{Function, ToolError};
 use cofferdam_runtime::{CallContext, Kind, Plugin};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,33 +31,27 @@ pub(crate) struct ServerTool {
     pub(crate) plugin: Arc<Plugin>,
     /// The tool's name without prefix.
     pub(crate) name: String,
-    /// The type of the items that stand for its calls, where a function names none.
-    item_type: String,
-    /// The entry's `parameters`; of one of the client's own kinds the whole entry.
+    /// The type of the client's own tool whose place it takes.
+    pub(crate) stands_in_for: Option<String>,
+    /// The entry's `parameters`.
     pub(crate) settings: Bytes,
 }
 
 /// One entry of the request's `tools`.
-pub(super) enum Entry {
+enum Entry {
     /// Handed on as it is.
     Client(Bytes),
     /// A function that waits until it is found: its name, and its entry when it is offered.
     Deferred { name: String, json: Bytes },
-    /// Functions that the host serves: their definitions, comma-separated. An entry of the client's own kinds
-    /// is kept, for endpoints whose dialect has the kind.
-    Server { tool: ServerTool, functions: Vec<Shows>, json: Bytes, client: Option<ClientEntry> },
+    /// Functions that the host serves: their definitions, comma-separated.
+    Server { tool: ServerTool, functions: Vec<Offered>, json: Bytes },
 }
 
-/// An entry of the client's own kinds that the host can stand in for.
-pub(super) struct ClientEntry {
-    type_name: String,
-    pub(super) json: Bytes,
-}
-
-/// A function and how its calls are shown.
-pub(super) struct Shows {
-    pub(super) function: String,
-    shown: Arc<Shown>,
+/// A function that the host serves.
+struct Offered {
+    name: String,
+    /// What a client sees of a call.
+    item: Arc<CallItem>,
 }
 
 /// Everything a model is offered.
@@ -69,8 +60,6 @@ pub(crate) struct Offer {
     entries: Vec<Entry>,
     /// The entry of each function that the host serves.
     owners: BTreeMap<String, usize>,
-    /// Why entries that the host could stand in for are left to endpoints whose dialect has them.
-    left: BTreeMap<usize, Refusal>,
 }
 
 impl Offer {
@@ -88,47 +77,23 @@ impl Offer {
         let defers = defers(&request.tools);
         let named = request.tool_choice.named();
         let mut entries = Vec::with_capacity(request.tools.len());
-        check_count(engine, &request.tools)?;
+        check_count(&request.tools)?;
         for tool in &request.tools {
             entries.push(match (&tool.kind, tool.name.as_ref()) {
                 (ToolKind::Server(name), _) => {
                     let server = engine.server_tool(tool, name)?;
-                    server_entry(server, None, request, context, doors).await?
+                    let functions = functions(&server, tool, context, doors).await?;
+                    let (functions, json) = written(functions, &server, tool, &request.include)?;
+                    Entry::Server { tool: server, functions, json }
                 }
                 (_, Some(name)) if defers && tool.is_deferred && !named.contains(name) => {
                     Entry::Deferred { name: name.clone(), json: tool.loaded_json() }
                 }
-                _ => match engine.stand_in_tool(tool) {
-                    Some(server) => {
-                        let client =
-                            ClientEntry { type_name: tool.type_name.clone(), json: tool.json.clone() };
-                        server_entry(server, Some(client), request, context, doors).await?
-                    }
-                    None => Entry::Client(tool.json.clone()),
-                },
+                _ => Entry::Client(tool.json.clone()),
             });
         }
-        let mut left = BTreeMap::new();
-        let owners = owners(&mut entries, &request.tools, &mut left)?;
-        Ok(Self { entries, owners, left })
-    }
-
-    /// Which entries this endpoint's dialect has itself.
-    pub(crate) fn own_of(&self, endpoint: &Endpoint) -> Own {
-        Own::new(self.entries.iter().map(|entry| match entry {
-            Entry::Server { client: Some(client), .. } => dialect_has(endpoint, &client.type_name),
-            _ => false,
-        }))
-    }
-
-    /// Whether the host serves this entry of the request's tools.
-    pub(crate) fn serves(&self, place: usize) -> bool {
-        matches!(self.entries.get(place), Some(Entry::Server { .. }))
-    }
-
-    /// Why the host does not stand in for this entry although it has a tool that could.
-    pub(crate) fn why_left(&self, place: usize) -> Option<&Refusal> {
-        self.left.get(&place)
+        let owners = owners(&entries, &request.tools)?;
+        Ok(Self { entries, owners })
     }
 
     /// The tool that serves this function.
@@ -139,40 +104,23 @@ impl Offer {
         }
     }
 
-    /// Whether a stream tells of the questions that calls of this function put to models.
-    pub(crate) fn tells_questions(&self, function: &str) -> bool {
-        let Some(Entry::Server { functions, .. }) =
-            self.owners.get(function).and_then(|place| self.entries.get(*place))
-        else {
-            return false;
-        };
-        functions.iter().any(|shows| shows.function == function && shows.shown.table.questions)
-    }
-
     /// The functions of the tool with this name, if the request has it.
     pub(crate) fn functions_of(&self, name: &str) -> Option<Vec<&str>> {
-        self.functions_where(|_, tool, client| client.is_none() && tool.name == name)
+        self.functions_where(|tool| tool.name == name)
     }
 
-    /// The functions that stand for the client's own tools of this type, as far as the endpoint has none of
-    /// its own.
-    pub(crate) fn functions_for(&self, type_name: &str, own: &Own) -> Option<Vec<&str>> {
-        self.functions_where(|place, _, client| {
-            !own.has(place) && client.is_some_and(|client| client.type_name == type_name)
-        })
+    /// The functions of the tool that stands in for this type of a client's own, if one does.
+    pub(crate) fn functions_for(&self, type_name: &str) -> Option<Vec<&str>> {
+        self.functions_where(|tool| tool.stands_in_for.as_deref() == Some(type_name))
     }
 
-    fn functions_where(
-        &self,
-        is_meant: impl Fn(usize, &ServerTool, Option<&ClientEntry>) -> bool,
-    ) -> Option<Vec<&str>> {
+    fn functions_where(&self, is_meant: impl Fn(&ServerTool) -> bool) -> Option<Vec<&str>> {
         let mut found = None;
-        for (place, entry) in self.entries.iter().enumerate() {
-            if let Entry::Server { tool, functions, client, .. } = entry
-                && is_meant(place, tool, client.as_ref())
+        for entry in &self.entries {
+            if let Entry::Server { tool, functions, .. } = entry
+                && is_meant(tool)
             {
-                let names = functions.iter().map(|shows| shows.function.as_str());
-                found.get_or_insert_with(Vec::new).extend(names);
+                found.get_or_insert_with(Vec::new).extend(functions.iter().map(|offered| &*offered.name));
             }
         }
         found
@@ -184,14 +132,13 @@ impl Offer {
             Entry::Server { functions, .. } => functions.as_slice(),
             _ => &[],
         });
-        Served::new(functions.map(|shows| (shows.function.clone(), Arc::clone(&shows.shown))))
+        Served::new(functions.map(|offered| (offered.name.clone(), Arc::clone(&offered.item))))
     }
 
     /// The array `tools` of a turn: the client's order, then the deferred functions in `loaded`, which are
     /// places of entries. Empty when nothing is offered.
-    pub(crate) fn write(&self, loaded: &[usize], own: &Own) -> Vec<u8> {
-        let first = self.entries.iter().enumerate().map(|(place, entry)| match entry {
-            Entry::Server { client: Some(client), .. } if own.has(place) => client.json.as_ref(),
+    pub(crate) fn write(&self, loaded: &[usize]) -> Vec<u8> {
+        let first = self.entries.iter().map(|entry| match entry {
             Entry::Client(json) | Entry::Server { json, .. } => json.as_ref(),
             Entry::Deferred { .. } => b"",
         });
@@ -231,10 +178,8 @@ fn defers(tools: &[RequestTool]) -> bool {
 }
 
 /// Refuses more server tools than anybody needs before a guest is asked.
-fn check_count(engine: &Engine, tools: &[RequestTool]) -> Result<(), Refusal> {
-    let is_served =
-        |tool: &&RequestTool| matches!(tool.kind, ToolKind::Server(_)) || engine.stand_in(tool).is_some();
-    let mut servers = tools.iter().filter(is_served);
+fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
+    let mut servers = tools.iter().filter(|tool| matches!(tool.kind, ToolKind::Server(_)));
     match servers.nth(SERVER_TOOLS_MAX) {
         Some(tool) => Err(Refusal::invalid(format!(
             "{} is one server tool too many, of {SERVER_TOOLS_MAX}",
@@ -248,27 +193,12 @@ impl Engine {
     /// The guest behind an entry.
     fn server_tool(&self, tool: &RequestTool, name: &str) -> Result<ServerTool, Refusal> {
         let plugin = self.tool_plugin(name).ok_or_else(|| unavailable(tool))?;
-        let prefix = tool.prefix.unwrap_or(ToolPrefix::Service);
         Ok(ServerTool {
             source: tool.source,
             plugin: Arc::clone(plugin),
             name: name.to_owned(),
-            item_type: format!("{}{name}", prefix.as_str()),
+            stands_in_for: tool.stands_in.then(|| tool.type_name.clone()),
             settings: tool.settings.clone(),
-        })
-    }
-
-    /// The guest that stands in for an entry of the client's own kinds.
-    fn stand_in_tool(&self, tool: &RequestTool) -> Option<ServerTool> {
-        let (plugin, table) = self.stand_in(tool)?;
-        Some(ServerTool {
-            // Its settings are the members of the entry.
-            source: ToolSource { names: Some(&[]), ..tool.source },
-            plugin: Arc::clone(plugin),
-            name: table.tool_type.clone(),
-            // The manifest was checked for it.
-            item_type: table.client_item.clone().unwrap_or_default(),
-            settings: tool.json.clone(),
         })
     }
 
@@ -290,36 +220,12 @@ fn unavailable(tool: &RequestTool) -> Refusal {
     ))
 }
 
-/// Asks a tool for its functions. Their definitions say `strict` because providers differ in what they take
-/// for granted, and schemas of tools have optional members.
-async fn server_entry(
-    tool: ServerTool,
-    client: Option<ClientEntry>,
-    request: &ResponsesRequest,
+async fn functions(
+    tool: &ServerTool,
+    asked_for: &RequestTool,
     context: &CallContext,
     doors: &Doors,
-) -> Result<Entry, Refusal> {
-    let mut functions = Vec::new();
-    let mut definitions = Vec::new();
-    for function in ask(&tool, context, doors).await? {
-        let Function { name, description, parameters } = function;
-        // The runtime has checked that the schema is an object.
-        let mut parameters = serde_json::from_slice(&parameters).map_err(|_| Refusal::internal())?;
-        let shown = shows::of(&tool.plugin, &tool.item_type, &mut parameters, &request.include)?;
-        let definition = json!({
-            "type": "function",
-            "name": name,
-            "description": description,
-            "strict": false,
-            "parameters": parameters,
-        });
-        definitions.push(definition.to_string());
-        functions.push(Shows { function: name, shown: Arc::new(shown) });
-    }
-    Ok(Entry::Server { tool, functions, json: Bytes::from(definitions.join(",")), client })
-}
-
-async fn ask(tool: &ServerTool, context: &CallContext, doors: &Doors) -> Result<Vec<Function>, Refusal> {
+) -> Result<Vec<Function>, Refusal> {
     // The first use of a guest compiles it, which takes what it takes.
     let compiled = tool.plugin.compile().await;
     let asked = async {
@@ -328,11 +234,14 @@ async fn ask(tool: &ServerTool, context: &CallContext, doors: &Doors) -> Result<
     };
     match timeout(OFFER_TIME_MAX, asked).await {
         Ok(Ok(Ok(functions))) => Ok(functions),
-        Ok(Ok(Err(
-            ToolError::InvalidSettings(message)
-            | ToolError::InvalidArguments(message)
-            | ToolError::Failed(message),
-        ))) => Err(Refusal::invalid(tool.source.complaint(&message))),
+        Ok(Ok(Err(ToolError::InvalidSettings(message) | ToolError::InvalidArguments(message)))) => {
+            Err(Refusal::invalid(tool.source.complaint(&message)))
+        }
+        Ok(Ok(Err(ToolError::Failed(message)))) => {
+            // No fault of the request: the operator has not set it up.
+            tracing::warn!(plugin = tool.plugin.name(), %message, "a tool is not in order");
+            Err(unavailable(asked_for))
+        }
         Ok(Err(error)) if error.is_saturated() => Err(Refusal::saturated()),
         Ok(Err(error)) => {
             tracing::error!(plugin = %error.plugin, %error, "a tool could not say what it offers");
@@ -343,4 +252,93 @@ async fn ask(tool: &ServerTool, context: &CallContext, doors: &Doors) -> Result<
             Err(Refusal::internal())
         }
     }
+}
+
+/// Functions as entries of `tools`, comma-separated, and what clients see of their calls. `strict` is told
+/// because providers differ in what they take for granted, and schemas of tools have optional members.
+fn written(
+    functions: Vec<Function>,
+    tool: &ServerTool,
+    asked_for: &RequestTool,
+    include: &[String],
+) -> Result<(Vec<Offered>, Bytes), Refusal> {
+    let mut out = Vec::new();
+    let mut offered = Vec::with_capacity(functions.len());
+    for function in functions {
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        // The runtime has checked that the schema is an object.
+        let mut parameters: Map<String, Value> =
+            serde_json::from_slice(&function.parameters).map_err(|_| Refusal::internal())?;
+        let Some(table) = tool.plugin.manifest().tool.as_ref() else { return Err(Refusal::internal()) };
+        let item = shown::item_of(&mut parameters, table, asked_for, include).map_err(|undeclared| {
+            let plugin = tool.plugin.name();
+            tracing::error!(plugin, item = %undeclared, "a tool names an item that its manifest does not");
+            Refusal::internal()
+        })?;
+        let entry = json!({
+            "type": "function",
+            "name": function.name,
+            "description": function.description,
+            "strict": false,
+            "parameters": parameters,
+        });
+        out.extend_from_slice(entry.to_string().as_bytes());
+        offered.push(Offered { name: function.name, item: Arc::new(item) });
+    }
+    Ok((offered, Bytes::from(out)))
+}
+
+/// Who serves which function.
+///
+/// # Errors
+/// 400 naming both entries that offer the same function.
+fn owners(entries: &[Entry], tools: &[RequestTool]) -> Result<BTreeMap<String, usize>, Refusal> {
+    let mut offered: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut owners = BTreeMap::new();
+    // The client's own functions may have the same name as far as this host is concerned; its provider knows.
+    for (place, tool) in tools.iter().enumerate() {
+        if let Some(name) = tool.function_name() {
+            offered.entry(name).or_insert(place);
+        }
+    }
+    for (place, entry) in entries.iter().enumerate() {
+        let Entry::Server { functions, .. } = entry else { continue };
+        for function in functions {
+            if let Some(other) = offered.insert(&function.name, place) {
+                return Err(collision(tools, entries, other, place, &function.name));
+            }
+            owners.insert(function.name.clone(), place);
+        }
+    }
+    Ok(owners)
+}
+
+fn collision(
+    tools: &[RequestTool],
+    entries: &[Entry],
+    first: usize,
+    second: usize,
+    function: &str,
+) -> Refusal {
+    let (first, second) = (first.min(second), first.max(second));
+    let name = |place: usize| match entries.get(place) {
+        Some(Entry::Server { tool, .. }) => Some(tool.name.as_str()),
+        _ => None,
+    };
+    let path = |place: usize| tools.get(place).map_or(Place::Tools(place), |tool| tool.source.place);
+    let function = printable(function);
+    if name(first).is_some() && name(first) == name(second) {
+        return Refusal::invalid(format!(
+            "{} and {} are the same server tool, whose function \"{function}\" can be offered only once",
+            path(first),
+            path(second)
+        ));
+    }
+    Refusal::invalid(format!(
+        "{} and {} both offer a function named \"{function}\"",
+        path(first),
+        path(second)
+    ))
 }

@@ -67,21 +67,7 @@ fn a_tool_asks_for_hosts_secrets_and_places() {
 }
 
 #[test]
-fn a_tool_says_how_its_calls_look() {
-    let text = tool("")
-        + "client_types = [\"a_kind\"]\nclient_item = \"a_call\"\n\
-        [tool.items.a_call]\nid = \"ac\"\nevents = \"a_call\"\nstages = [\"searching\"]\nfailed = true\nhalts = true\n\
-        text = { events = \"a_call_code\", argument = \"/code\", member = \"code\" }\non_request = [\"outputs\"]\n\
-        [tool.items.\"service:x\"]\n";
-    let table = Manifest::parse(&text).unwrap().tool.unwrap();
-    assert_eq!(table.client_item.as_deref(), Some("a_call"));
-    assert_eq!(table.items["a_call"].text.as_ref().unwrap().argument, "/code");
-    assert_eq!((table.items["service:x"].id.as_str(), table.items["service:x"].halts), ("st", false));
-}
-
-#[test]
 fn refusals_name_the_line_and_the_key() {
-    let kinds = |rest: &str| tool("") + rest;
     let cases = [
         (format!("{ROUTER}memory = 3\n"), "line 4: unknown field `memory`"),
         (format!("{ROUTER}[limits]\nmemory_mb = 3\n"), "line 5: unknown field `memory_mb`"),
@@ -117,18 +103,6 @@ fn refusals_name_the_line_and_the_key() {
         (
             tool(&format!("secrets = [\"*\"]\nhosts = [\"*\"]\n{0}\n{0}", injection(QUERY))),
             "line 7: `injections` puts two secrets into one place for a.b",
-        ),
-        (kinds("client_types = [\"a\"]"), "line 8: `client_types` needs client_item"),
-        (kinds("client_item = \"a\""), "line 8: `client_item` names a table below tool.items"),
-        (kinds("client_types = [\"A\"]"), "line 8: `client_types` takes"),
-        (kinds("client_types = [\"function\"]"), "line 8: `client_types` names function, which"),
-        (kinds("[tool.items.\"service:y\"]"), "line 1: `items` names service:y, which is no type of item"),
-        (kinds("[tool.items.a]\nid = \"\""), "line 9: `id` takes"),
-        (kinds("[tool.items.a]\nevents = \"a.b\""), "line 9: `events` takes"),
-        (kinds("[tool.items.a]\nstages = [\"s\"]"), "line 9: `stages` failed and questions need events"),
-        (
-            kinds("[tool.items.a]\ntext = { events = \"e\", argument = \"code\", member = \"m\" }"),
-            "line 9: `text` takes a JSON pointer",
         ),
         ("name = 3".to_owned(), "line 1: invalid type: integer"),
         (String::new(), "line 1: missing field `name`"),

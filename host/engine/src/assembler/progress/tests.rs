@@ -1,5 +1,5 @@
 use super::super::tests::{identity, parse_stream};
-use super::super::{Assembler, Malformed, OUTPUT_BYTES_MAX, Outcome, Receipt, Served, Shown, ToolOutcome};
+use super::super::{Assembler, CallItem, Malformed, OUTPUT_BYTES_MAX, Outcome, Receipt, Served, ToolOutcome};
 use crate::ask::{Note, Progress};
 use cofferdam_runtime::wire::{CallStart, Event};
 use serde_json::{Value, json};
@@ -7,10 +7,15 @@ use std::sync::Arc;
 
 /// One call of a tool whose calls are told under this word.
 fn assembler(events: Option<&str>) -> Assembler {
-    let mut shown = Shown::plain("service:talk");
-    shown.table.events = events.map(str::to_owned);
+    let named = |name: &str| events.map(|word| format!("response.{word}.{name}")).into_iter().collect();
+    let item = CallItem {
+        added: named("in_progress"),
+        completed: named("completed"),
+        questions: events.map(str::to_owned),
+        ..CallItem::own("service:talk".to_owned())
+    };
     let mut assembler = Assembler::new(identity(), true);
-    assembler.serve(Arc::new(Served::new([("talk".to_owned(), Arc::new(shown))])));
+    assembler.serve(Arc::new(Served::new([("talk".to_owned(), Arc::new(item))])));
     let (call_id, name) = ("c".to_owned(), "talk".to_owned());
     assembler.apply(Event::FunctionCallStart(CallStart { key: 0, call_id, name, namespace: None })).unwrap();
     assembler.apply(Event::CallEnd(0)).unwrap();
