@@ -1,16 +1,20 @@
 //! Server tools: what the model calls and the host runs, in a loop inside one response.
 
+mod code;
 mod endings;
 mod failures;
+mod files;
 mod first_party;
 mod hooks;
 mod offers;
+mod patch;
 mod plugins;
 mod reach;
 mod replay;
 mod script;
 mod stop;
 mod together;
+mod variants;
 mod web_search;
 
 use crate::kit::client::{Client, last_response, types_of};

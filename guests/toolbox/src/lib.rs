@@ -20,6 +20,7 @@ mod domains;
 mod fields;
 mod media;
 mod network;
+mod paths;
 mod words;
 
 pub use charset::decode;
@@ -28,4 +29,5 @@ pub use domains::DomainRules;
 pub use fields::Fields;
 pub use media::Media;
 pub use network::{Network, Wire, header, sentence, web_address};
+pub use paths::relative_path;
 pub use words::{grade, lower_words};
