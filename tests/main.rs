@@ -15,9 +15,17 @@ mod responses;
 mod streaming;
 
 #[cfg(test)]
+mod names;
+
+#[cfg(test)]
 mod fallback;
 #[cfg(test)]
 mod model_router;
+#[cfg(test)]
+mod routing;
+
+#[cfg(test)]
+mod plugins;
 
 #[cfg(test)]
 mod tools;
@@ -40,6 +48,8 @@ mod keys;
 #[cfg(test)]
 mod operations;
 
+#[cfg(test)]
+mod key_routes;
 #[cfg(test)]
 mod limits;
 

@@ -1,11 +1,15 @@
 //! Server tools: what the model calls and the host runs, in a loop inside one response.
 
+mod advice;
+mod asking;
 mod code;
 mod endings;
 mod failures;
 mod files;
 mod first_party;
+mod fusion;
 mod hooks;
+mod models;
 mod offers;
 mod patch;
 mod plugins;

@@ -12,9 +12,12 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
+/// How long a request may take to come.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 /// Between two comments of [`Reply::Comments`].
 const COMMENT_EVERY: std::time::Duration = std::time::Duration::from_millis(20);
 
@@ -64,8 +67,13 @@ impl Reply {
 
     /// A stream that the test feeds.
     pub fn fed() -> (Sender<String>, Self) {
+        Self::fed_as("text/event-stream")
+    }
+
+    /// A body of another type that the test feeds.
+    pub fn fed_as(content_type: &'static str) -> (Sender<String>, Self) {
         let (sender, pieces) = channel(64);
-        (sender, Self::Fed { content_type: "text/event-stream", pieces })
+        (sender, Self::Fed { content_type, pieces })
     }
 }
 
@@ -77,11 +85,13 @@ pub fn sse_event(event: &Value) -> String {
     }
 }
 
+type Always = Box<dyn Fn(&Asked) -> Reply + Send>;
+
 /// What to do with the next requests, and with all that come after them.
 #[derive(Default)]
 struct Plan {
     next: VecDeque<Reply>,
-    always: Option<Box<dyn Fn(&Asked) -> Reply + Send>>,
+    always: Option<Always>,
 }
 
 type Replies = Arc<Mutex<Plan>>;
@@ -91,6 +101,7 @@ pub struct Upstream {
     /// `http://127.0.0.1:PORT/v1`
     pub base: String,
     asked: Arc<Mutex<Vec<Asked>>>,
+    news: Arc<Notify>,
     replies: Replies,
     /// Streams whose client went away before their end.
     pub dropped: Receiver<()>,
@@ -105,8 +116,10 @@ impl Upstream {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let replies: Replies = Arc::default();
         let (gone, dropped) = channel(64);
-        let server = tokio::spawn(serve(listener, Arc::clone(&asked), Arc::clone(&replies), gone));
-        Self { base, asked, replies, dropped, server }
+        let news = Arc::new(Notify::new());
+        let notes = Notes { asked: Arc::clone(&asked), news: Arc::clone(&news) };
+        let server = tokio::spawn(serve(listener, notes, Arc::clone(&replies), gone));
+        Self { base, asked, news, replies, dropped, server }
     }
 
     /// Adds what to do with the next request.
@@ -131,6 +144,15 @@ impl Upstream {
         asked.into_iter().next().unwrap()
     }
 
+    /// Waits until it was asked so many times; everything it was asked.
+    pub async fn until_asked(&self, count: usize) -> Vec<Asked> {
+        while self.asked().len() < count {
+            let news = tokio::time::timeout(PATIENCE, self.news.notified()).await;
+            news.unwrap_or_else(|_| panic!("asked {} times instead of {count}", self.asked().len()));
+        }
+        self.asked()
+    }
+
     /// What was asked so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
@@ -143,17 +165,23 @@ impl Drop for Upstream {
     }
 }
 
-async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<Asked>>>, replies: Replies, gone: Sender<()>) {
+/// Where a provider writes down what it is asked.
+#[derive(Clone)]
+struct Notes {
+    asked: Arc<Mutex<Vec<Asked>>>,
+    news: Arc<Notify>,
+}
+
+async fn serve(listener: TcpListener, notes: Notes, replies: Replies, gone: Sender<()>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let (socket, _) = listener.accept().await.unwrap();
         // Or small pieces would wait for the acknowledgement of those before.
         socket.set_nodelay(true).unwrap();
-        let (asked, replies, gone) = (Arc::clone(&asked), Arc::clone(&replies), gone.clone());
+        let (notes, replies, gone) = (notes.clone(), Arc::clone(&replies), gone.clone());
         connections.spawn(async move {
-            let service = service_fn(move |request| {
-                answer(request, Arc::clone(&asked), Arc::clone(&replies), gone.clone())
-            });
+            let service =
+                service_fn(move |request| answer(request, notes.clone(), Arc::clone(&replies), gone.clone()));
             let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
             // A client that goes away is part of what is tested.
             builder.serve_connection(TokioIo::new(socket), service).await.ok();
@@ -165,7 +193,7 @@ pub(super) type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io
 
 async fn answer(
     request: Request<Incoming>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    notes: Notes,
     replies: Replies,
     gone: Sender<()>,
 ) -> Result<Response<Body>, Infallible> {
@@ -177,7 +205,8 @@ async fn answer(
         headers: head.headers,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
     };
-    asked.lock().unwrap().push(request.clone());
+    notes.asked.lock().unwrap().push(request.clone());
+    notes.news.notify_one();
     let reply = {
         let mut plan = replies.lock().unwrap();
         plan.next.pop_front().or_else(|| plan.always.as_ref().map(|always| always(&request)))

@@ -94,7 +94,9 @@ async fn every_variant_is_offered_or_refused_by_its_place() {
             }
             let answered = client.post("/responses", &request).await;
             let text = format!("tools[0].type \"{type_name}\" is not available on this host");
-            assert_eq!((answered.status, answered.message()), (400, text.as_str()), "{dialect}");
+            assert_eq!(answered.status, 400, "{dialect} {type_name}");
+            // What only has to be granted says so behind it.
+            assert!(answered.message().starts_with(&text), "{dialect}: {}", answered.message());
             assert_eq!(upstream.asked().len(), before, "{dialect} {type_name}");
         }
     }

@@ -112,6 +112,16 @@ impl Assembler {
         }
     }
 
+    /// Writes `response.debug` with the body that was sent to a provider, a JSON value without line breaks
+    /// (names.md 2.2). It may come before everything else.
+    pub fn debug(&mut self, upstream_body: &[u8]) {
+        self.events.write_aside("response.debug", |out| {
+            raw(out, ",\"debug\":{\"echo_upstream_body\":");
+            out.extend_from_slice(upstream_body);
+            raw(out, "}");
+        });
+    }
+
     /// The events written since the last call, in SSE form; empty when nothing happened.
     pub fn take_events(&mut self) -> Vec<u8> {
         self.events.take()

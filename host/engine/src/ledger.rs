@@ -5,12 +5,13 @@ mod underway;
 
 use crate::allowance::Allowance;
 use crate::ask::Bill;
+use crate::broadcast::Pending;
 use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost, no_usage, sum};
 use crate::credit;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
-use cofferdam_runtime::wire::{Event, Usage};
+use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use cofferdam_store::{
     InternId, KeyId, ReleaseScope, Reservation, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId,
 };
@@ -57,6 +58,8 @@ pub(crate) struct Entry {
     tools: Amount,
     /// The attempt or turn that has not come to its end.
     underway: Option<Underway>,
+    /// Who is told of the request, if anybody.
+    pending: Option<Box<Pending>>,
     /// Whose tokens they are, until they are charged.
     allowance: Allowance,
     /// From which questions know what they cost.
@@ -88,9 +91,22 @@ impl Entry {
             models: Cost::default(),
             tools: Amount::default(),
             underway: None,
+            pending: None,
             allowance: caller.allowance.clone(),
             bill: Arc::clone(bill),
         })
+    }
+
+    /// Has the end of the request told, where there is somebody to tell.
+    pub(crate) fn broadcast(&mut self, pending: Option<Box<Pending>>) {
+        self.pending = pending;
+    }
+
+    /// Notes why the request fails.
+    pub(crate) fn failed(&mut self, error: ErrorKind) {
+        if let Some(pending) = &mut self.pending {
+            pending.failed(error);
+        }
     }
 
     /// Notes that the request is well-formed and its models are there: it leaves a row from here on.
@@ -98,18 +114,25 @@ impl Entry {
         self.is_routed = true;
     }
 
-    /// Reserves what the request may cost and, in a prepaid workspace, waits until that is written down. Nothing
-    /// is dispatched before. Costs nothing where there are no limits.
+    /// Reserves what the request may cost at `endpoints` and, in a prepaid workspace, waits until that is written
+    /// down. Nothing is dispatched before. Costs nothing where there are no limits.
     ///
     /// # Errors
     /// 402 when other requests have taken what was left; 503 when it could not be written down.
     pub(crate) async fn reserve(
         &mut self,
-        estimate: impl FnOnce() -> Amount,
+        endpoints: &[Arc<Endpoint>],
+        input_tokens: u32,
+        max_output: Option<u32>,
         pace: &mut Pace,
     ) -> Result<(), Refusal> {
         let Some(reservation) = self.reservation.as_mut().filter(|it| it.is_limited()) else { return Ok(()) };
-        reservation.raise(estimate().0).map_err(credit::refusal)?;
+        let estimate = credit::estimate(endpoints, input_tokens, max_output);
+        reservation.raise(estimate.0).map_err(credit::refusal)?;
+        if let Some(first) = endpoints.first() {
+            // Should the process end before it is known who answers.
+            reservation.note(|row| name(row, first));
+        }
         match pace.during(reservation.commit_intent(), INTENT_TIME_MAX).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
@@ -127,8 +150,7 @@ impl Entry {
         self.underway = Some(Underway::of(endpoint, input_tokens));
         if let Some(reservation) = &mut self.reservation {
             reservation.note(|row| {
-                endpoint.candidate.model.clone_into(&mut row.model);
-                endpoint.provider.name.clone_into(&mut row.provider);
+                name(row, endpoint);
                 row.attempts = row.attempts.saturating_add(1);
             });
         }
@@ -204,8 +226,19 @@ impl Entry {
         self.note();
         self.charge_tokens();
         if let Some(reservation) = self.reservation.take() {
-            reservation.settle(outcome);
+            self.hand_over(reservation, outcome);
         }
+    }
+
+    /// Writes the row, and tells of it whoever is to be told.
+    fn hand_over(&mut self, mut reservation: Reservation, outcome: UsageOutcome) {
+        if let Some(pending) = self.pending.take() {
+            reservation.note(|row| {
+                row.outcome = outcome;
+                pending.tell(row);
+            });
+        }
+        reservation.settle(outcome);
     }
 
     /// Ends a request that gets an error in place of an answer.
@@ -231,7 +264,9 @@ impl Entry {
         self.charge_tokens();
         let has_spent = self.reservation.as_ref().is_some_and(|it| it.spent_pico() > 0);
         match self.reservation.take() {
-            Some(reservation) if self.is_routed || has_spent => reservation.settle(UsageOutcome::Cancelled),
+            Some(reservation) if self.is_routed || has_spent => {
+                self.hand_over(reservation, UsageOutcome::Cancelled);
+            }
             Some(reservation) => reservation.release(),
             None => {}
         }
@@ -244,6 +279,11 @@ impl Drop for Entry {
             self.abandon();
         }
     }
+}
+
+fn name(row: &mut UsageRow, endpoint: &Endpoint) {
+    endpoint.candidate.model.clone_into(&mut row.model);
+    endpoint.provider.name.clone_into(&mut row.provider);
 }
 
 /// What plugins spend while they are waited for: noted in the entry at the latest when this is dropped, so also

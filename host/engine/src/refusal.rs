@@ -2,6 +2,7 @@
 //! type, a message for the client and what may be said about earlier attempts.
 //! No HTTP types here; the server turns a refusal into the envelope.
 
+use crate::request::{InvalidKind, InvalidRequest};
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use serde_json::{Value, json};
 
@@ -69,6 +70,15 @@ impl Refusal {
             refusal.metadata = Box::new(json!({ "provider_code": code }));
         }
         refusal
+    }
+}
+
+impl From<InvalidRequest> for Refusal {
+    fn from(error: InvalidRequest) -> Self {
+        match error.kind {
+            InvalidKind::NotFound => Self::not_found(error.to_string()),
+            InvalidKind::InvalidRequest | InvalidKind::PayloadTooLarge => Self::invalid(error.to_string()),
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use crate::assembler::{Assembler, Outcome};
 use crate::attempt::Begun;
 use crate::catalog::Endpoint;
 use crate::cost::Cost;
+use crate::echo::Echo;
+use crate::health::Watch;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
@@ -22,6 +24,7 @@ use crate::model_choice;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::request::ResponsesRequest;
+use crate::session::Session;
 use crate::stream::EventStream;
 use crate::tools::{self, Occasion, Scratches, ServerTools};
 use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex};
@@ -31,7 +34,6 @@ use cofferdam_store::{UsageKind, UsageOutcome};
 use plan::Plan;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
 impl Engine {
     /// Answers a request for a response. `body` is the client's JSON.
@@ -44,8 +46,8 @@ impl Engine {
         body: &[u8],
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let request = ResponsesRequest::parse(body, &self.hook_ids);
-        let request = request.map_err(|error| Refusal::invalid(error.to_string()))?;
+        let mut request = ResponsesRequest::parse_with(body, &self.hook_ids, &self.parts.prompts)?;
+        self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
         let total = self.parts.timeouts.total;
@@ -89,6 +91,8 @@ impl Engine {
 struct Chosen {
     endpoint: Arc<Endpoint>,
     begun: Begun,
+    /// To be told how the answer ends.
+    watch: Watch,
 }
 
 /// One request under way.
@@ -101,7 +105,8 @@ struct Job {
     context: CallContext,
     hex: String,
     trail: Trail,
-    dispatched: Option<Instant>,
+    /// The conversation it belongs to, where that makes a difference.
+    session: Option<Session>,
     /// The loop of server tools, for a request that has any.
     tools: Option<Box<ServerTools>>,
     /// The endpoints in the router's order.
@@ -111,6 +116,8 @@ struct Job {
     /// What the turns that are over cost.
     cost: Cost,
     scratches: Option<Scratches>,
+    /// What was sent upstream, for a client that wants to see it.
+    echo: Option<Echo>,
     /// What a model router chose, for a request that named one.
     chosen_models: Option<model_choice::Chosen>,
     /// What its plugins ask models.
@@ -129,12 +136,10 @@ impl Job {
         let mut hooks = engine.hooks(&request)?;
         hooks.retain(|hook| !asking.is_asked_by(hook.name()));
         let scratches = (!hooks.is_empty()).then(Scratches::default);
+        let echo = request.echo_upstream_body.then(Echo::default);
         let context = engine.context(asking.response_id(), &caller);
-        let trail = Trail {
-            requested: request.models.first().cloned().unwrap_or_default(),
-            region: engine.parts.region.clone(),
-            ..Trail::default()
-        };
+        let requested = request.models.first().map_or("", String::as_str);
+        let trail = Trail::new(requested, engine.parts.region.as_deref());
         Ok(Self {
             engine,
             caller,
@@ -144,12 +149,13 @@ impl Job {
             context,
             hex,
             trail,
-            dispatched: None,
+            session: None,
             tools: None,
             order: Vec::new(),
             preferred: None,
             cost: Cost::default(),
             scratches,
+            echo,
             chosen_models: None,
             asking,
         })
@@ -201,15 +207,26 @@ impl Job {
     /// Answers. For a stream everything goes through `pace` and the result is
     /// empty; otherwise it is the body.
     async fn run(mut self, plan: Plan, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+        entry.broadcast(self.pending());
+        let field = self.options.metadata_field;
         match self.choose(plan, &mut entry, pace).await {
-            Ok(chosen) => self.carry_on(chosen, entry, pace).await,
+            Ok(chosen) => {
+                let carried = self.carry_on(chosen, entry, pace).await;
+                carried.map_err(|refusal| {
+                    self.trail.ended(pace.since_dispatch());
+                    self.trail.beside(refusal, field)
+                })
+            }
             Err(refusal) => {
+                entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
+                self.trail.ended(pace.since_dispatch());
                 if !pace.has_spoken() {
-                    return Err(refusal);
+                    return Err(self.trail.beside(refusal, field));
                 }
                 let model = self.trail.requested.clone();
                 let mut assembler = Assembler::new(self.identity(&model, "default"), true);
+                self.echo(&mut assembler);
                 let outcome = Outcome::Failed(refusal.kind, refusal.message);
                 let receipt = self.receipt(self.cost);
                 // A client that is gone needs no last word.

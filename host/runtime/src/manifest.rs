@@ -64,6 +64,9 @@ pub struct ProviderTable {
     /// may serve others of the same owner, and another one may decode.
     #[serde(default)]
     pub stateless: bool,
+    /// The dialect has `truncation: auto` itself.
+    #[serde(default)]
+    pub truncates: bool,
 }
 
 /// A phase of a hook.

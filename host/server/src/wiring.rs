@@ -1,21 +1,27 @@
 //! From a checked configuration and loaded plugins to the parts that answer
 //! requests. Built whole, at the start and at each reload, and never changed.
 
+mod broadcast;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use cofferdam_egress::{Egress, Origin, Placement};
+use cofferdam_engine::broadcast::{Broadcaster, Destination};
 use cofferdam_engine::catalog::{self, Catalog, Endpoint, ModelKind, Provider};
 use cofferdam_engine::cost::{Amount, Prices};
-use cofferdam_engine::{Authentication, BoundSecret, Engine, EngineParts, OwnKey, Timeouts};
+use cofferdam_engine::health::{self, EndpointKey};
+use cofferdam_engine::{
+    Authentication, BoundSecret, Engine, EngineParts, Memory, OwnKey, PluginDefaults, Timeouts,
+};
 use cofferdam_runtime::manifest::CredentialSlot;
-use cofferdam_runtime::wire::{Candidate, Percentiles, Price, Statistics, Target};
+use cofferdam_runtime::wire::{Candidate, Price, Target};
 use cofferdam_runtime::{Kind, Plugins, Runtime};
 use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
-use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Place, Problem};
-use crate::plugins;
+use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Of, Place, Problem};
+use crate::{defaults, plugins};
 
 /// What a reload replaces.
 pub(crate) struct Live {
@@ -27,6 +33,8 @@ pub(crate) struct Live {
     pub plugins: Plugins,
     /// What requests are sent to.
     pub providers: Vec<Arc<Provider>>,
+    /// Who is told of finished requests.
+    pub broadcast: Broadcaster,
 }
 
 /// Why a configuration cannot be served.
@@ -57,6 +65,8 @@ pub(crate) struct Ground {
     pub clock: Clock,
     /// Credentials from the environment.
     pub environment: Arc<Environment>,
+    /// What is known of endpoints and sessions.
+    pub memory: Arc<Memory>,
 }
 
 /// The providers and the catalog of a configuration, with the plugins they need.
@@ -67,6 +77,10 @@ pub(crate) struct Services {
     pub providers: Vec<Arc<Provider>>,
     /// What is served.
     pub catalog: Catalog,
+    /// Who is told of finished requests.
+    pub destinations: Vec<Destination>,
+    /// What requests have without asking.
+    pub defaults: PluginDefaults,
 }
 
 /// Loads plugins and puts the catalog together, without anything that is stored.
@@ -79,6 +93,7 @@ pub(crate) fn services(
     folder: Option<&Path>,
     runtime: &Runtime,
     environment: &Environment,
+    memory: &Memory,
     now_s: u64,
 ) -> Result<Services, WiringError> {
     let plugins = plugins::load(runtime, folder, config)?;
@@ -89,22 +104,24 @@ pub(crate) fn services(
         None => (&config.providers, &config.models),
     };
     let mut problems = Vec::new();
+    let defaults = defaults::read(&config.workspaces, &plugins, &mut problems);
     let mut providers = BTreeMap::new();
     for written in configured {
-        match provider(written, &plugins, credentials.remove(&written.name)) {
+        match provider(written, &plugins, credentials.remove(&Of::Provider(written.name.clone()))) {
             Ok(provider) => {
                 providers.insert(written.name.as_str(), Arc::new(provider));
             }
             Err(message) => problems.push(problem(&written.place, message)),
         }
     }
+    let destinations = broadcast::destinations(config, &mut credentials, &mut problems);
     if !problems.is_empty() {
         return Err(ConfigError::Invalid(problems).into());
     }
-    let models = models.iter().map(|written| model(written, &providers)).collect();
+    let models = models.iter().map(|written| model(written, &providers, memory)).collect();
     let catalog = Catalog::new(models, now_s);
     let providers = configured.iter().filter_map(|written| providers.get(written.name.as_str()).cloned());
-    Ok(Services { plugins, providers: providers.collect(), catalog })
+    Ok(Services { plugins, providers: providers.collect(), catalog, destinations, defaults })
 }
 
 /// Builds everything a configuration asks for.
@@ -113,24 +130,32 @@ pub(crate) fn services(
 ///
 /// The configuration cannot be served.
 pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
-    let Ground { runtime, store, clock, environment } = ground;
-    let Services { plugins, providers, catalog } =
-        services(&config, folder, runtime, environment, clock.now_ms() / 1000)?;
+    let Ground { runtime, store, clock, environment, memory } = ground;
+    let Services { plugins, providers, catalog, destinations, defaults } =
+        services(&config, folder, runtime, environment, memory, clock.now_ms() / 1000)?;
+    defaults::warn_of_unknown(&config.workspaces, &store.directory());
     let egress = Egress::new(config.egress.clone())?;
+    let broadcast = Broadcaster::start(destinations, &egress, store);
     let engine = Engine::new(EngineParts {
         plugins: plugins.clone(),
         egress,
         store: store.clone(),
         catalog,
+        prompts: config.prompts.clone(),
+        broadcast: broadcast.clone(),
+        defaults,
         timeouts: Timeouts {
             first_event: config.timeouts.first_event,
             idle: config.timeouts.idle,
             total: config.timeouts.total,
         },
         region: config.server.region.clone(),
+        eject: config.routing.eject,
+        retry: config.routing.retry,
         clock: clock.clone(),
+        memory: Arc::clone(memory),
     })?;
-    Ok(Live { config, engine: Arc::new(engine), plugins, providers })
+    Ok(Live { config, engine: Arc::new(engine), plugins, providers, broadcast })
 }
 
 fn provider(
@@ -179,10 +204,8 @@ fn authentication(
 ) -> Result<Authentication, String> {
     let placement = Placement::parse(&slot.header, &slot.format).map_err(|error| format!("key: {error}"))?;
     let bound = |name: &SecretName, key: &str| -> Result<BoundSecret, String> {
-        let host = written.origin.as_ref().map_or("", Origin::host);
-        let host =
-            host.parse().map_err(|error: HostNameError| format!("{key}: the host of base_url is {error}"))?;
-        Ok(BoundSecret { name: name.clone(), host })
+        bound(name, written.origin.as_ref())
+            .map_err(|error| format!("{key}: the host of base_url is {error}"))
     };
     let own = match written.key.as_ref().map(|(source, _)| source) {
         Some(KeySource::Operator(name)) => Some(OwnKey::Vault(bound(name, "key")?)),
@@ -196,11 +219,20 @@ fn authentication(
     Ok(Authentication { placement, own, byok })
 }
 
-fn model(written: &config::Model, providers: &BTreeMap<&str, Arc<Provider>>) -> catalog::Model {
+/// A secret for the host of an origin.
+fn bound(name: &SecretName, origin: Option<&Origin>) -> Result<BoundSecret, HostNameError> {
+    Ok(BoundSecret { name: name.clone(), host: origin.map_or("", Origin::host).parse()? })
+}
+
+fn model(
+    written: &config::Model,
+    providers: &BTreeMap<&str, Arc<Provider>>,
+    memory: &Memory,
+) -> catalog::Model {
     let endpoints = written.endpoints.iter().filter_map(|endpoint| {
         // Unknown providers were refused with the file.
         let provider = providers.get(endpoint.provider.as_str())?;
-        Some(Arc::new(self::endpoint(written, endpoint, provider)))
+        Some(Arc::new(self::endpoint(written, endpoint, provider, memory)))
     });
     catalog::Model {
         id: written.id.clone(),
@@ -213,7 +245,12 @@ fn model(written: &config::Model, providers: &BTreeMap<&str, Arc<Provider>>) -> 
     }
 }
 
-fn endpoint(model: &config::Model, written: &config::Endpoint, provider: &Arc<Provider>) -> Endpoint {
+fn endpoint(
+    model: &config::Model,
+    written: &config::Endpoint,
+    provider: &Arc<Provider>,
+    memory: &Memory,
+) -> Endpoint {
     let prices = Prices {
         input: Amount(written.input),
         output: Amount(written.output),
@@ -244,8 +281,14 @@ fn endpoint(model: &config::Model, written: &config::Endpoint, provider: &Arc<Pr
         zdr: written.zdr,
         data_collection: written.data_collection == DataCollection::Allow,
         byok: false,
-        statistics: no_statistics(),
+        statistics: health::unmeasured(),
     };
+    let health = memory.endpoint(EndpointKey {
+        model: model.id.clone(),
+        provider: provider.name.clone(),
+        upstream: written.model.clone(),
+        tier: tier.clone(),
+    });
     let target = Target {
         model: written.model.clone(),
         max_output,
@@ -253,17 +296,12 @@ fn endpoint(model: &config::Model, written: &config::Endpoint, provider: &Arc<Pr
         tier,
         options: b"{}".to_vec(),
     };
-    Endpoint { provider: Arc::clone(provider), prices, candidate, target }
+    Endpoint { provider: Arc::clone(provider), prices, candidate, target, health }
 }
 
 /// Pico-dollars per token as dollars per million tokens.
 fn per_million(price: Amount) -> f64 {
     price.0 as f64 / 1e6
-}
-
-fn no_statistics() -> Statistics {
-    let none = Percentiles { p50: 0.0, p75: 0.0, p90: 0.0, p99: 0.0 };
-    Statistics { latency_ms: none, throughput: none, requests: 0, failures: 0, outage: false, ejected: false }
 }
 
 fn problem(place: &Place, message: String) -> Problem {

@@ -69,7 +69,9 @@ impl Job {
         let usage = assembler.total_usage();
         let cost = self.cost.everywhere().plus(self.asking.cost());
         tools.prepare_turn(&self.request, &calls, usage.as_ref(), cost, &finish);
-        match self.ask(entry, pace).await {
+        let asked = self.ask(entry, pace).await;
+        self.echo(assembler);
+        match asked {
             Ok(chosen) => {
                 let candidate = &chosen.endpoint.candidate;
                 assembler.next_turn(&candidate.model, &candidate.tier);
@@ -84,6 +86,7 @@ impl Job {
                 Ok(Step::End(Outcome::Failed(refusal.kind, refusal.message), None))
             }
             Err(refusal) => {
+                entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
                 Err(refusal)
             }
@@ -95,6 +98,7 @@ impl Job {
         if pace.is_streamed() {
             return Ok(Step::End(Outcome::Failed(ErrorKind::Timeout, TIMED_OUT.to_owned()), None));
         }
+        entry.failed(ErrorKind::Timeout);
         entry.settle(UsageOutcome::Failed);
         Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT))
     }

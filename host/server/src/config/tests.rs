@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cofferdam_store::RootKeySource;
 
-use super::{Config, ConfigError, DataCollection, KeySource, ModelKind, Pace, Problem, keys};
+use super::{Config, ConfigError, DataCollection, KeySource, ModelKind, Pace, Problem, WorkspaceName, keys};
 
 const FILE: &str = "/etc/cofferdam/cofferdam.toml";
 
@@ -89,6 +89,13 @@ id = "openai/embed"
 kind = "embeddings"
 endpoints = [{ provider = "openai", model = "embed" }]
 
+[[workspaces]]
+name = "*"
+plugins = [{ id = "moderation" }]
+
+[[workspaces]]
+name = "default"
+
 [plugins.tool-http-request]
 hosts = ["API.github.com", "*"]
 secrets = ["github_token"]
@@ -137,6 +144,13 @@ fn every_section_is_read() {
     assert_eq!(second.cached_input, Some(15_000));
     assert_eq!(second.image, Some(40_000_000_000));
     assert_eq!((second.zdr, second.data_collection), (true, DataCollection::Deny));
+    let [everyone, default] = config.workspaces.as_slice() else { panic!() };
+    assert_eq!(everyone.name, WorkspaceName::Everyone);
+    let (entry, place) = &everyone.plugins[0];
+    assert_eq!(entry, &serde_json::json!({"id": "moderation"}));
+    assert_eq!(place.key, "workspaces[0].plugins[0]");
+    assert_eq!(default.name, WorkspaceName::One("default".to_owned()));
+    assert!(default.plugins.is_empty());
     let plugin = &config.plugins["tool-http-request"];
     assert_eq!(plugin.config, serde_json::json!({"answer": 42, "list": ["a"]}));
     assert_eq!((plugin.memory_mib, plugin.deadline_ms), (Some(16), Some(500)));

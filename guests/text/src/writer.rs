@@ -1,0 +1,154 @@
+//! Text that grows to a limit, with white space where blocks begin and end.
+
+use crate::clip;
+
+/// Deepest quotation and list that is shown as such.
+const DEPTH_MAX: usize = 8;
+
+/// What stands between the last word and the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Gap {
+    None,
+    Space,
+    Line,
+    Blank,
+}
+
+/// Writes words, lines and blocks, of which as many characters are kept as it
+/// was told to.
+#[derive(Debug)]
+pub struct Writer {
+    text: String,
+    chars_left: usize,
+    full: bool,
+    gap: Gap,
+    /// Stands at the start of the next line, once: the mark of a list item or heading.
+    mark: String,
+    /// Quotations that the next line stands in.
+    pub quotes: usize,
+    /// Lists that the next line stands in.
+    pub lists: usize,
+}
+
+impl Writer {
+    /// An empty text that keeps `chars_max` Unicode scalar values.
+    #[must_use]
+    pub fn new(chars_max: usize) -> Self {
+        Self {
+            text: String::new(),
+            chars_left: chars_max,
+            full: false,
+            gap: Gap::None,
+            mark: String::new(),
+            quotes: 0,
+            lists: 0,
+        }
+    }
+
+    /// Whether something did not fit.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// What was written, without white space at its end.
+    #[must_use]
+    pub fn into_text(mut self) -> String {
+        self.text.truncate(self.text.trim_end().len());
+        self.text
+    }
+
+    /// The next word begins a line.
+    pub fn line(&mut self) {
+        self.gap = self.gap.max(Gap::Line);
+    }
+
+    /// The next word begins a block. A mark that waits for its word goes on waiting.
+    pub fn block(&mut self) {
+        self.gap = Gap::Blank;
+    }
+
+    /// What had a mark is over, even if no word came.
+    pub fn unmark(&mut self) {
+        self.mark.clear();
+    }
+
+    /// The next word begins a line or block with this mark.
+    pub fn marked_line(&mut self, mark: &str) {
+        self.line();
+        mark.clone_into(&mut self.mark);
+    }
+
+    /// The next word is not joined to the last one.
+    pub fn space(&mut self) {
+        self.gap = self.gap.max(Gap::Space);
+    }
+
+    /// Running text: white space is folded.
+    pub fn flow(&mut self, text: &str) {
+        if text.starts_with(char::is_whitespace) {
+            self.space();
+        }
+        let mut words = text.split_whitespace();
+        if let Some(first) = words.next() {
+            self.word(first);
+        }
+        for word in words {
+            self.space();
+            self.word(word);
+        }
+        if text.ends_with(char::is_whitespace) {
+            self.space();
+        }
+    }
+
+    /// Something that is not split, after whatever white space is due.
+    pub fn word(&mut self, word: &str) {
+        if word.is_empty() {
+            return;
+        }
+        self.settle();
+        self.push(word);
+    }
+
+    /// Text whose white space counts.
+    pub fn verbatim(&mut self, text: &str) {
+        self.settle();
+        self.push(text);
+    }
+
+    /// Something that belongs to the last word.
+    pub fn suffix(&mut self, text: &str) {
+        self.push(text);
+    }
+
+    fn settle(&mut self) {
+        let gap = std::mem::replace(&mut self.gap, Gap::None);
+        let at_start = self.text.is_empty();
+        match gap {
+            Gap::None if !at_start => return,
+            Gap::Space if !at_start => return self.push(" "),
+            Gap::Line if !at_start => self.push("\n"),
+            Gap::Blank if !at_start => self.push("\n\n"),
+            _ => {}
+        }
+        let indent = self.lists.saturating_sub(1).min(DEPTH_MAX);
+        let start = format!(
+            "{}{}{}",
+            "> ".repeat(self.quotes.min(DEPTH_MAX)),
+            "  ".repeat(indent),
+            std::mem::take(&mut self.mark)
+        );
+        self.push(&start);
+    }
+
+    fn push(&mut self, text: &str) {
+        if self.full {
+            return;
+        }
+        let clipped = clip(text, self.chars_left);
+        self.full = clipped.cut;
+        self.chars_left -= clipped.text.chars().count();
+        self.text.push_str(clipped.text);
+    }
+}
