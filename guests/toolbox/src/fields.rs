@@ -78,6 +78,11 @@ impl Fields {
         (self.complain)(format!("{}{name} {takes}", self.prefix))
     }
 
+    /// All fields, in their order.
+    pub fn members(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.map.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
     /// A field of any type.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&Value> {

@@ -20,6 +20,7 @@ mod fields;
 mod media;
 mod models;
 mod network;
+mod paths;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod words;
@@ -30,4 +31,5 @@ pub use fields::Fields;
 pub use media::Media;
 pub use models::{Instance, Manner, Models, Service, completed, failed, text_of};
 pub use network::{Network, Wire, header, sentence, web_address};
+pub use paths::relative_path;
 pub use words::{grade, lower_words};

@@ -89,6 +89,8 @@ pub(crate) struct ServerTools {
     rules: StopRules,
     /// The request as the model of the current turn is told it.
     turn_json: Bytes,
+    /// The items of `input`, where calls of a client's own kind are told as calls of functions.
+    retold: Option<Bytes>,
     /// Deferred functions that were found: places of the offer's entries, in the order they were found.
     loaded: Vec<usize>,
     steps: u32,
@@ -143,7 +145,9 @@ impl ServerTools {
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
         let tools = offer.write(&[]);
+        let retold = request.retold_items(&offer.stand_in_items());
         let turn = GuestTurn {
+            input: retold.as_deref(),
             tools: Some(&tools),
             tool_choice: if tools.is_empty() { Some(b"") } else { choice.first.as_deref() },
             ..GuestTurn::default()
@@ -155,6 +159,7 @@ impl ServerTools {
             choice,
             doors,
             turn_json,
+            retold,
             loaded: Vec::new(),
             steps: 0,
             results_bytes: 0,
@@ -278,7 +283,13 @@ impl ServerTools {
         self.loaded.extend(self.offer.newly_loaded(&self.loaded, |name| view.is_loaded(name)));
         let tools = self.offer.write(&self.loaded);
         let choice = if self.is_over { Some(b"\"none\"".as_slice()) } else { self.choice.later.as_deref() };
-        let turn = GuestTurn { model: None, items: &view.added(), tools: Some(&tools), tool_choice: choice };
+        let turn = GuestTurn {
+            model: None,
+            input: self.retold.as_deref(),
+            items: &view.added(),
+            tools: Some(&tools),
+            tool_choice: choice,
+        };
         self.turn_json = request.guest_json_for(&turn);
     }
 

@@ -10,7 +10,7 @@ use super::shapes::body::BODY;
 use super::tools::Offered;
 use super::{
     Ability, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route, ServiceTier,
-    StopCondition, TextFormat, ToolChoice, echo, guest,
+    StopCondition, TextFormat, ToolChoice, echo, guest, input, replay,
 };
 use bytes::Bytes;
 
@@ -204,6 +204,22 @@ impl ResponsesRequest {
     #[must_use]
     pub fn input_items(&self) -> Bytes {
         guest::input_items(&self.guest_json, &self.spans)
+    }
+
+    /// The same for models that know items of `kinds`, such as `code_interpreter_call`, as calls of functions
+    /// only; none if there are none.
+    #[must_use]
+    pub fn retold_items(&self, kinds: &[&str]) -> Option<Bytes> {
+        let array = [b"[".as_slice(), &self.input_items(), b"]"].concat();
+        // It is a piece of a document that was read before.
+        let document = Document::parse(&array).ok()?;
+        if kinds.is_empty() || !replay::has_kinds(document.root(), kinds) {
+            return None;
+        }
+        let mut out = Vec::with_capacity(array.len() + 256);
+        input::write_for(document.root(), kinds, &mut out);
+        let items = out.get(1..out.len().saturating_sub(1)).unwrap_or_default();
+        Some(Bytes::copy_from_slice(items))
     }
 
     /// Takes over what models are told from another request. Routing, session and echo stay what the

@@ -2,7 +2,7 @@
 //! router is told.
 
 use super::Job;
-use crate::catalog::{Endpoint, Model, ModelKind};
+use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
 use crate::refusal::Refusal;
 use crate::request::{RequestTool, ResponsesRequest, ToolClass};
 use crate::{random_seed, routing};
@@ -62,9 +62,10 @@ impl Job {
         if candidates.is_empty() {
             let all = routing::candidates(&models, |_| true);
             let tool = all.first().and_then(|(_, endpoint)| missing(endpoint));
-            return Err(
-                tool.map_or_else(|| Refusal::not_found("No endpoints found for this model"), unoffered)
-            );
+            return Err(match tool {
+                Some(tool) => unoffered(&self.engine.parts.catalog, tool),
+                None => Refusal::not_found("No endpoints found for this model"),
+            });
         }
         let summary = summary(&self.trail.requested, request, &models);
         Ok(Plan { candidates, summary })
@@ -86,12 +87,16 @@ fn summary(requested: &str, request: &ResponsesRequest, models: &[Arc<Model>]) -
     }
 }
 
-fn unoffered(tool: &RequestTool) -> Refusal {
-    Refusal::invalid(format!(
-        "{}.type \"{}\" is not offered by any endpoint of this model",
-        tool.source.place,
-        routing::printable(&tool.type_name)
-    ))
+/// Why a tool stays without an endpoint.
+fn unoffered(catalog: &Catalog, tool: &RequestTool) -> Refusal {
+    let mut endpoints = catalog.models().iter().flat_map(|model| &model.endpoints);
+    let why = if endpoints.any(|endpoint| endpoint.offers(&tool.type_name)) {
+        "offered by any endpoint of this model"
+    } else {
+        "available on this host"
+    };
+    let type_name = routing::printable(&tool.type_name);
+    Refusal::invalid(format!("{}.type \"{type_name}\" is not {why}", tool.source.place))
 }
 
 /// Whether the endpoint's dialect has this kind of tool; a server tool is offered as functions.

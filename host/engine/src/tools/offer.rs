@@ -128,6 +128,19 @@ impl Offer {
         found
     }
 
+    /// Types of items that stand for calls of the client's own kinds which tools of this host stand in for:
+    /// models are told of them as calls of functions. Questions to the client are no calls yet.
+    pub(crate) fn stand_in_items(&self) -> Vec<&str> {
+        let functions = self.entries.iter().flat_map(|entry| match entry {
+            Entry::Server { tool, functions, .. } if tool.stands_in_for.is_some() => functions.as_slice(),
+            _ => &[],
+        });
+        functions
+            .filter(|offered| !offered.item.asks_client)
+            .map(|offered| offered.item.item_type.as_str())
+            .collect()
+    }
+
     /// What the assembler has to know.
     pub(crate) fn served(&self) -> Served {
         let functions = self.entries.iter().flat_map(|entry| match entry {
