@@ -53,6 +53,9 @@ mod vault;
 mod vault_commands;
 
 #[cfg(test)]
+mod complaints;
+
+#[cfg(test)]
 mod story;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod failures;
 mod first_party;
 mod hooks;
 mod offers;
+mod plugins;
 mod replay;
 mod script;
 mod stop;

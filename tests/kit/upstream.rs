@@ -80,7 +80,14 @@ pub fn sse_event(event: &Value) -> String {
     }
 }
 
-type Replies = Arc<Mutex<VecDeque<Reply>>>;
+/// What to do with the next requests, and with all that come after them.
+#[derive(Default)]
+struct Plan {
+    next: VecDeque<Reply>,
+    always: Option<Box<dyn Fn(&Asked) -> Reply + Send>>,
+}
+
+type Replies = Arc<Mutex<Plan>>;
 
 /// The provider.
 pub struct Upstream {
@@ -110,12 +117,17 @@ impl Upstream {
 
     /// Adds what to do with the next request.
     pub fn reply(&self, reply: Reply) {
-        self.replies.lock().unwrap().push_back(reply);
+        self.replies.lock().unwrap().next.push_back(reply);
+    }
+
+    /// What to do with every request for which there is no other reply.
+    pub fn always(&self, reply: impl Fn(&Asked) -> Reply + Send + 'static) {
+        self.replies.lock().unwrap().always = Some(Box::new(reply));
     }
 
     /// Forgets replies that nobody asked for.
     pub fn clear(&self) {
-        self.replies.lock().unwrap().clear();
+        self.replies.lock().unwrap().next.clear();
     }
 
     /// What the only request so far was.
@@ -180,14 +192,18 @@ async fn answer(
 ) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    notes.asked.lock().unwrap().push(Asked {
+    let request = Asked {
         method: head.method.to_string(),
         path: head.uri.path().to_owned(),
         headers: head.headers,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
-    });
+    };
+    notes.asked.lock().unwrap().push(request.clone());
     notes.news.notify_one();
-    let reply = replies.lock().unwrap().pop_front();
+    let reply = {
+        let mut plan = replies.lock().unwrap();
+        plan.next.pop_front().or_else(|| plan.always.as_ref().map(|always| always(&request)))
+    };
     let reply = reply.unwrap_or_else(|| Reply::json(500, serde_json::json!({"error": "no reply left"})));
     Ok(respond(reply, gone).await)
 }

@@ -84,7 +84,7 @@ async fn a_webhook_is_told_of_each_request_however_it_ends() {
         "error_type": null, "started_at_ms": null, "ended_at_ms": null, "streamed": false,
         "requested_model": MODEL, "model": MODEL, "provider": "one",
         "usage": {"input_tokens": 7, "cached_tokens": 0, "output_tokens": 3, "reasoning_tokens": 0},
-        "cost": 0, "workspace_id": null, "key_id": null, "intern_id": null,
+        "cost": 0, "byok_cost": 0, "attempts": 1, "workspace_id": null, "key_id": null, "intern_id": null,
         "session_id": "session-1", "user": "user-1", "trace": traced()["trace"],
     });
     assert_eq!(told(&asked[0]), expected);

@@ -6,6 +6,7 @@
 mod events;
 mod items;
 mod json;
+mod progress;
 mod reasoning;
 mod response;
 mod tools;
@@ -13,7 +14,7 @@ mod turn;
 mod whole;
 
 pub use response::{Identity, Outcome, Receipt, ServerToolUse};
-pub use tools::{Served, ServerCall, ToolOutcome};
+pub use tools::{Served, ServedKind, ServerCall, ToolOutcome};
 
 use crate::cost;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
@@ -352,8 +353,8 @@ impl Assembler {
         }
         self.close_reasoning();
         self.close_message(Status::Completed);
-        if let Some(item_type) = self.item_type(&start).filter(|_| !custom) {
-            return self.start_tool(start, item_type);
+        if let Some(kind) = self.served_kind(&start).filter(|_| !custom) {
+            return self.start_tool(start, kind);
         }
         let CallStart { key, call_id, name, namespace } = start;
         self.add(Body::Call { custom, call_id, name, namespace, text: String::new() }, Some(key))?;

@@ -214,7 +214,9 @@ impl Attempting<'_> {
         let provider = &endpoint.provider;
         let begin_by = Instant::now() + self.timeouts.first_event;
         let asked_for_stream = upstream.streamed;
+        instance.pause();
         let reply = send(self.egress, self.timeouts, endpoint, upstream, used, pace).await?;
+        instance.resume(self.context).await.map_err(|error| AttemptFailure::call(&error))?;
         let status = reply.status;
         let manifest = provider.adapter.manifest();
         let streamed = asked_for_stream && is_event_stream(&reply.headers);

@@ -4,7 +4,7 @@
 
 use crate::Engine;
 use crate::cost::Amount;
-use crate::ledger::Entry;
+use crate::ledger::{Entry, Spending};
 use crate::refusal::Refusal;
 use crate::request::{RequestPlugin, ResponsesRequest};
 use crate::routing::printable;
@@ -31,9 +31,9 @@ impl Engine {
     /// # Errors
     /// 400 naming an id that no installed plugin has.
     pub(crate) fn hooks(&self, request: &ResponsesRequest) -> Result<Vec<Hook>, Refusal> {
-        let wanted =
-            request.plugins.iter().filter(|entry| entry.enabled && !ROUTER_IDS.contains(&entry.id.as_str()));
         let truncation = self.truncation(request);
+        let is_hook = |entry: &&RequestPlugin| !ROUTER_IDS.contains(&entry.id.as_str()) && !entry.is_tool();
+        let wanted = request.plugins.iter().filter(|entry| entry.enabled).filter(is_hook);
         wanted
             .chain(&truncation)
             .map(|entry| {
@@ -73,18 +73,21 @@ fn tools(hook: &Hook, occasion: Occasion<'_>, request: &ResponsesRequest) -> Opt
 }
 
 /// Shows the request to each hook; what they replace is parsed like a client's body. Returns what the tools
-/// cost that hooks called.
+/// cost that hooks called, which is noted in `entry` whatever becomes of the request.
 pub(crate) async fn on_request(
     hooks: &[Hook],
     occasion: Occasion<'_>,
     request: &mut ResponsesRequest,
+    entry: &mut Entry,
 ) -> Result<Amount, Refusal> {
     let mut cost = Amount::default();
     for hook in hooks.iter().filter(|hook| hook.has(Phase::OnRequest)) {
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
+        let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
         let verdict =
             hook.plugin.on_request(occasion.context, services, &request.guest_json, &hook.settings).await;
+        drop(spending);
         cost = cost.plus(tools.map_or_else(Amount::default, |tools| tools.cost()));
         let Some(replaced) = hook.judge(verdict)? else { continue };
         let new = ResponsesRequest::parse(&replaced, &[]).map_err(|error| {
@@ -109,8 +112,9 @@ pub(crate) async fn on_response(
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
         let (context, asked) = (occasion.context, &request.guest_json);
+        let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
         let verdict = hook.plugin.on_response(context, services, asked, &response, &hook.settings).await;
-        entry.spent(tools.map_or_else(Amount::default, |tools| tools.cost()));
+        drop(spending);
         let Some(replaced) = hook.judge(verdict)? else { continue };
         if serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&replaced).is_err() {
             tracing::error!(plugin = %hook.plugin.name(), "a hook made a response that is not an object");
@@ -122,6 +126,11 @@ pub(crate) async fn on_response(
 }
 
 impl Hook {
+    /// The plugin's name.
+    pub(crate) fn name(&self) -> &str {
+        self.plugin.name()
+    }
+
     fn has(&self, phase: Phase) -> bool {
         self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.phases.contains(&phase))
     }

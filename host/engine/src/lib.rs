@@ -28,11 +28,13 @@ mod reading;
 
 pub mod assembler;
 pub mod cost;
+mod credit;
 
 pub mod broadcast;
 mod ledger;
 mod metadata;
 
+mod ask;
 mod tools;
 
 mod embed;

@@ -11,6 +11,7 @@ mod guest;
 mod input;
 mod invalid;
 mod json;
+mod plugin_tools;
 mod plugins;
 mod prompt;
 mod provider;
@@ -29,7 +30,9 @@ pub use prompt::{PromptRole, PromptTemplate, Prompts};
 pub use provider::ProviderPreferences;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat};
-pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, server_tool_name};
+pub use tools::{
+    Place, RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, ToolSource, server_tool_name,
+};
 
 #[cfg(test)]
 mod tests;

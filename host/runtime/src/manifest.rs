@@ -61,6 +61,10 @@ pub struct ProviderTable {
     /// The dialect has `truncation: auto` itself.
     #[serde(default)]
     pub truncates: bool,
+    /// Nothing is remembered between `prepare` and the answer: while the provider is waited for, the instance
+    /// may serve others of the same owner, and another one may decode.
+    #[serde(default)]
+    pub stateless: bool,
 }
 
 /// A phase of a hook.
@@ -101,6 +105,20 @@ pub struct ToolTable {
     /// The tool type without prefix: `datetime`.
     #[serde(rename = "type")]
     pub tool_type: String,
+    /// Events of a stream that tell how its calls go on, beside those that every item has.
+    pub events: Option<ToolEvents>,
+}
+
+/// The `[tool.events]` table: which events a stream has about a call, in the interface's words (names.md 2.2).
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolEvents {
+    /// The word between `response.` and the event's own: with `fusion_call`, a call begins with
+    /// `response.fusion_call.in_progress` and ends well with `response.fusion_call.completed`.
+    pub prefix: String,
+    /// Whether the questions of a call are told: those of `model-panel` as `panel`, others as `analysis`.
+    #[serde(default)]
+    pub questions: bool,
 }
 
 /// The `[limits]` table: what the plugin asks for.
@@ -132,6 +150,10 @@ pub struct Manifest {
     /// Optional imports it asks for.
     #[serde(default)]
     pub imports: BTreeSet<Import>,
+    /// Those of its imports that it can do without: where one is not granted, the plugin runs and finds that
+    /// door closed.
+    #[serde(default)]
+    pub optional_imports: BTreeSet<Import>,
     /// Hosts it asks to reach.
     #[serde(default, deserialize_with = "asks::hosts")]
     pub hosts: Asked<HostName>,
@@ -219,6 +241,9 @@ impl Manifest {
         if let Some(import) = self.imports.iter().find(|import| !allowed.contains(import)) {
             return Some(("imports", format!("names {import}, which a {} cannot have", self.kind)));
         }
+        if let Some(import) = self.optional_imports.difference(&self.imports).next() {
+            return Some(("optional_imports", format!("names {import}, which `imports` does not")));
+        }
         self.problem_of_network().or_else(|| self.problem_of_limits()).or_else(|| self.problem_of_tables())
     }
 
@@ -292,6 +317,10 @@ impl Manifest {
         if self.tool.as_ref().is_some_and(|tool| tool.tool_type.is_empty()) {
             return Some(("type", "must not be empty".to_owned()));
         }
+        let events = self.tool.as_ref().and_then(|tool| tool.events.as_ref());
+        if events.is_some_and(|events| !is_event_prefix(&events.prefix)) {
+            return Some(("prefix", "takes lower-case letters and underscores, at most 64".to_owned()));
+        }
         None
     }
 }
@@ -300,6 +329,11 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         && !name.starts_with('-')
+}
+
+/// It becomes a part of event names as it is.
+fn is_event_prefix(prefix: &str) -> bool {
+    (1..=64).contains(&prefix.len()) && prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
 /// A manifest must not reach outside its own folder.

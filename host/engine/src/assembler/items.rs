@@ -115,6 +115,8 @@ pub(super) enum Body {
     /// A call that the host answers.
     Tool {
         item_type: Arc<str>,
+        /// The word in the names of the call's own events, if it has any.
+        events: Option<Arc<str>>,
         call_id: String,
         function: String,
         arguments: String,

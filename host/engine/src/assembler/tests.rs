@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::Arc;
 
-fn identity() -> Identity {
+pub(super) fn identity() -> Identity {
     Identity {
         hex: Arc::from("00112233445566778899aabbccddeeff"),
         created_at: 1_700_000_000,
@@ -36,7 +36,7 @@ fn finish(reason: FinishReason) -> Event {
 }
 
 /// The events of a stream, checked for form: name equals type, numbers from 0.
-fn parse_stream(stream: &str) -> Vec<Value> {
+pub(super) fn parse_stream(stream: &str) -> Vec<Value> {
     let mut blocks: Vec<&str> = stream.split_terminator("\n\n").collect();
     assert_eq!(blocks.pop(), Some("data: [DONE]"));
     let parse = |(number, block): (usize, &str)| {
@@ -209,7 +209,8 @@ fn a_stream_without_content_is_still_whole() {
 }
 
 fn served() -> Arc<Served> {
-    Arc::new(Served::new([("clock".to_owned(), Arc::from("service:clock"))]))
+    let clock = ServedKind { item_type: Arc::from("service:clock"), events: None };
+    Arc::new(Served::new([("clock".to_owned(), clock)]))
 }
 
 fn server_call(key: u32, call_id: &str) -> Event {

@@ -14,14 +14,22 @@ use std::sync::Arc;
 /// they do not know for a message, and some, its own agents among them, break where it has no content.
 const NO_CONTENT: &[u8] = br#""content":[]"#;
 
-/// The functions that the host serves, each with the type of the item that stands for a call, such as
-/// `service:datetime`.
+/// How calls of a function are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedKind {
+    /// The type of the item that stands for a call, such as `service:datetime`.
+    pub item_type: Arc<str>,
+    /// The word in the names of its own events, such as `fusion_call`, if it has any.
+    pub events: Option<Arc<str>>,
+}
+
+/// The functions that the host serves.
 #[derive(Debug, Default)]
-pub struct Served(BTreeMap<String, Arc<str>>);
+pub struct Served(BTreeMap<String, ServedKind>);
 
 impl Served {
-    /// From pairs of function and item type.
-    pub fn new(functions: impl IntoIterator<Item = (String, Arc<str>)>) -> Self {
+    /// From pairs of function and kind.
+    pub fn new(functions: impl IntoIterator<Item = (String, ServedKind)>) -> Self {
         Self(functions.into_iter().collect())
     }
 }
@@ -54,24 +62,26 @@ impl Assembler {
         self.served = Some(served);
     }
 
-    /// The item type of the server tool that this call is of, if it is of any.
-    pub(super) fn item_type(&self, start: &CallStart) -> Option<Arc<str>> {
+    /// The kind of the server tool that this call is of, if it is of any.
+    pub(super) fn served_kind(&self, start: &CallStart) -> Option<ServedKind> {
         let served = self.served.as_ref().filter(|_| start.namespace.is_none())?;
         served.0.get(&start.name).cloned()
     }
 
-    pub(super) fn start_tool(&mut self, start: CallStart, item_type: Arc<str>) -> Result<(), Malformed> {
+    pub(super) fn start_tool(&mut self, start: CallStart, kind: ServedKind) -> Result<(), Malformed> {
         let CallStart { key, call_id, name, .. } = start;
         let call_id = self.own_call_id(call_id);
         let body = Body::Tool {
-            item_type,
+            item_type: kind.item_type,
+            events: kind.events,
             call_id,
             function: name,
             arguments: String::new(),
             ended: false,
             members: NO_CONTENT.to_vec(),
         };
-        self.add(body, Some(key))?;
+        let index = self.add(body, Some(key))?;
+        self.call_event(index, "in_progress", |_| {});
         Ok(())
     }
 
@@ -143,6 +153,9 @@ impl Assembler {
         self.grow(members.len())?;
         if let Some(Body::Tool { members, .. }) = self.items.get_mut(place).map(|item| &mut item.body) {
             written.clone_into(members);
+        }
+        if outcome == ToolOutcome::Completed {
+            self.call_event(place, "completed", |_| {});
         }
         self.finish_item(
             place,

@@ -5,6 +5,7 @@ mod embeddings;
 mod guest;
 mod items;
 mod json;
+mod plugin_tools;
 mod properties;
 mod refusals;
 mod tools;

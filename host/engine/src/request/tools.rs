@@ -7,6 +7,7 @@ use super::shapes::server_tools::SERVER_TOOLS;
 use super::shapes::tools::TOOLS;
 use bytes::Bytes;
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// The most entries of `tools`.
 const TOOLS_MAX: usize = 1024;
@@ -96,11 +97,62 @@ impl ToolPrefix {
     }
 }
 
-/// One entry of `tools`, checked.
+/// Which part of a request asks for a tool. Displays as its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// This entry of `tools`.
+    Tools(usize),
+    /// This entry of `plugins`.
+    Plugins(usize),
+    /// The suffix of a slug.
+    Model,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tools(index) => write!(f, "tools[{index}]"),
+            Self::Plugins(index) => write!(f, "plugins[{index}]"),
+            Self::Model => f.write_str("model"),
+        }
+    }
+}
+
+/// Members of an entry, each with the parameter of a server tool that it is.
+pub(crate) type Translation = &'static [(&'static str, &'static str)];
+
+/// Where a tool's settings stand in the request, for messages in the client's own terms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolSource {
+    /// What asks for the tool.
+    pub place: Place,
+    /// The settings are members of the entry itself, by these names; none where they are its `parameters`.
+    pub(crate) names: Option<Translation>,
+}
+
+impl ToolSource {
+    /// A tool's complaint about its settings, which begins with `parameters.NAME`, as a sentence about the
+    /// request.
+    #[must_use]
+    pub fn complaint(&self, message: &str) -> String {
+        let place = self.place;
+        let (Some(names), Some(rest)) = (self.names, message.strip_prefix("parameters")) else {
+            return format!("{place}.{message}");
+        };
+        let Some(rest) = rest.strip_prefix('.') else { return format!("{place}{rest}") };
+        let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(rest.len());
+        let (parameter, rest) = rest.split_at(end);
+        let member =
+            names.iter().find(|(_, name)| *name == parameter).map_or(parameter, |(member, _)| member);
+        format!("{place}.{member}{rest}")
+    }
+}
+
+/// A tool of a request, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestTool {
-    /// Its place in the request, for messages such as `tools[2].type ...`.
-    pub index: usize,
+    /// What asks for it.
+    pub source: ToolSource,
     /// What it is.
     pub kind: ToolKind,
     /// `type` as the client wrote it.
@@ -109,9 +161,9 @@ pub struct RequestTool {
     pub prefix: Option<ToolPrefix>,
     /// The name of a function, custom tool or namespace, or the `server_label` of an MCP server.
     pub name: Option<String>,
-    /// The whole entry as JSON.
+    /// The whole entry of `tools` as JSON; empty where something else asks for it.
     pub json: Bytes,
-    /// A server tool's `parameters` as JSON, `{}` when absent; empty bytes for the others.
+    /// A server tool's parameters as JSON, `{}` when absent; empty bytes for the others.
     pub settings: Bytes,
     /// A function with `defer_loading: true`: it may wait until a search for tools has found it.
     pub is_deferred: bool,
@@ -273,7 +325,7 @@ impl<'d> Offered<'d> {
         let is_deferred =
             self.kind == ToolKind::Function && self.value.get("defer_loading").is_some_and(Value::is_true);
         RequestTool {
-            index,
+            source: ToolSource { place: Place::Tools(index), names: None },
             kind: self.kind,
             type_name,
             prefix: self.prefix,

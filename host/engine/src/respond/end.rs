@@ -94,7 +94,7 @@ impl Job {
     pub(super) fn receipt(&self, cost: Cost) -> Receipt {
         Receipt {
             completed_at: self.engine.parts.clock.now_ms() / 1000,
-            cost,
+            cost: Cost { tools: cost.tools.plus(self.asking.cost()), ..cost },
             is_byok: self.trail.is_byok,
             server_tools: self.tools.as_ref().map(|tools| tools.counts()),
             metadata: self.options.metadata_field.map(|field| (field, self.trail.json())),

@@ -61,8 +61,8 @@ fn summary(requested: &str, request: &ResponsesRequest, models: &[Arc<Model>]) -
 
 fn unoffered(tool: &RequestTool) -> Refusal {
     Refusal::invalid(format!(
-        "tools[{}].type \"{}\" is not offered by any endpoint of this model",
-        tool.index,
+        "{}.type \"{}\" is not offered by any endpoint of this model",
+        tool.source.place,
         routing::printable(&tool.type_name)
     ))
 }

@@ -64,7 +64,8 @@ impl Job {
         }
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
-        tools.prepare_turn(&self.request, &calls, usage.as_ref(), self.cost.total(), &finish);
+        let cost = self.cost.everywhere().plus(self.asking.cost());
+        tools.prepare_turn(&self.request, &calls, usage.as_ref(), cost, &finish);
         let asked = self.ask(entry, pace).await;
         self.echo(assembler);
         match asked {

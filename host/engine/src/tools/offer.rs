@@ -3,11 +3,12 @@
 
 use super::doors::{Deferred, Doors};
 use crate::Engine;
-use crate::assembler::Served;
+use crate::assembler::{Served, ServedKind};
 use crate::refusal::Refusal;
-use crate::request::{RequestTool, ResponsesRequest, ToolKind, ToolPrefix};
+use crate::request::{Place, RequestTool, ResponsesRequest, ToolKind, ToolPrefix, ToolSource};
 use crate::routing::printable;
 use bytes::Bytes;
+use cofferdam_runtime::manifest::ToolEvents;
 use cofferdam_runtime::wire::{Function, ToolError};
 use cofferdam_runtime::{CallContext, Kind, Plugin};
 use serde_json::{Value, json};
@@ -24,8 +25,8 @@ const OFFER_TIME_MAX: Duration = Duration::from_secs(10);
 /// A server tool of a request.
 #[derive(Clone)]
 pub(crate) struct ServerTool {
-    /// The place of its entry in the request.
-    pub(crate) index: usize,
+    /// What asks for it.
+    pub(crate) source: ToolSource,
     /// The guest.
     pub(crate) plugin: Arc<Plugin>,
     /// The tool's name without prefix.
@@ -34,6 +35,13 @@ pub(crate) struct ServerTool {
     pub(crate) item_type: Arc<str>,
     /// The entry's `parameters`.
     pub(crate) settings: Bytes,
+}
+
+impl ServerTool {
+    /// The events that tell how its calls go on, if it has any of its own.
+    pub(crate) fn events(&self) -> Option<&ToolEvents> {
+        self.plugin.manifest().tool.as_ref()?.events.as_ref()
+    }
 }
 
 /// One entry of the request's `tools`.
@@ -112,11 +120,14 @@ impl Offer {
 
     /// What the assembler has to know.
     pub(crate) fn served(&self) -> Served {
-        let item_type = |place: usize| match self.entries.get(place) {
-            Some(Entry::Server { tool, .. }) => Some(Arc::clone(&tool.item_type)),
+        let kind = |place: usize| match self.entries.get(place) {
+            Some(Entry::Server { tool, .. }) => Some(ServedKind {
+                item_type: Arc::clone(&tool.item_type),
+                events: tool.events().map(|events| Arc::from(events.prefix.as_str())),
+            }),
             _ => None,
         };
-        let pairs = self.owners.iter().filter_map(|(name, place)| Some((name.clone(), item_type(*place)?)));
+        let pairs = self.owners.iter().filter_map(|(name, place)| Some((name.clone(), kind(*place)?)));
         Served::new(pairs)
     }
 
@@ -167,8 +178,8 @@ fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
     let mut servers = tools.iter().filter(|tool| matches!(tool.kind, ToolKind::Server(_)));
     match servers.nth(SERVER_TOOLS_MAX) {
         Some(tool) => Err(Refusal::invalid(format!(
-            "tools[{}] is one server tool too many, of {SERVER_TOOLS_MAX}",
-            tool.index
+            "{} is one server tool too many, of {SERVER_TOOLS_MAX}",
+            tool.source.place
         ))),
         None => Ok(()),
     }
@@ -180,7 +191,7 @@ impl Engine {
         let plugin = self.tool_plugin(name).ok_or_else(|| unavailable(tool))?;
         let prefix = tool.prefix.unwrap_or(ToolPrefix::Service);
         Ok(ServerTool {
-            index: tool.index,
+            source: tool.source,
             plugin: Arc::clone(plugin),
             name: name.to_owned(),
             item_type: Arc::from(format!("{}{name}", prefix.as_str())),
@@ -200,8 +211,8 @@ impl Engine {
 
 fn unavailable(tool: &RequestTool) -> Refusal {
     Refusal::invalid(format!(
-        "tools[{}].type \"{}\" is not available on this host",
-        tool.index,
+        "{}.type \"{}\" is not available on this host",
+        tool.source.place,
         printable(&tool.type_name)
     ))
 }
@@ -223,7 +234,7 @@ async fn functions(
             ToolError::InvalidSettings(message)
             | ToolError::InvalidArguments(message)
             | ToolError::Failed(message),
-        ))) => Err(Refusal::invalid(format!("tools[{}].{message}", tool.index))),
+        ))) => Err(Refusal::invalid(tool.source.complaint(&message))),
         Ok(Err(error)) if error.is_saturated() => Err(Refusal::saturated()),
         Ok(Err(error)) => {
             tracing::error!(plugin = %error.plugin, %error, "a tool could not say what it offers");
@@ -296,18 +307,18 @@ fn collision(
         Some(Entry::Server { tool, .. }) => Some(tool.name.as_str()),
         _ => None,
     };
-    let index = |place: usize| tools.get(place).map_or(place, |tool| tool.index);
+    let path = |place: usize| tools.get(place).map_or(Place::Tools(place), |tool| tool.source.place);
     let function = printable(function);
     if name(first).is_some() && name(first) == name(second) {
         return Refusal::invalid(format!(
-            "tools[{}] and tools[{}] are the same server tool, whose function \"{function}\" can be offered only once",
-            index(first),
-            index(second)
+            "{} and {} are the same server tool, whose function \"{function}\" can be offered only once",
+            path(first),
+            path(second)
         ));
     }
     Refusal::invalid(format!(
-        "tools[{}] and tools[{}] both offer a function named \"{function}\"",
-        index(first),
-        index(second)
+        "{} and {} both offer a function named \"{function}\"",
+        path(first),
+        path(second)
     ))
 }

@@ -1,6 +1,6 @@
 //! Tools, tool choice and plugins.
 
-use super::super::{ResponsesRequest, ToolChoice, ToolClass, ToolKind, ToolPrefix};
+use super::super::{Place, ResponsesRequest, ToolChoice, ToolClass, ToolKind, ToolPrefix};
 use super::{accepted, body_of_item, body_with, refused};
 use serde_json::{Value, json};
 
@@ -81,8 +81,9 @@ fn tools_keep_their_place_and_name() {
     let request = accepted(&body_with(&json!({"tools": [
         {"type": "function", "name": "f"}, {"type": "shell"}, {"type": "mcp", "server_label": "l", "server_url": "u"},
     ]})));
-    let names: Vec<_> = request.tools.iter().map(|tool| (tool.index, tool.name.as_deref())).collect();
-    assert_eq!(names, [(0, Some("f")), (1, None), (2, Some("l"))]);
+    let names: Vec<_> = request.tools.iter().map(|tool| (tool.source.place, tool.name.as_deref())).collect();
+    let place = Place::Tools;
+    assert_eq!(names, [(place(0), Some("f")), (place(1), None), (place(2), Some("l"))]);
 }
 
 #[test]

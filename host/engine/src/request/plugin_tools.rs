@@ -1,0 +1,149 @@
+//! Server tools that a request asks for otherwise than in `tools`: by an entry of `plugins`, or by the suffix
+//! `:online` of a model's slug, which is the plugin `web` without settings.
+//!
+//! What a plugin's entry says becomes the tool's parameters; complaints about them name the entry's own
+//! members. A tool that is in `tools` too is offered once, as its entry there says.
+
+use super::invalid::InvalidRequest;
+use super::settings::Ability;
+use super::tools::{Place, RequestTool, ToolKind, ToolSource, Translation};
+use super::{RequestPlugin, ResponsesRequest};
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+/// A plugin that is a server tool.
+struct PluginTool {
+    id: &'static str,
+    tool: &'static str,
+    /// Members of the entry and the parameters they are. Others have no equivalent: `search_prompt` of `web`
+    /// would be told to models that are handed search results, and ours ask for them.
+    names: Translation,
+}
+
+/// The plugin that `:online` stands for.
+const WEB: PluginTool = PluginTool {
+    id: "web",
+    tool: "web_search",
+    names: &[
+        ("engine", "engine"),
+        ("mode", "mode"),
+        ("max_results", "max_results"),
+        ("max_uses", "max_uses"),
+        ("include_domains", "allowed_domains"),
+        ("exclude_domains", "excluded_domains"),
+        ("user_location", "user_location"),
+        ("x_search", "x_search"),
+    ],
+};
+
+const PLUGIN_TOOLS: [PluginTool; 3] = [
+    WEB,
+    PluginTool {
+        id: "web-fetch",
+        tool: "web_fetch",
+        names: &[
+            ("allowed_domains", "allowed_domains"),
+            ("blocked_domains", "blocked_domains"),
+            ("max_content_tokens", "max_content_tokens"),
+            ("max_uses", "max_uses"),
+        ],
+    },
+    PluginTool {
+        id: "fusion",
+        tool: "fusion",
+        names: &[
+            ("preset", "preset"),
+            ("analysis_models", "analysis_models"),
+            ("model", "model"),
+            ("tools", "tools"),
+            ("max_tool_calls", "max_tool_calls"),
+        ],
+    },
+];
+
+impl RequestPlugin {
+    /// Whether this plugin is a server tool, and no hook.
+    #[must_use]
+    pub fn is_tool(&self) -> bool {
+        PLUGIN_TOOLS.iter().any(|plugin| plugin.id == self.id)
+    }
+}
+
+impl ResponsesRequest {
+    /// Adds the tools of `plugins`, and of `:online` where `is_online` says that a slug has it, behind those of
+    /// `tools`. `is_there` says which tools this host has, by name.
+    ///
+    /// # Errors
+    /// A tool that is not there, by the path of what asks for it.
+    pub(crate) fn add_plugin_tools(
+        &mut self,
+        is_there: impl Fn(&str) -> bool,
+        is_online: impl Fn(&str) -> bool,
+    ) -> Result<(), InvalidRequest> {
+        for plugin in &PLUGIN_TOOLS {
+            let (place, settings) = match self.plugins.iter().find(|entry| entry.id == plugin.id) {
+                Some(entry) if entry.enabled => (Place::Plugins(entry.index), plugin.parameters(entry)),
+                // Switched off, for slugs too.
+                Some(_) => continue,
+                None if plugin.id == WEB.id && self.models.iter().any(|slug| is_online(slug)) => {
+                    (Place::Model, Bytes::from_static(b"{}"))
+                }
+                None => continue,
+            };
+            if self.tools.iter().any(|tool| plugin.is_asked_for_by(tool)) {
+                continue;
+            }
+            if !is_there(plugin.tool) {
+                return Err(unavailable(place, plugin.id));
+            }
+            self.tools.push(RequestTool {
+                source: ToolSource { place, names: Some(plugin.names) },
+                kind: ToolKind::Server(plugin.tool.to_owned()),
+                type_name: plugin.tool.to_owned(),
+                prefix: None,
+                name: None,
+                json: Bytes::new(),
+                settings,
+                is_deferred: false,
+            });
+            if !self.needs.contains(&Ability::Tools) {
+                // The first of all abilities.
+                self.needs.insert(0, Ability::Tools);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PluginTool {
+    fn is_asked_for_by(&self, tool: &RequestTool) -> bool {
+        match &tool.kind {
+            ToolKind::Server(name) => name == self.tool,
+            ToolKind::WebSearch => self.id == WEB.id,
+            _ => false,
+        }
+    }
+
+    /// The tool's parameters that an entry states.
+    fn parameters(&self, entry: &RequestPlugin) -> Bytes {
+        // It is an object that was checked before.
+        let stated: Map<String, Value> = serde_json::from_slice(&entry.json).unwrap_or_default();
+        let of = |(member, parameter): &(&str, &str)| {
+            let value = stated.get(*member).filter(|value| !value.is_null())?;
+            Some(((*parameter).to_owned(), value.clone()))
+        };
+        let parameters: Map<String, Value> = self.names.iter().filter_map(of).collect();
+        Bytes::from(Value::Object(parameters).to_string())
+    }
+}
+
+fn unavailable(place: Place, id: &str) -> InvalidRequest {
+    match place {
+        Place::Model => {
+            InvalidRequest::new("model", "asks for web search (:online), which is not available on this host")
+        }
+        place => {
+            InvalidRequest::new(format!("{place}.id"), format!("\"{id}\" is not available on this host"))
+        }
+    }
+}
