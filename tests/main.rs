@@ -44,6 +44,9 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod limits;
+
+#[cfg(test)]
 mod credentials;
 #[cfg(test)]
 mod egress;

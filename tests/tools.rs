@@ -6,10 +6,12 @@ mod first_party;
 mod hooks;
 mod offers;
 mod plugins;
+mod reach;
 mod replay;
 mod script;
 mod stop;
 mod together;
+mod web_search;
 
 use crate::kit::client::{Client, last_response, types_of};
 use crate::kit::config::{MODEL, single};

@@ -34,10 +34,23 @@ impl DomainRules {
     ///
     /// An entry is no domain: invalid settings.
     pub fn read(settings: &Fields) -> Result<Self, ToolError> {
-        Ok(Self {
-            allowed: entries(settings, "allowed_domains")?,
-            blocked: entries(settings, "blocked_domains")?,
-        })
+        Self::read_lists(settings, "allowed_domains", "blocked_domains")
+    }
+
+    /// The same from lists of these names.
+    ///
+    /// # Errors
+    ///
+    /// An entry is no domain: invalid settings.
+    pub fn read_lists(settings: &Fields, allowed: &str, blocked: &str) -> Result<Self, ToolError> {
+        Ok(Self { allowed: entries(settings, allowed)?, blocked: entries(settings, blocked)? })
+    }
+
+    /// The entries of the allowed list and of the blocked one, as they are compared: `example.com/docs`.
+    #[must_use]
+    pub fn lists(&self) -> (Vec<String>, Vec<String>) {
+        let written = |entries: &[Entry]| entries.iter().map(Entry::written).collect();
+        (written(&self.allowed), written(&self.blocked))
     }
 
     /// Whether every URL passes.
@@ -67,6 +80,11 @@ impl DomainRules {
 }
 
 impl Entry {
+    fn written(&self) -> String {
+        let parts = std::iter::once(&self.domain).chain(&self.path);
+        parts.map(String::as_str).collect::<Vec<_>>().join("/")
+    }
+
     fn covers_domain(&self, domain: &str) -> bool {
         domain.strip_suffix(&self.domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     }

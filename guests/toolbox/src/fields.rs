@@ -12,7 +12,7 @@ use crate::bindings::exports::cofferdam::plugin::tools::ToolError;
 pub struct Fields {
     map: Map<String, Value>,
     /// Stands before a field's name in complaints.
-    prefix: &'static str,
+    prefix: String,
     complain: fn(String) -> ToolError,
 }
 
@@ -44,7 +44,32 @@ impl Fields {
             b"" | b"null" => Map::new(),
             json => serde_json::from_slice(json).ok()?,
         };
-        Some(Self { map, prefix, complain })
+        Some(Self { map, prefix: prefix.to_owned(), complain })
+    }
+
+    /// The operator's configuration of the plugin. What is wrong there is no fault of the request: it fails.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no JSON object.
+    pub fn configuration(json: &[u8]) -> Result<Self, ToolError> {
+        Self::read(json, "config.", ToolError::Failed)
+            .ok_or_else(|| ToolError::Failed("config must be a table".to_owned()))
+    }
+
+    /// An object inside, whose fields' names begin with its own in complaints; an empty one when absent.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn nested(&self, name: &str) -> Result<Self, ToolError> {
+        let map = self.object(name)?.cloned().unwrap_or_default();
+        Ok(Self { map, prefix: format!("{}{name}.", self.prefix), complain: self.complain })
+    }
+
+    /// The names of all fields.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.map.keys().map(String::as_str)
     }
 
     /// The complaint that a field is wrong: its name and what it takes.

@@ -3,6 +3,7 @@
 //! terminal event, so that no guest can produce a malformed stream. The body of
 //! a request that is not streamed is the same state, written once at the end.
 
+mod citations;
 mod events;
 mod items;
 mod json;
@@ -14,9 +15,10 @@ mod turn;
 mod whole;
 
 pub use response::{Identity, Outcome, Receipt, ServerToolUse};
-pub use tools::{Served, ServedKind, ServerCall, ToolOutcome};
+pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
 use crate::cost;
+use citations::Waiting;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
 use events::Events;
 use items::{Body, Item, Part, Status};
@@ -69,8 +71,10 @@ pub struct Assembler {
     served: Option<Arc<Served>>,
     /// The first item of this turn.
     turn_start: usize,
-    /// Annotations that wait for a text.
-    next_annotations: Vec<Vec<u8>>,
+    /// Annotations of tools that wait for a text.
+    next_annotations: Vec<Waiting>,
+    /// What is closed from now on is the end of the answer.
+    is_ending: bool,
 }
 
 impl Assembler {
@@ -89,6 +93,7 @@ impl Assembler {
             served: None,
             turn_start: 0,
             next_annotations: Vec::new(),
+            is_ending: false,
         }
     }
 
@@ -162,7 +167,7 @@ impl Assembler {
             Event::FunctionArgumentsDelta(delta) | Event::CustomInputDelta(delta) => {
                 self.call_delta(&delta)?
             }
-            Event::CallEnd(key) => self.end_call(key),
+            Event::CallEnd(key) => self.end_call(key)?,
             Event::ImagePartial(image) => self.image(image, false)?,
             Event::ImageDone(image) => self.image(image, true)?,
             Event::OpaqueItem(item) => self.opaque(&item)?,
@@ -180,6 +185,7 @@ impl Assembler {
     /// one and `[DONE]` are written; otherwise the whole body is returned.
     pub fn complete(&mut self, outcome: &Outcome, receipt: &Receipt) -> Vec<u8> {
         self.begin();
+        self.is_ending = true;
         self.close_all(match outcome {
             Outcome::Completed => Status::Completed,
             _ => Status::Incomplete,
@@ -303,11 +309,6 @@ impl Assembler {
             out.extend_from_slice(&logprobs);
             raw(out, "]");
         });
-        if !self.next_annotations.is_empty() {
-            for annotation in std::mem::take(&mut self.next_annotations) {
-                self.write_annotation(index, part, annotation);
-            }
-        }
         Ok(())
     }
 
@@ -353,8 +354,8 @@ impl Assembler {
         }
         self.close_reasoning();
         self.close_message(Status::Completed);
-        if let Some(kind) = self.served_kind(&start).filter(|_| !custom) {
-            return self.start_tool(start, kind);
+        if let Some(item) = self.call_item(&start).filter(|_| !custom) {
+            return self.start_tool(start, item);
         }
         let CallStart { key, call_id, name, namespace } = start;
         self.add(Body::Call { custom, call_id, name, namespace, text: String::new() }, Some(key))?;
@@ -380,8 +381,8 @@ impl Assembler {
                     "response.function_call_arguments.delta"
                 }
             }
-            Some(Body::Tool { arguments, .. }) => {
-                arguments.push_str(&delta.text);
+            Some(Body::Tool { .. }) => {
+                self.arguments(index, &delta.text);
                 return Ok(());
             }
             _ => return Ok(()),
@@ -393,12 +394,13 @@ impl Assembler {
         Ok(())
     }
 
-    fn end_call(&mut self, key: u32) {
-        let Some(index) = self.open_call(key) else { return };
+    fn end_call(&mut self, key: u32) -> Result<(), Malformed> {
+        let Some(index) = self.open_call(key) else { return Ok(()) };
         match self.items.get_mut(index).map(|item| &mut item.body) {
-            Some(Body::Tool { ended, .. }) => *ended = true,
+            Some(Body::Tool { .. }) => return self.end_arguments(index),
             _ => self.close_call(index, Status::Completed),
         }
+        Ok(())
     }
 
     fn close_call(&mut self, index: usize, status: Status) {
@@ -416,6 +418,7 @@ impl Assembler {
         let refusal =
             self.items.get(index).and_then(|item| item.parts().get(part)).is_some_and(Part::is_refusal);
         let name = if refusal { "response.refusal.done" } else { "response.output_text.done" };
+        self.annotate_text(index, part);
         self.item_event(name, index, |out, item| {
             raw(out, ",\"content_index\":");
             json::number(out, part as u64);

@@ -151,6 +151,12 @@ impl Catalog {
 }
 
 impl Endpoint {
+    /// Whether its dialect can offer tools of this type to a model.
+    pub(crate) fn offers(&self, tool_type: &str) -> bool {
+        let provider = self.provider.adapter.manifest().provider.as_ref();
+        provider.is_some_and(|provider| provider.tools.iter().any(|known| known == tool_type))
+    }
+
     fn json(&self) -> Value {
         let candidate = &self.candidate;
         let known = |tokens: u32| (tokens > 0).then_some(tokens);

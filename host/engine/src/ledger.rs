@@ -3,6 +3,7 @@
 
 mod underway;
 
+use crate::allowance::Allowance;
 use crate::ask::Bill;
 use crate::broadcast::Pending;
 use crate::catalog::Endpoint;
@@ -31,6 +32,8 @@ pub struct Caller {
     pub intern: Option<InternId>,
     /// The key.
     pub key: KeyId,
+    /// What the request may use of what the key and the workspace may use.
+    pub allowance: Allowance,
 }
 
 impl Caller {
@@ -55,6 +58,8 @@ pub(crate) struct Entry {
     tools: Amount,
     /// The attempt or turn that has not come to its end.
     underway: Option<Underway>,
+    /// Whose tokens they are, until they are charged.
+    allowance: Allowance,
     /// From which questions know what they cost.
     bill: Arc<Bill>,
     /// Who is told of the request, if anybody.
@@ -86,6 +91,7 @@ impl Entry {
             models: Cost::default(),
             tools: Amount::default(),
             underway: None,
+            allowance: caller.allowance.clone(),
             bill: Arc::clone(bill),
             pending: None,
         })
@@ -203,9 +209,16 @@ impl Entry {
         }
     }
 
+    /// Charges the tokens of its own turns, once: a question charges those it takes, although it has no row.
+    fn charge_tokens(&mut self) {
+        let tokens = self.usage.input_tokens.saturating_add(self.usage.output_tokens);
+        std::mem::take(&mut self.allowance).charge(tokens);
+    }
+
     /// Ends the request: charges it and hands its row over.
     pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
         self.note();
+        self.charge_tokens();
         if let Some(reservation) = self.reservation.take() {
             self.close(reservation, outcome);
         }
@@ -239,6 +252,7 @@ impl Entry {
             self.models = self.models.plus(&underway.cost(&missing));
         }
         self.note();
+        self.charge_tokens();
         let has_spent = self.reservation.as_ref().is_some_and(|it| it.spent_pico() > 0);
         match self.reservation.take() {
             Some(reservation) if self.is_routed || has_spent => {

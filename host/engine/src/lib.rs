@@ -15,7 +15,9 @@ pub mod catalog;
 mod model_choice;
 mod routing;
 
+mod allowance;
 mod pace;
+pub mod rate;
 
 mod door;
 
@@ -41,6 +43,7 @@ mod embed;
 mod respond;
 mod stream;
 
+pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use credential::{Authentication, BoundSecret, OwnKey};
 pub use ledger::Caller;
 pub use pace::Timeouts;

@@ -187,6 +187,7 @@ impl Job {
             Box::pin(self.show_request(entry)).await?;
         }
         tools::add_plugin_tools(&self.engine, &mut self.request)?;
+        tools::stand_in(&self.engine, &mut self.request);
         if ServerTools::are_asked_for(&self.request)? {
             self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
         }

@@ -10,6 +10,8 @@ mod doors;
 mod hook;
 mod offer;
 mod run;
+mod shown;
+mod stand_in;
 mod stop;
 
 use crate::Engine;
@@ -27,7 +29,7 @@ use cofferdam_runtime::CallContext;
 use cofferdam_runtime::wire::{FinishReason, Usage};
 use futures_util::StreamExt;
 use futures_util::stream;
-use offer::{Offer, ServerTool};
+use offer::Offer;
 use run::Finished;
 use serde_json::{Value, json};
 use std::pin::Pin;
@@ -39,6 +41,7 @@ use tokio::sync::mpsc;
 
 pub(crate) use doors::{Doors, Scratches};
 pub(crate) use hook::HookTools;
+pub(crate) use stand_in::stand_in;
 
 /// Adds the server tools that a request asks for by plugins and slugs.
 ///
@@ -217,16 +220,15 @@ impl ServerTools {
         let (offer, doors, is_over, cost) = (&self.offer, &self.doors, self.is_over, &self.cost);
         let (notes, mut told) = mpsc::channel(NOTES_WAITING_MAX);
         let is_told = pace.is_streamed();
-        let reporter = |tool: &ServerTool, item| {
-            let is_told = is_told && tool.events().is_some_and(|events| events.questions);
-            is_told.then(|| Reporter { item, notes: notes.clone() })
+        let reporter = |item| {
+            (is_told && assembler.tells_questions(item)).then(|| Reporter { item, notes: notes.clone() })
         };
         let work = calls.iter().enumerate().map(|(place, call)| -> Work<'_> {
             match offer.owner(&call.function) {
                 _ if is_over => refused("No further tool calls are allowed."),
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
                 Some(tool) => {
-                    let reporter = reporter(tool, call.item);
+                    let reporter = reporter(call.item);
                     Box::pin(async move {
                         let done = run::run(tool, call, context, doors, reporter).await;
                         // At once: the calls before it may take longer than the client waits.

@@ -4,6 +4,7 @@
 
 mod asks;
 mod kinds;
+mod tool;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use serde::Deserialize;
 
 pub use asks::Asked;
 pub use kinds::{Import, Kind};
+pub use tool::{Arguments, Asks, ItemTable, TextTable, ToolTable};
 
 use crate::error::ManifestError;
 use crate::injection::InjectionRule;
@@ -96,29 +98,6 @@ pub struct HookTable {
     pub id: String,
     /// When it is called.
     pub phases: BTreeSet<Phase>,
-}
-
-/// The `[tool]` table.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ToolTable {
-    /// The tool type without prefix: `datetime`.
-    #[serde(rename = "type")]
-    pub tool_type: String,
-    /// Events of a stream that tell how its calls go on, beside those that every item has.
-    pub events: Option<ToolEvents>,
-}
-
-/// The `[tool.events]` table: which events a stream has about a call, in the interface's words (names.md 2.2).
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ToolEvents {
-    /// The word between `response.` and the event's own: with `fusion_call`, a call begins with
-    /// `response.fusion_call.in_progress` and ends well with `response.fusion_call.completed`.
-    pub prefix: String,
-    /// Whether the questions of a call are told: those of `model-panel` as `panel`, others as `analysis`.
-    #[serde(default)]
-    pub questions: bool,
 }
 
 /// The `[limits]` table: what the plugin asks for.
@@ -314,14 +293,7 @@ impl Manifest {
         if self.hook.as_ref().is_some_and(|hook| hook.id.is_empty()) {
             return Some(("id", "must not be empty".to_owned()));
         }
-        if self.tool.as_ref().is_some_and(|tool| tool.tool_type.is_empty()) {
-            return Some(("type", "must not be empty".to_owned()));
-        }
-        let events = self.tool.as_ref().and_then(|tool| tool.events.as_ref());
-        if events.is_some_and(|events| !is_event_prefix(&events.prefix)) {
-            return Some(("prefix", "takes lower-case letters and underscores, at most 64".to_owned()));
-        }
-        None
+        self.tool.as_ref().and_then(ToolTable::problem)
     }
 }
 
@@ -329,11 +301,6 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         && !name.starts_with('-')
-}
-
-/// It becomes a part of event names as it is.
-fn is_event_prefix(prefix: &str) -> bool {
-    (1..=64).contains(&prefix.len()) && prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
 /// A manifest must not reach outside its own folder.

@@ -19,6 +19,7 @@ mod grants;
 
 // Clients' requests.
 mod access;
+mod admission;
 mod api;
 mod auth;
 mod body;

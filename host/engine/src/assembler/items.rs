@@ -1,7 +1,7 @@
 //! Output items while they grow, and how they are written.
 
 use super::json::{compact_json, number, optional_string, raw, string};
-use super::{Assembler, Identity, Malformed};
+use super::{Assembler, CallItem, Identity, Malformed};
 use cofferdam_runtime::wire::ReasoningSeal;
 use serde_json::Value;
 use std::sync::Arc;
@@ -114,15 +114,13 @@ pub(super) enum Body {
     },
     /// A call that the host answers.
     Tool {
-        item_type: Arc<str>,
-        /// The word in the names of the call's own events, if it has any.
-        events: Option<Arc<str>>,
+        item: Arc<CallItem>,
         call_id: String,
         function: String,
         arguments: String,
         /// The model has said all arguments.
         ended: bool,
-        /// What the tool says of the call: JSON members, at least one, comma-separated, without braces.
+        /// What the tool says of the call: JSON members, comma-separated, without braces.
         members: Vec<u8>,
     },
     Image {
@@ -170,7 +168,7 @@ impl Body {
             Self::Reasoning { .. } => identity.item_id("rs", index),
             Self::Call { custom: false, .. } => identity.item_id("fc", index),
             Self::Call { custom: true, .. } => identity.item_id("ctc", index),
-            Self::Tool { .. } => identity.item_id("st", index),
+            Self::Tool { item, .. } => identity.item_id(&item.id_prefix, index),
             Self::Image { .. } => identity.item_id("ig", index),
             Self::Opaque { id, .. } => id.clone(),
         }
@@ -296,12 +294,24 @@ impl Item {
                 string(out, text);
                 raw(out, "}");
             }
-            Body::Tool { item_type, members, .. } => {
+            Body::Tool { item, arguments, members, .. } => {
                 raw(out, "{\"type\":");
-                string(out, item_type);
-                self.id_and_status(out);
-                raw(out, ",");
-                out.extend_from_slice(members);
+                string(out, &item.item_type);
+                raw(out, ",\"id\":");
+                string(out, &self.id);
+                if !item.is_stateless {
+                    raw(out, ",\"status\":\"");
+                    raw(out, self.status.as_str());
+                    raw(out, "\"");
+                }
+                if !members.is_empty() {
+                    raw(out, ",");
+                    out.extend_from_slice(members);
+                }
+                if item.shows_arguments {
+                    raw(out, ",\"arguments\":");
+                    string(out, arguments);
+                }
                 raw(out, "}");
             }
             Body::Image { result } => {

@@ -1,6 +1,5 @@
-//! Events of a call of a server tool beside those that every item has (names.md 2.2): that it began and ended,
-//! and how the questions it puts to models go on. Which calls have them, and under which word, says the
-//! tool's manifest.
+//! Events of a call of a server tool that tell how the questions it puts to models go on (names.md 2.2). Which
+//! calls have them, and under which word, says the tool's manifest.
 
 use super::items::Body;
 use super::json::{number, raw, string};
@@ -9,11 +8,10 @@ use crate::ask::{Note, Progress};
 use serde_json::{Map, Value};
 
 impl Assembler {
-    /// An event of the call whose item stands at `place`, if calls of its kind have events.
-    pub(super) fn call_event(&mut self, place: usize, name: &str, members: impl FnOnce(&mut Vec<u8>)) {
-        let Some(Body::Tool { events: Some(word), .. }) = self.items.get(place).map(|item| &item.body) else {
-            return;
-        };
+    /// An event of a question of the call whose item stands at `place`, if such are told.
+    fn call_event(&mut self, place: usize, name: &str, members: impl FnOnce(&mut Vec<u8>)) {
+        let Some(Body::Tool { item, .. }) = self.items.get(place).map(|item| &item.body) else { return };
+        let Some(word) = &item.questions else { return };
         let name = format!("response.{word}.{name}");
         self.item_event(&name, place, |out, _| members(out));
     }

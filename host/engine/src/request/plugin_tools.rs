@@ -104,6 +104,7 @@ impl ResponsesRequest {
                 name: None,
                 json: Bytes::new(),
                 settings,
+                stands_in: false,
                 is_deferred: false,
             });
             if !self.needs.contains(&Ability::Tools) {
@@ -119,6 +120,7 @@ impl PluginTool {
     fn is_asked_for_by(&self, tool: &RequestTool) -> bool {
         match &tool.kind {
             ToolKind::Server(name) => name == self.tool,
+            // It becomes the same tool, or the endpoint's own.
             ToolKind::WebSearch => self.id == WEB.id,
             _ => false,
         }

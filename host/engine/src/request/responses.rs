@@ -33,6 +33,8 @@ pub struct ResponsesRequest {
     pub tools: Vec<RequestTool>,
     /// Which tool the model may or must call.
     pub tool_choice: ToolChoice,
+    /// Members of output items that the client wants in addition, such as `code_interpreter_call.outputs`.
+    pub include: Vec<String>,
     /// Whether the model may call several tools in one turn. Default true.
     pub parallel_tool_calls: bool,
     /// Routing preferences.
@@ -164,6 +166,9 @@ impl ResponsesRequest {
                 .map(|(index, (tool, range))| tool.into_tool(index, guest.json.slice(range)))
                 .collect(),
             tool_choice,
+            include: fields
+                .get("include")
+                .map_or(Vec::new(), |list| list.items().map(|value| value.text().into_owned()).collect()),
             parallel_tool_calls: fields.get("parallel_tool_calls").is_none_or(Value::is_true),
             provider: fields.get("provider").map(ProviderPreferences::of).unwrap_or_default(),
             plugins,

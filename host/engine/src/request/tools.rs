@@ -165,6 +165,8 @@ pub struct RequestTool {
     pub json: Bytes,
     /// A server tool's parameters as JSON, `{}` when absent; empty bytes for the others.
     pub settings: Bytes,
+    /// The tool is of a client's own kind, and a server tool takes its place.
+    pub stands_in: bool,
     /// A function with `defer_loading: true`: it may wait until a search for tools has found it.
     pub is_deferred: bool,
 }
@@ -190,6 +192,21 @@ impl RequestTool {
         }
         out.push(b'}');
         Bytes::from(out)
+    }
+
+    /// Lets a server tool take the place of a tool of the client's own kind, with the whole entry as its
+    /// settings.
+    pub(crate) fn replace(&mut self, name: &str) {
+        self.kind = ToolKind::Server(name.to_owned());
+        self.source.names = Some(&[]);
+        self.settings = self.json.clone();
+        self.stands_in = true;
+    }
+
+    /// The search engine that the entry of a client's own kind names.
+    pub(crate) fn engine(&self) -> Option<String> {
+        let document = Document::parse(&self.json).ok()?;
+        Some(document.root().get("engine")?.text().into_owned())
     }
 
     /// The name by which the model calls a function or custom tool. Tools of a namespace are told apart by
@@ -332,6 +349,7 @@ impl<'d> Offered<'d> {
             name,
             json,
             settings,
+            stands_in: false,
             is_deferred,
         }
     }

@@ -47,7 +47,9 @@ impl Job {
             return body;
         }
         entry.settle(settled);
-        if pace.say(last).await.is_ok()
+        let said = pace.say(last).await;
+        self.caller.allowance.give_place_back();
+        if said.is_ok()
             && let Some(mut reading) = reading
         {
             reading.drain().await;

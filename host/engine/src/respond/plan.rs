@@ -69,10 +69,8 @@ fn unoffered(tool: &RequestTool) -> Refusal {
 
 /// Whether the endpoint's dialect has this kind of tool; a server tool is offered as functions.
 fn offers(endpoint: &Endpoint, tool: &RequestTool) -> bool {
-    let provider = endpoint.provider.adapter.manifest().provider.as_ref();
-    let kind = match tool.kind.class() {
+    endpoint.offers(match tool.kind.class() {
         ToolClass::Server => "function",
         ToolClass::Client | ToolClass::Hosted => &tool.type_name,
-    };
-    provider.is_some_and(|provider| provider.tools.iter().any(|known| known == kind))
+    })
 }

@@ -41,7 +41,10 @@ impl Job {
         if !matches!(outcome, Outcome::Completed) {
             return Ok(Step::End(outcome, reading));
         }
-        let calls = assembler.end_turn();
+        let calls = match assembler.end_turn() {
+            Ok(calls) => calls,
+            Err(malformed) => return Ok(Step::End(refused(malformed), reading)),
+        };
         if calls.is_empty() {
             return Ok(Step::End(outcome, reading));
         }

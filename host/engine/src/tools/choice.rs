@@ -52,11 +52,15 @@ impl Choice {
     }
 }
 
-/// The functions of the server tool that a type names; none if it names another kind of tool.
+/// The functions of the server tool that a type names, or that stands in for the type; none if it names
+/// another kind of tool.
 fn named(type_name: &str, path: &str, offer: &Offer) -> Result<Option<Vec<Value>>, Refusal> {
-    let Some(name) = server_tool_name(type_name) else { return Ok(None) };
-    let functions = offer.functions_of(name).ok_or_else(|| not_offered(path, type_name))?;
-    Ok(Some(functions.into_iter().map(|name| json!({"type": "function", "name": name})).collect()))
+    let functions = match server_tool_name(type_name) {
+        Some(name) => Some(offer.functions_of(name).ok_or_else(|| not_offered(path, type_name))?),
+        None => offer.functions_for(type_name),
+    };
+    let choice = |name| json!({"type": "function", "name": name});
+    Ok(functions.map(|functions| functions.into_iter().map(choice).collect()))
 }
 
 fn forced(type_name: &str, path: &str, offer: &Offer) -> Result<Option<Vec<u8>>, Refusal> {

@@ -2,16 +2,16 @@
 //! of the entry.
 
 use super::doors::{Deferred, Doors};
+use super::shown;
 use crate::Engine;
-use crate::assembler::{Served, ServedKind};
+use crate::assembler::{CallItem, Served};
 use crate::refusal::Refusal;
-use crate::request::{Place, RequestTool, ResponsesRequest, ToolKind, ToolPrefix, ToolSource};
+use crate::request::{Place, RequestTool, ResponsesRequest, ToolKind, ToolSource};
 use crate::routing::printable;
 use bytes::Bytes;
-use cofferdam_runtime::manifest::ToolEvents;
 use cofferdam_runtime::wire::{Function, ToolError};
 use cofferdam_runtime::{CallContext, Kind, Plugin};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,17 +31,10 @@ pub(crate) struct ServerTool {
     pub(crate) plugin: Arc<Plugin>,
     /// The tool's name without prefix.
     pub(crate) name: String,
-    /// The type of the items that stand for its calls.
-    pub(crate) item_type: Arc<str>,
+    /// The type of the client's own tool whose place it takes.
+    pub(crate) stands_in_for: Option<String>,
     /// The entry's `parameters`.
     pub(crate) settings: Bytes,
-}
-
-impl ServerTool {
-    /// The events that tell how its calls go on, if it has any of its own.
-    pub(crate) fn events(&self) -> Option<&ToolEvents> {
-        self.plugin.manifest().tool.as_ref()?.events.as_ref()
-    }
 }
 
 /// One entry of the request's `tools`.
@@ -51,7 +44,14 @@ enum Entry {
     /// A function that waits until it is found: its name, and its entry when it is offered.
     Deferred { name: String, json: Bytes },
     /// Functions that the host serves: their definitions, comma-separated.
-    Server { tool: ServerTool, functions: Vec<String>, json: Bytes },
+    Server { tool: ServerTool, functions: Vec<Offered>, json: Bytes },
+}
+
+/// A function that the host serves.
+struct Offered {
+    name: String,
+    /// What a client sees of a call.
+    item: Arc<CallItem>,
 }
 
 /// Everything a model is offered.
@@ -82,9 +82,8 @@ impl Offer {
             entries.push(match (&tool.kind, tool.name.as_ref()) {
                 (ToolKind::Server(name), _) => {
                     let server = engine.server_tool(tool, name)?;
-                    let functions = functions(&server, context, doors).await?;
-                    let json = written(&functions)?;
-                    let functions = functions.into_iter().map(|function| function.name).collect();
+                    let functions = functions(&server, tool, context, doors).await?;
+                    let (functions, json) = written(functions, &server, tool, &request.include)?;
                     Entry::Server { tool: server, functions, json }
                 }
                 (_, Some(name)) if defers && tool.is_deferred && !named.contains(name) => {
@@ -107,12 +106,21 @@ impl Offer {
 
     /// The functions of the tool with this name, if the request has it.
     pub(crate) fn functions_of(&self, name: &str) -> Option<Vec<&str>> {
+        self.functions_where(|tool| tool.name == name)
+    }
+
+    /// The functions of the tool that stands in for this type of a client's own, if one does.
+    pub(crate) fn functions_for(&self, type_name: &str) -> Option<Vec<&str>> {
+        self.functions_where(|tool| tool.stands_in_for.as_deref() == Some(type_name))
+    }
+
+    fn functions_where(&self, is_meant: impl Fn(&ServerTool) -> bool) -> Option<Vec<&str>> {
         let mut found = None;
         for entry in &self.entries {
             if let Entry::Server { tool, functions, .. } = entry
-                && tool.name == name
+                && is_meant(tool)
             {
-                found.get_or_insert_with(Vec::new).extend(functions.iter().map(String::as_str));
+                found.get_or_insert_with(Vec::new).extend(functions.iter().map(|offered| &*offered.name));
             }
         }
         found
@@ -120,15 +128,11 @@ impl Offer {
 
     /// What the assembler has to know.
     pub(crate) fn served(&self) -> Served {
-        let kind = |place: usize| match self.entries.get(place) {
-            Some(Entry::Server { tool, .. }) => Some(ServedKind {
-                item_type: Arc::clone(&tool.item_type),
-                events: tool.events().map(|events| Arc::from(events.prefix.as_str())),
-            }),
-            _ => None,
-        };
-        let pairs = self.owners.iter().filter_map(|(name, place)| Some((name.clone(), kind(*place)?)));
-        Served::new(pairs)
+        let functions = self.entries.iter().flat_map(|entry| match entry {
+            Entry::Server { functions, .. } => functions.as_slice(),
+            _ => &[],
+        });
+        Served::new(functions.map(|offered| (offered.name.clone(), Arc::clone(&offered.item))))
     }
 
     /// The array `tools` of a turn: the client's order, then the deferred functions in `loaded`, which are
@@ -189,12 +193,11 @@ impl Engine {
     /// The guest behind an entry.
     fn server_tool(&self, tool: &RequestTool, name: &str) -> Result<ServerTool, Refusal> {
         let plugin = self.tool_plugin(name).ok_or_else(|| unavailable(tool))?;
-        let prefix = tool.prefix.unwrap_or(ToolPrefix::Service);
         Ok(ServerTool {
             source: tool.source,
             plugin: Arc::clone(plugin),
             name: name.to_owned(),
-            item_type: Arc::from(format!("{}{name}", prefix.as_str())),
+            stands_in_for: tool.stands_in.then(|| tool.type_name.clone()),
             settings: tool.settings.clone(),
         })
     }
@@ -219,6 +222,7 @@ fn unavailable(tool: &RequestTool) -> Refusal {
 
 async fn functions(
     tool: &ServerTool,
+    asked_for: &RequestTool,
     context: &CallContext,
     doors: &Doors,
 ) -> Result<Vec<Function>, Refusal> {
@@ -230,11 +234,14 @@ async fn functions(
     };
     match timeout(OFFER_TIME_MAX, asked).await {
         Ok(Ok(Ok(functions))) => Ok(functions),
-        Ok(Ok(Err(
-            ToolError::InvalidSettings(message)
-            | ToolError::InvalidArguments(message)
-            | ToolError::Failed(message),
-        ))) => Err(Refusal::invalid(tool.source.complaint(&message))),
+        Ok(Ok(Err(ToolError::InvalidSettings(message) | ToolError::InvalidArguments(message)))) => {
+            Err(Refusal::invalid(tool.source.complaint(&message)))
+        }
+        Ok(Ok(Err(ToolError::Failed(message)))) => {
+            // No fault of the request: the operator has not set it up.
+            tracing::warn!(plugin = tool.plugin.name(), %message, "a tool is not in order");
+            Err(unavailable(asked_for))
+        }
         Ok(Err(error)) if error.is_saturated() => Err(Refusal::saturated()),
         Ok(Err(error)) => {
             tracing::error!(plugin = %error.plugin, %error, "a tool could not say what it offers");
@@ -247,17 +254,29 @@ async fn functions(
     }
 }
 
-/// Functions as entries of `tools`, comma-separated. `strict` is told because providers differ in what they
-/// take for granted, and schemas of tools have optional members.
-fn written(functions: &[Function]) -> Result<Bytes, Refusal> {
+/// Functions as entries of `tools`, comma-separated, and what clients see of their calls. `strict` is told
+/// because providers differ in what they take for granted, and schemas of tools have optional members.
+fn written(
+    functions: Vec<Function>,
+    tool: &ServerTool,
+    asked_for: &RequestTool,
+    include: &[String],
+) -> Result<(Vec<Offered>, Bytes), Refusal> {
     let mut out = Vec::new();
+    let mut offered = Vec::with_capacity(functions.len());
     for function in functions {
         if !out.is_empty() {
             out.push(b',');
         }
         // The runtime has checked that the schema is an object.
-        let parameters: Value =
+        let mut parameters: Map<String, Value> =
             serde_json::from_slice(&function.parameters).map_err(|_| Refusal::internal())?;
+        let Some(table) = tool.plugin.manifest().tool.as_ref() else { return Err(Refusal::internal()) };
+        let item = shown::item_of(&mut parameters, table, asked_for, include).map_err(|undeclared| {
+            let plugin = tool.plugin.name();
+            tracing::error!(plugin, item = %undeclared, "a tool names an item that its manifest does not");
+            Refusal::internal()
+        })?;
         let entry = json!({
             "type": "function",
             "name": function.name,
@@ -266,8 +285,9 @@ fn written(functions: &[Function]) -> Result<Bytes, Refusal> {
             "parameters": parameters,
         });
         out.extend_from_slice(entry.to_string().as_bytes());
+        offered.push(Offered { name: function.name, item: Arc::new(item) });
     }
-    Ok(Bytes::from(out))
+    Ok((offered, Bytes::from(out)))
 }
 
 /// Who serves which function.
@@ -286,10 +306,10 @@ fn owners(entries: &[Entry], tools: &[RequestTool]) -> Result<BTreeMap<String, u
     for (place, entry) in entries.iter().enumerate() {
         let Entry::Server { functions, .. } = entry else { continue };
         for function in functions {
-            if let Some(other) = offered.insert(function, place) {
-                return Err(collision(tools, entries, other, place, function));
+            if let Some(other) = offered.insert(&function.name, place) {
+                return Err(collision(tools, entries, other, place, &function.name));
             }
-            owners.insert(function.clone(), place);
+            owners.insert(function.name.clone(), place);
         }
     }
     Ok(owners)

@@ -326,22 +326,15 @@ impl<'a> Table<'a> {
         convert(default.get_ref()).map(|value| self.value(key, value))
     }
 
-    /// Notes keys that do not exist, or belong to something this build lacks.
+    /// Notes keys that do not exist.
     fn check_keys(&self) {
-        for (name, value) in self.entries.into_iter().flatten() {
-            if let Some(message) = self.complaint(name.get_ref(), value) {
+        for (name, _) in self.entries.into_iter().flatten() {
+            let pattern = keys::join(&self.pattern, name.get_ref());
+            if keys::find(&pattern).is_none() && !keys::is_table(&pattern) {
+                let message = keys::unknown(&self.pattern, name.get_ref());
                 self.note(&name.span(), &keys::join(&self.path, name.get_ref()), message);
             }
         }
-    }
-
-    fn complaint(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Option<String> {
-        let pattern = keys::join(&self.pattern, name);
-        let Some(key) = keys::find(&pattern) else {
-            return (!keys::is_table(&pattern)).then(|| keys::unknown(&self.pattern, name));
-        };
-        let later = key.later?;
-        (!is_neutral(value, key.default)).then(|| later.sentence(key.default))
     }
 
     fn wrong_type(&self, key: &str, found: &Spanned<DeValue<'_>>, expected: &str) {
@@ -353,11 +346,6 @@ impl<'a> Table<'a> {
         let place = self.document.place(span, path);
         self.document.problems.borrow_mut().push(Problem { place, message });
     }
-}
-
-fn is_neutral(value: &Spanned<DeValue<'_>>, default: Default) -> bool {
-    let Default::Is(written) = default else { return false };
-    DeValue::parse(written).is_ok_and(|default| json(default.get_ref()) == json(value.get_ref()))
 }
 
 /// Line and column, both from 1, of a byte offset.

@@ -29,7 +29,7 @@ use document::Document;
 pub use broadcast::Broadcast;
 pub use document::{Place, Problem};
 pub use environment::{Credentials, Environment, Of};
-pub use limits::Limits;
+pub use limits::{Limits, Pace};
 pub use models::{DataCollection, Endpoint, Model, ModelKind, demo};
 pub use providers::{KeySource, Provider};
 pub use server::Server;

@@ -1,7 +1,5 @@
 use super::super::tests::{identity, parse_stream};
-use super::super::{
-    Assembler, Malformed, OUTPUT_BYTES_MAX, Outcome, Receipt, Served, ServedKind, ToolOutcome,
-};
+use super::super::{Assembler, CallItem, Malformed, OUTPUT_BYTES_MAX, Outcome, Receipt, Served, ToolOutcome};
 use crate::ask::{Note, Progress};
 use cofferdam_runtime::wire::{CallStart, Event};
 use serde_json::{Value, json};
@@ -9,13 +7,19 @@ use std::sync::Arc;
 
 /// One call of a tool whose calls are told under this word.
 fn assembler(events: Option<&str>) -> Assembler {
-    let kind = ServedKind { item_type: Arc::from("service:talk"), events: events.map(Arc::from) };
+    let named = |name: &str| events.map(|word| format!("response.{word}.{name}")).into_iter().collect();
+    let item = CallItem {
+        added: named("in_progress"),
+        completed: named("completed"),
+        questions: events.map(str::to_owned),
+        ..CallItem::own("service:talk".to_owned())
+    };
     let mut assembler = Assembler::new(identity(), true);
-    assembler.serve(Arc::new(Served::new([("talk".to_owned(), kind)])));
+    assembler.serve(Arc::new(Served::new([("talk".to_owned(), Arc::new(item))])));
     let (call_id, name) = ("c".to_owned(), "talk".to_owned());
     assembler.apply(Event::FunctionCallStart(CallStart { key: 0, call_id, name, namespace: None })).unwrap();
     assembler.apply(Event::CallEnd(0)).unwrap();
-    assembler.end_turn();
+    assembler.end_turn().unwrap();
     assembler
 }
 

@@ -1,0 +1,149 @@
+//! The engines' protocols: how each is asked, and what its answers look like. Everything in an answer is
+//! foreign; what is not of the expected shape is left out.
+
+mod brave;
+mod exa;
+mod searxng;
+
+use cofferdam_toolbox::bindings::cofferdam::plugin::http::{HttpError, Request};
+use cofferdam_toolbox::{Network, sentence};
+use serde_json::Value;
+
+use crate::config::{Config, Engine};
+use crate::settings::Settings;
+
+/// The longest answer, in bytes.
+const BODY_BYTES_MAX: u32 = 4 * 1024 * 1024;
+/// The longest time for one answer.
+const TIMEOUT_MS: u32 = 20_000;
+/// The longest query with domains, in bytes; a longer one is asked without them.
+const QUERY_BYTES_MAX: usize = 3_000;
+/// Results of an answer that are looked at.
+const RESULTS_READ_MAX: usize = 200;
+
+/// A result as the engine tells it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Raw {
+    pub(crate) url: String,
+    pub(crate) title: String,
+    /// Pieces of the page's text.
+    pub(crate) texts: Vec<String>,
+    /// When it was published, in the engine's words.
+    pub(crate) date: Option<String>,
+}
+
+/// Why there are no results.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Nothing came back.
+    Network(HttpError),
+    /// The engine does not do what it should; in words for the operator.
+    Engine(String),
+}
+
+impl Failure {
+    pub(crate) fn for_model(&self) -> String {
+        match self {
+            Self::Network(error) => format!("The search engine was not reached. {}", sentence(*error)),
+            Self::Engine(told) => {
+                format!("The search failed: {told}. Try again later, or answer without it and say so.")
+            }
+        }
+    }
+}
+
+/// Asks the configured engine for about `count` results.
+///
+/// # Errors
+///
+/// It was not reached, or did not answer as documented.
+pub(crate) fn ask(
+    query: &str,
+    count: usize,
+    settings: &Settings,
+    config: &Config,
+    network: &mut impl Network,
+) -> Result<Vec<Raw>, Failure> {
+    let request = match config.engine {
+        Engine::SearXng => searxng::request(query, settings, &config.url),
+        Engine::Brave => brave::request(query, count, settings, &config.url),
+        Engine::Exa => exa::request(query, count, settings, &config.url),
+    };
+    let response = network.send(&request).map_err(Failure::Network)?;
+    match response.status {
+        200..=299 => {}
+        401 | 403 => {
+            return Err(Failure::Engine(format!(
+                "the search engine refused this host (HTTP {}): its key, or for SearXNG the format json, is \
+                 not in order",
+                response.status
+            )));
+        }
+        429 => return Err(Failure::Engine("the search engine is asked too often (HTTP 429)".to_owned())),
+        status => return Err(Failure::Engine(format!("the search engine answered with HTTP {status}"))),
+    }
+    let read = match config.engine {
+        Engine::SearXng => searxng::results,
+        Engine::Brave => brave::results,
+        Engine::Exa => exa::results,
+    };
+    let answer: Value = serde_json::from_slice(&response.body)
+        .map_err(|_| Failure::Engine("the search engine's answer is not JSON".to_owned()))?;
+    let list = read(&answer)
+        .ok_or_else(|| Failure::Engine("the search engine's answer has no results".to_owned()))?;
+    Ok(list)
+}
+
+/// A request with a JSON answer.
+fn request(method: &str, url: String, headers: Vec<(String, String)>, body: Vec<u8>) -> Request {
+    let mut all = vec![("accept".to_owned(), "application/json".to_owned())];
+    all.extend(headers);
+    Request {
+        method: method.to_owned(),
+        url,
+        headers: all,
+        body,
+        injections: Vec::new(),
+        redirects: 0,
+        body_bytes_max: BODY_BYTES_MAX,
+        timeout_ms: TIMEOUT_MS,
+    }
+}
+
+/// The query with the domains as operators that most engines know. What an engine makes of them does not
+/// matter in the end: results are sifted here too.
+fn with_sites(query: &str, settings: &Settings) -> String {
+    let (only, without) = settings.domains.lists();
+    let mut out = query.to_owned();
+    let sites: Vec<String> = only.iter().map(|domain| format!("site:{domain}")).collect();
+    match sites.as_slice() {
+        [] => {}
+        [one] => out = format!("{out} {one}"),
+        several => out = format!("{out} ({})", several.join(" OR ")),
+    }
+    for domain in without {
+        out = format!("{out} -site:{domain}");
+    }
+    if out.len() > QUERY_BYTES_MAX { query.to_owned() } else { out }
+}
+
+/// The objects of a list, as far as they are looked at.
+fn entries(list: Option<&Value>) -> Option<impl Iterator<Item = &Value>> {
+    Some(list?.as_array()?.iter().take(RESULTS_READ_MAX))
+}
+
+/// A member that is text; empty otherwise.
+fn text(entry: &Value, name: &str) -> String {
+    entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// A member that is text and not blank.
+fn filled(entry: &Value, name: &str) -> Option<String> {
+    Some(text(entry, name)).filter(|text| !text.trim().is_empty())
+}
+
+/// Members of a list that are text.
+fn texts(entry: &Value, name: &str) -> Vec<String> {
+    let list = entry.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+}

@@ -1,0 +1,72 @@
+//! Brave: `GET /res/v1/web/search`, its key in `X-Subscription-Token`. A query has at most 400 characters and 50
+//! words, an answer at most 20 results.
+
+use cofferdam_toolbox::bindings::cofferdam::plugin::http::Request;
+use cofferdam_toolbox::clip;
+use serde_json::Value;
+use url::Url;
+
+use super::{Raw, entries, filled, text, texts, with_sites};
+use crate::settings::{Place, Settings};
+
+const QUERY_CHARS_MAX: usize = 400;
+const QUERY_WORDS_MAX: usize = 50;
+const RESULTS_MAX: usize = 20;
+
+pub(super) fn request(query: &str, count: usize, settings: &Settings, url: &Url) -> Request {
+    let with_sites = with_sites(query, settings);
+    let query = if fits(&with_sites) { with_sites } else { shortened(query) };
+    let mut url = url.clone();
+    // What the client's rules take away later is asked for too.
+    let count = if settings.domains.is_empty() { count.min(RESULTS_MAX) } else { RESULTS_MAX };
+    url.query_pairs_mut()
+        .append_pair("q", &query)
+        .append_pair("count", &count.to_string())
+        .append_pair("result_filter", "web")
+        .append_pair("text_decorations", "false")
+        .append_pair("extra_snippets", "true");
+    if let Some(country) = &settings.place.country {
+        url.query_pairs_mut().append_pair("country", country);
+    }
+    super::request("GET", url.into(), headers(&settings.place), Vec::new())
+}
+
+fn fits(query: &str) -> bool {
+    query.chars().count() <= QUERY_CHARS_MAX && query.split_whitespace().count() <= QUERY_WORDS_MAX
+}
+
+fn shortened(query: &str) -> String {
+    let words: Vec<&str> = query.split_whitespace().take(QUERY_WORDS_MAX).collect();
+    clip(&words.join(" "), QUERY_CHARS_MAX).text.to_owned()
+}
+
+/// The place in headers. One that no header can carry is left out.
+fn headers(place: &Place) -> Vec<(String, String)> {
+    let parts = [
+        ("x-loc-country", &place.country),
+        ("x-loc-state-name", &place.region),
+        ("x-loc-city", &place.city),
+        ("x-loc-timezone", &place.timezone),
+    ];
+    let is_plain = |value: &String| value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+    parts
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value.clone().filter(is_plain)?)))
+        .collect()
+}
+
+pub(super) fn results(answer: &Value) -> Option<Vec<Raw>> {
+    // Nothing found is an answer without `web`.
+    let Some(web) = answer.get("web") else { return answer.is_object().then(Vec::new) };
+    let result = |entry: &Value| {
+        let mut found: Vec<String> = filled(entry, "description").into_iter().collect();
+        found.extend(texts(entry, "extra_snippets"));
+        Raw {
+            url: text(entry, "url"),
+            title: text(entry, "title"),
+            texts: found,
+            date: filled(entry, "page_age").or_else(|| filled(entry, "age")),
+        }
+    };
+    Some(entries(web.get("results"))?.map(result).collect())
+}

@@ -1,0 +1,25 @@
+//! SearXNG: `GET /search?q=...&format=json`. The instance must have the format `json` switched on.
+
+use cofferdam_toolbox::bindings::cofferdam::plugin::http::Request;
+use serde_json::Value;
+use url::Url;
+
+use super::{Raw, entries, filled, text, with_sites};
+use crate::settings::Settings;
+
+/// It has no count: a page has what its engines gave.
+pub(super) fn request(query: &str, settings: &Settings, url: &Url) -> Request {
+    let mut url = url.clone();
+    url.query_pairs_mut().append_pair("q", &with_sites(query, settings)).append_pair("format", "json");
+    super::request("GET", url.into(), Vec::new(), Vec::new())
+}
+
+pub(super) fn results(answer: &Value) -> Option<Vec<Raw>> {
+    let result = |entry: &Value| Raw {
+        url: text(entry, "url"),
+        title: text(entry, "title"),
+        texts: filled(entry, "content").into_iter().collect(),
+        date: filled(entry, "publishedDate"),
+    };
+    Some(entries(answer.get("results"))?.map(result).collect())
+}

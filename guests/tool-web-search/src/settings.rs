@@ -1,0 +1,151 @@
+//! What the client may choose: `parameters` of the tool entry, or the members of a tool of the client's own
+//! kind, which has its lists of domains in `filters`.
+
+use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+use cofferdam_toolbox::{DomainRules, Fields};
+
+use crate::config::{Config, Engine};
+
+/// Results of one search when the client is silent, and at most.
+const RESULTS_DEFAULT: u32 = 5;
+const RESULTS_MAX: u32 = 25;
+/// Results of all searches of a request when the client is silent.
+const TOTAL_RESULTS_DEFAULT: u32 = 50;
+/// Searches of one request, at most and when the client is silent.
+const USES_MAX: u32 = 50;
+/// Characters of one result's text when the client is silent, and at most.
+const CHARS_DEFAULT: u32 = 2_500;
+const CHARS_MAX: u32 = 100_000;
+/// The longest word for a mode or a part of a place, in bytes.
+const WORD_BYTES_MAX: usize = 128;
+
+/// Checked settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) results_max: usize,
+    pub(crate) total_results_max: usize,
+    pub(crate) uses_max: u32,
+    /// Characters of one result's text.
+    pub(crate) chars_max: usize,
+    pub(crate) domains: DomainRules,
+    pub(crate) place: Place,
+    /// How hard to search, in the engine's own words.
+    pub(crate) mode: Option<String>,
+    /// The tool was asked for by a type of the client's own.
+    pub(crate) is_clients_type: bool,
+}
+
+/// About where the user is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Two capital letters.
+    pub(crate) country: Option<String>,
+    pub(crate) region: Option<String>,
+    pub(crate) city: Option<String>,
+    /// IANA name.
+    pub(crate) timezone: Option<String>,
+}
+
+impl Settings {
+    /// Reads the settings.
+    ///
+    /// # Errors
+    ///
+    /// A field is wrong; the message names it.
+    pub(crate) fn read(json: &[u8], config: &Config) -> Result<Self, ToolError> {
+        let fields = &Fields::settings(json)?;
+        check_engine(fields, config.engine)?;
+        let results = fields.integer("max_results", 1..=RESULTS_MAX)?.unwrap_or(RESULTS_DEFAULT);
+        let total = fields.integer("max_total_results", 1..=u32::MAX)?.unwrap_or(TOTAL_RESULTS_DEFAULT);
+        // Larger numbers are wishes: capped, not refused.
+        let uses = fields.integer("max_uses", 1..=u32::MAX)?.unwrap_or(USES_MAX).min(USES_MAX);
+        fields.object("x_search")?;
+        Ok(Self {
+            results_max: results as usize,
+            total_results_max: total as usize,
+            uses_max: uses,
+            chars_max: chars_max(fields)? as usize,
+            domains: domains(fields)?,
+            place: place(&fields.nested("user_location")?)?,
+            mode: word(fields, "mode")?,
+            is_clients_type: fields.text("type")?.is_some(),
+        })
+    }
+}
+
+/// The engine is the operator's; a client may name it or leave it open.
+fn check_engine(fields: &Fields, engine: Engine) -> Result<(), ToolError> {
+    match fields.text("engine")? {
+        None | Some("auto") => Ok(()),
+        Some(word) if word == engine.word() => Ok(()),
+        Some("native") => Err(fields.wrong(
+            "engine",
+            "\"native\" is an endpoint's own search, which is the tool type web_search; use auto here",
+        )),
+        Some("exa" | "firecrawl" | "parallel" | "perplexity" | "searxng" | "brave") => {
+            Err(fields.wrong("engine", "names an engine that this host has not configured; use auto"))
+        }
+        Some(_) => Err(fields.wrong("engine", "takes auto, native, exa, firecrawl, parallel or perplexity")),
+    }
+}
+
+/// `max_characters`, or what `search_context_size` stands for.
+fn chars_max(fields: &Fields) -> Result<u32, ToolError> {
+    let size = match fields.text("search_context_size")? {
+        None => CHARS_DEFAULT,
+        Some("low") => 5_000,
+        Some("medium") => 15_000,
+        Some("high") => 30_000,
+        Some(_) => return Err(fields.wrong("search_context_size", "takes low, medium or high")),
+    };
+    Ok(fields.integer("max_characters", 1..=CHARS_MAX)?.unwrap_or(size))
+}
+
+/// One list of domains to search in or to leave out, beside or inside `filters`.
+fn domains(fields: &Fields) -> Result<DomainRules, ToolError> {
+    let filters = &fields.nested("filters")?;
+    let lists = [
+        (fields, "allowed_domains", "excluded_domains"),
+        (filters, "allowed_domains", "excluded_domains"),
+        (filters, "allowed_domains", "blocked_domains"),
+    ];
+    let mut chosen = DomainRules::default();
+    for (fields, allowed, excluded) in lists {
+        let rules = DomainRules::read_lists(fields, allowed, excluded)?;
+        let (only, without) = rules.lists();
+        if !only.is_empty() && !without.is_empty() {
+            return Err(fields.wrong(allowed, &format!("cannot be combined with {excluded}")));
+        }
+        if rules.is_empty() || rules == chosen {
+            continue;
+        }
+        if !chosen.is_empty() {
+            return Err(fields.wrong(allowed, "and excluded domains are given in two places"));
+        }
+        chosen = rules;
+    }
+    Ok(chosen)
+}
+
+fn place(location: &Fields) -> Result<Place, ToolError> {
+    let country = match word(location, "country")? {
+        Some(code) if code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphabetic()) => {
+            Some(code.to_ascii_uppercase())
+        }
+        Some(_) => return Err(location.wrong("country", "takes a code of two letters, such as DE")),
+        None => None,
+    };
+    let (region, city) = (word(location, "region")?, word(location, "city")?);
+    Ok(Place { country, region, city, timezone: word(location, "timezone")? })
+}
+
+/// A short text on one line; blank is absent.
+fn word(fields: &Fields, name: &str) -> Result<Option<String>, ToolError> {
+    let Some(text) = fields.text(name)?.map(str::trim).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    if text.len() > WORD_BYTES_MAX || text.chars().any(char::is_control) {
+        return Err(fields.wrong(name, "must be one short line"));
+    }
+    Ok(Some(text.to_owned()))
+}
