@@ -256,6 +256,7 @@ fn a_faulty_destination_does_not_start() {
         (format!("{good}key = \"sk-1\""), "broadcast[0].key: expected env:NAME or operator:NAME"),
         (format!("{good}key = \"env:TEST_NO_SUCH_KEY\""), "TEST_NO_SUCH_KEY is not set"),
         (format!("{good}key_header = \"host\""), "broadcast[0].key_header: this header cannot carry"),
+        (format!("{good}headers = {{ host = \"x\" }}"), "names a header that is not the operator's to set"),
         (format!("{good}headers = {{ authorization = \"x\" }}"), "a credential does not belong in this file"),
     ] {
         let output = Setup::new().config(&toml).fail();
