@@ -23,6 +23,9 @@ mod fallback;
 mod model_router;
 
 #[cfg(test)]
+mod plugins;
+
+#[cfg(test)]
 mod tools;
 
 #[cfg(test)]

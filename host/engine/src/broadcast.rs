@@ -127,8 +127,8 @@ impl Broadcaster {
     }
 
     /// Begins the record of a request, if anybody is to be told of it.
-    pub(crate) fn begin(&self, clock: &Clock, about: About) -> Option<Box<Pending>> {
-        (!self.queues.is_empty()).then(|| Box::new(Pending::new(self.clone(), clock.clone(), about)))
+    pub(crate) fn begin(&self, clock: &Clock, about: impl FnOnce() -> About) -> Option<Box<Pending>> {
+        (!self.queues.is_empty()).then(|| Box::new(Pending::new(self.clone(), clock.clone(), about())))
     }
 
     fn tell(&self, record: Record) {

@@ -68,7 +68,8 @@ impl Engine {
         let bill = Arc::default();
         let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await?;
-        let about = About {
+        entry.routed();
+        let about = || About {
             started_ms: context.now_ms,
             requested: request.model.clone(),
             intern: caller.intern,
@@ -77,7 +78,6 @@ impl Engine {
             trace: request.trace.clone(),
         };
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
-        entry.routed();
         let mut pace = Pace::new(None, self.parts.timeouts.total);
         let estimate = || credit::input_estimate(&order, request.input_tokens);
         if let Err(refusal) = entry.reserve(estimate, &mut pace).await {

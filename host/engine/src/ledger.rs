@@ -58,12 +58,12 @@ pub(crate) struct Entry {
     tools: Amount,
     /// The attempt or turn that has not come to its end.
     underway: Option<Underway>,
+    /// Who is told of the request, if anybody.
+    pending: Option<Box<Pending>>,
     /// Whose tokens they are, until they are charged.
     allowance: Allowance,
     /// From which questions know what they cost.
     bill: Arc<Bill>,
-    /// Who is told of the request, if anybody.
-    pending: Option<Box<Pending>>,
 }
 
 impl Entry {
@@ -91,15 +91,10 @@ impl Entry {
             models: Cost::default(),
             tools: Amount::default(),
             underway: None,
+            pending: None,
             allowance: caller.allowance.clone(),
             bill: Arc::clone(bill),
-            pending: None,
         })
-    }
-
-    /// Notes that the request is well-formed and its models are there: it leaves a row from here on.
-    pub(crate) fn routed(&mut self) {
-        self.is_routed = true;
     }
 
     /// Has the end of the request told, where there is somebody to tell.
@@ -112,6 +107,11 @@ impl Entry {
         if let Some(pending) = &mut self.pending {
             pending.failed(error);
         }
+    }
+
+    /// Notes that the request is well-formed and its models are there: it leaves a row from here on.
+    pub(crate) fn routed(&mut self) {
+        self.is_routed = true;
     }
 
     /// Reserves what the request may cost and, in a prepaid workspace, waits until that is written down. Nothing
@@ -220,12 +220,12 @@ impl Entry {
         self.note();
         self.charge_tokens();
         if let Some(reservation) = self.reservation.take() {
-            self.close(reservation, outcome);
+            self.hand_over(reservation, outcome);
         }
     }
 
-    /// Hands the row over, and what is told of it.
-    fn close(&mut self, mut reservation: Reservation, outcome: UsageOutcome) {
+    /// Writes the row, and tells of it whoever is to be told.
+    fn hand_over(&mut self, mut reservation: Reservation, outcome: UsageOutcome) {
         if let Some(pending) = self.pending.take() {
             reservation.note(|row| pending.tell(row, outcome));
         }
@@ -256,7 +256,7 @@ impl Entry {
         let has_spent = self.reservation.as_ref().is_some_and(|it| it.spent_pico() > 0);
         match self.reservation.take() {
             Some(reservation) if self.is_routed || has_spent => {
-                self.close(reservation, UsageOutcome::Cancelled);
+                self.hand_over(reservation, UsageOutcome::Cancelled);
             }
             Some(reservation) => reservation.release(),
             None => {}

@@ -8,6 +8,7 @@ pub mod request;
 
 mod refusal;
 
+mod defaults;
 mod hooks;
 mod truncation;
 
@@ -45,6 +46,8 @@ mod stream;
 
 pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use credential::{Authentication, BoundSecret, OwnKey};
+pub use defaults::{PluginDefault, PluginDefaults};
+pub use hooks::is_request_plugin;
 pub use ledger::Caller;
 pub use pace::Timeouts;
 pub use refusal::Refusal;
@@ -76,6 +79,8 @@ pub struct EngineParts {
     pub prompts: Prompts,
     /// Who is told of finished requests.
     pub broadcast: Broadcaster,
+    /// Plugin entries that requests have without asking.
+    pub defaults: PluginDefaults,
     /// Limits of time.
     pub timeouts: Timeouts,
     /// Reported in routing metadata.

@@ -25,6 +25,7 @@ mod tools;
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};
 pub use guest::GuestTurn;
 pub use invalid::{InvalidKind, InvalidRequest};
+pub(crate) use plugin_tools::tool_of_plugin;
 pub use plugins::RequestPlugin;
 pub use prompt::{PromptRole, PromptTemplate, Prompts};
 pub use provider::ProviderPreferences;

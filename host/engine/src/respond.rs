@@ -45,7 +45,8 @@ impl Engine {
         body: &[u8],
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let request = ResponsesRequest::parse_with(body, &self.hook_ids, &self.parts.prompts)?;
+        let mut request = ResponsesRequest::parse_with(body, &self.hook_ids, &self.parts.prompts)?;
+        self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
         let total = self.parts.timeouts.total;

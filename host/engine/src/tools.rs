@@ -41,6 +41,7 @@ use tokio::sync::mpsc;
 
 pub(crate) use doors::{Doors, Scratches};
 pub(crate) use hook::HookTools;
+pub(crate) use offer::installed;
 pub(crate) use stand_in::stand_in;
 
 /// Adds the server tools that a request asks for by plugins and slugs.

@@ -60,13 +60,13 @@ pub struct ProviderTable {
     /// Client tool types this dialect can offer to a model.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// The dialect has `truncation: auto` itself.
-    #[serde(default)]
-    pub truncates: bool,
     /// Nothing is remembered between `prepare` and the answer: while the provider is waited for, the instance
     /// may serve others of the same owner, and another one may decode.
     #[serde(default)]
     pub stateless: bool,
+    /// The dialect has `truncation: auto` itself.
+    #[serde(default)]
+    pub truncates: bool,
 }
 
 /// A phase of a hook.

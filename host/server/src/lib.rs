@@ -40,6 +40,7 @@ mod reply;
 mod app;
 mod cache;
 pub mod config;
+mod defaults;
 mod plugins;
 mod wiring;
 

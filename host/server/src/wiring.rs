@@ -11,14 +11,14 @@ use cofferdam_egress::{Egress, Origin, Placement};
 use cofferdam_engine::broadcast::{Broadcaster, Destination};
 use cofferdam_engine::catalog::{self, Catalog, Endpoint, ModelKind, Provider};
 use cofferdam_engine::cost::{Amount, Prices};
-use cofferdam_engine::{Authentication, BoundSecret, Engine, EngineParts, OwnKey, Timeouts};
+use cofferdam_engine::{Authentication, BoundSecret, Engine, EngineParts, OwnKey, PluginDefaults, Timeouts};
 use cofferdam_runtime::manifest::CredentialSlot;
 use cofferdam_runtime::wire::{Candidate, Percentiles, Price, Statistics, Target};
 use cofferdam_runtime::{Kind, Plugins, Runtime};
 use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
 use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Of, Place, Problem};
-use crate::plugins;
+use crate::{defaults, plugins};
 
 /// What a reload replaces.
 pub(crate) struct Live {
@@ -74,6 +74,8 @@ pub(crate) struct Services {
     pub catalog: Catalog,
     /// Who is told of finished requests.
     pub destinations: Vec<Destination>,
+    /// What requests have without asking.
+    pub defaults: PluginDefaults,
 }
 
 /// Loads plugins and puts the catalog together, without anything that is stored.
@@ -96,6 +98,7 @@ pub(crate) fn services(
         None => (&config.providers, &config.models),
     };
     let mut problems = Vec::new();
+    let defaults = defaults::read(&config.workspaces, &plugins, &mut problems);
     let mut providers = BTreeMap::new();
     for written in configured {
         match provider(written, &plugins, credentials.remove(&Of::Provider(written.name.clone()))) {
@@ -112,7 +115,7 @@ pub(crate) fn services(
     let models = models.iter().map(|written| model(written, &providers)).collect();
     let catalog = Catalog::new(models, now_s);
     let providers = configured.iter().filter_map(|written| providers.get(written.name.as_str()).cloned());
-    Ok(Services { plugins, providers: providers.collect(), catalog, destinations })
+    Ok(Services { plugins, providers: providers.collect(), catalog, destinations, defaults })
 }
 
 /// Builds everything a configuration asks for.
@@ -122,8 +125,9 @@ pub(crate) fn services(
 /// The configuration cannot be served.
 pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
     let Ground { runtime, store, clock, environment } = ground;
-    let Services { plugins, providers, catalog, destinations } =
+    let Services { plugins, providers, catalog, destinations, defaults } =
         services(&config, folder, runtime, environment, clock.now_ms() / 1000)?;
+    defaults::warn_of_unknown(&config.workspaces, &store.directory());
     let egress = Egress::new(config.egress.clone())?;
     let broadcast = Broadcaster::start(destinations, &egress, store);
     let engine = Engine::new(EngineParts {
@@ -133,6 +137,7 @@ pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Re
         catalog,
         prompts: config.prompts.clone(),
         broadcast: broadcast.clone(),
+        defaults,
         timeouts: Timeouts {
             first_event: config.timeouts.first_event,
             idle: config.timeouts.idle,

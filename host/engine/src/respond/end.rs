@@ -64,17 +64,18 @@ impl Job {
     pub(super) fn pending(&self) -> Option<Box<Pending>> {
         let parts = &self.engine.parts;
         let Self { request, options, context, .. } = self;
-        parts.broadcast.begin(
-            &parts.clock,
-            About {
-                started_ms: context.now_ms,
-                requested: self.trail.requested.clone(),
-                intern: self.caller.intern,
-                session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
-                user: request.user.clone(),
-                trace: request.trace.clone(),
-            },
-        )
+        if self.asking.depth() > 0 {
+            // A question is part of the request that it is asked for.
+            return None;
+        }
+        parts.broadcast.begin(&parts.clock, || About {
+            started_ms: context.now_ms,
+            requested: self.trail.requested.clone(),
+            intern: self.caller.intern,
+            session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
+            user: request.user.clone(),
+            trace: request.trace.clone(),
+        })
     }
 
     /// Shows what was sent since the last time, where the client wants to see it.

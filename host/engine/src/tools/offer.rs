@@ -10,7 +10,7 @@ use crate::request::{Place, RequestTool, ResponsesRequest, ToolKind, ToolSource}
 use crate::routing::printable;
 use bytes::Bytes;
 use cofferdam_runtime::wire::{Function, ToolError};
-use cofferdam_runtime::{CallContext, Kind, Plugin};
+use cofferdam_runtime::{CallContext, Kind, Plugin, Plugins};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -204,12 +204,17 @@ impl Engine {
 
     /// The installed tool of this type that has all it needs.
     pub(crate) fn tool_plugin(&self, name: &str) -> Option<&Arc<Plugin>> {
-        let has_type = |plugin: &&Arc<Plugin>| {
-            plugin.kind() == Kind::Tool
-                && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
-        };
-        self.parts.plugins.iter().filter(has_type).find(|plugin| plugin.is_usable())
+        installed(&self.parts.plugins, name)
     }
+}
+
+/// The one of these plugins that is a tool of this type and has all it needs.
+pub(crate) fn installed<'a>(plugins: &'a Plugins, name: &str) -> Option<&'a Arc<Plugin>> {
+    let has_type = |plugin: &&Arc<Plugin>| {
+        plugin.kind() == Kind::Tool
+            && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
+    };
+    plugins.iter().filter(has_type).find(|plugin| plugin.is_usable())
 }
 
 fn unavailable(tool: &RequestTool) -> Refusal {

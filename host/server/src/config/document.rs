@@ -282,6 +282,20 @@ impl<'a> Table<'a> {
             .map_or_else(|| serde_json::Value::Object(serde_json::Map::new()), |v| json(v.get_ref()))
     }
 
+    /// The elements of the list `key` as JSON, each where it stands.
+    pub(super) fn jsons(&self, key: &str) -> Vec<Value<'a, serde_json::Value>> {
+        let path = keys::join(&self.path, key);
+        let elements = self.array(key).into_iter().flatten().enumerate();
+        elements
+            .map(|(index, value)| Value {
+                value: json(value.get_ref()),
+                document: self.document,
+                path: format!("{path}[{index}]"),
+                span: value.span(),
+            })
+            .collect()
+    }
+
     /// Where relative paths of the file start.
     pub(super) fn directory(&self) -> &'a Path {
         self.document.directory()

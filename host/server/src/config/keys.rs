@@ -149,6 +149,19 @@ pub const KEYS: &[Key] = &[
     key("broadcast[].key_header", "\"authorization\"", "header", "Where the credential goes"),
     key("broadcast[].key_format", "\"Bearer {}\"", "text", "The header's value around `{}`"),
     key("broadcast[].headers", "{}", "texts by name", "Further headers, none of them secret"),
+    required("workspaces[].name", "name or id", "Whose requests this is about; `*` is every workspace"),
+    key(
+        "workspaces[].plugins",
+        "[]",
+        "plugin entries",
+        "As in a request: what its requests have without asking, before what `*` has",
+    ),
+    key(
+        "workspaces[].prevent_overrides",
+        "[]",
+        "plugin ids",
+        "Which of these entries requests cannot change: one that tries is a 403",
+    ),
     key(
         "plugins.NAME.hosts",
         "[]",

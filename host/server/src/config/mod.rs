@@ -18,6 +18,7 @@ mod providers;
 mod server;
 mod timeouts;
 mod vault;
+mod workspaces;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,6 +36,7 @@ pub use providers::{KeySource, Provider};
 pub use server::Server;
 pub use timeouts::Timeouts;
 pub use vault::Vault;
+pub use workspaces::{Workspace, WorkspaceName};
 
 /// What `--config` defaults to inside the data directory.
 const FILE_NAME: &str = "cofferdam.toml";
@@ -63,6 +65,8 @@ pub struct Config {
     pub broadcast: Vec<Broadcast>,
     /// What the operator grants to plugins, by plugin name.
     pub plugins: BTreeMap<String, cofferdam_runtime::OperatorGrant>,
+    /// What the requests of workspaces have without asking, in the order of the file.
+    pub workspaces: Vec<Workspace>,
 }
 
 /// Why there is no configuration.
@@ -137,6 +141,7 @@ impl Config {
             prompts: prompts::read(&root.tables("prompts")),
             broadcast: broadcast::read(&root.tables("broadcast"), &egress),
             plugins: plugins::read(&root.table("plugins")),
+            workspaces: workspaces::read(&root.tables("workspaces")),
             timeouts,
             egress,
             providers,

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use cofferdam_store::RootKeySource;
 
-use super::{Broadcast, Config, ConfigError, DataCollection, KeySource, ModelKind, Pace, Problem, keys};
+use super::{
+    Broadcast, Config, ConfigError, DataCollection, KeySource, ModelKind, Pace, Problem, WorkspaceName, keys,
+};
 
 const FILE: &str = "/etc/cofferdam/cofferdam.toml";
 
@@ -113,6 +115,12 @@ headers = { x-team = "blue" }
 name = "otel"
 kind = "otlp"
 url = "https://otel.example.com/base"
+[[workspaces]]
+name = "*"
+plugins = [{ id = "moderation" }]
+
+[[workspaces]]
+name = "default"
 
 [plugins.tool-http-request]
 hosts = ["API.github.com", "*"]
@@ -169,6 +177,13 @@ fn every_section_is_read() {
     assert_eq!(url(otel), "https://otel.example.com/base/v1/traces");
     assert!(matches!(&hook.key, Some((KeySource::Env(name), _)) if name == "HOOK_KEY"));
     assert_eq!(hook.headers[0].1, "blue");
+    let [everyone, default] = config.workspaces.as_slice() else { panic!() };
+    assert_eq!(everyone.name, WorkspaceName::Everyone);
+    let (entry, place) = &everyone.plugins[0];
+    assert_eq!(entry, &serde_json::json!({"id": "moderation"}));
+    assert_eq!(place.key, "workspaces[0].plugins[0]");
+    assert_eq!(default.name, WorkspaceName::One("default".to_owned()));
+    assert!(default.plugins.is_empty());
     let plugin = &config.plugins["tool-http-request"];
     assert_eq!(plugin.config, serde_json::json!({"answer": 42, "list": ["a"]}));
     assert_eq!((plugin.memory_mib, plugin.deadline_ms), (Some(16), Some(500)));
