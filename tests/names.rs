@@ -2,6 +2,7 @@
 
 mod broadcast;
 mod debug;
+mod dialects;
 mod object;
 mod prompts;
 mod truncation;

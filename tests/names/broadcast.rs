@@ -84,7 +84,7 @@ async fn a_webhook_is_told_of_each_request_however_it_ends() {
         "error_type": null, "started_at_ms": null, "ended_at_ms": null, "streamed": false,
         "requested_model": MODEL, "model": MODEL, "provider": "one",
         "usage": {"input_tokens": 7, "cached_tokens": 0, "output_tokens": 3, "reasoning_tokens": 0},
-        "cost": 0, "workspace_id": null, "key_id": null, "intern_id": null,
+        "cost": 0, "byok_cost": 0, "attempts": 1, "workspace_id": null, "key_id": null, "intern_id": null,
         "session_id": "session-1", "user": "user-1", "trace": traced()["trace"],
     });
     assert_eq!(told(&asked[0]), expected);
@@ -256,6 +256,7 @@ fn a_faulty_destination_does_not_start() {
         (format!("{good}key = \"sk-1\""), "broadcast[0].key: expected env:NAME or operator:NAME"),
         (format!("{good}key = \"env:TEST_NO_SUCH_KEY\""), "TEST_NO_SUCH_KEY is not set"),
         (format!("{good}key_header = \"host\""), "broadcast[0].key_header: this header cannot carry"),
+        (format!("{good}headers = {{ host = \"x\" }}"), "names a header that is not the operator's to set"),
         (format!("{good}headers = {{ authorization = \"x\" }}"), "a credential does not belong in this file"),
     ] {
         let output = Setup::new().config(&toml).fail();

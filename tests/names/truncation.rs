@@ -7,11 +7,11 @@ use crate::kit::script;
 use crate::kit::upstream::Upstream;
 use serde_json::{Value, json};
 
-/// A conversation of more than the 400 tokens that the model takes.
+/// A conversation of more than the 9,000 tokens that the model takes: small models are cut for without being asked.
 fn request(truncation: Option<&str>) -> Value {
     let turns = (0..40).map(|turn| {
         let role = if turn % 2 == 0 { "user" } else { "assistant" };
-        json!({"role": role, "content": format!("turn {turn}: {}", "word ".repeat(20))})
+        json!({"role": role, "content": format!("turn {turn}: {}", "word ".repeat(250))})
     });
     let mut request = json!({"model": MODEL, "input": turns.collect::<Vec<_>>()});
     request["input"].as_array_mut().unwrap().push(json!({"role": "user", "content": "last"}));
@@ -23,7 +23,7 @@ fn request(truncation: Option<&str>) -> Value {
 
 async fn host(adapter: &str) -> (Upstream, Host) {
     let upstream = Upstream::start().await;
-    let model = model(MODEL, "responses", &["one"]).replace("kind =", "context_length = 400\nkind =");
+    let model = model(MODEL, "responses", &["one"]).replace("kind =", "context_length = 9000\nkind =");
     let host = Setup::new().config(&(provider("one", adapter, &upstream.base) + &model)).start();
     (upstream, host)
 }

@@ -233,10 +233,7 @@ impl Entry {
     /// Writes the row, and tells of it whoever is to be told.
     fn hand_over(&mut self, mut reservation: Reservation, outcome: UsageOutcome) {
         if let Some(pending) = self.pending.take() {
-            reservation.note(|row| {
-                row.outcome = outcome;
-                pending.tell(row);
-            });
+            reservation.note(|row| pending.tell(row, outcome));
         }
         reservation.settle(outcome);
     }

@@ -56,6 +56,7 @@ impl Engine {
         let asking = Asking::of_client(&request, &id);
         let mut job = Job::new(Arc::clone(self), caller, request, options, hex, asking)?;
         let mut entry = job.entry()?;
+        entry.broadcast(job.pending());
         let plan = job.prepare(&mut entry).await?;
         if streamed {
             let stream = EventStream::start(|client| async move {
@@ -213,7 +214,6 @@ impl Job {
     /// Answers. For a stream everything goes through `pace` and the result is
     /// empty; otherwise it is the body.
     async fn run(mut self, plan: Plan, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
-        entry.broadcast(self.pending());
         let field = self.options.metadata_field;
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => {

@@ -257,3 +257,14 @@ async def test_the_asynchronous_stream_helper_collects(async_client: AsyncOpenAI
         events = [event async for event in stream]
         response = await stream.get_final_response()
     assert delta_text(events) == response.output_text and QUESTION in response.output_text
+
+
+@pytest.mark.parametrize("model", SCRIPTED)
+def test_what_was_sent_upstream_is_shown_first_and_disturbs_nobody(client: OpenAI, model: str) -> None:
+    debug = {"debug": {"echo_upstream_body": True}}
+    shown, *events = list(create(client, model, stream=True, extra_body=debug))
+    assert shown.type == "response.debug" and shown.sequence_number == 0
+    assert "Köln" in str(shown.debug["echo_upstream_body"])
+    assert [event.sequence_number for event in events] == list(range(1, len(events) + 1))
+    assert events[0].type == "response.created" and events[-1].type == "response.completed"
+    assert delta_text(events) == events[-1].response.output_text

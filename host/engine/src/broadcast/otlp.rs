@@ -78,6 +78,8 @@ fn attributes(record: &Record, operation: &str, trace: &Map<String, Value>) -> V
         number("gen_ai.usage.cache_read.input_tokens", row.cached_tokens),
         number("gen_ai.usage.reasoning.output_tokens", row.reasoning_tokens),
         attribute("gen_ai.usage.cost", json!({ "doubleValue": row.cost_pico as f64 / 1e12 })),
+        attribute("cofferdam.byok_cost", json!({ "doubleValue": row.byok_pico as f64 / 1e12 })),
+        number("cofferdam.attempts", u64::from(row.attempts)),
         text("cofferdam.outcome", record.outcome()),
         attribute("cofferdam.streamed", json!({ "boolValue": row.streamed })),
         text("cofferdam.workspace.id", &row.workspace.to_string()),

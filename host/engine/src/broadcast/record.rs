@@ -51,12 +51,12 @@ impl Pending {
         self.error = Some(error);
     }
 
-    /// Tells of the request, which ended with this usage.
-    pub(crate) fn tell(self, row: &UsageRow) {
+    /// Tells of the request, which ended like this with this usage.
+    pub(crate) fn tell(self, row: &UsageRow, outcome: UsageOutcome) {
         let Self { broadcaster, clock, about, error } = self;
         let ended_ms = clock.now_ms().max(about.started_ms);
-        let error = error.filter(|_| row.outcome == UsageOutcome::Failed);
-        broadcaster.tell(Record { about, ended_ms, row: row.clone(), error });
+        let error = error.filter(|_| outcome == UsageOutcome::Failed);
+        broadcaster.tell(Record { about, ended_ms, row: UsageRow { outcome, ..row.clone() }, error });
     }
 }
 

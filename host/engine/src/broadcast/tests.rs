@@ -75,7 +75,7 @@ fn a_webhook_gets_counts_ids_and_the_trace() {
         "error_type": null, "started_at_ms": 1_700_000_000_000_u64, "ended_at_ms": 1_700_000_000_250_u64,
         "streamed": true, "requested_model": "meta/llama:nitro", "model": "meta/llama", "provider": "ollama",
         "usage": {"input_tokens": 7, "cached_tokens": 2, "output_tokens": 3, "reasoning_tokens": 1},
-        "cost": 0.000_001_5, "workspace_id": "3f2a0000-0000-4000-8000-000000000001", "key_id": "abcdefghijkl",
+        "cost": 0.000_001_5, "byok_cost": 0, "attempts": 2, "workspace_id": "3f2a0000-0000-4000-8000-000000000001", "key_id": "abcdefghijkl",
         "intern_id": null, "session_id": "s-1", "user": "u-1", "trace": trace,
     });
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), expected);

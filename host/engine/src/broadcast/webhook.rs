@@ -23,6 +23,10 @@ struct Body<'a> {
     usage: Usage,
     /// Dollars.
     cost: Amount,
+    /// Dollars that the caller's own credentials paid elsewhere.
+    byok_cost: Amount,
+    /// Endpoints that were asked.
+    attempts: u32,
     workspace_id: String,
     key_id: String,
     intern_id: Option<String>,
@@ -64,6 +68,8 @@ pub(super) fn body(record: &Record) -> Vec<u8> {
             reasoning_tokens: row.reasoning_tokens,
         },
         cost: Amount(row.cost_pico),
+        byok_cost: Amount(row.byok_pico),
+        attempts: row.attempts,
         workspace_id: row.workspace.to_string(),
         key_id: row.key.to_string(),
         intern_id: about.intern.map(|intern| intern.to_string()),

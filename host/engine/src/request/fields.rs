@@ -29,6 +29,12 @@ impl<'d> Fields<'d> {
         self.get(name).map(|value| value.text().into_owned())
     }
 
+    /// The texts of a list, none where it is absent.
+    pub(super) fn texts(&self, name: &str) -> Vec<String> {
+        let items = self.get(name).into_iter().flat_map(Value::items);
+        items.map(|value| value.text().into_owned()).collect()
+    }
+
     pub(super) fn count(&self, name: &str) -> Option<u32> {
         self.get(name).and_then(Value::integer).and_then(|count| u32::try_from(count).ok())
     }

@@ -166,9 +166,7 @@ impl ResponsesRequest {
                 .map(|(index, (tool, range))| tool.into_tool(index, guest.json.slice(range)))
                 .collect(),
             tool_choice,
-            include: fields
-                .get("include")
-                .map_or(Vec::new(), |list| list.items().map(|value| value.text().into_owned()).collect()),
+            include: fields.texts("include"),
             parallel_tool_calls: fields.get("parallel_tool_calls").is_none_or(Value::is_true),
             provider: fields.get("provider").map(ProviderPreferences::of).unwrap_or_default(),
             plugins,

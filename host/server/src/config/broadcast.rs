@@ -137,6 +137,10 @@ fn headers(table: &Table<'_>) -> Vec<(HeaderName, HeaderValue)> {
         Some(headers) if headers.iter().any(|(name, _)| is_credential_header(name.as_str())) => {
             written.reject("a credential does not belong in this file: use `key` and `key_header`");
         }
+        // What may not carry a credential steers the request or says who asks.
+        Some(headers) if headers.iter().any(|(name, _)| Placement::parse(name.as_str(), "{}").is_err()) => {
+            written.reject("names a header that is not the operator's to set");
+        }
         Some(headers) => return headers,
     }
     Vec::new()

@@ -1,10 +1,13 @@
+use cofferdam_engine::broadcast::DestinationKind;
 use cofferdam_runtime::{OnReflection, Slot};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_store::RootKeySource;
 
-use super::{Config, ConfigError, DataCollection, KeySource, ModelKind, Pace, Problem, WorkspaceName, keys};
+use super::{
+    Broadcast, Config, ConfigError, DataCollection, KeySource, ModelKind, Pace, Problem, WorkspaceName, keys,
+};
 
 const FILE: &str = "/etc/cofferdam/cofferdam.toml";
 
@@ -89,6 +92,29 @@ id = "openai/embed"
 kind = "embeddings"
 endpoints = [{ provider = "openai", model = "embed" }]
 
+[[prompts]]
+id = "city"
+version = "1"
+text = "You know {{city}}."
+
+[[prompts]]
+id = "city"
+version = "2"
+messages = [{ role = "system", content = "x" }, { role = "user", content = "y" }]
+
+[[broadcast]]
+name = "hook"
+kind = "webhook"
+url = "https://hooks.example.com/in/requests/"
+key = "env:HOOK_KEY"
+key_header = "x-hook-key"
+key_format = "{}"
+headers = { x-team = "blue" }
+
+[[broadcast]]
+name = "otel"
+kind = "otlp"
+url = "https://otel.example.com/base"
 [[workspaces]]
 name = "*"
 plugins = [{ id = "moderation" }]
@@ -144,6 +170,13 @@ fn every_section_is_read() {
     assert_eq!(second.cached_input, Some(15_000));
     assert_eq!(second.image, Some(40_000_000_000));
     assert_eq!((second.zdr, second.data_collection), (true, DataCollection::Deny));
+    let [hook, otel] = config.broadcast.as_slice() else { panic!() };
+    assert_eq!((hook.kind, otel.kind), (DestinationKind::Webhook, DestinationKind::Otlp));
+    let url = |at: &Broadcast| at.origin.as_ref().unwrap().join(&at.path).unwrap().to_string();
+    assert_eq!(url(hook), "https://hooks.example.com/in/requests/");
+    assert_eq!(url(otel), "https://otel.example.com/base/v1/traces");
+    assert!(matches!(&hook.key, Some((KeySource::Env(name), _)) if name == "HOOK_KEY"));
+    assert_eq!(hook.headers[0].1, "blue");
     let [everyone, default] = config.workspaces.as_slice() else { panic!() };
     assert_eq!(everyone.name, WorkspaceName::Everyone);
     let (entry, place) = &everyone.plugins[0];
