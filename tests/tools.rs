@@ -4,6 +4,7 @@ mod endings;
 mod failures;
 mod first_party;
 mod hooks;
+mod mcp;
 mod offers;
 mod plugins;
 mod reach;

@@ -5,8 +5,10 @@
 //! the next turn, until the model answers or a rule ends the loop ([`stop`]). Hooks may call tools too
 //! ([`hook`]).
 
+mod before;
 mod choice;
 mod doors;
+mod history;
 mod hook;
 mod offer;
 mod run;
@@ -22,12 +24,14 @@ use crate::ledger::{Caller, Entry};
 use crate::pace::{ClientGone, Late, Pace};
 use crate::refusal::Refusal;
 use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass};
+use before::Done;
 use bytes::Bytes;
 use choice::Choice;
 use cofferdam_runtime::CallContext;
 use cofferdam_runtime::wire::{FinishReason, Usage};
 use futures_util::StreamExt;
 use futures_util::stream;
+use history::History;
 use offer::Offer;
 use run::Finished;
 use serde_json::{Value, json};
@@ -76,6 +80,12 @@ pub(crate) struct ServerTools {
     choice: Choice,
     doors: Doors,
     rules: StopRules,
+    /// What the input says of earlier calls, until the calls in it are run.
+    history: Option<History>,
+    /// What was done before the first turn and is not shown yet.
+    before: Vec<Done>,
+    /// The items of the input as models are told them, where they differ from the client's.
+    input: Option<Bytes>,
     /// The request as the model of the current turn is told it.
     turn_json: Bytes,
     /// Deferred functions that were found: places of the offer's entries, in the order they were found.
@@ -128,26 +138,43 @@ impl ServerTools {
         let doors = Doors::new(occasion, request);
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
-        let tools = offer.write(&[]);
-        let turn = GuestTurn {
-            tools: Some(&tools),
-            tool_choice: if tools.is_empty() { Some(b"") } else { choice.first.as_deref() },
-            ..GuestTurn::default()
-        };
-        let turn_json = request.guest_json_for(&turn);
-        Ok(Box::new(Self {
+        let history = History::read(&request.input_items(), &offer)?;
+        let mut tools = Box::new(Self {
             rules: StopRules::of(request),
             offer,
             choice,
             doors,
-            turn_json,
+            history: None,
+            before: Vec::new(),
+            input: None,
+            turn_json: Bytes::new(),
             loaded: Vec::new(),
             steps: 0,
             results_bytes: 0,
             counts: ServerToolUse::default(),
             cost: Amount::default(),
             is_over: request.tool_choice == ToolChoice::None,
-        }))
+        });
+        match history {
+            Some(history) => {
+                tools.tell_history(request, &history, &[]);
+                tools.history = Some(history);
+            }
+            None => tools.turn_json = tools.first_turn(request),
+        }
+        tools.open_items(context).await;
+        Ok(tools)
+    }
+
+    /// The request as the model of the first turn is told it.
+    fn first_turn(&self, request: &ResponsesRequest) -> Bytes {
+        let tools = self.offer.write(&[]);
+        request.guest_json_for(&GuestTurn {
+            input: self.input.as_deref(),
+            tools: Some(&tools),
+            tool_choice: if tools.is_empty() { Some(b"") } else { self.choice.first.as_deref() },
+            ..GuestTurn::default()
+        })
     }
 
     /// What the assembler has to know.
@@ -257,7 +284,13 @@ impl ServerTools {
         self.loaded.extend(self.offer.newly_loaded(&self.loaded, |name| view.is_loaded(name)));
         let tools = self.offer.write(&self.loaded);
         let choice = if self.is_over { Some(b"\"none\"".as_slice()) } else { self.choice.later.as_deref() };
-        let turn = GuestTurn { model: None, items: &view.added(), tools: Some(&tools), tool_choice: choice };
+        let turn = GuestTurn {
+            model: None,
+            input: self.input.as_deref(),
+            items: &view.added(),
+            tools: Some(&tools),
+            tool_choice: choice,
+        };
         self.turn_json = request.guest_json_for(&turn);
     }
 

@@ -38,6 +38,8 @@ pub struct CallItem {
     pub completed: Vec<String>,
     /// See [`Self::added`].
     pub failed: Vec<String>,
+    /// Whether an `error` that the tool says is the end of the call, not a part of its result.
+    pub fails_by_error: bool,
     /// The call is not run: it ends the turn, and the client has to answer it.
     pub asks_client: bool,
 }
@@ -278,6 +280,8 @@ impl Assembler {
             return Ok(());
         };
         let item = Arc::clone(item);
+        let has_error = item.fails_by_error && said.get("error").is_some_and(|error| !error.is_null());
+        let outcome = if has_error { ToolOutcome::Failed } else { outcome };
         let written = item.written(said)?;
         // Checked before it is counted: what does not fit is left out, and another end still may.
         if self.output_bytes.saturating_add(written.len()) > OUTPUT_BYTES_MAX {

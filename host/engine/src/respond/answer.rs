@@ -24,10 +24,11 @@ impl Job {
         let candidate = &chosen.endpoint.candidate;
         let identity = self.identity(&candidate.model, &candidate.tier);
         let mut assembler = Assembler::new(identity, self.request.stream);
-        if let Some(tools) = &self.tools {
-            assembler.serve(tools.served());
-        }
         assembler.begin();
+        if let Some(tools) = &mut self.tools {
+            assembler.serve(tools.served());
+            tools.show_before(&mut assembler);
+        }
         let (outcome, reading) = loop {
             let Chosen { endpoint, begun } = chosen;
             let Begun { events, mut reading, used, .. } = begun;

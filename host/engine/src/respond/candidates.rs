@@ -38,6 +38,7 @@ impl Job {
         self.order = route.order(plan.candidates, &mut self.trail).await?;
         self.trail.pipeline.extend(self.chosen_models.as_ref().map(model_choice::Chosen::stage));
         self.dispatched = Some(Instant::now());
+        self.run_approved(entry, pace).await?;
         let answering = self.ask(entry, pace).await?;
         let model = &answering.endpoint.candidate.model;
         if let Some(chosen) = self.chosen_models.as_ref().filter(|chosen| chosen.has(model)) {

@@ -19,8 +19,8 @@ use tokio::time::timeout;
 
 /// The most server tools of one request; each is a call into its guest.
 const SERVER_TOOLS_MAX: usize = 64;
-/// How long a tool may take to say what it offers. It only has to look at its settings.
-const OFFER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a tool may take to say what it offers: most look at their settings, some ask a server.
+const OFFER_TIME_MAX: Duration = Duration::from_secs(25);
 
 /// A server tool of a request.
 #[derive(Clone)]
@@ -33,6 +33,8 @@ pub(crate) struct ServerTool {
     pub(crate) name: String,
     /// The type of the client's own tool whose place it takes.
     pub(crate) stands_in_for: Option<String>,
+    /// The label of the server behind it, if it is one of several.
+    pub(crate) label: Option<String>,
     /// The entry's `parameters`.
     pub(crate) settings: Bytes,
 }
@@ -112,6 +114,40 @@ impl Offer {
     /// The functions of the tool that stands in for this type of a client's own, if one does.
     pub(crate) fn functions_for(&self, type_name: &str) -> Option<Vec<&str>> {
         self.functions_where(|tool| tool.stands_in_for.as_deref() == Some(type_name))
+    }
+
+    /// The server tools of the request.
+    pub(crate) fn server_tools(&self) -> impl Iterator<Item = &ServerTool> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Server { tool, .. } => Some(tool),
+            _ => None,
+        })
+    }
+
+    /// The function whose calls are items with this `server_label` and `name`.
+    pub(crate) fn function_like(&self, item: &Map<String, Value>) -> Option<&str> {
+        let label = item.get("server_label")?.as_str()?;
+        self.functions_on(label, Some(item.get("name")?.as_str()?)).first().copied()
+    }
+
+    /// The functions that stand for the tools of the server with this label, or for one of them.
+    pub(crate) fn functions_on(&self, label: &str, name: Option<&str>) -> Vec<&str> {
+        let is = |offered: &&Offered, member: &str, wanted: &str| {
+            offered.item.members.get(member).and_then(Value::as_str) == Some(wanted)
+        };
+        let offered = self.entries.iter().flat_map(|entry| match entry {
+            Entry::Server { functions, .. } => functions.as_slice(),
+            _ => &[],
+        });
+        let on = offered.filter(|offered| is(offered, "server_label", label));
+        let named = on.filter(|offered| name.is_none_or(|name| is(offered, "name", name)));
+        named.map(|offered| offered.name.as_str()).collect()
+    }
+
+    /// The first function of a tool.
+    pub(crate) fn first_of(&self, tool: &ServerTool) -> Option<&str> {
+        let functions = self.functions_where(|other| other.name == tool.name && other.label == tool.label);
+        functions?.first().copied()
     }
 
     fn functions_where(&self, is_meant: impl Fn(&ServerTool) -> bool) -> Option<Vec<&str>> {
@@ -197,6 +233,7 @@ impl Engine {
             source: tool.source,
             plugin: Arc::clone(plugin),
             name: name.to_owned(),
+            label: tool.name.clone(),
             stands_in_for: tool.stands_in.then(|| tool.type_name.clone()),
             settings: tool.settings.clone(),
         })

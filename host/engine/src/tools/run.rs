@@ -48,7 +48,8 @@ impl Finished {
         }
     }
 
-    fn completed(output: Output) -> Self {
+    /// A call with a result.
+    pub(crate) fn completed(output: Output) -> Self {
         Self {
             outcome: ToolOutcome::Completed,
             for_model: shortened(output.for_model),

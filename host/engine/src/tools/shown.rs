@@ -59,6 +59,7 @@ pub(crate) fn declared(table: &ItemTable) -> CallItem {
         running: full(&table.running),
         completed: full(&table.completed),
         failed: full(&table.failed),
+        fails_by_error: true,
         asks_client: table.asks.is_some(),
     }
 }
