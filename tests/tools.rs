@@ -1,5 +1,6 @@
 //! Server tools: what the model calls and the host runs, in a loop inside one response.
 
+mod approvals;
 mod endings;
 mod failures;
 mod first_party;

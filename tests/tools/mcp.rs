@@ -2,24 +2,24 @@
 //! server is the test's; `tests/clients` has the official one.
 
 use super::reach::{HOST, NATIVE, OTHER, Reach, events_of, with_tool};
-use super::script::{answer, call, calls};
+use super::script::{answer, call};
 use crate::kit::client::Client;
 use crate::kit::config::MODEL;
 use crate::kit::script::{message, response};
 use crate::kit::upstream::Reply;
 use serde_json::{Value, json};
 
-async fn bench() -> Reach {
+pub async fn bench() -> Reach {
     Reach::start(|_| format!("[plugins.tool-mcp]\nhosts = [\"{HOST}\"]")).await
 }
 
 /// One tool of a server.
-fn tool(name: &str) -> Value {
+pub fn tool(name: &str) -> Value {
     json!({"name": name, "description": "Adds.", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}})
 }
 
 /// An answer of the server, as JSON or as a stream with something else before it.
-fn says(id: u32, result: Value, streamed: bool) -> Reply {
+pub fn says(id: u32, result: Value, streamed: bool) -> Reply {
     let message = json!({"jsonrpc": "2.0", "id": id, "result": result});
     if !streamed {
         return Reply::json(200, message);
@@ -29,7 +29,7 @@ fn says(id: u32, result: Value, streamed: bool) -> Reply {
 }
 
 /// Agrees on the protocol and lists these tools.
-fn lists(bench: &Reach, tools: Value, streamed: bool) {
+pub fn lists(bench: &Reach, tools: Value, streamed: bool) {
     let agreed = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}});
     let headers =
         vec![("content-type", "application/json".to_owned()), ("mcp-session-id", "session-1".to_owned())];
@@ -38,11 +38,11 @@ fn lists(bench: &Reach, tools: Value, streamed: bool) {
     bench.site.reply(says(2, json!({"tools": tools}), streamed));
 }
 
-fn text(text: &str) -> Value {
+pub fn text(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
-fn entry(bench: &Reach, members: Value) -> Value {
+pub fn entry(bench: &Reach, members: Value) -> Value {
     let mut entry = json!({"type": "mcp", "server_label": "calc", "server_url": bench.url("/mcp"), "require_approval": "never"});
     entry.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
     entry
@@ -117,105 +117,6 @@ async fn the_model_calls_a_tool_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_call_waits_for_the_clients_approval_and_runs_in_the_next_request() {
-    let bench = bench().await;
-    for streamed in [false, true] {
-        // Asked for: the turn ends.
-        lists(&bench, json!([tool("wipe")]), false);
-        bench.chat.reply(calls(streamed, "", &[call("c1", "calc__wipe", r#"{"a":7}"#)]));
-        let tool_entry = entry(&bench, json!({"require_approval": "always"}));
-        let (asked, events) = bench.ask(&with_tool(tool_entry.clone()), streamed).await;
-        let output = asked["output"].as_array().unwrap();
-        let request = &output[1];
-        assert_eq!(
-            (asked["status"].as_str(), request),
-            (
-                Some("completed"),
-                &json!({"type": "mcp_approval_request", "id": request["id"], "server_label": "calc", "name": "wipe",
-                    "arguments": r#"{"a":7}"#})
-            )
-        );
-        if streamed {
-            assert_eq!(events_of(&events, 1), ["output_item.added", "output_item.done"]);
-        }
-        let calls_so_far = bench.site.seen().len();
-        assert_eq!(bench.chat.asked().len() % 4, 1);
-
-        let next = |approve: bool| {
-            let mut input = vec![json!({"role": "user", "content": "Go."})];
-            input.extend(output.clone());
-            let mut answer = json!({"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": approve});
-            if !approve {
-                answer["reason"] = json!("too dangerous");
-            }
-            input.push(answer);
-            json!({"model": MODEL, "input": input, "tools": [tool_entry]})
-        };
-        // Approved: it runs before the model is asked again, and the list is not shown twice.
-        lists(&bench, json!([tool("wipe")]), false);
-        bench.site.reply(says(1, text("wiped"), streamed));
-        bench.chat.reply(answer(streamed, "Done."));
-        let (approved, events) = bench.ask(&next(true), streamed).await;
-        let [called, said] = approved["output"].as_array().unwrap().as_slice() else { panic!("{approved}") };
-        assert_eq!((&called["type"], &called["output"]), (&json!("mcp_call"), &json!("wiped")));
-        assert_eq!(
-            (&called["approval_request_id"], &called["status"]),
-            (&request["id"], &json!("completed"))
-        );
-        assert_eq!((&called["name"], &called["arguments"]), (&json!("wipe"), &json!(r#"{"a":7}"#)));
-        assert_eq!(said["content"][0]["text"], "Done.");
-        assert_eq!(bench.site.seen().len(), calls_so_far + 4);
-        assert_eq!(approved["usage"]["server_tool_use_details"]["tool_calls_executed"], 1);
-        let messages = bench.chat.asked().pop().unwrap().body["messages"].clone();
-        assert_eq!(messages[1]["tool_calls"][0]["function"]["name"], "calc__wipe");
-        assert_eq!((&messages[2]["role"], &messages[2]["content"]), (&json!("tool"), &json!("wiped")));
-        if streamed {
-            let call = [
-                "output_item.added",
-                "mcp_call.in_progress",
-                "mcp_call_arguments.delta",
-                "mcp_call_arguments.done",
-                "mcp_call.completed",
-                "output_item.done",
-            ];
-            assert_eq!(events_of(&events, 0), call);
-        }
-
-        // All of it again: nothing runs twice.
-        let mut input = next(true)["input"].as_array().unwrap().clone();
-        input.extend(approved["output"].as_array().unwrap().clone());
-        input.push(json!({"role": "user", "content": "Thanks."}));
-        lists(&bench, json!([tool("wipe")]), false);
-        bench.chat.reply(answer(streamed, "Welcome."));
-        let again = json!({"model": MODEL, "input": input, "tools": [tool_entry]});
-        let (third, _) = bench.ask(&again, streamed).await;
-        assert_eq!(third["output"].as_array().unwrap().len(), 1, "{third}");
-        let messages = bench.chat.asked().pop().unwrap().body["messages"].clone();
-        let roles: Vec<_> =
-            messages.as_array().unwrap().iter().map(|message| message["role"].clone()).collect();
-        assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user"]);
-
-        // Not approved: the model is told.
-        lists(&bench, json!([tool("wipe")]), false);
-        bench.chat.reply(answer(streamed, "As you wish."));
-        let (denied, _) = bench.ask(&next(false), streamed).await;
-        assert_eq!(denied["output"].as_array().unwrap().len(), 1);
-        assert_eq!(bench.told(), "The user does not allow this call: too dangerous");
-    }
-}
-
-#[tokio::test]
-async fn an_answer_to_nothing_is_refused() {
-    let bench = bench().await;
-    lists(&bench, json!([tool("wipe")]), false);
-    let input = json!([{"role": "user", "content": "x"}, {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true}]);
-    let request = json!({"model": MODEL, "input": input, "tools": [entry(&bench, json!({}))]});
-    let refused = Client::new(&bench.host).post("/responses", &request).await;
-    assert_eq!(refused.status, 400);
-    assert!(refused.message().contains("\"mcpr_1\", which does not stand before it"), "{}", refused.text);
-}
-
-#[tokio::test]
 async fn secrets_of_the_vault_go_to_the_server_and_are_not_told() {
     let key = "mcp-token-very-secret-0123456789";
     let bench = Reach::start(|_| {
@@ -274,15 +175,14 @@ async fn errors_of_the_server_are_told_to_model_and_client() {
         (Reply::sse(&[json!({"jsonrpc": "2.0", "id": 99, "result": {}})]), "not one of the protocol"),
         (Reply::Cut { content_type: "application/json", pieces: vec!["{\"json".to_owned()] }, "broke"),
     ] {
-        for streamed in [false] {
-            lists(&bench, json!([tool("x")]), streamed);
-        }
+        lists(&bench, json!([tool("x")]), false);
         bench.site.reply(reply);
         let request = with_tool(entry(&bench, json!({})));
         let (answered, events) = bench.run(&request, true, &[call("c1", "calc__x", "{}")], "Sorry.").await;
         let item = &answered["output"][1];
         assert_eq!((&item["type"], &item["status"]), (&json!("mcp_call"), &json!("failed")), "{words}");
-        assert!(item["error"].as_str().unwrap().contains(words), "{words}: {item}");
+        assert!(item["error"].to_string().contains(words), "{words}: {item}");
+        assert!(item["error"]["type"].as_str().unwrap().ends_with("_error"), "{item}");
         assert_eq!((&item["server_label"], &item["name"]), (&json!("calc"), &json!("x")));
         assert!(bench.told().contains(words), "{words}");
         assert_eq!(answered["output"][2]["content"][0]["text"], "Sorry.");

@@ -79,7 +79,7 @@ fn listed(settings: &Settings, network: &mut impl Network) -> Result<Listing, To
     match session::list(settings, network) {
         Ok((session, tools)) => Ok(Listing { session, tools, error: None }),
         Err(Trouble::Request { field, problem }) => Err(settings::wrong(field, problem)),
-        Err(Trouble::Server(error)) => Ok(Listing { error: Some(error), ..Listing::default() }),
+        Err(Trouble::Server(fault)) => Ok(Listing { error: Some(fault.words), ..Listing::default() }),
     }
 }
 
@@ -92,11 +92,11 @@ fn keep(settings: &Settings, listing: &Listing) -> Result<(), ToolError> {
     })
 }
 
-/// Calls a tool of the server.
+/// Calls a tool of the server. What goes wrong there is told to model and client.
 ///
 /// # Errors
 ///
-/// The server was not reached or did not do it; the model is told.
+/// The arguments are not of a tool.
 fn call(
     tool: &str,
     arguments: &[u8],
@@ -106,20 +106,27 @@ fn call(
 ) -> Result<Output, ToolError> {
     let arguments: Map<String, Value> = serde_json::from_slice(arguments)
         .map_err(|_| ToolError::InvalidArguments("the arguments must be a JSON object".to_owned()))?;
-    let result = session.call(tool, arguments, settings, network).map_err(|trouble| match trouble {
-        Trouble::Request { field, problem } => ToolError::Failed(format!("{field} {problem}")),
-        Trouble::Server(error) => ToolError::Failed(error),
-    })?;
+    let result = match session.call(tool, arguments, settings, network) {
+        Ok(result) => result,
+        Err(Trouble::Request { field, problem }) => {
+            return Err(ToolError::Failed(format!("{field} {problem}")));
+        }
+        Err(Trouble::Server(fault)) => return Ok(failed(fault.json(), fault.words)),
+    };
     let text = content::text(&result);
     if result.get("isError").and_then(Value::as_bool) == Some(true) {
         let told = if text.is_empty() { "The tool failed and does not say why.".to_owned() } else { text };
-        return Ok(output(
-            format!("The tool reports an error:\n{told}"),
-            json!({ "error": told, "output": null }),
-        ));
+        let error =
+            json!({ "type": "mcp_tool_execution_error", "content": [{ "type": "text", "text": told }] });
+        return Ok(failed(error, format!("The tool reports an error:\n{told}")));
     }
     let told = if text.is_empty() { "(no output)".to_owned() } else { text.clone() };
     Ok(output(told, json!({ "output": text, "error": null })))
+}
+
+/// A call that came to nothing, by what its item says.
+fn failed(error: Value, for_model: String) -> Output {
+    output(for_model, json!({ "error": error, "output": null }))
 }
 
 fn output(for_model: String, item: Value) -> Output {

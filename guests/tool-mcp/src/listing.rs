@@ -54,7 +54,7 @@ pub(crate) fn add(tools: &mut Vec<Tool>, listed: &[Value]) -> Result<(), Trouble
     }
     let bytes: usize = tools.iter().map(|tool| tool.json().to_string().len()).sum();
     if listed.len() > TOOLS_MAX || tools.len() > TOOLS_MAX || bytes > ALL_BYTES_MAX {
-        return Err(Trouble::Server(format!(
+        return Err(Trouble::invalid(format!(
             "The MCP server lists more than {TOOLS_MAX} tools or {} KiB of them.",
             ALL_BYTES_MAX >> 10
         )));

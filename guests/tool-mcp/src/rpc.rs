@@ -17,8 +17,53 @@ const WORDS_CHARS_MAX: usize = 500;
 pub(crate) enum Trouble {
     /// The request cannot be served here: the field of its entry, and what is wrong with it.
     Request { field: &'static str, problem: &'static str },
-    /// The server's; in words for client and model.
-    Server(String),
+    /// The server's.
+    Server(Fault),
+}
+
+/// What a server, or the way to it, did wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) cause: Cause,
+    /// For client and model.
+    pub(crate) words: String,
+}
+
+/// Where it went wrong, with a code as clients are told it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// In the protocol: the server's own code, or that of an invalid answer.
+    Protocol(i64),
+    /// In HTTP: the status, or the one a gateway would have.
+    Http(u16),
+}
+
+/// JSON-RPC's code for what is not of the protocol.
+const INVALID: i64 = -32600;
+/// What a gateway says of a server that it cannot reach.
+const BAD_GATEWAY: u16 = 502;
+
+impl Trouble {
+    /// An answer that is not one of the protocol.
+    pub(crate) fn invalid(words: impl Into<String>) -> Self {
+        Self::Server(Fault { cause: Cause::Protocol(INVALID), words: words.into() })
+    }
+
+    fn http(status: u16, words: impl Into<String>) -> Self {
+        Self::Server(Fault { cause: Cause::Http(status), words: words.into() })
+    }
+}
+
+impl Fault {
+    /// The member `error` of an item, one of the forms that clients know.
+    pub(crate) fn json(&self) -> Value {
+        match self.cause {
+            Cause::Protocol(code) => {
+                json!({ "type": "mcp_protocol_error", "code": code, "message": self.words })
+            }
+            Cause::Http(code) => json!({ "type": "http_error", "code": code, "message": self.words }),
+        }
+    }
 }
 
 /// What goes with every message of a session.
@@ -120,7 +165,7 @@ fn unsent(error: HttpError) -> Trouble {
             field: "headers",
             problem: "or authorization name a secret that is not available for this server",
         },
-        other => Trouble::Server(format!("The MCP server was not reached. {}", sentence(other))),
+        other => Trouble::http(BAD_GATEWAY, format!("The MCP server was not reached. {}", sentence(other))),
     }
 }
 
@@ -154,11 +199,13 @@ fn answers(message: &Value, id: u32) -> bool {
 fn result(mut message: Value) -> Result<Map<String, Value>, Trouble> {
     if let Some(error) = message.get("error") {
         let words = error.get("message").and_then(Value::as_str).unwrap_or_default();
-        return Err(Trouble::Server(format!("The MCP server reports an error: {}", printable(words))));
+        let code = error.get("code").and_then(Value::as_i64).unwrap_or(INVALID);
+        let words = format!("The MCP server reports an error: {}", printable(words));
+        return Err(Trouble::Server(Fault { cause: Cause::Protocol(code), words }));
     }
     match message.get_mut("result").map(Value::take) {
         Some(Value::Object(result)) => Ok(result),
-        _ => Err(Trouble::Server("The MCP server's result is not an object.".to_owned())),
+        _ => Err(Trouble::invalid("The MCP server's result is not an object.")),
     }
 }
 
@@ -169,13 +216,14 @@ pub(crate) fn printable(words: &str) -> String {
 }
 
 fn no_answer(response: &Response) -> Trouble {
-    Trouble::Server(match response.status {
+    let status = response.status;
+    let words = match status {
+        200..=299 => return Trouble::invalid("The MCP server's answer is not one of the protocol."),
         401 | 403 => format!(
-            "The MCP server refuses access (HTTP {}). Check authorization and headers of the tool.",
-            response.status
+            "The MCP server refuses access (HTTP {status}). Check authorization and headers of the tool."
         ),
-        200..=299 => "The MCP server's answer is not one of the protocol.".to_owned(),
-        300..=399 => format!("The MCP server redirects (HTTP {}), which is not followed.", response.status),
-        status => format!("The MCP server answers with HTTP {status}."),
-    })
+        300..=399 => format!("The MCP server redirects (HTTP {status}), which is not followed."),
+        _ => format!("The MCP server answers with HTTP {status}."),
+    };
+    Trouble::http(status, words)
 }

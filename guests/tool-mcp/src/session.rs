@@ -43,7 +43,7 @@ pub(crate) fn list(settings: &Settings, network: &mut impl Network) -> Result<(S
             .request(2 + page, "tools/list", params, settings, LISTING_TIMEOUT_MS, network)
             .map_err(trouble)?;
         let Some(Value::Array(listed)) = answer.result.get("tools") else {
-            return Err(Trouble::Server("The MCP server's list of tools is not a list.".to_owned()));
+            return Err(Trouble::invalid("The MCP server's list of tools is not a list."));
         };
         listing::add(&mut tools, listed)?;
         let next = answer.result.get("nextCursor").and_then(Value::as_str);
@@ -52,7 +52,7 @@ pub(crate) fn list(settings: &Settings, network: &mut impl Network) -> Result<(S
             None => return Ok((session, tools)),
         }
     }
-    Err(Trouble::Server(format!("The MCP server's list of tools has more than {PAGES_MAX} pages.")))
+    Err(Trouble::invalid(format!("The MCP server's list of tools has more than {PAGES_MAX} pages.")))
 }
 
 impl Session {
@@ -67,8 +67,8 @@ impl Session {
             rpc::request(envelope, 1, "initialize", params, network).map_err(trouble)?;
         let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
         if !VERSIONS.contains(&version) {
-            return Err(Trouble::Server(
-                "The MCP server speaks no version of the protocol that this host does.".to_owned(),
+            return Err(Trouble::invalid(
+                "The MCP server speaks no version of the protocol that this host does.",
             ));
         }
         let session = Self { id: session, version: Some(version.to_owned()) };
@@ -121,6 +121,6 @@ impl Session {
 fn trouble(failed: Failed) -> Trouble {
     match failed {
         Failed::Trouble(trouble) => trouble,
-        Failed::SessionGone => Trouble::Server("The MCP server ended the session.".to_owned()),
+        Failed::SessionGone => Trouble::invalid("The MCP server ended the session."),
     }
 }

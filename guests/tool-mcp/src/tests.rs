@@ -237,7 +237,12 @@ fn results_become_text() {
         called(&mut result(&json!({"isError": true, "content": [{"type": "text", "text": "no such city"}]})))
             .unwrap();
     assert_eq!(failed.for_model, "The tool reports an error:\nno such city");
-    assert_eq!(failed.item, br#"{"error":"no such city","output":null}"#);
+    let item: Value = serde_json::from_slice(&failed.item).unwrap();
+    let content = json!([{"type": "text", "text": "no such city"}]);
+    assert_eq!(
+        item,
+        json!({"error": {"type": "mcp_tool_execution_error", "content": content}, "output": null})
+    );
 }
 
 #[test]
@@ -248,7 +253,7 @@ fn a_session_that_is_gone_is_begun_anew_once() {
     assert_eq!(called(&mut server).unwrap().for_model, "late");
     assert_eq!(server.asked.len(), 4);
     let mut server = Server::default().says(404, &[], "").begins().says(404, &[], "");
-    assert!(message(called(&mut server).unwrap_err()).contains("ended the session"));
+    assert!(called(&mut server).unwrap().for_model.contains("ended the session"));
 }
 
 #[test]
@@ -256,31 +261,43 @@ fn servers_that_misbehave_are_told_in_words() {
     let json = [("content-type", "application/json")];
     let error = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "bad\narguments"}})
         .to_string();
-    for (server, words) in [
-        (Server::default().says(200, &json, &error), "reports an error: bad arguments"),
-        (Server::default().says(400, &json, &error), "reports an error: bad arguments"),
-        (Server::default().says(200, &[("content-type", "text/html")], "<html>"), "not one of the protocol"),
+    for (server, words, code) in [
+        (Server::default().says(200, &json, &error), "reports an error: bad arguments", -32602),
+        (Server::default().says(400, &json, &error), "reports an error: bad arguments", -32602),
+        (
+            Server::default().says(200, &[("content-type", "text/html")], "<html>"),
+            "not one of the protocol",
+            -32600,
+        ),
         (
             Server::default().says(200, &json, "{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}"),
             "not one of the protocol",
+            -32600,
         ),
         (
             Server::default().says(200, &json, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":7}"),
             "is not an object",
+            -32600,
         ),
         (
             Server::default().says(200, &[("content-type", "text/event-stream")], ": ping\n\n"),
             "not one of the protocol",
+            -32600,
         ),
-        (Server::default().says(202, &[], ""), "not one of the protocol"),
-        (Server::default().says(307, &[("location", "https://x.test/")], ""), "redirects (HTTP 307)"),
-        (Server::default().says(401, &[], ""), "refuses access (HTTP 401)"),
-        (Server::default().says(500, &[], "x"), "HTTP 500"),
-        (Server::default(), "was not reached"),
+        (Server::default().says(202, &[], ""), "not one of the protocol", -32600),
+        (Server::default().says(307, &[("location", "https://x.test/")], ""), "redirects (HTTP 307)", 307),
+        (Server::default().says(401, &[], ""), "refuses access (HTTP 401)", 401),
+        (Server::default().says(500, &[], "x"), "HTTP 500", 500),
+        (Server::default(), "was not reached", 502),
     ] {
         let mut server = server;
-        let told = message(called(&mut server).unwrap_err());
-        assert!(told.contains(words), "{words}: {told}");
+        let output = called(&mut server).unwrap();
+        let item: Value = serde_json::from_slice(&output.item).unwrap();
+        assert_eq!(
+            (&item["error"]["code"], &item["error"]["message"]),
+            (&json!(code), &json!(output.for_model))
+        );
+        assert!(output.for_model.contains(words), "{words}: {}", output.for_model);
     }
 }
 

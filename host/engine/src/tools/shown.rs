@@ -60,6 +60,7 @@ pub(crate) fn declared(table: &ItemTable) -> CallItem {
         completed: full(&table.completed),
         failed: full(&table.failed),
         fails_by_error: true,
+        error_type: table.error_type.clone(),
         asks_client: table.asks.is_some(),
     }
 }

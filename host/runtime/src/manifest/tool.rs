@@ -49,6 +49,9 @@ pub struct ItemTable {
     /// Whether clients see what the model passes.
     #[serde(default)]
     pub arguments: Arguments,
+    /// What the host itself says of a failed call is an object in `error`, with this `type`, a `code` and a
+    /// `message`; text without it.
+    pub error_type: Option<String>,
     /// The tool's function that makes one such item before the first turn. It gets no arguments and is not
     /// offered to models.
     pub opening: Option<String>,
