@@ -348,7 +348,7 @@ const MISTAKES: [(&str, &str, &str); 12] = [
         "providers[0]",
         "provider-nonesuch",
     ),
-    ("[limits]\nrequests_per_minute = 5", ":2:1: limits.requests_per_minute", "does not have yet"),
+    ("[limits]\nconcurrent_per_key = 0.5", ":2:22: limits.concurrent_per_key", "whole number"),
     ("[vault]\nwrites = 0", ":2:10: vault.writes", "expected true or false"),
     (
         "[plugins.tool-datetime]\nsecrets = [\"*\"]",

@@ -183,7 +183,7 @@ async fn earlier_errors_stand_in_the_metadata_of_the_last() {
     b.reply(script::refusal(503, "busy"));
     c.reply(script::refusal(422, "input[0] is odd"));
     let answer = ask(&host, &request()).await;
-    assert_eq!((answer.status, answer.message()), (422, "input[0] is odd"));
+    assert_eq!((answer.status, answer.message()), (422, "Provider returned error: input[0] is odd"));
     let metadata = &answer.body["error"]["metadata"];
     assert_eq!((&metadata["provider_name"], &metadata["error_type"]), (&json!("c"), &json!("unprocessable")));
     let previous: Vec<(&str, u64)> = metadata["previous_errors"]

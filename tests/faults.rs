@@ -5,6 +5,7 @@ mod clock;
 mod damage;
 mod disk;
 mod kill;
+mod ledger;
 mod rotation;
 mod rows;
 mod sync;

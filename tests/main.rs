@@ -15,9 +15,15 @@ mod responses;
 mod streaming;
 
 #[cfg(test)]
+mod names;
+
+#[cfg(test)]
 mod fallback;
 #[cfg(test)]
 mod model_router;
+
+#[cfg(test)]
+mod plugins;
 
 #[cfg(test)]
 mod tools;
@@ -41,6 +47,9 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod limits;
+
+#[cfg(test)]
 mod credentials;
 #[cfg(test)]
 mod egress;
@@ -48,6 +57,9 @@ mod egress;
 mod vault;
 #[cfg(test)]
 mod vault_commands;
+
+#[cfg(test)]
+mod complaints;
 
 #[cfg(test)]
 mod story;

@@ -288,9 +288,9 @@ async fn a_plugin_this_host_lacks_is_named_and_one_switched_off_is_not_missed() 
     let host = Setup::new().start();
     let client = Client::new(&host);
     let request = |plugins: Value| json!({"model": "local/demo", "input": "x", "plugins": plugins});
-    let missing = client.post("/responses", &request(json!([{"id": "moderation"}]))).await;
+    let missing = client.post("/responses", &request(json!([{"id": "fusion"}]))).await;
     assert_eq!(missing.status, 400, "{}", missing.text);
-    assert!(missing.message().contains("plugins[0].id \"moderation\" is not available"), "{}", missing.text);
+    assert!(missing.message().contains("plugins[0].id \"fusion\" is not available"), "{}", missing.text);
     let unknown = client.post("/responses", &request(json!([{"id": "nonsense"}]))).await;
     assert_eq!(unknown.status, 400, "{}", unknown.text);
     assert!(unknown.message().contains("plugins[0].id"), "{}", unknown.text);

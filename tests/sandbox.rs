@@ -181,7 +181,8 @@ async fn a_misbehaving_guest_ends_its_own_request_and_nothing_else() {
             let answer = client.post("/responses", &request).await;
             let took = began.elapsed();
             assert_eq!(answer.status, 502, "{deed}-{place}: {}", answer.text);
-            assert_eq!(answer.message(), "Provider returned error");
+            assert_eq!(answer.message(), "A plugin of this host failed while it spoke to the provider");
+            assert_eq!(answer.body["error"]["metadata"]["refused_by"], "host");
             assert_eq!(answer.body["error"]["metadata"]["error_type"], "provider_unavailable");
             assert_the_rogue_still_echoes(&client).await;
             let gap = beside.end().await;

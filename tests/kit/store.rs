@@ -15,6 +15,14 @@ pub fn usage_of(host: &mut Host) -> Vec<UsageRow> {
     rows
 }
 
+/// The newest usage rows in the directory of a host that has ended, the newest first.
+pub fn rows_in(data: &Path, limit: usize) -> Vec<UsageRow> {
+    let store = open(data);
+    let rows = store.usage_rows(limit).unwrap();
+    store.close();
+    rows
+}
+
 /// Does something to the store that a host is about to be started on.
 pub fn prepare<T>(setup: &Setup, work: impl FnOnce(&Store) -> T) -> T {
     let store = open(&setup.data());

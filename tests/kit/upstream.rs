@@ -12,9 +12,12 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
+/// How long a request may take to come.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 /// Between two comments of [`Reply::Comments`].
 const COMMENT_EVERY: std::time::Duration = std::time::Duration::from_millis(20);
 
@@ -77,13 +80,21 @@ pub fn sse_event(event: &Value) -> String {
     }
 }
 
-type Replies = Arc<Mutex<VecDeque<Reply>>>;
+/// What to do with the next requests, and with all that come after them.
+#[derive(Default)]
+struct Plan {
+    next: VecDeque<Reply>,
+    always: Option<Box<dyn Fn(&Asked) -> Reply + Send>>,
+}
+
+type Replies = Arc<Mutex<Plan>>;
 
 /// The provider.
 pub struct Upstream {
     /// `http://127.0.0.1:PORT/v1`
     pub base: String,
     asked: Arc<Mutex<Vec<Asked>>>,
+    news: Arc<Notify>,
     replies: Replies,
     /// Streams whose client went away before their end.
     pub dropped: Receiver<()>,
@@ -98,18 +109,25 @@ impl Upstream {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let replies: Replies = Arc::default();
         let (gone, dropped) = channel(64);
-        let server = tokio::spawn(serve(listener, Arc::clone(&asked), Arc::clone(&replies), gone));
-        Self { base, asked, replies, dropped, server }
+        let news = Arc::new(Notify::new());
+        let notes = Notes { asked: Arc::clone(&asked), news: Arc::clone(&news) };
+        let server = tokio::spawn(serve(listener, notes, Arc::clone(&replies), gone));
+        Self { base, asked, news, replies, dropped, server }
     }
 
     /// Adds what to do with the next request.
     pub fn reply(&self, reply: Reply) {
-        self.replies.lock().unwrap().push_back(reply);
+        self.replies.lock().unwrap().next.push_back(reply);
+    }
+
+    /// What to do with every request for which there is no other reply.
+    pub fn always(&self, reply: impl Fn(&Asked) -> Reply + Send + 'static) {
+        self.replies.lock().unwrap().always = Some(Box::new(reply));
     }
 
     /// Forgets replies that nobody asked for.
     pub fn clear(&self) {
-        self.replies.lock().unwrap().clear();
+        self.replies.lock().unwrap().next.clear();
     }
 
     /// What the only request so far was.
@@ -117,6 +135,15 @@ impl Upstream {
         let asked = self.asked();
         assert_eq!(asked.len(), 1, "{asked:?}");
         asked.into_iter().next().unwrap()
+    }
+
+    /// Waits until it was asked so many times; everything it was asked.
+    pub async fn until_asked(&self, count: usize) -> Vec<Asked> {
+        while self.asked().len() < count {
+            let news = tokio::time::timeout(PATIENCE, self.news.notified()).await;
+            news.unwrap_or_else(|_| panic!("asked {} times instead of {count}", self.asked().len()));
+        }
+        self.asked()
     }
 
     /// What was asked so far.
@@ -131,17 +158,23 @@ impl Drop for Upstream {
     }
 }
 
-async fn serve(listener: TcpListener, asked: Arc<Mutex<Vec<Asked>>>, replies: Replies, gone: Sender<()>) {
+/// Where a provider writes down what it is asked.
+#[derive(Clone)]
+struct Notes {
+    asked: Arc<Mutex<Vec<Asked>>>,
+    news: Arc<Notify>,
+}
+
+async fn serve(listener: TcpListener, notes: Notes, replies: Replies, gone: Sender<()>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let (socket, _) = listener.accept().await.unwrap();
         // Or small pieces would wait for the acknowledgement of those before.
         socket.set_nodelay(true).unwrap();
-        let (asked, replies, gone) = (Arc::clone(&asked), Arc::clone(&replies), gone.clone());
+        let (notes, replies, gone) = (notes.clone(), Arc::clone(&replies), gone.clone());
         connections.spawn(async move {
-            let service = service_fn(move |request| {
-                answer(request, Arc::clone(&asked), Arc::clone(&replies), gone.clone())
-            });
+            let service =
+                service_fn(move |request| answer(request, notes.clone(), Arc::clone(&replies), gone.clone()));
             let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
             // A client that goes away is part of what is tested.
             builder.serve_connection(TokioIo::new(socket), service).await.ok();
@@ -153,19 +186,24 @@ pub(super) type Body = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io
 
 async fn answer(
     request: Request<Incoming>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    notes: Notes,
     replies: Replies,
     gone: Sender<()>,
 ) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-    asked.lock().unwrap().push(Asked {
+    let request = Asked {
         method: head.method.to_string(),
         path: head.uri.path().to_owned(),
         headers: head.headers,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
-    });
-    let reply = replies.lock().unwrap().pop_front();
+    };
+    notes.asked.lock().unwrap().push(request.clone());
+    notes.news.notify_one();
+    let reply = {
+        let mut plan = replies.lock().unwrap();
+        plan.next.pop_front().or_else(|| plan.always.as_ref().map(|always| always(&request)))
+    };
     let reply = reply.unwrap_or_else(|| Reply::json(500, serde_json::json!({"error": "no reply left"})));
     Ok(respond(reply, gone).await)
 }

@@ -1,8 +1,10 @@
 //! Tools that fail or misbehave: the item says so, the model is told, and the response goes on.
 
-use super::script::{answer, call};
+use super::script::{answer, call, calls};
 use super::{Bench, told, with_tool};
 use crate::kit::client::Client;
+use crate::kit::store::usage_of;
+use cofferdam_store::UsageOutcome;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -38,6 +40,24 @@ async fn whatever_a_tool_does_wrong_is_one_failed_item_and_a_result_for_the_mode
             assert_eq!(details["tool_calls_executed"], executed, "{function}");
         }
     }
+}
+
+#[tokio::test]
+async fn what_a_call_cost_that_is_over_is_charged_though_a_slower_one_before_it_ends_the_request() {
+    let mut bench = Bench::with("[timeouts]\ntotal_ms = 2500").await;
+    for streamed in [false, true] {
+        bench.upstream.reply(calls(streamed, "", &[call("c1", "hang", "{}"), call("c2", "charge", "{}")]));
+        let mut request = with_tool("service:rogue");
+        request["stream"] = streamed.into();
+        let answer = Client::new(&bench.host).post("/responses", &request).await;
+        assert_eq!(answer.status, if streamed { 200 } else { 524 }, "{}", answer.text);
+        if streamed {
+            assert!(answer.text.contains("\"server_tool_cost\":0.25"), "{}", answer.text);
+        }
+    }
+    let rows = usage_of(&mut bench.host);
+    let told: Vec<_> = rows.iter().map(|row| (row.outcome, row.cost_pico)).collect();
+    assert_eq!(told, [(UsageOutcome::Failed, 250_000_000_000); 2]);
 }
 
 #[tokio::test]

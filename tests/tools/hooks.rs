@@ -7,6 +7,7 @@ use crate::kit::guests::folder;
 use crate::kit::host::{Host, Setup};
 use crate::kit::store::usage_of;
 use crate::kit::upstream::Upstream;
+use cofferdam_store::UsageOutcome;
 use serde_json::{Value, json};
 
 /// A host with the hook and the test tool, and what else they are granted.
@@ -60,6 +61,17 @@ async fn what_a_hooks_tools_cost_is_added() {
     assert_eq!(answer.body["usage"]["cost"], 0.25, "{}", answer.text);
     let rows = usage_of(&mut host);
     assert_eq!(rows.iter().map(|row| row.cost_pico).collect::<Vec<_>>(), [250_000_000_000]);
+}
+
+#[tokio::test]
+async fn what_a_hooks_tools_cost_is_in_the_books_also_when_the_request_is_refused_right_after() {
+    let (mut host, _upstream, _guests) = bench().await;
+    let mut unknown = request("rogue", "charge", "{}");
+    unknown["model"] = json!("no/such");
+    assert_eq!(Client::new(&host).post("/responses", &unknown).await.status, 404);
+    let rows = usage_of(&mut host);
+    let told: Vec<_> = rows.iter().map(|row| (row.outcome, row.cost_pico, row.attempts)).collect();
+    assert_eq!(told, [(UsageOutcome::Failed, 250_000_000_000, 0)]);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use super::{
 use crate::kit::client::{Answer, Client, http, read};
 use crate::kit::host::{Host, Setup};
 use crate::kit::store::prepare;
-use cofferdam_store::{Actor, Clock, KeyChange, KeyOwner, NewKey, Store};
+use cofferdam_store::{Actor, Clock, KeyChange, KeyOwner, NewKey, SpendLimits, Store};
 use reqwest::Method;
 use serde_json::json;
 use std::net::Ipv4Addr;
@@ -104,7 +104,12 @@ fn unusual_keys(store: &Store) -> (String, String) {
     let workspace = store.directory().find_workspace("default").unwrap().id;
     let issue = |expires_at_ms| {
         let owner = KeyOwner::Member { workspace, member: None };
-        store.issue_key(Actor::Operator, NewKey { owner, name: None, expires_at_ms }).unwrap()
+        store
+            .issue_key(
+                Actor::Operator,
+                NewKey { owner, name: None, expires_at_ms, limits: SpendLimits::default() },
+            )
+            .unwrap()
     };
     // Past before anybody can show it.
     let expired = issue(Some(Clock::system().now_ms() + 30));

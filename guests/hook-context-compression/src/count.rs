@@ -1,26 +1,8 @@
-//! A rough count of tokens.
+//! A rough count of tokens. Names and media do not count: their tokens do not go by
+//! their length.
 
+use cofferdam_guest_kit::is_text_member;
 use serde_json::Value;
-
-/// Members whose strings a model does not read as text: names, and media, whose
-/// tokens do not go by their length.
-const NOT_TEXT: [&str; 15] = [
-    "audio_url",
-    "call_id",
-    "data",
-    "encrypted_content",
-    "file_data",
-    "file_id",
-    "file_url",
-    "id",
-    "image_url",
-    "image_b64",
-    "result",
-    "role",
-    "signature",
-    "status",
-    "type",
-];
 
 /// Tokens that the frame around an item costs.
 const FRAME_TOKENS: u64 = 4;
@@ -44,7 +26,7 @@ fn chars(value: &Value) -> u64 {
         Value::String(text) => text.chars().count() as u64,
         Value::Array(values) => values.iter().map(chars).sum(),
         Value::Object(members) => {
-            let text = members.iter().filter(|(name, _)| !NOT_TEXT.contains(&name.as_str()));
+            let text = members.iter().filter(|(name, _)| is_text_member(name));
             text.map(|(_, value)| chars(value)).sum()
         }
         _ => 0,

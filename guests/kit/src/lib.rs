@@ -1,5 +1,5 @@
 //! What several guests share: typed, borrowing readers of the JSON that the host
-//! hands to provider guests. Nothing here knows a world or a provider.
+//! hands to provider guests and hooks. Nothing here knows a world or a provider.
 //!
 //! Readers are lenient where the interface is open (unknown item, part and tool
 //! types become `Other`) and never panic: a guest's instance dies of a panic.
@@ -9,6 +9,7 @@ mod embedding;
 mod item;
 mod lenient;
 mod part;
+mod readable;
 mod request;
 mod retry_after;
 mod tool;
@@ -17,7 +18,8 @@ pub use data_url::DataUrl;
 pub use embedding::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, vector_bytes};
 pub use item::{Item, Message, Reasoning, Role};
 pub use lenient::Text;
-pub use part::{Content, Part};
+pub use part::{Content, Marks, Part};
+pub use readable::is_text_member;
 pub use request::{ReasoningSettings, Request, TextFormat, TextSettings};
 pub use retry_after::retry_after_ms;
 pub use tool::{AllowedTool, Tool, ToolChoice};

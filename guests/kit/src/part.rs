@@ -8,29 +8,31 @@ use serde_json::value::RawValue;
 
 use crate::lenient::{MaybeText, Text, skip_map, skip_seq};
 
+/// The client's marks for prompt caches, as they stand on a part.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Marks<'a> {
+    /// `cache_control`.
+    pub cache_control: Option<&'a RawValue>,
+    /// `prompt_cache_breakpoint`.
+    pub breakpoint: Option<&'a RawValue>,
+}
+
 /// One part of `content` or of a function's `output`.
-///
-/// `cache_control` is the client's mark as it stands on the part.
 #[derive(Debug)]
 pub enum Part<'a> {
     /// `input_text`, `output_text`, and the text kinds of reasoning.
-    Text { text: Text<'a>, cache_control: Option<&'a RawValue> },
+    Text { text: Text<'a>, marks: Marks<'a> },
     /// `refusal`.
     Refusal { text: Text<'a> },
     /// `input_image`: a URL (often a data URL) or the id of a file.
-    Image {
-        url: Option<Text<'a>>,
-        file_id: Option<Text<'a>>,
-        detail: Option<Text<'a>>,
-        cache_control: Option<&'a RawValue>,
-    },
+    Image { url: Option<Text<'a>>, file_id: Option<Text<'a>>, detail: Option<Text<'a>>, marks: Marks<'a> },
     /// `input_file`: a data URL or plain base64 in `data`, or a URL, or an id.
     File {
         filename: Option<Text<'a>>,
         data: Option<Text<'a>>,
         url: Option<Text<'a>>,
         file_id: Option<Text<'a>>,
-        cache_control: Option<&'a RawValue>,
+        marks: Marks<'a>,
     },
     /// `input_audio`: base64 in `data`, `mp3` or `wav` in `format`.
     Audio { data: Text<'a>, format: Option<Text<'a>> },
@@ -80,6 +82,8 @@ struct Fields<'a> {
     video_url: MaybeText<'a>,
     #[serde(borrow)]
     cache_control: Option<&'a RawValue>,
+    #[serde(borrow)]
+    prompt_cache_breakpoint: Option<&'a RawValue>,
 }
 
 #[derive(Default, serde::Deserialize)]
@@ -94,24 +98,24 @@ struct Audio<'a> {
 impl<'a> From<Fields<'a>> for Part<'a> {
     fn from(fields: Fields<'a>) -> Self {
         let kind = fields.kind.0.unwrap_or_default();
-        let cache_control = fields.cache_control;
+        let marks = Marks { cache_control: fields.cache_control, breakpoint: fields.prompt_cache_breakpoint };
         match &*kind {
             "input_text" | "output_text" | "text" | "summary_text" | "reasoning_text" => {
-                Part::Text { text: fields.text.0.unwrap_or_default(), cache_control }
+                Part::Text { text: fields.text.0.unwrap_or_default(), marks }
             }
             "refusal" => Part::Refusal { text: fields.refusal.0.unwrap_or_default() },
             "input_image" => Part::Image {
                 url: fields.image_url.0,
                 file_id: fields.file_id.0,
                 detail: fields.detail.0,
-                cache_control,
+                marks,
             },
             "input_file" => Part::File {
                 filename: fields.filename.0,
                 data: fields.file_data.0,
                 url: fields.file_url.0,
                 file_id: fields.file_id.0,
-                cache_control,
+                marks,
             },
             "input_audio" => {
                 let audio = fields.input_audio.unwrap_or_default();
@@ -139,11 +143,11 @@ impl<'de> Visitor<'de> for PartVisitor {
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Part::Text { text: Text::Borrowed(text), cache_control: None })
+        Ok(Part::Text { text: Text::Borrowed(text), marks: Marks::default() })
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Part::Text { text: Text::Owned(text.to_owned()), cache_control: None })
+        Ok(Part::Text { text: Text::Owned(text.to_owned()), marks: Marks::default() })
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
@@ -194,7 +198,7 @@ impl<'a> Content<'a> {
     pub fn into_parts(self) -> Vec<Part<'a>> {
         match self {
             Content::Empty => Vec::new(),
-            Content::Text(text) => vec![Part::Text { text, cache_control: None }],
+            Content::Text(text) => vec![Part::Text { text, marks: Marks::default() }],
             Content::Parts(parts) => parts,
         }
     }

@@ -163,5 +163,29 @@ pub struct ReasoningSettings<'a> {
     pub enabled: Option<bool>,
 }
 
+impl ReasoningSettings<'_> {
+    /// The effort for a dialect that knows no switch and no budget: `none` where reasoning is off; else the
+    /// effort asked for; else the share of the output limit that the budget is, in the three words that every
+    /// such model knows; `medium` where it is only switched on; nothing where nothing is asked for.
+    /// `output_limit` is the largest output in tokens, if there is one.
+    #[must_use]
+    pub fn effort_word(&self, output_limit: Option<u64>) -> Option<&str> {
+        if self.enabled == Some(false) || self.max_tokens == Some(0) {
+            return Some("none");
+        }
+        let by_budget = self.max_tokens.map(|budget| {
+            // Where no limit is known, one as most models have it.
+            let limit = output_limit.filter(|limit| *limit > 0).unwrap_or(16_384);
+            match budget.saturating_mul(100) / limit {
+                0..35 => "low",
+                35..65 => "medium",
+                _ => "high",
+            }
+        });
+        let switched_on = (self.enabled == Some(true)).then_some("medium");
+        self.effort.as_deref().or(by_budget).or(switched_on)
+    }
+}
+
 #[cfg(test)]
 mod tests;

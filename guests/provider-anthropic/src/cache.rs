@@ -1,6 +1,7 @@
 //! Marks for Anthropic's prompt cache: `cache_control` of the request and its
 //! parts, and `prompt_cache_breakpoint` of parts, which means the same.
 
+use cofferdam_guest_kit::Marks;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -26,12 +27,17 @@ struct Mark {
 }
 
 impl CacheControl {
+    /// A mark with this lifetime.
+    pub fn lasting(ttl: Option<&'static str>) -> Self {
+        CacheControl { kind: "ephemeral", ttl }
+    }
+
     /// Reads `cache_control` or `prompt_cache_breakpoint`; `None` for a null or a
     /// mark of another mode than `explicit`.
     pub fn read(raw: &RawValue) -> Option<Self> {
         let mark: Option<Mark> = serde_json::from_str(raw.get()).ok()?;
         let mark = mark.filter(|mark| mark.mode.as_deref().is_none_or(|mode| mode == "explicit"))?;
-        Some(CacheControl { kind: "ephemeral", ttl: mark.ttl.as_deref().map(ttl) })
+        Some(Self::lasting(mark.ttl.as_deref().map(ttl)))
     }
 }
 
@@ -56,57 +62,31 @@ impl CacheOptions<'_> {
         self.mode.as_deref() == Some("explicit")
     }
 
-    fn ttl(&self) -> Option<&'static str> {
+    /// The provider is to choose what is cached: that is its automatic caching.
+    pub fn asks_for_automatic(&self) -> bool {
+        self.mode.as_deref() == Some("implicit")
+    }
+
+    /// The lifetime of what is marked without one.
+    pub fn ttl(&self) -> Option<&'static str> {
         let asked: Option<String> = serde_json::from_str(self.ttl?.get()).ok()?;
         asked.as_deref().map(ttl)
     }
 }
 
-/// The breakpoints of all parts, by item and part. Read apart from the items and
-/// only in explicit mode, so that other requests do not pay for it.
-#[derive(Debug, Default)]
-pub struct Breakpoints(Vec<Vec<Option<CacheControl>>>);
-
-#[derive(Deserialize)]
-struct Marked<'a> {
-    #[serde(borrow)]
-    input: Vec<MarkedItem<'a>>,
+/// How the marks of parts are read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Marking {
+    /// The lifetime of a breakpoint that states none.
+    pub ttl: Option<&'static str>,
 }
 
-#[derive(Deserialize)]
-struct MarkedItem<'a> {
-    #[serde(default, borrow)]
-    content: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    output: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct MarkedPart<'a> {
-    #[serde(default, borrow)]
-    prompt_cache_breakpoint: Option<&'a RawValue>,
-}
-
-impl Breakpoints {
-    /// Reads the breakpoints of a request in explicit mode.
-    pub fn read(request: &[u8], options: &CacheOptions<'_>) -> Self {
-        let marked: Result<Marked<'_>, _> = serde_json::from_slice(request);
-        let items = marked.map(|marked| marked.input).unwrap_or_default();
-        let mark = |raw: &RawValue| {
-            CacheControl::read(raw)
-                .map(|mark| CacheControl { ttl: mark.ttl.or_else(|| options.ttl()), ..mark })
-        };
-        let parts = |item: &MarkedItem<'_>| -> Vec<Option<CacheControl>> {
-            let raw = item.content.or(item.output).map_or("[]", RawValue::get);
-            let parts: Vec<MarkedPart<'_>> = serde_json::from_str(raw).unwrap_or_default();
-            parts.iter().map(|part| part.prompt_cache_breakpoint.and_then(mark)).collect()
-        };
-        Breakpoints(items.iter().map(parts).collect())
-    }
-
-    /// The breakpoint of this part.
-    pub fn of(&self, item: usize, part: usize) -> Option<CacheControl> {
-        *self.0.get(item)?.get(part)?
+impl Marking {
+    /// The mark of a part: its breakpoint, else its `cache_control`.
+    pub fn of(self, marks: &Marks<'_>) -> Option<CacheControl> {
+        let breakpoint = marks.breakpoint.and_then(CacheControl::read);
+        let breakpoint = breakpoint.map(|mark| CacheControl { ttl: mark.ttl.or(self.ttl), ..mark });
+        breakpoint.or_else(|| marks.cache_control.and_then(CacheControl::read))
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamRequest};
 use crate::blocks::{Block, Turn};
-use crate::cache::{self, Breakpoints, CacheControl, CacheOptions};
+use crate::cache::{self, CacheControl, CacheOptions, Marking};
 use crate::models::Model;
 use crate::options;
 use crate::refuse;
@@ -144,10 +144,9 @@ struct Sampling {
 pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure> {
     let fields: Fields<'_> = serde_json::from_slice(request).map_err(|_| unreadable())?;
     let model = Model::of(&target.model, &target.supports);
-    let explicit = fields.prompt_cache_options.as_ref().filter(|options| options.is_explicit());
-    let marks = explicit.map_or_else(Breakpoints::default, |options| Breakpoints::read(request, options));
+    let marking = Marking { ttl: fields.prompt_cache_options.as_ref().and_then(CacheOptions::ttl) };
     let instructions = fields.instructions.as_ref().map(|text| &*text.0);
-    let mut conversation = Conversation::read(instructions, &fields.input, &marks)?;
+    let mut conversation = Conversation::read(instructions, &fields.input, marking)?;
     if !model.continues {
         conversation.ask_on();
     }
@@ -168,7 +167,7 @@ pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure>
         conversation.drop_final_thinking();
     }
     let sampling = fields.sampling(model, plan.thinks());
-    let automatic = fields.cache_control.filter(|_| explicit.is_none()).and_then(CacheControl::read);
+    let automatic = fields.automatic_caching();
     cache::limit(&mut offer.tools, &mut conversation.system, &mut conversation.turns, automatic.is_some());
 
     let fast = target.tier == "ultrafast";
@@ -198,6 +197,17 @@ pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure>
 }
 
 impl Fields<'_> {
+    /// The provider marks the last block itself, if it was asked to by either name and not told to leave it.
+    fn automatic_caching(&self) -> Option<CacheControl> {
+        let options = self.prompt_cache_options.as_ref();
+        if options.is_some_and(CacheOptions::is_explicit) {
+            return None;
+        }
+        let implicit = options.filter(|options| options.asks_for_automatic());
+        let implicit = implicit.map(|options| CacheControl::lasting(options.ttl()));
+        self.cache_control.and_then(CacheControl::read).or(implicit)
+    }
+
     /// Anthropic's temperature ends at 1; some models take less than all three,
     /// and while thinking the provider samples as it likes.
     fn sampling(&self, model: Model, thinks: bool) -> Sampling {

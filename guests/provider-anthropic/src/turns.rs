@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use crate::bindings::cofferdam::plugin::types::Failure;
 use crate::blocks::{Block, Side, Text, Turn};
-use crate::cache::{Breakpoints, CacheControl};
+use crate::cache::Marking;
 use crate::files::{self, File};
 use crate::names::{self, Ids};
 use crate::{refuse, replay};
@@ -37,23 +37,23 @@ impl<'a> Conversation<'a> {
     pub fn read(
         instructions: Option<&'a str>,
         items: &'a [Item<'a>],
-        marks: &Breakpoints,
+        marking: Marking,
     ) -> Result<Self, Failure> {
         let leading = items.iter().take_while(|item| is_system(item)).count();
         let (first, rest) = items.split_at_checked(leading).unwrap_or((items, &[]));
         let mut system: Vec<_> =
             instructions.filter(|text| has_text(text)).map(Block::text).into_iter().collect();
         let mut leading_system = Vec::new();
-        for (index, item) in first.iter().enumerate() {
+        for item in first {
             if let Item::Message(message) = item {
-                push_texts(&mut leading_system, &message.content, |part| marks.of(index, part));
+                push_texts(&mut leading_system, &message.content, marking);
             }
         }
-        let mut builder = Builder::new(items);
+        let mut builder = Builder::new(items, marking);
         for (index, item) in rest.iter().enumerate() {
-            builder.item(leading.saturating_add(index), item, marks)?;
+            builder.item(leading.saturating_add(index), item)?;
         }
-        let mut turns = builder.finish(marks)?;
+        let mut turns = builder.finish()?;
         if turns.is_empty() {
             // Nothing but instructions: the last to speak has to be the user.
             turns.extend(
@@ -104,6 +104,7 @@ impl<'a> Conversation<'a> {
 }
 
 struct Builder<'a> {
+    marking: Marking,
     turns: Vec<Turn<'a>>,
     ids: Ids,
     /// Calls of the turn being built: the provider's id and the client's.
@@ -113,7 +114,7 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(items: &'a [Item<'a>]) -> Self {
+    fn new(items: &'a [Item<'a>], marking: Marking) -> Self {
         let mut results: BTreeMap<&str, VecDeque<_>> = BTreeMap::new();
         for (index, item) in items.iter().enumerate() {
             if let Item::FunctionCallOutput { call_id, output }
@@ -122,12 +123,12 @@ impl<'a> Builder<'a> {
                 results.entry(call_id).or_default().push_back((index, output));
             }
         }
-        Builder { turns: Vec::new(), ids: Ids::default(), open: Vec::new(), results }
+        Builder { marking, turns: Vec::new(), ids: Ids::default(), open: Vec::new(), results }
     }
 
-    fn item(&mut self, index: usize, item: &'a Item<'a>, marks: &Breakpoints) -> Result<(), Failure> {
+    fn item(&mut self, index: usize, item: &'a Item<'a>) -> Result<(), Failure> {
         match item {
-            Item::Message(message) => self.message(index, message, marks)?,
+            Item::Message(message) => self.message(message)?,
             Item::FunctionCall { call_id, name, arguments, .. } => {
                 self.call(call_id, name, object_or_empty(arguments));
             }
@@ -137,9 +138,9 @@ impl<'a> Builder<'a> {
             }
             Item::FunctionCallOutput { call_id, .. } | Item::CustomToolCallOutput { call_id, .. } => {
                 if self.open.iter().any(|(_, open)| *open == &**call_id) {
-                    self.answer_calls(marks)?;
+                    self.answer_calls()?;
                 } else {
-                    self.stray_result(index, call_id, marks)?;
+                    self.stray_result(index, call_id)?;
                 }
             }
             Item::Reasoning(reasoning) => {
@@ -153,21 +154,15 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn message(
-        &mut self,
-        index: usize,
-        message: &'a Message<'a>,
-        marks: &Breakpoints,
-    ) -> Result<(), Failure> {
-        let mark = |part| marks.of(index, part);
+    fn message(&mut self, message: &'a Message<'a>) -> Result<(), Failure> {
         let mut blocks = Vec::new();
         let side = match message.role {
             Role::Assistant => {
-                push_texts(&mut blocks, &message.content, mark);
+                push_texts(&mut blocks, &message.content, self.marking);
                 Side::Assistant
             }
             Role::User => {
-                push_parts(&mut blocks, &message.content, mark)?;
+                push_parts(&mut blocks, &message.content, self.marking)?;
                 Side::User
             }
             Role::System | Role::Developer => {
@@ -179,7 +174,7 @@ impl<'a> Builder<'a> {
             }
         };
         if side == Side::User && !blocks.is_empty() {
-            self.answer_calls(marks)?;
+            self.answer_calls()?;
         }
         for block in blocks {
             self.push(side, block);
@@ -194,12 +189,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Answers all calls of the turn, in their order, wherever the results stand.
-    fn answer_calls(&mut self, marks: &Breakpoints) -> Result<(), Failure> {
+    fn answer_calls(&mut self) -> Result<(), Failure> {
         for (id, call_id) in std::mem::take(&mut self.open) {
             let result = self.results.get_mut(call_id).and_then(VecDeque::pop_front);
             let is_error = result.is_none();
             let content = match result {
-                Some((index, output)) => result_blocks(output, |part| marks.of(index, part))?,
+                Some((_, output)) => result_blocks(output, self.marking)?,
                 None => vec![Block::text(NO_RESULT)],
             };
             self.push(Side::User, Block::ToolResult { tool_use_id: id, content, is_error });
@@ -209,15 +204,15 @@ impl<'a> Builder<'a> {
 
     /// A result whose call is not in the history any more: still worth reading,
     /// but no longer as a result.
-    fn stray_result(&mut self, index: usize, call_id: &'a str, marks: &Breakpoints) -> Result<(), Failure> {
+    fn stray_result(&mut self, index: usize, call_id: &'a str) -> Result<(), Failure> {
         let Some(results) = self.results.get_mut(call_id) else { return Ok(()) };
         let Some(position) = results.iter().position(|(at, _)| *at == index) else { return Ok(()) };
         let Some((_, output)) = results.remove(position) else { return Ok(()) };
-        let blocks = result_blocks(output, |part| marks.of(index, part))?;
+        let blocks = result_blocks(output, self.marking)?;
         if blocks.is_empty() {
             return Ok(());
         }
-        self.answer_calls(marks)?;
+        self.answer_calls()?;
         self.push(Side::User, Block::text("Result of an earlier tool call:"));
         for block in blocks {
             self.push(Side::User, block);
@@ -232,9 +227,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn finish(mut self, marks: &Breakpoints) -> Result<Vec<Turn<'a>>, Failure> {
+    fn finish(mut self) -> Result<Vec<Turn<'a>>, Failure> {
         // A conversation never ends in an unanswered call.
-        self.answer_calls(marks)?;
+        self.answer_calls()?;
         let mut merged: Vec<Turn<'a>> = Vec::with_capacity(self.turns.len());
         for mut turn in self.turns {
             // Thinking that led to nothing (a cut answer) may not end a turn.
@@ -287,27 +282,16 @@ fn object_or_empty(arguments: &str) -> Box<RawValue> {
     }
 }
 
-fn cache_mark(part: Option<CacheControl>, raw: Option<&RawValue>) -> Option<CacheControl> {
-    part.or_else(|| raw.and_then(CacheControl::read))
-}
-
 /// Text and refusals; assistant and system messages hold nothing else.
-fn push_texts<'a>(
-    blocks: &mut Vec<Block<'a>>,
-    parts: &'a [Part<'a>],
-    mark: impl Fn(usize) -> Option<CacheControl>,
-) {
-    for (index, part) in parts.iter().enumerate() {
-        let (text, raw) = match part {
-            Part::Text { text, cache_control } => (text, *cache_control),
+fn push_texts<'a>(blocks: &mut Vec<Block<'a>>, parts: &'a [Part<'a>], marking: Marking) {
+    for part in parts {
+        let (text, cache_control) = match part {
+            Part::Text { text, marks } => (text, marking.of(marks)),
             Part::Refusal { text } => (text, None),
             _ => continue,
         };
         if has_text(text) {
-            blocks.push(Block::Text {
-                text: Text::Borrowed(text),
-                cache_control: cache_mark(mark(index), raw),
-            });
+            blocks.push(Block::Text { text: Text::Borrowed(text), cache_control });
         }
     }
 }
@@ -315,20 +299,19 @@ fn push_texts<'a>(
 fn push_parts<'a>(
     blocks: &mut Vec<Block<'a>>,
     parts: &'a [Part<'a>],
-    mark: impl Fn(usize) -> Option<CacheControl>,
+    marking: Marking,
 ) -> Result<(), Failure> {
-    for (index, part) in parts.iter().enumerate() {
-        let mark = |raw: &Option<&RawValue>| cache_mark(mark(index), *raw);
+    for part in parts {
         let block = match part {
-            Part::Text { text, cache_control } if has_text(text) => {
-                Block::Text { text: Text::Borrowed(text), cache_control: mark(cache_control) }
+            Part::Text { text, marks } if has_text(text) => {
+                Block::Text { text: Text::Borrowed(text), cache_control: marking.of(marks) }
             }
             Part::Refusal { text } if has_text(text) => Block::text(&**text),
             Part::Text { .. } | Part::Refusal { .. } => continue,
-            Part::Image { url, cache_control, .. } => files::image(url.as_deref(), mark(cache_control))?,
-            Part::File { filename, data, url, cache_control, .. } => {
+            Part::Image { url, marks, .. } => files::image(url.as_deref(), marking.of(marks))?,
+            Part::File { filename, data, url, marks, .. } => {
                 let file = File { filename: filename.as_deref(), data: data.as_deref(), url: url.as_deref() };
-                files::file(&file, mark(cache_control))?
+                files::file(&file, marking.of(marks))?
             }
             Part::Audio { .. } => return Err(refuse("input_audio: this provider does not take audio")),
             Part::Video { .. } => return Err(refuse("input_video: this provider does not take video")),
@@ -341,14 +324,11 @@ fn push_parts<'a>(
     Ok(())
 }
 
-fn result_blocks<'a>(
-    output: &'a Content<'a>,
-    mark: impl Fn(usize) -> Option<CacheControl>,
-) -> Result<Vec<Block<'a>>, Failure> {
+fn result_blocks<'a>(output: &'a Content<'a>, marking: Marking) -> Result<Vec<Block<'a>>, Failure> {
     let mut blocks = Vec::new();
     match output {
         Content::Text(text) if has_text(text) => blocks.push(Block::text(&**text)),
-        Content::Parts(parts) => push_parts(&mut blocks, parts, mark)?,
+        Content::Parts(parts) => push_parts(&mut blocks, parts, marking)?,
         Content::Text(_) | Content::Empty => {}
     }
     Ok(blocks)

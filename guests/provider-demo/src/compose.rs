@@ -24,7 +24,8 @@ const EARLIER_MAX: usize = 3;
 pub(crate) fn answer(request: &Request<'_>, tier: &str, request_id: &str) -> Vec<Event> {
     let conversation = Conversation::of(request);
     let calls = calls::plan(request, &conversation);
-    let logprobs = request.include.iter().any(|name| name == "message.output_text.logprobs");
+    let logprobs = request.top_logprobs.is_some_and(|count| count > 0)
+        || request.include.iter().any(|name| name == "message.output_text.logprobs");
     let mut writer = Writer::new(request.max_output_tokens, request.stream, logprobs);
     if let Some(settings) = &request.reasoning {
         reason(&mut writer, request, settings, calls.len());
@@ -77,7 +78,9 @@ fn reply(request: &Request<'_>, conversation: &Conversation) -> String {
             let schema: Value = serde_json::from_str(schema.get()).unwrap_or(Value::Bool(true));
             Filler::for_answer(&schema, &source(conversation)).fill().to_string()
         }
-        TextFormat::Text | TextFormat::Other { .. } => prose(conversation),
+        TextFormat::Text | TextFormat::Other { .. } => {
+            prose(conversation, request.text.verbosity.as_deref() == Some("low"))
+        }
     }
 }
 
@@ -107,7 +110,8 @@ fn document(conversation: &Conversation) -> Value {
     document
 }
 
-fn prose(conversation: &Conversation) -> String {
+/// `brief` leaves out what only shows that the rest of the request arrived.
+fn prose(conversation: &Conversation, brief: bool) -> String {
     let mut sentences = vec![WHO.to_owned()];
     for result in &conversation.results {
         let output = shortened(&result.output, ASIDE_CHARS_MAX);
@@ -120,6 +124,9 @@ fn prose(conversation: &Conversation) -> String {
     }
     if !conversation.attachments.is_empty() {
         sentences.push(format!("With it came: {}.", conversation.attachments.join(", ")));
+    }
+    if brief {
+        return sentences.join(" ");
     }
     let earlier =
         conversation.earlier.iter().rev().take(EARLIER_MAX).map(|text| shortened(text, ASIDE_CHARS_MAX / 4));

@@ -338,3 +338,18 @@ fn malformed_requests_are_failures() {
         );
     }
 }
+
+#[test]
+fn a_brief_answer_leaves_out_what_was_said_before() {
+    let ask = |verbosity: &str| {
+        let message = |text: &str| json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]});
+        answer(&json!({
+            "model": "local/demo", "stream": false, "instructions": "Be kind.", "text": {"verbosity": verbosity},
+            "input": [message("First."), message("Last.")],
+        }))
+        .text
+    };
+    assert!(ask("medium").contains("First.") && ask("medium").contains("Be kind."), "{}", ask("medium"));
+    assert!(!ask("low").contains("First.") && !ask("low").contains("Be kind."), "{}", ask("low"));
+    assert!(ask("low").contains("“Last.”"), "{}", ask("low"));
+}

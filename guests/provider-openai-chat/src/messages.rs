@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use cofferdam_dialect_openai::{Failure, Fields};
-use cofferdam_guest_kit::{Content as Given, Item, Part as GivenPart, Role, Text};
+use cofferdam_guest_kit::{Content as Given, Item, Marks, Part as GivenPart, Role, Text};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -31,11 +31,62 @@ enum Content<'a> {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Part<'a> {
-    Text { text: Text<'a> },
-    ImageUrl { image_url: Url<'a> },
-    File { file: File<'a> },
-    InputAudio { input_audio: Audio<'a> },
-    VideoUrl { video_url: Url<'a> },
+    Text {
+        text: Text<'a>,
+        #[serde(flatten)]
+        marks: Written<'a>,
+    },
+    ImageUrl {
+        image_url: Url<'a>,
+        #[serde(flatten)]
+        marks: Written<'a>,
+    },
+    File {
+        file: File<'a>,
+        #[serde(flatten)]
+        marks: Written<'a>,
+    },
+    InputAudio {
+        input_audio: Audio<'a>,
+    },
+    VideoUrl {
+        video_url: Url<'a>,
+    },
+}
+
+/// The marks of a part that this endpoint takes.
+#[derive(Clone, Copy, Default, Serialize)]
+struct Written<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_breakpoint: Option<&'a RawValue>,
+}
+
+/// What not every server of this dialect takes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Takes {
+    /// Custom tools; their calls become functions elsewhere.
+    pub(crate) custom: bool,
+    /// `cache_control` on parts, as servers in front of Anthropic's models do.
+    pub(crate) cache_control: bool,
+    /// `prompt_cache_options`, and breakpoints on parts.
+    pub(crate) breakpoints: bool,
+}
+
+impl Takes {
+    fn marks<'a>(self, given: &Marks<'a>) -> Written<'a> {
+        Written {
+            cache_control: given.cache_control.filter(|_| self.cache_control),
+            prompt_cache_breakpoint: given.breakpoint.filter(|_| self.breakpoints),
+        }
+    }
+}
+
+impl Written<'_> {
+    fn is_empty(&self) -> bool {
+        self.cache_control.is_none() && self.prompt_cache_breakpoint.is_none()
+    }
 }
 
 #[derive(Serialize)]
@@ -88,14 +139,13 @@ struct Custom<'a> {
     input: Text<'a>,
 }
 
-/// Translates instructions and input. `custom` says that the endpoint takes
-/// custom tools; their calls become functions elsewhere.
+/// Translates instructions and input for an endpoint that takes this much.
 pub(crate) fn messages<'a>(
     instructions: Option<Text<'a>>,
     input: &[&'a RawValue],
-    custom: bool,
+    takes: Takes,
 ) -> Result<Vec<Message<'a>>, Failure> {
-    let mut conversation = Conversation { messages: Vec::new(), custom };
+    let mut conversation = Conversation { messages: Vec::new(), takes };
     if let Some(text) = instructions {
         conversation.system(text);
     }
@@ -106,9 +156,29 @@ pub(crate) fn messages<'a>(
     Ok(conversation.messages)
 }
 
+/// Marks the last text of users or instructions, up to which the provider may cache.
+pub(crate) fn mark_last<'a>(messages: &mut [Message<'a>], mark: &'a RawValue) {
+    let markable = messages.iter_mut().rev().filter(|message| matches!(message.role, "system" | "user"));
+    for message in markable {
+        if let Content::Text(text) = &mut message.content {
+            let part = Part::Text { text: std::mem::take(text), marks: Written::default() };
+            message.content = Content::Parts(vec![part]);
+        }
+        let Content::Parts(parts) = &mut message.content else { continue };
+        let last = parts.iter_mut().rev().find_map(|part| match part {
+            Part::Text { marks, .. } | Part::ImageUrl { marks, .. } | Part::File { marks, .. } => Some(marks),
+            Part::InputAudio { .. } | Part::VideoUrl { .. } => None,
+        });
+        if let Some(marks) = last {
+            marks.cache_control = Some(mark);
+            return;
+        }
+    }
+}
+
 struct Conversation<'a> {
     messages: Vec<Message<'a>>,
-    custom: bool,
+    takes: Takes,
 }
 
 impl<'a> Conversation<'a> {
@@ -116,18 +186,16 @@ impl<'a> Conversation<'a> {
         match item {
             Item::Message(message) => match message.role {
                 Role::User => {
-                    let content = user_content(message.content, index)?;
+                    let content = user_content(message.content, index, self.takes)?;
                     self.push("user", content);
                 }
                 Role::Assistant => self.assistant_text(&message.content),
-                Role::System | Role::Developer => {
-                    self.system(Given::Parts(message.content).to_text().into_owned().into());
-                }
+                Role::System | Role::Developer => self.instructions(message.content),
             },
             Item::FunctionCall { call_id, name, arguments, .. } => {
                 self.function(call_id, name, arguments);
             }
-            Item::CustomToolCall { call_id, name, input, .. } if self.custom => {
+            Item::CustomToolCall { call_id, name, input, .. } if self.takes.custom => {
                 self.call(Call { id: call_id, what: Called::Custom { custom: Custom { name, input } } });
             }
             Item::CustomToolCall { call_id, name, input, .. } => {
@@ -143,6 +211,23 @@ impl<'a> Conversation<'a> {
             Item::Other { kind } => self.other(&kind, raw),
         }
         Ok(())
+    }
+
+    /// Text, unless a mark has to stay where it stands.
+    fn instructions(&mut self, parts: Vec<GivenPart<'a>>) {
+        let takes = self.takes;
+        let marked = |part: &GivenPart<'a>| match part {
+            GivenPart::Text { marks, .. } => !takes.marks(marks).is_empty(),
+            _ => false,
+        };
+        if !parts.iter().any(marked) {
+            return self.system(Given::Parts(parts).to_text().into_owned().into());
+        }
+        let parts = parts.into_iter().filter_map(|part| match part {
+            GivenPart::Text { text, marks } => Some(Part::Text { text, marks: takes.marks(&marks) }),
+            _ => None,
+        });
+        self.push("system", Content::Parts(parts.collect()));
     }
 
     /// Joins what stands at the start: templates take one system message.
@@ -237,28 +322,33 @@ fn result_text(output: Given<'_>) -> Text<'_> {
 }
 
 /// Plain text where there is nothing else, for servers that know no parts.
-fn user_content(mut parts: Vec<GivenPart<'_>>, item: usize) -> Result<Content<'_>, Failure> {
-    if let [GivenPart::Text { text, .. }] = parts.as_mut_slice() {
+fn user_content(mut parts: Vec<GivenPart<'_>>, item: usize, takes: Takes) -> Result<Content<'_>, Failure> {
+    if let [GivenPart::Text { text, marks }] = parts.as_mut_slice()
+        && takes.marks(marks).is_empty()
+    {
         return Ok(Content::Text(std::mem::take(text)));
     }
     let parts = parts.into_iter().enumerate().map(|(index, part)| {
-        translate(part).map_err(|what| Failure::unsupported(&format!("input[{item}].content[{index}]"), what))
+        translate(part, takes)
+            .map_err(|what| Failure::unsupported(&format!("input[{item}].content[{index}]"), what))
     });
     Ok(Content::Parts(parts.collect::<Result<_, _>>()?))
 }
 
 /// Translates a part, or says what it is that cannot be.
-fn translate(part: GivenPart<'_>) -> Result<Part<'_>, &'static str> {
+fn translate(part: GivenPart<'_>, takes: Takes) -> Result<Part<'_>, &'static str> {
     match part {
-        GivenPart::Text { text, .. } | GivenPart::Refusal { text } => Ok(Part::Text { text }),
-        GivenPart::Image { url: Some(url), detail, .. } => {
+        GivenPart::Text { text, marks } => Ok(Part::Text { text, marks: takes.marks(&marks) }),
+        GivenPart::Refusal { text } => Ok(Part::Text { text, marks: Written::default() }),
+        GivenPart::Image { url: Some(url), detail, marks, .. } => {
             let detail = detail.filter(|detail| matches!(&**detail, "auto" | "low" | "high"));
-            Ok(Part::ImageUrl { image_url: Url { url, detail } })
+            Ok(Part::ImageUrl { image_url: Url { url, detail }, marks: takes.marks(&marks) })
         }
         GivenPart::Image { .. } => Err("an image without a URL"),
         GivenPart::File { data: None, file_id: None, .. } => Err("a file without its data"),
-        GivenPart::File { filename, data, file_id, .. } => {
-            Ok(Part::File { file: File { filename, file_data: data, file_id } })
+        GivenPart::File { filename, data, file_id, marks, .. } => {
+            let file = File { filename, file_data: data, file_id };
+            Ok(Part::File { file, marks: takes.marks(&marks) })
         }
         GivenPart::Audio { data, format } => Ok(Part::InputAudio { input_audio: Audio { data, format } }),
         GivenPart::Video { url } => Ok(Part::VideoUrl { video_url: Url { url, detail: None } }),

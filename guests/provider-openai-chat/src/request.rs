@@ -4,14 +4,14 @@
 //! often than one that needs it.
 
 use cofferdam_dialect_openai::{Failure, requested_tier};
-use cofferdam_guest_kit::{ReasoningSettings, Request, TextFormat};
+use cofferdam_guest_kit::{Request, TextFormat};
 use serde::Serialize;
-use serde_json::Number;
 use serde_json::value::RawValue;
+use serde_json::{Map, Number, Value};
 
 use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamRequest};
 use crate::convert::post;
-use crate::messages::{Message, messages};
+use crate::messages::{Message, Takes, mark_last, messages};
 use crate::tools::{Choice, Tool, Tools, tools};
 
 #[derive(Serialize)]
@@ -63,6 +63,10 @@ struct Body<'a> {
     safety_identifier: Option<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     modalities: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_config: Option<&'a Map<String, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_cache_options: Option<&'a RawValue>,
 }
 
 #[derive(Serialize)]
@@ -104,9 +108,19 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         if supports("max_completion_tokens") { (limit, None) } else { (None, limit) };
     let with_logprobs = request.top_logprobs.is_some_and(|count| count > 0)
         || request.include.iter().any(|wish| wish == "message.output_text.logprobs");
+    let takes = Takes {
+        custom,
+        cache_control: supports("cache_control"),
+        breakpoints: supports("prompt_cache_options"),
+    };
+    let mut messages = messages(instructions, &input, takes)?;
+    if let Some(mark) = request.cache_control.filter(|_| takes.cache_control) {
+        mark_last(&mut messages, mark);
+    }
+    let image_output = supports("image_output");
     let body = Body {
         model: &target.model,
-        messages: messages(instructions, &input, custom)?,
+        messages,
         stream: request.stream,
         stream_options: request.stream.then_some(StreamOptions { include_usage: true }),
         max_tokens,
@@ -122,21 +136,27 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         tools,
         tool_choice: choice,
         response_format: response_format(&request.text.format)?,
-        reasoning_effort: request.reasoning.as_ref().and_then(effort),
-        verbosity: request.text.verbosity.as_deref(),
+        reasoning_effort: request
+            .reasoning
+            .as_ref()
+            .and_then(|reasoning| reasoning.effort_word(limit.or(Some(u64::from(target.max_output))))),
+        verbosity: request.text.verbosity.as_deref().map(verbosity),
         service_tier: requested_tier(&target.tier, request.service_tier.as_deref()),
         user: request.user.as_deref(),
         prompt_cache_key: request.prompt_cache_key.as_deref().filter(|_| supports("prompt_cache_key")),
         safety_identifier: request.safety_identifier.as_deref().filter(|_| supports("safety_identifier")),
-        modalities: if supports("image_output") { &request.modalities } else { &[] },
+        modalities: if image_output { &request.modalities } else { &[] },
+        image_config: request.image_config.as_ref().filter(|config| image_output && !config.is_empty()),
+        prompt_cache_options: request.prompt_cache_options.filter(|_| takes.breakpoints),
     };
     let streamed = body.stream;
     let body = serde_json::to_vec(&body).map_err(|_| Failure::unreadable_request())?;
     Ok(post("chat/completions", body, streamed))
 }
 
-fn effort<'a>(reasoning: &'a ReasoningSettings<'_>) -> Option<&'a str> {
-    reasoning.effort.as_deref().or_else(|| (reasoning.enabled == Some(false)).then_some("none"))
+/// OpenAI's scale stops at high; the service's goes on.
+fn verbosity(asked: &str) -> &str {
+    if matches!(asked, "xhigh" | "max") { "high" } else { asked }
 }
 
 fn response_format<'a>(format: &'a TextFormat<'_>) -> Result<Option<ResponseFormat<'a>>, Failure> {

@@ -53,8 +53,8 @@ const ITEMS: &[(&str, Id, &[&str])] = &[
 /// Types of parts and their fields besides `type`.
 const PARTS: &[(&str, &[&str])] = &[
     ("input_text", &["text", "prompt_cache_breakpoint"]),
-    ("input_image", &["detail", "image_url", "file_id"]),
-    ("input_file", &["filename", "file_data", "file_url", "file_id"]),
+    ("input_image", &["detail", "image_url", "file_id", "prompt_cache_breakpoint"]),
+    ("input_file", &["filename", "file_data", "file_url", "file_id", "prompt_cache_breakpoint"]),
     ("input_audio", &["input_audio"]),
     ("output_text", &["text"]),
     ("refusal", &["refusal"]),

@@ -1,6 +1,7 @@
 //! The request: the client's own, reduced to what the Responses dialect has.
 
 use cofferdam_dialect_openai::{Failure, Fields, ObjectWriter, picked, requested_tier};
+use cofferdam_guest_kit::ReasoningSettings;
 use serde_json::value::RawValue;
 
 use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamRequest};
@@ -108,7 +109,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         }
     }
     write_text(&fields, &mut object)?;
-    write_reasoning(&fields, &mut object)?;
+    write_reasoning(&fields, target.max_output, &mut object)?;
     if let Some(tier) = requested_tier(&target.tier, fields.text("service_tier").as_deref()) {
         object.value("service_tier", &tier);
     }
@@ -172,11 +173,18 @@ fn write_text(fields: &Fields<'_>, object: &mut ObjectWriter<'_>) -> Result<(), 
     Ok(())
 }
 
-fn write_reasoning(fields: &Fields<'_>, object: &mut ObjectWriter<'_>) -> Result<(), Failure> {
-    let Some(reasoning) = fields.get("reasoning") else { return Ok(()) };
-    let reasoning = Fields::read(reasoning.get()).map_err(|_| Failure::unreadable_request())?;
-    let disabled = reasoning.get("enabled").is_some_and(|value| value.get() == "false");
-    let effort = reasoning.text("effort").or_else(|| disabled.then(|| "none".into()));
+/// The switch and the budget, which this dialect lacks, become an effort.
+fn write_reasoning(
+    fields: &Fields<'_>,
+    endpoint_limit: u32,
+    object: &mut ObjectWriter<'_>,
+) -> Result<(), Failure> {
+    let Some(raw) = fields.get("reasoning") else { return Ok(()) };
+    let reasoning = Fields::read(raw.get()).map_err(|_| Failure::unreadable_request())?;
+    let wish: ReasoningSettings<'_> =
+        serde_json::from_str(raw.get()).map_err(|_| Failure::unreadable_request())?;
+    let limit = fields.get("max_output_tokens").and_then(|limit| limit.get().parse().ok());
+    let effort = wish.effort_word(limit.or(Some(u64::from(endpoint_limit))));
     if effort.is_none() && REASONING.iter().all(|name| reasoning.get(name).is_none()) {
         return Ok(());
     }

@@ -11,10 +11,8 @@ mod export {
 mod fetch;
 mod html;
 mod page;
-mod pdf;
 mod settings;
 mod uses;
-mod writer;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use cofferdam_toolbox::bindings::cofferdam::plugin::http::Response;
 use cofferdam_toolbox::{Media, clip, decode, header};
 use url::Url;
 
-use crate::{html, pdf};
+use crate::html;
 
 /// What there is to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,10 @@ pub(crate) fn read(response: &Response, url: &Url, chars_max: usize) -> Result<P
     let content_type = header(response, "content-type");
     match Media::of(content_type, &response.body) {
         Media::Html => Ok(html::read(&decode(content_type, &response.body), url, chars_max)),
-        Media::Pdf => pdf::read(&response.body, chars_max).map_err(str::to_owned),
+        Media::Pdf => {
+            let document = cofferdam_pdf::read(&response.body, chars_max)?;
+            Ok(Page { title: document.title, text: document.text, cut: document.cut })
+        }
         Media::Json | Media::Text => {
             let text = decode(content_type, &response.body);
             let clipped = clip(text.trim(), chars_max);

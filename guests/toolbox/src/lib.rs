@@ -14,16 +14,13 @@ pub mod bindings {
         default_bindings_module: "cofferdam_toolbox::bindings",
     });
 }
-mod charset;
-mod clip;
 mod domains;
 mod fields;
 mod media;
 mod network;
 mod words;
 
-pub use charset::decode;
-pub use clip::{Clipped, clip};
+pub use cofferdam_text::{Clipped, clip, decode};
 pub use domains::DomainRules;
 pub use fields::Fields;
 pub use media::Media;

@@ -7,6 +7,7 @@ mod citations;
 mod events;
 mod items;
 mod json;
+mod progress;
 mod reasoning;
 mod response;
 mod tools;
@@ -111,6 +112,16 @@ impl Assembler {
         }
     }
 
+    /// Writes `response.debug` with the body that was sent to a provider, a JSON value without line breaks
+    /// (names.md 2.2). It may come before everything else.
+    pub fn debug(&mut self, upstream_body: &[u8]) {
+        self.events.write_aside("response.debug", |out| {
+            raw(out, ",\"debug\":{\"echo_upstream_body\":");
+            out.extend_from_slice(upstream_body);
+            raw(out, "}");
+        });
+    }
+
     /// The events written since the last call, in SSE form; empty when nothing happened.
     pub fn take_events(&mut self) -> Vec<u8> {
         self.events.take()
@@ -156,7 +167,7 @@ impl Assembler {
             Event::FunctionArgumentsDelta(delta) | Event::CustomInputDelta(delta) => {
                 self.call_delta(&delta)?
             }
-            Event::CallEnd(key) => self.end_call(key),
+            Event::CallEnd(key) => self.end_call(key)?,
             Event::ImagePartial(image) => self.image(image, false)?,
             Event::ImageDone(image) => self.image(image, true)?,
             Event::OpaqueItem(item) => self.opaque(&item)?,
@@ -383,12 +394,13 @@ impl Assembler {
         Ok(())
     }
 
-    fn end_call(&mut self, key: u32) {
-        let Some(index) = self.open_call(key) else { return };
+    fn end_call(&mut self, key: u32) -> Result<(), Malformed> {
+        let Some(index) = self.open_call(key) else { return Ok(()) };
         match self.items.get_mut(index).map(|item| &mut item.body) {
-            Some(Body::Tool { .. }) => self.end_arguments(index),
+            Some(Body::Tool { .. }) => return self.end_arguments(index),
             _ => self.close_call(index, Status::Completed),
         }
+        Ok(())
     }
 
     fn close_call(&mut self, index: usize, status: Status) {

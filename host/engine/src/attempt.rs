@@ -3,6 +3,7 @@
 
 use crate::catalog::Endpoint;
 use crate::credential::{Credentials, Used};
+use crate::echo::Echo;
 use crate::pace::{Late, Pace, Timeouts};
 use crate::reading::{ANSWER_BYTES_MAX, ReadError, Reading, Verdict, verdict};
 use cofferdam_egress::{Egress, Error as EgressError, Limits, Outgoing, Reply};
@@ -169,6 +170,8 @@ pub(crate) struct Attempting<'a> {
     pub(crate) request: &'a [u8],
     /// `provider.options` of this provider.
     pub(crate) options: &'a [u8],
+    /// Where the client wants to see what is sent.
+    pub(crate) echo: Option<&'a Echo>,
 }
 
 impl Attempting<'_> {
@@ -191,6 +194,9 @@ impl Attempting<'_> {
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
         };
         let used = self.credentials.release(provider).await?;
+        if let Some(echo) = self.echo {
+            echo.note(&upstream.body, used.as_ref());
+        }
         match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
             Ok(begun) => Ok(Begun { used, ..begun }),
             Err(failed) => Err(failed.after(used.as_ref())),
@@ -208,7 +214,9 @@ impl Attempting<'_> {
         let provider = &endpoint.provider;
         let begin_by = Instant::now() + self.timeouts.first_event;
         let asked_for_stream = upstream.streamed;
+        instance.pause();
         let reply = send(self.egress, self.timeouts, endpoint, upstream, used, pace).await?;
+        instance.resume(self.context).await.map_err(|error| AttemptFailure::call(&error))?;
         let status = reply.status;
         let manifest = provider.adapter.manifest();
         let streamed = asked_for_stream && is_event_stream(&reply.headers);

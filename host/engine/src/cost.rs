@@ -2,6 +2,7 @@
 //! have no rounding; a decimal number is written only at the edge.
 
 use cofferdam_runtime::wire::Usage;
+use cofferdam_store::Dollars;
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -40,10 +41,7 @@ impl Amount {
 
     /// Writes the amount as a JSON number in dollars, exactly.
     pub fn write(self, out: &mut Vec<u8>) {
-        let dollars = self.0 / 1_000_000_000_000;
-        let rest = format!("{:012}", self.0 % 1_000_000_000_000);
-        let rest = rest.trim_end_matches('0');
-        let result = if rest.is_empty() { write!(out, "{dollars}") } else { write!(out, "{dollars}.{rest}") };
+        let result = write!(out, "{}", Dollars::from_pico(self.0));
         debug_assert!(result.is_ok());
     }
 }
@@ -79,22 +77,26 @@ pub fn per_token(dollars_per_million: f64) -> Amount {
     Amount::from_dollars(dollars_per_million / TOKENS_PER_PRICE)
 }
 
-/// The parts of a price.
+/// What an answer costs, and whom it is paid to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// For input.
+    /// The price of the input, whoever pays it.
     pub input: Amount,
-    /// For output, reasoning and images.
+    /// The price of output, reasoning and images, whoever pays it.
     pub output: Amount,
-    /// The provider's own figure.
+    /// What is charged here for input and output: nothing where the caller pays the provider itself.
+    pub inference: Amount,
+    /// What the caller pays the provider itself: the provider's own figure, else the price.
+    pub byok: Amount,
+    /// What inference cost at the provider: the provider's own figure, and what the caller pays there.
     pub upstream: Option<Amount>,
-    /// For server tools.
+    /// What is charged for server tools.
     pub tools: Amount,
 }
 
 impl Cost {
-    /// What `usage` costs at `prices`.
-    pub fn of(usage: &Usage, prices: &Prices) -> Self {
+    /// What `usage` costs at `prices`; `is_byok` when it was had with the caller's own credential.
+    pub fn of(usage: &Usage, prices: &Prices, is_byok: bool) -> Self {
         let special = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
         let fresh = usage.input_tokens.saturating_sub(special);
         let plain = usage.output_tokens.saturating_sub(usage.reasoning_tokens);
@@ -109,17 +111,26 @@ impl Cost {
             prices.image.times(u64::from(usage.images)),
         ];
         let sum = |parts: [u64; 3]| Amount(parts.into_iter().fold(0, u64::saturating_add));
-        Self {
-            input: sum(input),
-            output: sum(output),
-            upstream: usage.cost_dollars.map(Amount::from_dollars),
-            tools: Amount::default(),
-        }
+        let (input, output) = (sum(input), sum(output));
+        let price = input.plus(output);
+        let told = usage.cost_dollars.map(Amount::from_dollars);
+        let (inference, byok, upstream) = if is_byok {
+            let paid = told.unwrap_or(price);
+            (Amount::default(), paid, Some(paid))
+        } else {
+            (price, Amount::default(), told)
+        };
+        Self { input, output, inference, byok, upstream, tools: Amount::default() }
     }
 
-    /// All of it.
+    /// What is charged.
     pub fn total(&self) -> Amount {
-        self.input.plus(self.output).plus(self.tools)
+        self.inference.plus(self.tools)
+    }
+
+    /// What it costs the caller, here and at providers.
+    pub fn everywhere(&self) -> Amount {
+        self.total().plus(self.byok)
     }
 
     /// Both together, part by part.
@@ -127,6 +138,8 @@ impl Cost {
         Self {
             input: self.input.plus(other.input),
             output: self.output.plus(other.output),
+            inference: self.inference.plus(other.inference),
+            byok: self.byok.plus(other.byok),
             upstream: match (self.upstream, other.upstream) {
                 (Some(one), Some(more)) => Some(one.plus(more)),
                 (one, more) => one.or(more),
@@ -209,10 +222,31 @@ mod tests {
             images: 1,
             ..no_usage()
         };
-        let cost = Cost::of(&usage, &prices);
+        let cost = Cost::of(&usage, &prices, false);
         assert_eq!(written(cost.input), "0.000665");
         assert_eq!(written(cost.output), "0.0404");
         assert_eq!(written(cost.total()), "0.041065");
+    }
+
+    #[test]
+    fn what_the_caller_pays_its_provider_is_told_and_not_charged() {
+        let prices = Prices { input: per_token(1.0), output: per_token(10.0), ..Prices::default() };
+        let usage = Usage { input_tokens: 1000, output_tokens: 100, ..no_usage() };
+        let own = Cost::of(&usage, &prices, true);
+        assert_eq!((own.total(), own.upstream), (Amount(0), Some(Amount::from_dollars(0.002))));
+        assert_eq!((written(own.input), written(own.output)), ("0.001".to_owned(), "0.001".to_owned()));
+        let told = Usage { cost_dollars: Some(0.5), ..usage };
+        assert_eq!(Cost::of(&told, &prices, true).byok, Amount::from_dollars(0.5));
+        let ours = Cost::of(&told, &prices, false);
+        assert_eq!(
+            (ours.total(), ours.upstream),
+            (Amount::from_dollars(0.002), Some(Amount::from_dollars(0.5)))
+        );
+        let both = own.plus(&ours);
+        assert_eq!(
+            (both.total(), both.everywhere()),
+            (Amount::from_dollars(0.002), Amount::from_dollars(0.004))
+        );
     }
 
     #[test]

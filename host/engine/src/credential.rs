@@ -128,6 +128,29 @@ impl Credentials<'_> {
     }
 }
 
+/// The operator's credential for a broadcast destination with this name.
+///
+/// # Errors
+/// Why there is none, for the operator; it says nothing about the value.
+pub(crate) async fn operators(
+    store: &Store,
+    key: &OwnKey,
+    placement: &Placement,
+    destination: &str,
+) -> Result<Credential, String> {
+    let secret = match key {
+        OwnKey::Fixed(credential) => return Ok(credential.clone()),
+        OwnKey::Vault(secret) => secret.clone(),
+    };
+    let store = store.clone();
+    let purpose = Purpose { used_by: format!("broadcast {destination}"), request_id: String::new() };
+    let release = aside(move || {
+        store.release(Actor::System, ReleaseScope::Operator, &secret.name, &secret.host, &purpose)
+    });
+    let release = release.await.map_err(|error| error.to_string())?;
+    placement.fill(release.expose()).map_err(|error| error.to_string())
+}
+
 /// The store reads its files on the calling thread; requests must not wait for a slow disk, and for one that hangs
 /// not for ever.
 async fn aside<T: Send + 'static>(

@@ -1,9 +1,11 @@
 //! `POST /v1/embeddings`: the same path as a response, without a stream.
 
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
+use crate::broadcast::About;
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
+use crate::credit;
 use crate::fallback::Failures;
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
@@ -63,21 +65,38 @@ impl Engine {
             allow_fallbacks: request.provider.allow_fallbacks,
             seed: random_seed(),
         };
+        let bill = Arc::default();
+        let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await?;
-        let mut entry =
-            Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, context.now_ms, false);
+        entry.routed();
+        let about = || About {
+            started_ms: context.now_ms,
+            requested: request.model.clone(),
+            intern: caller.intern,
+            session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
+            user: request.user.clone(),
+            trace: request.trace.clone(),
+        };
+        entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
+        let mut pace = Pace::new(None, self.parts.timeouts.total);
+        let estimate = || credit::input_estimate(&order, request.input_tokens);
+        if let Err(refusal) = entry.reserve(estimate, &mut pace).await {
+            entry.refuse();
+            return Err(refusal);
+        }
         let mut attempts =
             Attempts { engine: self, request: &request, context: &context, credentials, entry: &mut entry };
-        match Box::pin(attempts.run(order, &mut trail, options.metadata_field.is_some())).await {
+        match Box::pin(attempts.run(order, &mut trail, options.metadata_field.is_some(), &mut pace)).await {
             Ok((endpoint, vectors)) => {
-                let cost = settle(&mut entry, &endpoint, &vectors);
+                let cost = settle(&mut entry, &endpoint, &vectors, trail.is_byok);
                 let format = request.encoding_format;
                 let body = body_of(&id, &endpoint, format, &vectors, &cost, trail.is_byok);
                 let body = body.map_err(|_| Refusal::internal())?;
                 Ok(Answer { id, body: AnswerBody::Whole(body) })
             }
             Err(refusal) => {
-                entry.settle(UsageOutcome::Failed);
+                entry.failed(refusal.kind);
+                entry.refuse();
                 Err(refusal)
             }
         }
@@ -98,21 +117,22 @@ impl Attempts<'_> {
         order: Vec<Arc<Endpoint>>,
         trail: &mut Trail,
         metadata_wanted: bool,
+        pace: &mut Pace,
     ) -> Result<(Arc<Endpoint>, Embeddings), Refusal> {
         let mut failures = Failures::default();
-        let mut pace = Pace::new(None, self.engine.parts.timeouts.total);
         for (place, endpoint) in order.into_iter().enumerate() {
             if !failures.allow(&endpoint) {
                 continue;
             }
-            self.entry.endpoint(&endpoint.candidate.model, &endpoint.provider.name);
-            let failed = match self.attempt(&endpoint, &mut pace).await {
+            self.entry.asked(&endpoint, self.request.input_tokens);
+            let failed = match self.attempt(&endpoint, pace).await {
                 Ok((vectors, status, used)) => {
                     trail.answered(place, &endpoint, status, used.as_ref());
                     return Ok((endpoint, vectors));
                 }
                 Err(failed) => failed,
             };
+            self.entry.unanswered();
             if failures.add(&endpoint, failed, trail).is_break() {
                 break;
             }
@@ -154,7 +174,9 @@ impl Attempts<'_> {
         pace: &mut Pace,
     ) -> Result<(Embeddings, u16), AttemptFailure> {
         let timeouts = &self.engine.parts.timeouts;
+        instance.pause();
         let reply = send(&self.engine.parts.egress, timeouts, endpoint, upstream, used, pace).await?;
+        instance.resume(self.context).await.map_err(|error| AttemptFailure::call(&error))?;
         let status = reply.status;
         let head = response_head(endpoint.provider.adapter.manifest(), &reply, false);
         if !status.is_success() {
@@ -192,11 +214,11 @@ fn unsupported(index: u32) -> AttemptFailure {
     })
 }
 
-fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings) -> Cost {
+fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings, is_byok: bool) -> Cost {
     let usage =
         Usage { input_tokens: embeddings.prompt_tokens, cost_dollars: embeddings.cost_dollars, ..no_usage() };
-    let cost = Cost::of(&usage, &endpoint.prices);
-    entry.consumed(&usage, &cost);
+    let cost = Cost::of(&usage, &endpoint.prices, is_byok);
+    entry.consumed(&usage, &usage, &cost);
     entry.settle(UsageOutcome::Completed);
     cost
 }

@@ -4,7 +4,7 @@
 use crate::attempt::{AttemptFailure, Cause};
 use crate::catalog::Endpoint;
 use crate::metadata::{Attempt, Trail};
-use crate::refusal::{Refusal, client_message, status_of};
+use crate::refusal::{PLUGIN_FAILED, Refusal, client_message, status_of, words};
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -86,7 +86,7 @@ impl Failures {
             return Refusal::not_found("No endpoints found for this model");
         };
         let mut refusal = refusal_of(&failed, &provider);
-        let mut metadata = json!({ "provider_name": provider });
+        let mut metadata = json!({ "refused_by": refused_by(failed.cause), "provider_name": provider });
         if let Some(members) = metadata.as_object_mut() {
             if let Some(code) = &failed.failure.code {
                 members.insert("provider_code".to_owned(), json!(code));
@@ -101,6 +101,20 @@ impl Failures {
             refusal.service_metadata = Some(Box::new(trail.json()));
         }
         refusal
+    }
+}
+
+/// Who refused, so that nobody looks for the reason in the wrong place.
+fn refused_by(cause: Cause) -> &'static str {
+    match cause {
+        // It was never asked, or its answer would have been read.
+        Cause::Dialect | Cause::Plugin | Cause::Saturated | Cause::Late { total: true, .. } => "host",
+        Cause::Request
+        | Cause::Endpoint
+        | Cause::Credential
+        | Cause::CallersCredential
+        | Cause::Limited
+        | Cause::Late { total: false, .. } => "provider",
     }
 }
 
@@ -120,7 +134,8 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
         }
         Cause::CallersCredential => {
             let status = failed.status.filter(|status| matches!(status, 401..=403));
-            let message = format!("Provider {provider} did not accept your key: {}", client_message(failure));
+            let words = words(failure).unwrap_or("it gives no reason");
+            let message = format!("Provider {provider} did not accept your key: {words}");
             Refusal::new(status.unwrap_or_else(|| status_of(failure.kind)), failure.kind, message)
         }
         Cause::Limited => Refusal::new(429, ErrorKind::RateLimitExceeded, client_message(failure)),
@@ -132,14 +147,18 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
                 client_message(failure),
             )
         }
-        Cause::Dialect => Refusal::new(status_of(failure.kind), failure.kind, client_message(failure)),
+        Cause::Dialect => {
+            let words = words(failure).unwrap_or("This host cannot tell the provider this request");
+            Refusal::new(status_of(failure.kind), failure.kind, words)
+        }
         Cause::Endpoint | Cause::Plugin => {
             let status = if failed.status == Some(529) { 529 } else { 502 };
             let kind = match failure.kind {
                 ErrorKind::ProviderOverloaded => ErrorKind::ProviderOverloaded,
                 _ => ErrorKind::ProviderUnavailable,
             };
-            Refusal::new(status, kind, "Provider returned error")
+            let host = failed.cause == Cause::Plugin;
+            Refusal::new(status, kind, if host { PLUGIN_FAILED } else { "Provider returned error" })
         }
     };
     if refusal.status == 429 || refusal.status == 529 {

@@ -1,18 +1,21 @@
 //! Request plugins: hook guests that a request asks for by id, in the order of
-//! its `plugins`. A hook that breaks ends the request; it may be there to
+//! its `plugins`, account defaults first. A hook that breaks ends the request; it may be there to
 //! enforce something.
+
+mod fitting;
+mod flagged;
 
 use crate::Engine;
 use crate::cost::Amount;
-use crate::ledger::Entry;
+use crate::ledger::{Entry, Spending};
 use crate::refusal::Refusal;
-use crate::request::{RequestPlugin, ResponsesRequest};
+use crate::request::{RequestPlugin, ResponsesRequest, tool_of_plugin};
 use crate::routing::printable;
-use crate::tools::{Doors, HookTools, Occasion};
+use crate::tools::{self, Doors, HookTools, Occasion};
 use bytes::Bytes;
 use cofferdam_runtime::manifest::Phase;
-use cofferdam_runtime::wire::{Action, Failure};
-use cofferdam_runtime::{CallError, Plugin, Services};
+use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
+use cofferdam_runtime::{CallError, Plugin, Plugins, Services};
 use std::sync::Arc;
 
 /// Ids whose entry is settings for a model router, not a hook.
@@ -22,43 +25,80 @@ pub(crate) const ROUTER_IDS: [&str; 5] =
 /// A hook of this request with its settings.
 pub(crate) struct Hook {
     plugin: Arc<Plugin>,
+    id: String,
     settings: Bytes,
+    /// What messages call the entry: `plugins[2]`.
+    path: String,
+}
+
+/// The hook that answers to an id. One that lacks a grant is, to clients, not there.
+fn find<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
+    let has_id = |plugin: &&Arc<Plugin>| plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == id);
+    plugins.iter().find(|plugin| has_id(plugin) && plugin.is_usable())
+}
+
+/// Whether requests and account defaults may name this plugin and have something done.
+#[must_use]
+pub fn is_request_plugin(plugins: &Plugins, id: &str) -> bool {
+    match tool_of_plugin(id) {
+        Some(tool) => tools::installed(plugins, tool).is_some(),
+        None => ROUTER_IDS.contains(&id) || find(plugins, id).is_some(),
+    }
 }
 
 impl Engine {
-    /// The hooks a request asks for.
+    /// The hooks of a request: those it asks for or has by default, and what models with little context need.
     ///
     /// # Errors
     /// 400 naming an id that no installed plugin has.
     pub(crate) fn hooks(&self, request: &ResponsesRequest) -> Result<Vec<Hook>, Refusal> {
         let is_hook = |entry: &&RequestPlugin| !ROUTER_IDS.contains(&entry.id.as_str()) && !entry.is_tool();
         let wanted = request.plugins.iter().filter(|entry| entry.enabled).filter(is_hook);
-        wanted
+        let hooks: Result<Vec<Hook>, Refusal> = wanted
             .map(|entry| {
-                let has_id = |plugin: &&Arc<Plugin>| {
-                    plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == entry.id)
-                };
-                let plugin = self.parts.plugins.iter().find(has_id).ok_or_else(|| {
+                let plugin = find(&self.parts.plugins, &entry.id).ok_or_else(|| {
                     Refusal::invalid(format!(
-                        "plugins[{}].id \"{}\" is not available on this host",
-                        entry.index,
+                        "{}.id \"{}\" is not available on this host",
+                        entry.path(),
                         printable(&entry.id)
                     ))
                 })?;
-                Ok(Hook { plugin: Arc::clone(plugin), settings: self.settings(entry, &request.models) })
+                Ok(self.hook(plugin, &entry.id, entry.path(), &entry.json, &request.models))
             })
-            .collect()
+            .collect();
+        let mut hooks = hooks?;
+        // What is short and stays as it is needs no further look.
+        let fitting = self.fitting(request);
+        hooks.extend(
+            fitting.filter(|hook| !hooks.is_empty() || fitting::may_be_too_long(request, &hook.settings)),
+        );
+        Ok(hooks)
     }
 
-    /// A hook's entry, with what the hook cannot know: `context_length`, the tokens that fit the smallest of the
-    /// models named. What the client says of it comes later and counts.
-    fn settings(&self, entry: &RequestPlugin, models: &[String]) -> Bytes {
-        let known = models.iter().filter_map(|slug| self.catalog().find(slug)?.context_length);
-        let (Some(smallest), Some(rest)) = (known.min(), entry.json.strip_prefix(b"{")) else {
-            return entry.json.clone();
+    /// The hook that small models and `truncation: auto` have without being asked, last, so that it sees what the
+    /// others made.
+    fn fitting(&self, request: &ResponsesRequest) -> Option<Hook> {
+        let is_named = request.plugins.iter().any(|entry| entry.id == fitting::ID);
+        let is_due = fitting::are_small(self.catalog(), &request.models) || self.must_truncate(request);
+        if is_named || !is_due {
+            return None;
+        }
+        let plugin = find(&self.parts.plugins, fitting::ID)?;
+        let entry = format!("{{\"id\":\"{}\"}}", fitting::ID);
+        Some(self.hook(plugin, fitting::ID, fitting::ID.to_owned(), entry.as_bytes(), &request.models))
+    }
+
+    /// A hook with its entry, and with what it cannot know: `context_length`, the tokens that fit the smallest of
+    /// the models named. What the client says of it comes later and counts.
+    fn hook(&self, plugin: &Arc<Plugin>, id: &str, path: String, entry: &[u8], models: &[String]) -> Hook {
+        let settings = match (fitting::smallest(self.catalog(), models), entry.strip_prefix(b"{")) {
+            // An entry has an id, so there is something after the comma.
+            (Some(smallest), Some(rest)) => {
+                [format!("{{\"context_length\":{smallest},").as_bytes(), rest].concat()
+            }
+            _ => entry.to_vec(),
         };
-        // An entry has an id, so there is something after the comma.
-        Bytes::from([format!("{{\"context_length\":{smallest},").as_bytes(), rest].concat())
+        Hook { plugin: Arc::clone(plugin), id: id.to_owned(), settings: Bytes::from(settings), path }
     }
 }
 
@@ -71,20 +111,26 @@ fn tools(hook: &Hook, occasion: Occasion<'_>, request: &ResponsesRequest) -> Opt
 }
 
 /// Shows the request to each hook; what they replace is parsed like a client's body. Returns what the tools
-/// cost that hooks called.
+/// cost that hooks called, which is noted in `entry` whatever becomes of the request.
 pub(crate) async fn on_request(
     hooks: &[Hook],
     occasion: Occasion<'_>,
     request: &mut ResponsesRequest,
+    entry: &mut Entry,
 ) -> Result<Amount, Refusal> {
     let mut cost = Amount::default();
     for hook in hooks.iter().filter(|hook| hook.has(Phase::OnRequest)) {
+        if hook.id == fitting::ID && !fitting::may_be_too_long(request, &hook.settings) {
+            continue;
+        }
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
+        let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
         let verdict =
             hook.plugin.on_request(occasion.context, services, &request.guest_json, &hook.settings).await;
+        drop(spending);
         cost = cost.plus(tools.map_or_else(Amount::default, |tools| tools.cost()));
-        let Some(replaced) = hook.judge(verdict)? else { continue };
+        let Some(replaced) = hook.judge(verdict, &request.guest_json, request)? else { continue };
         let new = ResponsesRequest::parse(&replaced, &[]).map_err(|error| {
             tracing::error!(plugin = %hook.plugin.name(), path = %error.path, "a hook made an invalid request");
             Refusal::internal()
@@ -107,9 +153,10 @@ pub(crate) async fn on_response(
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
         let (context, asked) = (occasion.context, &request.guest_json);
+        let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
         let verdict = hook.plugin.on_response(context, services, asked, &response, &hook.settings).await;
-        entry.spent(tools.map_or_else(Amount::default, |tools| tools.cost()));
-        let Some(replaced) = hook.judge(verdict)? else { continue };
+        drop(spending);
+        let Some(replaced) = hook.judge(verdict, &response, request)? else { continue };
         if serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&replaced).is_err() {
             tracing::error!(plugin = %hook.plugin.name(), "a hook made a response that is not an object");
             return Err(Refusal::internal());
@@ -120,21 +167,47 @@ pub(crate) async fn on_response(
 }
 
 impl Hook {
+    /// The plugin's name.
+    pub(crate) fn name(&self) -> &str {
+        self.plugin.name()
+    }
+
     fn has(&self, phase: Phase) -> bool {
         self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.phases.contains(&phase))
     }
 
-    /// What to go on with instead, if anything.
-    fn judge(&self, verdict: Result<Result<Action, Failure>, CallError>) -> Result<Option<Vec<u8>>, Refusal> {
+    /// What to go on with instead of what was `shown`, if anything.
+    fn judge(
+        &self,
+        verdict: Result<Result<Action, Failure>, CallError>,
+        shown: &[u8],
+        request: &ResponsesRequest,
+    ) -> Result<Option<Vec<u8>>, Refusal> {
         match verdict {
             Ok(Ok(Action::Pass)) => Ok(None),
             Ok(Ok(Action::Replace(json))) => Ok(Some(json)),
-            Ok(Ok(Action::Reject(failure)) | Err(failure)) => Err(Refusal::from_failure(&failure)),
+            Ok(Ok(Action::Reject(failure))) if failure.kind == ErrorKind::ContentPolicyViolation => {
+                let model = request.models.first().map_or("", String::as_str);
+                Err(flagged::refusal(&failure, self.plugin.name(), shown, model))
+            }
+            Ok(Ok(Action::Reject(failure)) | Err(failure)) => Err(self.refusal(&failure)),
             Err(error) if error.is_saturated() => Err(Refusal::saturated()),
             Err(error) => {
                 tracing::error!(plugin = %error.plugin, %error, "a hook failed");
                 Err(Refusal::internal())
             }
+        }
+    }
+
+    /// A hook knows its own id and not the place of its entry: `ID.field` of its message becomes
+    /// `plugins[i].field`.
+    fn refusal(&self, failure: &Failure) -> Refusal {
+        let refusal = Refusal::from_failure(failure);
+        match failure.message.strip_prefix(&self.id) {
+            Some(rest) if rest.starts_with(['.', ' ']) => {
+                Refusal { message: format!("{}{rest}", self.path), ..refusal }
+            }
+            _ => refusal,
         }
     }
 }

@@ -1,9 +1,27 @@
-//! One usage row for each request, on every way out: finished, failed, or
-//! dropped because the client went away.
+//! One request in the ledger: what it may spend, what it has spent so far, and its usage row, on every way out:
+//! finished, failed, or dropped because the client went away.
 
-use crate::cost::{Amount, Cost};
-use cofferdam_runtime::wire::Usage;
-use cofferdam_store::{InternId, KeyId, ReleaseScope, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
+mod underway;
+
+use crate::allowance::Allowance;
+use crate::ask::Bill;
+use crate::broadcast::Pending;
+use crate::catalog::Endpoint;
+use crate::cost::{Amount, Cost, no_usage, sum};
+use crate::credit;
+use crate::pace::Pace;
+use crate::refusal::Refusal;
+use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
+use cofferdam_store::{
+    InternId, KeyId, ReleaseScope, Reservation, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use underway::Underway;
+
+/// How long a request of a prepaid workspace waits until it is written down that it will spend.
+const INTENT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -14,6 +32,8 @@ pub struct Caller {
     pub intern: Option<InternId>,
     /// The key.
     pub key: KeyId,
+    /// What the request may use of what the key and the workspace may use.
+    pub allowance: Allowance,
 }
 
 impl Caller {
@@ -26,80 +46,269 @@ impl Caller {
     }
 }
 
-/// The row of a request that was routed. Written when dropped, at the latest.
+/// A request in the ledger, from before anything is done for it. Settled when dropped, at the latest; one that
+/// was refused before it was routed, and has spent nothing, leaves no row.
 pub(crate) struct Entry {
-    store: Store,
-    row: Option<UsageRow>,
+    /// None for a question: what it costs is in the row of the request that it is asked for.
+    reservation: Option<Reservation>,
+    is_routed: bool,
+    usage: Usage,
+    /// What models cost, without tools.
+    models: Cost,
+    tools: Amount,
+    /// The attempt or turn that has not come to its end.
+    underway: Option<Underway>,
+    /// Who is told of the request, if anybody.
+    pending: Option<Box<Pending>>,
+    /// Whose tokens they are, until they are charged.
+    allowance: Allowance,
+    /// From which questions know what they cost.
+    bill: Arc<Bill>,
 }
 
 impl Entry {
-    /// Opens the row; until it is settled it stands for a cancelled request.
+    /// Opens the ledger for a client's request, or for a question: whichever has this bill.
+    ///
+    /// # Errors
+    /// 402 when the workspace or the key has nothing left to spend; 503 when no row would find a place.
     pub(crate) fn open(
         store: &Store,
         caller: &Caller,
         kind: UsageKind,
         request_id: &str,
-        at_ms: u64,
         streamed: bool,
-    ) -> Self {
-        let row = UsageRow {
-            request_id: request_id.to_owned(),
-            at_ms,
-            workspace: caller.workspace,
-            key: caller.key,
-            kind,
-            model: String::new(),
-            provider: String::new(),
-            input_tokens: 0,
-            cached_tokens: 0,
-            output_tokens: 0,
-            reasoning_tokens: 0,
-            cost_pico: 0,
-            outcome: UsageOutcome::Cancelled,
-            streamed,
+        bill: &Arc<Bill>,
+    ) -> Result<Self, Refusal> {
+        let row = || UsageRow::begun(request_id.to_owned(), caller.workspace, caller.key, kind, streamed);
+        let reservation = match bill.is_question() {
+            true => None,
+            false => Some(store.reserve(row(), 0).map_err(credit::refusal)?),
         };
-        Self { store: store.clone(), row: Some(row) }
+        Ok(Self {
+            reservation,
+            is_routed: false,
+            usage: no_usage(),
+            models: Cost::default(),
+            tools: Amount::default(),
+            underway: None,
+            pending: None,
+            allowance: caller.allowance.clone(),
+            bill: Arc::clone(bill),
+        })
     }
 
-    /// Names the endpoint that is being asked.
-    pub(crate) fn endpoint(&mut self, model: &str, provider: &str) {
-        if let Some(row) = &mut self.row {
-            model.clone_into(&mut row.model);
-            provider.clone_into(&mut row.provider);
+    /// Has the end of the request told, where there is somebody to tell.
+    pub(crate) fn broadcast(&mut self, pending: Option<Box<Pending>>) {
+        self.pending = pending;
+    }
+
+    /// Notes why the request fails.
+    pub(crate) fn failed(&mut self, error: ErrorKind) {
+        if let Some(pending) = &mut self.pending {
+            pending.failed(error);
         }
     }
 
-    /// Notes what has been consumed so far.
-    pub(crate) fn consumed(&mut self, usage: &Usage, cost: &Cost) {
-        if let Some(row) = &mut self.row {
-            row.input_tokens = usage.input_tokens;
-            row.cached_tokens = usage.cached_tokens;
-            row.output_tokens = usage.output_tokens;
-            row.reasoning_tokens = usage.reasoning_tokens;
-            row.cost_pico = cost.total().0;
-        }
+    /// Notes that the request is well-formed and its models are there: it leaves a row from here on.
+    pub(crate) fn routed(&mut self) {
+        self.is_routed = true;
     }
 
-    /// Notes what something beside the models cost; [`Self::consumed`] has it in its sum the next time.
-    pub(crate) fn spent(&mut self, cost: Amount) {
-        if let Some(row) = &mut self.row {
-            row.cost_pico = row.cost_pico.saturating_add(cost.0);
-        }
-    }
-
-    /// Writes the row with how the request ended.
-    pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
-        if let Some(mut row) = self.row.take() {
-            row.outcome = outcome;
-            if let Err(error) = self.store.record_usage(row) {
-                tracing::error!(%error, "a usage row was lost");
+    /// Reserves what the request may cost and, in a prepaid workspace, waits until that is written down. Nothing
+    /// is dispatched before. Costs nothing where there are no limits.
+    ///
+    /// # Errors
+    /// 402 when other requests have taken what was left; 503 when it could not be written down.
+    pub(crate) async fn reserve(
+        &mut self,
+        estimate: impl FnOnce() -> Amount,
+        pace: &mut Pace,
+    ) -> Result<(), Refusal> {
+        let Some(reservation) = self.reservation.as_mut().filter(|it| it.is_limited()) else { return Ok(()) };
+        reservation.raise(estimate().0).map_err(credit::refusal)?;
+        match pace.during(reservation.commit_intent(), INTENT_TIME_MAX).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                tracing::error!(%error, "what a request will spend could not be written down");
+                Err(Refusal::saturated())
             }
+            Err(_late) => Err(Refusal::saturated()),
+        }
+    }
+
+    /// Names the endpoint that is being asked, with about so many tokens of input.
+    pub(crate) fn asked(&mut self, endpoint: &Endpoint, input_tokens: u32) {
+        // A turn of the tool loop is told what was said before.
+        let input_tokens = u64::from(input_tokens).saturating_add(self.usage.output_tokens);
+        self.underway = Some(Underway::of(endpoint, input_tokens));
+        if let Some(reservation) = &mut self.reservation {
+            reservation.note(|row| {
+                endpoint.candidate.model.clone_into(&mut row.model);
+                endpoint.provider.name.clone_into(&mut row.provider);
+                row.attempts = row.attempts.saturating_add(1);
+            });
+        }
+    }
+
+    /// Notes that the endpoint gave no answer: it is not paid for one.
+    pub(crate) fn unanswered(&mut self) {
+        self.underway = None;
+    }
+
+    /// Notes that the endpoint answers, and with whose credential.
+    pub(crate) fn answered(&mut self, is_byok: bool) {
+        if let Some(underway) = &mut self.underway {
+            underway.is_byok = is_byok;
+        }
+    }
+
+    /// Counts what arrived of the answer under way.
+    pub(crate) fn received(&mut self, events: &[Event]) {
+        if let Some(underway) = &mut self.underway {
+            underway.received(events);
+        }
+    }
+
+    /// Notes what the turn under way and all turns have consumed so far, by the providers' own figures.
+    pub(crate) fn consumed(&mut self, turn: &Usage, all: &Usage, cost: &Cost) {
+        if let Some(underway) = &mut self.underway {
+            underway.reported = Some(*turn);
+        }
+        self.usage = *all;
+        self.models = Cost { tools: Amount::default(), ..*cost };
+        self.note();
+    }
+
+    /// Notes that the turn under way is over: its provider has said what it consumed, or never will.
+    pub(crate) fn turn_over(&mut self) {
+        self.underway = None;
+    }
+
+    /// Notes what something beside the models cost.
+    pub(crate) fn spent(&mut self, cost: Amount) {
+        self.tools = self.tools.plus(cost);
+        self.note();
+    }
+
+    /// Tells bill and reservation what was spent so far.
+    fn note(&mut self) {
+        let cost = self.models.total().plus(self.tools);
+        self.bill.own(cost);
+        self.bill.own_elsewhere(self.models.byok);
+        self.bill.consumed(&self.usage);
+        let (usage, models, bill) = (&self.usage, &self.models, &self.bill);
+        if let Some(reservation) = &mut self.reservation {
+            reservation.note(|row| {
+                row.input_tokens = usage.input_tokens;
+                row.cached_tokens = usage.cached_tokens;
+                row.output_tokens = usage.output_tokens;
+                row.reasoning_tokens = usage.reasoning_tokens;
+                row.cost_pico = cost.plus(bill.questions()).0;
+                row.byok_pico = models.byok.plus(bill.questions_elsewhere()).0;
+            });
+        }
+    }
+
+    /// Charges the tokens of its own turns, once: a question charges those it takes, although it has no row.
+    fn charge_tokens(&mut self) {
+        let tokens = self.usage.input_tokens.saturating_add(self.usage.output_tokens);
+        std::mem::take(&mut self.allowance).charge(tokens);
+    }
+
+    /// Ends the request: charges it and hands its row over.
+    pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
+        self.note();
+        self.charge_tokens();
+        if let Some(reservation) = self.reservation.take() {
+            self.hand_over(reservation, outcome);
+        }
+    }
+
+    /// Writes the row, and tells of it whoever is to be told.
+    fn hand_over(&mut self, mut reservation: Reservation, outcome: UsageOutcome) {
+        if let Some(pending) = self.pending.take() {
+            reservation.note(|row| {
+                row.outcome = outcome;
+                pending.tell(row);
+            });
+        }
+        reservation.settle(outcome);
+    }
+
+    /// Ends a request that gets an error in place of an answer.
+    pub(crate) fn refuse(&mut self) {
+        if self.is_routed {
+            return self.settle(UsageOutcome::Failed);
+        }
+        self.note();
+        if let Some(reservation) = self.reservation.take() {
+            reservation.release();
+        }
+    }
+
+    /// The client is gone. What it was being told is charged all the same: as much as has arrived, where the
+    /// provider has not said how much that is.
+    fn abandon(&mut self) {
+        if let Some(underway) = self.underway.take() {
+            let missing = underway.missing();
+            self.usage = sum(&self.usage, &missing);
+            self.models = self.models.plus(&underway.cost(&missing));
+        }
+        self.note();
+        self.charge_tokens();
+        let has_spent = self.reservation.as_ref().is_some_and(|it| it.spent_pico() > 0);
+        match self.reservation.take() {
+            Some(reservation) if self.is_routed || has_spent => {
+                self.hand_over(reservation, UsageOutcome::Cancelled);
+            }
+            Some(reservation) => reservation.release(),
+            None => {}
         }
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.settle(UsageOutcome::Cancelled);
+        if self.reservation.is_some() || self.bill.is_question() {
+            self.abandon();
+        }
     }
+}
+
+/// What plugins spend while they are waited for: noted in the entry at the latest when this is dropped, so also
+/// when the client leaves meanwhile.
+pub(crate) struct Spending<'a> {
+    entry: &'a mut Entry,
+    /// In pico-dollars; only ever grows.
+    total: &'a AtomicU64,
+    noted: u64,
+}
+
+impl<'a> Spending<'a> {
+    /// Notes what is added to `total` from here on.
+    pub(crate) fn new(entry: &'a mut Entry, total: &'a AtomicU64) -> Self {
+        Self { entry, total, noted: total.load(Ordering::Relaxed) }
+    }
+
+    /// Notes what was spent since the last time.
+    pub(crate) fn note(&mut self) {
+        let total = self.total.load(Ordering::Relaxed);
+        let more = total.saturating_sub(self.noted);
+        self.noted = total;
+        if more > 0 {
+            self.entry.spent(Amount(more));
+        }
+    }
+}
+
+impl Drop for Spending<'_> {
+    fn drop(&mut self) {
+        self.note();
+    }
+}
+
+/// Adds to such a total.
+pub(crate) fn add_to(total: &AtomicU64, cost: Amount) {
+    // The sum of a request is far from the end of the range.
+    total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| Some(spent.saturating_add(cost.0))).ok();
 }

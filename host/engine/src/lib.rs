@@ -8,46 +8,59 @@ pub mod request;
 
 mod refusal;
 
+mod defaults;
 mod hooks;
+mod truncation;
 
 pub mod catalog;
 mod model_choice;
 mod routing;
 
+mod allowance;
 mod pace;
+pub mod rate;
 
 mod door;
 
 mod attempt;
 mod credential;
+mod echo;
 mod fallback;
 mod framing;
 mod reading;
 
 pub mod assembler;
 pub mod cost;
+mod credit;
 
+pub mod broadcast;
 mod ledger;
 mod metadata;
 
+mod ask;
 mod tools;
 
 mod embed;
 mod respond;
 mod stream;
 
+pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use credential::{Authentication, BoundSecret, OwnKey};
+pub use defaults::{PluginDefault, PluginDefaults};
+pub use hooks::is_request_plugin;
 pub use ledger::Caller;
 pub use pace::Timeouts;
 pub use refusal::Refusal;
 pub use stream::EventStream;
 
+use broadcast::Broadcaster;
 use bytes::Bytes;
 use catalog::Catalog;
 use cofferdam_egress::Egress;
 use cofferdam_runtime::{CallContext, Kind, Owner, Plugin, Plugins};
 use cofferdam_store::{Clock, Store};
 use model_choice::ModelRouters;
+use request::Prompts;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
@@ -62,6 +75,12 @@ pub struct EngineParts {
     pub store: Store,
     /// What is served.
     pub catalog: Catalog,
+    /// Templates that requests name by `prompt`.
+    pub prompts: Prompts,
+    /// Who is told of finished requests.
+    pub broadcast: Broadcaster,
+    /// Plugin entries that requests have without asking.
+    pub defaults: PluginDefaults,
     /// Limits of time.
     pub timeouts: Timeouts,
     /// Reported in routing metadata.

@@ -2,8 +2,12 @@
 //! type, a message for the client and what may be said about earlier attempts.
 //! No HTTP types here; the server turns a refusal into the envelope.
 
+use crate::request::{InvalidKind, InvalidRequest};
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use serde_json::{Value, json};
+
+/// What the client is told when a provider's plugin broke: it was not the provider.
+pub(crate) const PLUGIN_FAILED: &str = "A plugin of this host failed while it spoke to the provider";
 
 /// A request that ends in an error before anything was sent to the client.
 #[derive(Clone, Debug)]
@@ -69,6 +73,15 @@ impl Refusal {
     }
 }
 
+impl From<InvalidRequest> for Refusal {
+    fn from(error: InvalidRequest) -> Self {
+        match error.kind {
+            InvalidKind::NotFound => Self::not_found(error.to_string()),
+            InvalidKind::InvalidRequest | InvalidKind::PayloadTooLarge => Self::invalid(error.to_string()),
+        }
+    }
+}
+
 /// The HTTP status a canonical error type stands for.
 pub(crate) fn status_of(kind: ErrorKind) -> u16 {
     match kind {
@@ -125,15 +138,21 @@ pub(crate) fn is_length(kind: ErrorKind) -> bool {
     )
 }
 
-/// What the client is told of a failure: the provider's words where the client
-/// can act on them, a fixed sentence for failures on the far side.
+/// What the client is told of a provider's failure: that it is the provider's, and
+/// its words where the client can act on them.
 pub(crate) fn client_message(failure: &Failure) -> String {
     match failure.kind {
-        ErrorKind::Server | ErrorKind::Unmapped | ErrorKind::ProviderUnavailable => {
-            "Provider returned error".to_owned()
-        }
         ErrorKind::Timeout => "The operation was aborted due to timeout".to_owned(),
-        _ if failure.message.is_empty() => "Provider returned error".to_owned(),
-        _ => failure.message.clone(),
+        _ => match words(failure) {
+            Some(words) => format!("Provider returned error: {words}"),
+            None => "Provider returned error".to_owned(),
+        },
     }
+}
+
+/// The words of a failure, if a client can act on them.
+pub(crate) fn words(failure: &Failure) -> Option<&str> {
+    let is_far =
+        matches!(failure.kind, ErrorKind::Server | ErrorKind::Unmapped | ErrorKind::ProviderUnavailable);
+    (!is_far && !failure.message.is_empty()).then_some(failure.message.as_str())
 }

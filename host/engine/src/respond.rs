@@ -10,10 +10,12 @@ mod turns;
 mod end;
 mod outcome;
 
+use crate::ask::Asking;
 use crate::assembler::{Assembler, Outcome};
 use crate::attempt::Begun;
 use crate::catalog::Endpoint;
 use crate::cost::Cost;
+use crate::echo::Echo;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
@@ -29,6 +31,7 @@ use cofferdam_runtime::CallContext;
 use cofferdam_store::{UsageKind, UsageOutcome};
 use plan::Plan;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 impl Engine {
@@ -42,33 +45,44 @@ impl Engine {
         body: &[u8],
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let request = ResponsesRequest::parse(body, &self.hook_ids);
-        let request = request.map_err(|error| Refusal::invalid(error.to_string()))?;
+        let mut request = ResponsesRequest::parse_with(body, &self.hook_ids, &self.parts.prompts)?;
+        self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
         let total = self.parts.timeouts.total;
-        let mut job = Job::new(Arc::clone(self), caller, request, options)?;
-        if !job.hooks.is_empty() {
-            Box::pin(job.show_request()).await?;
-        }
-        tools::add_plugin_tools(&job.engine, &mut job.request)?;
-        tools::stand_in(&job.engine, &mut job.request);
-        if ServerTools::are_asked_for(&job.request)? {
-            job.tools = Some(Box::pin(ServerTools::open(job.occasion(), &job.request)).await?);
-        }
-        Box::pin(job.choose_models()).await?;
-        let plan = job.plan()?;
-        let id = format!("resp_{}", job.hex);
+        let hex = random_hex();
+        let id = format!("resp_{hex}");
+        let asking = Asking::of_client(&request, &id);
+        let mut job = Job::new(Arc::clone(self), caller, request, options, hex, asking)?;
+        let mut entry = job.entry()?;
+        let plan = job.prepare(&mut entry).await?;
         if streamed {
             let stream = EventStream::start(|client| async move {
                 let mut pace = Pace::new(Some(client), total);
-                job.run(plan, &mut pace).await.map(drop)
+                job.run(plan, entry, &mut pace).await.map(drop)
             });
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
         }
         let mut pace = Pace::new(None, total);
-        let body = Box::pin(job.run(plan, &mut pace)).await?;
+        let body = Box::pin(job.run(plan, entry, &mut pace)).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
+    }
+
+    /// Answers a plugin's question as if a client had asked; the body of the response.
+    ///
+    /// # Errors
+    /// The [`Refusal`] that a client would get.
+    pub(crate) async fn answer_question(
+        self: Arc<Self>,
+        caller: Caller,
+        request: ResponsesRequest,
+        asking: Asking,
+        time: Duration,
+    ) -> Result<Vec<u8>, Refusal> {
+        let mut job = Job::new(self, caller, request, RespondOptions::default(), random_hex(), asking)?;
+        let mut entry = job.entry()?;
+        let plan = job.prepare(&mut entry).await?;
+        Box::pin(job.run(plan, entry, &mut Pace::new(None, time))).await
     }
 }
 
@@ -98,8 +112,12 @@ struct Job {
     /// What the turns that are over cost.
     cost: Cost,
     scratches: Option<Scratches>,
+    /// What was sent upstream, for a client that wants to see it.
+    echo: Option<Echo>,
     /// What a model router chose, for a request that named one.
     chosen_models: Option<model_choice::Chosen>,
+    /// What its plugins ask models.
+    asking: Asking,
 }
 
 impl Job {
@@ -108,11 +126,14 @@ impl Job {
         caller: Caller,
         request: ResponsesRequest,
         options: RespondOptions,
+        hex: String,
+        asking: Asking,
     ) -> Result<Self, Refusal> {
-        let hooks = engine.hooks(&request)?;
+        let mut hooks = engine.hooks(&request)?;
+        hooks.retain(|hook| !asking.is_asked_by(hook.name()));
         let scratches = (!hooks.is_empty()).then(Scratches::default);
-        let hex = random_hex();
-        let context = engine.context(&format!("resp_{hex}"), &caller);
+        let echo = request.echo_upstream_body.then(Echo::default);
+        let context = engine.context(asking.response_id(), &caller);
         let trail = Trail {
             requested: request.models.first().cloned().unwrap_or_default(),
             region: engine.parts.region.clone(),
@@ -133,41 +154,70 @@ impl Job {
             preferred: None,
             cost: Cost::default(),
             scratches,
+            echo,
             chosen_models: None,
+            asking,
         })
     }
 
     fn occasion(&self) -> Occasion<'_> {
-        let Self { engine, caller, context, scratches, .. } = self;
-        Occasion { engine, caller, context, scratches }
+        let Self { engine, caller, context, scratches, asking, .. } = self;
+        Occasion { engine, caller, context, scratches, asking }
+    }
+
+    /// Opens the ledger for it.
+    fn entry(&self) -> Result<Entry, Refusal> {
+        let (store, streamed) = (&self.engine.parts.store, self.request.stream);
+        let (id, bill) = (&self.context.request_id, self.asking.bill());
+        Entry::open(store, &self.caller, UsageKind::Responses, id, streamed, bill)
+    }
+
+    /// Everything up to the choice of an endpoint: hooks, what tools offer, models.
+    async fn prepare(&mut self, entry: &mut Entry) -> Result<Plan, Refusal> {
+        let plan = self.plan_with(entry).await;
+        match &plan {
+            Ok(_) => entry.routed(),
+            Err(_) => entry.refuse(),
+        }
+        plan
+    }
+
+    async fn plan_with(&mut self, entry: &mut Entry) -> Result<Plan, Refusal> {
+        if !self.hooks.is_empty() {
+            Box::pin(self.show_request(entry)).await?;
+        }
+        tools::add_plugin_tools(&self.engine, &mut self.request)?;
+        tools::stand_in(&self.engine, &mut self.request);
+        if ServerTools::are_asked_for(&self.request)? {
+            self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
+        }
+        Box::pin(self.choose_models()).await?;
+        self.plan()
     }
 
     /// Lets hooks look at the request, and notes what they spent on tools.
-    async fn show_request(&mut self) -> Result<(), Refusal> {
-        let Self { engine, caller, context, scratches, hooks, request, cost, .. } = self;
-        let occasion = Occasion { engine, caller, context, scratches };
-        cost.tools = hooks::on_request(hooks, occasion, request).await?;
+    async fn show_request(&mut self, entry: &mut Entry) -> Result<(), Refusal> {
+        let Self { engine, caller, context, scratches, hooks, request, cost, asking, .. } = self;
+        let occasion = Occasion { engine, caller, context, scratches, asking };
+        cost.tools = hooks::on_request(hooks, occasion, request, entry).await?;
         Ok(())
     }
 
     /// Answers. For a stream everything goes through `pace` and the result is
     /// empty; otherwise it is the body.
-    async fn run(mut self, plan: Plan, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
-        let id = self.context.request_id.to_string();
-        let store = &self.engine.parts.store;
-        let streamed = self.request.stream;
-        let mut entry =
-            Entry::open(store, &self.caller, UsageKind::Responses, &id, self.context.now_ms, streamed);
-        entry.spent(self.cost.tools);
+    async fn run(mut self, plan: Plan, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+        entry.broadcast(self.pending());
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => self.carry_on(chosen, entry, pace).await,
             Err(refusal) => {
+                entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
                 if !pace.has_spoken() {
                     return Err(refusal);
                 }
                 let model = self.trail.requested.clone();
                 let mut assembler = Assembler::new(self.identity(&model, "default"), true);
+                self.echo(&mut assembler);
                 let outcome = Outcome::Failed(refusal.kind, refusal.message);
                 let receipt = self.receipt(self.cost);
                 // A client that is gone needs no last word.

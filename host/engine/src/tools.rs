@@ -17,10 +17,11 @@ mod stand_in;
 mod stop;
 
 use crate::Engine;
+use crate::ask::{Asking, Progress, Reporter};
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
 use crate::catalog::split_suffix;
 use crate::cost::Amount;
-use crate::ledger::{Caller, Entry};
+use crate::ledger::{Caller, Entry, Spending, add_to};
 use crate::pace::{ClientGone, Late, Pace};
 use crate::refusal::Refusal;
 use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass};
@@ -37,11 +38,14 @@ use run::Finished;
 use serde_json::{Value, json};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use stop::{Called, Progress, StopRules};
+use stop::{Called, Progress as Advance, StopRules};
+use tokio::sync::mpsc;
 
 pub(crate) use doors::{Doors, Scratches};
 pub(crate) use hook::HookTools;
+pub(crate) use offer::installed;
 pub(crate) use stand_in::stand_in;
 
 /// Adds the server tools that a request asks for by plugins and slugs.
@@ -65,12 +69,16 @@ pub(crate) struct Occasion<'a> {
     pub(crate) context: &'a CallContext,
     /// What its plugins keep, if it has any but routers and providers.
     pub(crate) scratches: &'a Option<Scratches>,
+    /// What its plugins ask models.
+    pub(crate) asking: &'a Asking,
 }
 
 /// Calls of one turn that are run; the model is told that the others were too many.
 const CALLS_PER_TURN_MAX: usize = 32;
 /// Calls that run at the same time.
 const CALLS_AT_ONCE: usize = 8;
+/// What running calls may tell before it is shown; then they wait.
+const NOTES_WAITING_MAX: usize = 32;
 /// Bytes of all results that the models of one request are told.
 const RESULTS_BYTES_MAX: usize = 8 << 20;
 
@@ -93,9 +101,20 @@ pub(crate) struct ServerTools {
     steps: u32,
     results_bytes: usize,
     counts: ServerToolUse,
-    cost: Amount,
+    /// What calls cost that are over, in pico-dollars.
+    cost: AtomicU64,
+    /// What questions had cost before there were tools.
+    asked_before: Amount,
     /// The current turn is made with tools switched off: calls made all the same are not run.
     is_over: bool,
+}
+
+/// What happens next while calls run.
+enum Step {
+    /// Something about a question of the call whose item stands at this place.
+    Note((usize, Progress)),
+    /// The next call in their order is over.
+    Done(Option<Finished>),
 }
 
 /// One call under way.
@@ -152,7 +171,8 @@ impl ServerTools {
             steps: 0,
             results_bytes: 0,
             counts: ServerToolUse::default(),
-            cost: Amount::default(),
+            cost: AtomicU64::new(0),
+            asked_before: occasion.asking.cost(),
             is_over: request.tool_choice == ToolChoice::None,
         });
         match history {
@@ -192,20 +212,21 @@ impl ServerTools {
         self.counts
     }
 
-    /// What the tools cost so far.
+    /// What the tools cost so far, without the models they asked.
     pub(crate) fn cost(&self) -> Amount {
-        self.cost
+        Amount(self.cost.load(Ordering::Relaxed))
     }
 
     /// The stage of the routing metadata's pipeline.
     pub(crate) fn stage(&self) -> Value {
         let ServerToolUse { requested, executed, .. } = self.counts;
+        let asked = self.doors.asking().cost().minus(self.asked_before);
         json!({
             "type": "server_tools",
             "name": "server-tools",
             "summary": format!("steps={}, calls={executed}", self.steps),
             "data": { "steps": self.steps, "tool_calls_requested": requested, "tool_calls_executed": executed },
-            "cost_usd": self.cost,
+            "cost_usd": self.cost().plus(asked),
         })
     }
 
@@ -224,12 +245,25 @@ impl ServerTools {
     ) -> Result<(), Interrupted> {
         self.doors.view().add(&assembler.turn_items());
         self.counts.requested = self.counts.requested.saturating_add(saturated(calls.len()));
-        let (offer, doors, is_over) = (&self.offer, &self.doors, self.is_over);
+        let (offer, doors, is_over, cost) = (&self.offer, &self.doors, self.is_over, &self.cost);
+        let (notes, mut told) = mpsc::channel(NOTES_WAITING_MAX);
+        let is_told = pace.is_streamed();
+        let reporter = |item| {
+            (is_told && assembler.tells_questions(item)).then(|| Reporter { item, notes: notes.clone() })
+        };
         let work = calls.iter().enumerate().map(|(place, call)| -> Work<'_> {
             match offer.owner(&call.function) {
                 _ if is_over => refused("No further tool calls are allowed."),
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
-                Some(tool) => Box::pin(run::run(tool, call, context, doors)),
+                Some(tool) => {
+                    let reporter = reporter(call.item);
+                    Box::pin(async move {
+                        let done = run::run(tool, call, context, doors, reporter).await;
+                        // At once: the calls before it may take longer than the client waits.
+                        add_to(cost, done.cost);
+                        done
+                    })
+                }
                 None => refused("There is no such function."),
             }
         });
@@ -237,16 +271,33 @@ impl ServerTools {
         self.steps += u32::from(!is_over);
         // The client sees what is called before it waits for what comes of it.
         pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+        let mut spending = Spending::new(entry, cost);
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         for call in calls {
-            let done = pace.during(work.next(), time).await.map_err(|_: Late| Interrupted::Late)?;
+            let done = loop {
+                let step = async {
+                    tokio::select! {
+                        biased;
+                        Some(note) = told.recv() => Step::Note(note),
+                        done = work.next() => Step::Done(done),
+                    }
+                };
+                match pace.during(step, time).await.map_err(|_: Late| Interrupted::Late)? {
+                    Step::Done(done) => break done,
+                    Step::Note(note) => assembler.tell(note.0, &note.1).map_err(Interrupted::Malformed)?,
+                }
+                pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+            };
             let Some(done) = done else { break };
+            // What a call told before it ended comes before its end.
+            while let Ok((item, progress)) = told.try_recv() {
+                assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
+            }
             let tool = offer.owner(&call.function).map_or("", |tool| tool.name.as_str());
             self.counts.executed += u32::from(done.executed);
             self.counts.web_searches += u32::from(done.executed && tool == "web_search");
-            self.cost = self.cost.plus(done.cost);
-            entry.spent(done.cost);
+            spending.note();
             let result = show(call, done, assembler)?;
             results.push(result_item(&call.call_id, result, &mut self.results_bytes));
             pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
@@ -272,7 +323,7 @@ impl ServerTools {
                 tool: self.offer.owner(&call.function).map_or("", |tool| tool.name.as_str()),
             })
             .collect();
-        let progress = Progress {
+        let progress = Advance {
             steps: self.steps,
             tokens: usage.map_or(0, |usage| usage.input_tokens.saturating_add(usage.output_tokens)),
             cost,

@@ -18,6 +18,7 @@ wasmtime::component::bindgen!({
             import cofferdam:plugin/random@0.1.0;
             import cofferdam:plugin/http@0.1.0;
             import cofferdam:plugin/model@0.1.0;
+            import cofferdam:plugin/model-panel@0.1.0;
             import cofferdam:plugin/catalog@0.1.0;
             import cofferdam:plugin/scratch@0.1.0;
             import cofferdam:plugin/request@0.1.0;
@@ -36,6 +37,7 @@ wasmtime::component::bindgen!({
     imports: {
         "cofferdam:plugin/http.send": async | trappable,
         "cofferdam:plugin/model.ask": async | trappable,
+        "cofferdam:plugin/model-panel.ask-all": async | trappable,
         "cofferdam:plugin/tool-call.call": async | trappable,
         default: trappable,
     },

@@ -82,7 +82,8 @@ pub(crate) struct Finding {
 impl Finding {
     /// The optional imports among what the component uses.
     pub(crate) fn used(&self) -> BTreeSet<Import> {
-        Import::ALL.into_iter().filter(|import| self.imports.contains(import.as_str())).collect()
+        let is_used = |import: &Import| self.imports.iter().any(|interface| import.brings(interface));
+        Import::ALL.into_iter().filter(is_used).collect()
     }
 
     /// Whether the component exports what its manifest says it is.
@@ -210,7 +211,7 @@ fn inspect_import(
     }
     let difference = compare::imported(guest, interface.id, &interface.name);
     interface.verdict("any", difference)?;
-    Ok(Import::ALL.iter().any(|import| import.as_str() == interface.name).then_some(interface.name))
+    Ok(Import::ALL.iter().any(|import| import.brings(&interface.name)).then_some(interface.name))
 }
 
 /// An interface of the guest with its place in a package.

@@ -57,7 +57,7 @@ pub enum OnReflection {
 /// The effective grant of one plugin.
 #[derive(Debug, Clone)]
 pub struct Grant {
-    /// Imports its linker holds beyond log and config.
+    /// Imports it may use beyond log and config.
     pub imports: BTreeSet<Import>,
     /// Hosts it may reach.
     pub hosts: HostGrant,
@@ -122,6 +122,11 @@ impl Grant {
             sides: Box::new((manifest.clone(), operator.clone())),
         };
         Joined { grant, denials, idle }
+    }
+
+    /// What its linker holds: what is granted, and what it does without, whose doors are closed.
+    pub(crate) fn linked_imports(&self) -> impl Iterator<Item = Import> {
+        self.imports.union(&self.sides.0.optional_imports).copied()
     }
 
     /// Granted secrets that no injection says a place for. They go as

@@ -21,6 +21,7 @@ pub(crate) struct Host {
     /// Instances between two calls.
     pub(crate) warm: Arc<Warm<Box<Live>>>,
     slots: Arc<Semaphore>,
+    claims: Arc<Semaphore>,
     instances_max: u32,
     pooled: bool,
     live: Arc<AtomicUsize>,
@@ -45,11 +46,15 @@ pub struct Gauges {
     pub saturated: u64,
 }
 
-/// The right to one instance.
+/// Room for one instance, idle or in use.
 pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
     live: Arc<AtomicUsize>,
 }
+
+/// The right to use an instance. There are as many as instances, so whoever holds one and gave its instance
+/// back for a while finds one again: at worst an idle one makes way.
+pub(crate) struct Claim(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
 
 impl Host {
     pub(crate) fn new(
@@ -64,6 +69,7 @@ impl Host {
             turns: Arc::new(Turns::new(workers)),
             warm,
             slots: Arc::new(Semaphore::new(sandbox.instances as usize)),
+            claims: Arc::new(Semaphore::new(sandbox.instances as usize)),
             instances_max: sandbox.instances,
             pooled: sandbox.pooled,
             engine: sandbox.engine,
@@ -74,8 +80,12 @@ impl Host {
         }
     }
 
-    /// Takes a slot if one is free, or an idle instance's; waiting is the caller's
-    /// decision, not ours.
+    /// Takes a claim if one is free; waiting is the caller's decision, not ours.
+    pub(crate) fn take_claim(&self) -> Option<Claim> {
+        Arc::clone(&self.claims).try_acquire_owned().ok().map(Claim)
+    }
+
+    /// Takes a slot if one is free, or an idle instance's. Only for the holder of a claim.
     pub(crate) fn take_slot(&self) -> Option<Slot> {
         let permit = loop {
             match Arc::clone(&self.slots).try_acquire_owned() {

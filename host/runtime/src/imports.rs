@@ -8,6 +8,7 @@ mod config;
 mod http;
 mod log;
 mod model;
+mod model_panel;
 mod random;
 mod request;
 mod scratch;
@@ -21,7 +22,7 @@ use crate::grant::Grant;
 use crate::instance::GuestState;
 use crate::manifest::Import;
 
-/// A linker for one plugin: WASI over nothing, log, config, and what is granted.
+/// A linker for one plugin: WASI over nothing, log, config, what is granted, and what it may find closed.
 pub(crate) fn linker(engine: &Engine, grant: &Grant) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
@@ -29,8 +30,8 @@ pub(crate) fn linker(engine: &Engine, grant: &Grant) -> wasmtime::Result<Linker<
     plugin::hooks::add_to_linker::<GuestState, HasSelf<GuestState>>(&mut linker, own)?;
     plugin::log::add_to_linker::<GuestState, HasSelf<GuestState>>(&mut linker, own)?;
     plugin::config::add_to_linker::<GuestState, HasSelf<GuestState>>(&mut linker, own)?;
-    for import in &grant.imports {
-        add(&mut linker, *import)?;
+    for import in grant.linked_imports() {
+        add(&mut linker, import)?;
     }
     Ok(linker)
 }
@@ -40,7 +41,10 @@ fn add(linker: &mut Linker<GuestState>, import: Import) -> wasmtime::Result<()> 
         Import::Clock => plugin::clock::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
         Import::Random => plugin::random::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
         Import::Http => plugin::http::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
-        Import::Model => plugin::model::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
+        Import::Model => {
+            plugin::model::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)?;
+            plugin::model_panel::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)
+        }
         Import::Catalog => plugin::catalog::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
         Import::Scratch => plugin::scratch::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
         Import::Request => plugin::request::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),

@@ -18,7 +18,7 @@ use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::calls::Exports;
 use crate::context::{Alias, CallContext, Owner};
 use crate::error::{CallError, CallErrorKind, TrapKind};
-use crate::host::Slot;
+use crate::host::{Claim, Slot};
 use crate::limits::Limiter;
 use crate::logs::{GuestLog, GuestOutput};
 use crate::manifest::Import;
@@ -175,6 +175,7 @@ pub(crate) struct Instance {
     pub(crate) context: GuestContext,
     owner: Option<Owner>,
     budget: Budget,
+    claim: Claim,
 }
 
 impl Instance {
@@ -184,11 +185,45 @@ impl Instance {
         context: &CallContext,
         services: Services,
     ) -> Result<Self, CallError> {
+        let claim = plugin.host.take_claim().ok_or_else(|| saturated(plugin))?;
+        Self::fresh(claim, plugin, context, services).await
+    }
+
+    /// Takes the instance that an earlier call of the same owner left, or makes one.
+    pub(crate) async fn warm(plugin: &Arc<Plugin>, context: &CallContext) -> Result<Self, CallError> {
+        let claim = plugin.host.take_claim().ok_or_else(|| saturated(plugin))?;
+        Self::resume(claim, plugin, context).await
+    }
+
+    /// As [`Self::warm`], for whoever has the right to an instance already.
+    pub(crate) async fn resume(
+        claim: Claim,
+        plugin: &Arc<Plugin>,
+        context: &CallContext,
+    ) -> Result<Self, CallError> {
+        let left = context.owner.as_ref().and_then(|owner| plugin.host.warm.take(plugin.number(), owner));
+        match left {
+            Some(mut live) => {
+                live.renew(context);
+                Ok(Self::of(plugin, context, live, claim))
+            }
+            // Rare, and large: what it takes is not part of every call.
+            None => Box::pin(Self::fresh(claim, plugin, context, Services::default())).await,
+        }
+    }
+
+    async fn fresh(
+        claim: Claim,
+        plugin: &Arc<Plugin>,
+        context: &CallContext,
+        services: Services,
+    ) -> Result<Self, CallError> {
         loop {
             match Self::make(plugin, context, services.clone()).await {
+                Ok(live) => return Ok(Self::of(plugin, context, live, claim)),
                 // A slot was free, but not the memories: idle instances have some.
                 Err(error) if error.is_saturated() && plugin.host.warm.evict() => {}
-                made => return made,
+                Err(error) => return Err(error),
             }
         }
     }
@@ -197,12 +232,9 @@ impl Instance {
         plugin: &Arc<Plugin>,
         context: &CallContext,
         services: Services,
-    ) -> Result<Self, CallError> {
+    ) -> Result<Box<Live>, CallError> {
         let compiled = plugin.compiled().await?;
-        let Some(slot) = plugin.host.take_slot() else {
-            plugin.host.count_saturated();
-            return Err(plugin.failed(CallErrorKind::Saturated));
-        };
+        let slot = plugin.host.take_slot().ok_or_else(|| saturated(plugin))?;
         let budget = budget_of(plugin);
         let total = budget.cpu.saturating_mul(TOTAL_BUDGETS);
         let account = Arc::new(Account::new(Arc::clone(&plugin.host.turns), total));
@@ -212,24 +244,10 @@ impl Instance {
         let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
         let handle = settle(plugin, &account, started)?;
         let (exports, alias) = (Exports::default(), Alias::default());
-        let live = Live { store, handle, exports, account, alias, uses: 0, _slot: slot };
-        Ok(Self::of(plugin, context, Box::new(live)))
+        Ok(Box::new(Live { store, handle, exports, account, alias, uses: 0, _slot: slot }))
     }
 
-    /// Takes the instance that an earlier call of the same owner left, or makes one.
-    pub(crate) async fn warm(plugin: &Arc<Plugin>, context: &CallContext) -> Result<Self, CallError> {
-        let left = context.owner.as_ref().and_then(|owner| plugin.host.warm.take(plugin.number(), owner));
-        match left {
-            Some(mut live) => {
-                live.renew(context);
-                Ok(Self::of(plugin, context, live))
-            }
-            // Rare, and large: what it takes is not part of every call.
-            None => Box::pin(Self::open(plugin, context, Services::default())).await,
-        }
-    }
-
-    fn of(plugin: &Arc<Plugin>, context: &CallContext, mut live: Box<Live>) -> Self {
+    fn of(plugin: &Arc<Plugin>, context: &CallContext, mut live: Box<Live>, claim: Claim) -> Self {
         let told = context.for_guest(plugin.name(), &mut live.alias);
         Self {
             live,
@@ -237,6 +255,7 @@ impl Instance {
             context: told,
             owner: context.owner.clone(),
             budget: budget_of(plugin),
+            claim,
         }
     }
 
@@ -267,14 +286,18 @@ impl Instance {
     /// Leaves the instance to the next call of its owner, if it may be kept. Only
     /// for one that did well in all it was asked.
     pub(crate) fn keep(self) {
-        if !self.may_be_kept() {
-            return;
-        }
-        let Self { mut live, plugin, owner, .. } = self;
-        live.uses += 1;
-        if let Some(owner) = owner {
+        drop(self.pause());
+    }
+
+    /// As [`Self::keep`], and what is left is the right to go on with an instance.
+    pub(crate) fn pause(self) -> Claim {
+        let kept = self.may_be_kept();
+        let Self { mut live, plugin, owner, claim, .. } = self;
+        if let Some(owner) = owner.filter(|_| kept) {
+            live.uses += 1;
             plugin.host.warm.keep(plugin.number(), owner, live);
         }
+        claim
     }
 
     pub(crate) fn compiled(&self) -> Option<&Compiled> {
@@ -305,6 +328,12 @@ impl Live {
     }
 }
 
+/// No instance is free.
+fn saturated(plugin: &Plugin) -> CallError {
+    plugin.host.count_saturated();
+    plugin.failed(CallErrorKind::Saturated)
+}
+
 fn budget_of(plugin: &Plugin) -> Budget {
     let cpu = plugin.grant().deadline;
     let waits = [Import::Http, Import::Model, Import::ToolCall];
@@ -329,7 +358,7 @@ fn store(
     let state = GuestState {
         wasi: wasi(&log, &clock),
         plugin: Arc::clone(plugin.profile()),
-        services,
+        services: services.within(plugin.grant()),
         log,
         clock,
         asks: 0,

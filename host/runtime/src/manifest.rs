@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 pub use asks::Asked;
 pub use kinds::{Import, Kind};
-pub use tool::{Arguments, Asks, ItemTable, ToolTable};
+pub use tool::{Arguments, Asks, ItemTable, TextTable, ToolTable};
 
 use crate::error::ManifestError;
 use crate::injection::InjectionRule;
@@ -60,6 +60,13 @@ pub struct ProviderTable {
     /// Client tool types this dialect can offer to a model.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// Nothing is remembered between `prepare` and the answer: while the provider is waited for, the instance
+    /// may serve others of the same owner, and another one may decode.
+    #[serde(default)]
+    pub stateless: bool,
+    /// The dialect has `truncation: auto` itself.
+    #[serde(default)]
+    pub truncates: bool,
 }
 
 /// A phase of a hook.
@@ -122,6 +129,10 @@ pub struct Manifest {
     /// Optional imports it asks for.
     #[serde(default)]
     pub imports: BTreeSet<Import>,
+    /// Those of its imports that it can do without: where one is not granted, the plugin runs and finds that
+    /// door closed.
+    #[serde(default)]
+    pub optional_imports: BTreeSet<Import>,
     /// Hosts it asks to reach.
     #[serde(default, deserialize_with = "asks::hosts")]
     pub hosts: Asked<HostName>,
@@ -208,6 +219,9 @@ impl Manifest {
         let allowed = self.kind.optional_imports();
         if let Some(import) = self.imports.iter().find(|import| !allowed.contains(import)) {
             return Some(("imports", format!("names {import}, which a {} cannot have", self.kind)));
+        }
+        if let Some(import) = self.optional_imports.difference(&self.imports).next() {
+            return Some(("optional_imports", format!("names {import}, which `imports` does not")));
         }
         self.problem_of_network().or_else(|| self.problem_of_limits()).or_else(|| self.problem_of_tables())
     }

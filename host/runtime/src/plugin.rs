@@ -194,7 +194,7 @@ impl Plugin {
         &self.idle
     }
 
-    /// Whether everything the component imports is granted. One that is not
+    /// Whether everything the component cannot do without is granted. One that is not
     /// usable is, to clients, not there; [`Plugin::missing_grants`] tells operators why.
     #[must_use]
     pub fn is_usable(&self) -> bool {
@@ -323,7 +323,11 @@ impl Plugin {
     }
 
     fn ungranted_imports(&self) -> impl Iterator<Item = Import> {
-        self.finding.used().into_iter().filter(|import| !self.profile.grant.imports.contains(import))
+        let grant = &self.profile.grant;
+        self.finding
+            .used()
+            .into_iter()
+            .filter(|import| !grant.linked_imports().any(|linked| linked == *import))
     }
 
     fn component(&self) -> Result<(Component, bool), Failed> {

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::grant::Grant;
+use crate::manifest::Import;
 use crate::wire::{Answer, Failure, HttpError, HttpRequest, HttpResponse, ScratchError, ToolCallError};
 
 /// What a door returns: traits stay object safe, implementations stay `async`.
@@ -35,7 +36,12 @@ pub struct Question {
     /// How deep this question is: 1 when asked for a client's own request. Calls
     /// into plugins made while answering it carry this depth in [`Services`].
     pub depth: u8,
+    /// Whether it is one of several that were asked together, through `model-panel`.
+    pub in_panel: bool,
 }
+
+/// How deep questions nest: a guest may ask, and a guest that serves that question may ask once more.
+pub const QUESTION_DEPTH_MAX: u8 = 2;
 
 /// Asking a model: the one callback that points up.
 pub trait Ask: Send + Sync {
@@ -100,6 +106,19 @@ pub struct Services {
     pub scratch: Scratch,
     /// 0 for a client's own request, [`Question::depth`] while answering one.
     pub depth: u8,
+}
+
+impl Services {
+    /// Without the doors of imports that are not granted.
+    pub(crate) fn within(mut self, grant: &Grant) -> Self {
+        let open = |import| grant.imports.contains(&import);
+        self.http = self.http.filter(|_| open(Import::Http));
+        self.ask = self.ask.filter(|_| open(Import::Model));
+        self.tools = self.tools.filter(|_| open(Import::ToolCall));
+        self.catalog = self.catalog.filter(|_| open(Import::Catalog));
+        self.request = self.request.filter(|_| open(Import::Request));
+        self
+    }
 }
 
 /// All values of one plugin in one request together.

@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use cofferdam_engine::catalog::ModelKind;
-use cofferdam_store::{Actor, KeyOwner, NewKey, Store};
+use cofferdam_store::{Actor, KeyOwner, NewKey, SpendLimits, Store};
 use serde_json::json;
 
 use crate::app::Addresses;
@@ -32,6 +32,7 @@ impl Greeting {
                     owner: KeyOwner::Member { workspace: workspace.id, member: None },
                     name: None,
                     expires_at_ms: None,
+                    limits: SpendLimits::default(),
                 };
                 let issued = store.issue_key(Actor::Operator, wanted).map_err(CommandError::from)?;
                 Some(String::from_utf8_lossy(issued.token.expose()).into_owned())

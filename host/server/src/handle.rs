@@ -6,6 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cofferdam_engine::rate::TooOften;
 use cofferdam_store::{AuthenticationError, MemberId, Principal};
 use futures_util::FutureExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue};
@@ -17,7 +18,7 @@ use crate::answer::Body;
 use crate::api;
 use crate::app::App;
 use crate::connection::Peer;
-use crate::rate::{Quota, Source, TooOften};
+use crate::rate::{Source, failures_quota};
 use crate::record::Record;
 use crate::reply::{Fault, Flaw, VaultFault};
 use crate::route::{Label, NoRoute, Route};
@@ -69,6 +70,9 @@ pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>
     }
     if let Ok(id) = HeaderValue::try_from(id.to_string()) {
         response.headers_mut().insert("x-request-id", id);
+    }
+    if let Some(limit) = record.limit {
+        limit.write(response.headers_mut());
     }
     record.status = response.status().as_u16();
     if response.body().is_stream() {
@@ -194,7 +198,7 @@ fn check_head(head: &Parts) -> Result<(), Fault> {
 /// vault's routes before its next token is looked at.
 fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result<Principal, Fault> {
     let in_vault = route == Label::Vault;
-    if let Some(quota) = Quota::of_failures().filter(|_| in_vault) {
+    if let Some(quota) = failures_quota().filter(|_| in_vault) {
         app.rates.failures.check(source, quota).map_err(too_often)?;
     }
     let shown = auth::token(&head.headers);
@@ -211,8 +215,8 @@ fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result
             tracing::debug!(%error, "a token was refused");
             app.refusals.count(source, &error);
             // Who is over the limit already is not made to wait any longer.
-            if let Some(quota) = Quota::of_failures() {
-                app.rates.failures.take(source, quota).unwrap_or_default();
+            if let Some(quota) = failures_quota() {
+                app.rates.failures.take(source, quota).ok();
             }
         }
         refusal(error, in_vault)
@@ -233,7 +237,7 @@ fn refusal(error: AuthenticationError, in_vault: bool) -> Fault {
 
 /// The refusal of a vault request that comes too soon after others.
 pub(crate) fn too_often(too_often: TooOften) -> Fault {
-    Fault::Vault(VaultFault::TooManyRequests { wait_s: too_often.wait_s.max(1) })
+    Fault::Vault(VaultFault::TooManyRequests { wait_s: too_often.wait_s })
 }
 
 /// Leaves the head as `GET` would have it.

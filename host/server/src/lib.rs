@@ -19,6 +19,7 @@ mod grants;
 
 // Clients' requests.
 mod access;
+mod admission;
 mod api;
 mod auth;
 mod body;
@@ -39,6 +40,7 @@ mod reply;
 mod app;
 mod cache;
 pub mod config;
+mod defaults;
 mod plugins;
 mod wiring;
 

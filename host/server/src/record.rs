@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use cofferdam_engine::Allowance;
 use cofferdam_store::KeyId;
 use http::{Method, Request, Version};
 use uuid::Uuid;
 
+use crate::admission::Shown;
 use crate::connection::Peer;
 use crate::metrics::Metrics;
 use crate::route::Label;
@@ -24,6 +26,10 @@ pub(crate) struct Record {
     pub(crate) key: Option<KeyId>,
     /// The id of the response or embedding, as sent in `X-Generation-Id`.
     pub(crate) generation: Option<String>,
+    /// What the client is told of its limits.
+    pub(crate) limit: Option<Shown>,
+    /// What the request may use: its place is taken until the answer is out.
+    pub(crate) allowance: Allowance,
     streamed: bool,
     id: Uuid,
     method: &'static str,
@@ -49,6 +55,8 @@ impl Record {
             status: 499,
             key: None,
             generation: None,
+            limit: None,
+            allowance: Allowance::default(),
             streamed: false,
             id: Uuid::new_v4(),
             method: known(request.method()),

@@ -12,6 +12,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER}
 use http::{Method, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
+use crate::admission::Limited;
 use crate::answer::Body;
 
 pub(crate) use vault::{Flaw, VaultFault};
@@ -48,6 +49,8 @@ pub(crate) enum Fault {
     BodyTimedOut,
     /// Too many bodies are being read at once.
     Busy,
+    /// The key or its workspace has used up what it may use.
+    Limited(Box<Limited>),
     /// The vault refuses, in its own words.
     Vault(VaultFault),
     /// The host failed; the log knows why.
@@ -104,6 +107,7 @@ impl Fault {
             Self::Busy => {
                 Line(S::SERVICE_UNAVAILABLE, "provider_overloaded", "Service temporarily unavailable")
             }
+            Self::Limited(_) => Line(S::TOO_MANY_REQUESTS, "rate_limit_exceeded", "Rate limit exceeded"),
             Self::Internal | Self::Refused { .. } => {
                 Line(S::INTERNAL_SERVER_ERROR, "server", "Internal Server Error")
             }
@@ -150,14 +154,19 @@ impl Fault {
                 let Line(_, kind, message) = fault.line();
                 let more = match &fault {
                     Self::Vault(fault) => fault.details(),
+                    Self::Limited(limited) => limited.details(),
                     _ => Value::Null,
                 };
                 Parts {
-                    message: Cow::Borrowed(message),
+                    message: match &fault {
+                        Self::Limited(limited) => Cow::Owned(limited.message()),
+                        _ => Cow::Borrowed(message),
+                    },
                     metadata: metadata(kind, more),
                     routing: None,
                     retry_after_s: match &fault {
                         Self::Busy => Some(RETRY_AFTER_S),
+                        Self::Limited(limited) => Some(limited.wait_s),
                         Self::Vault(VaultFault::TooManyRequests { wait_s }) => Some(*wait_s),
                         _ => None,
                     },
@@ -182,10 +191,12 @@ struct Parts {
     allow: Option<String>,
 }
 
-/// `error.metadata`: the canonical type first, then what else is known.
+/// `error.metadata`: the canonical type first, then who refused, then what else is
+/// known. Whoever knows of a provider that refused says so; all else is ours.
 fn metadata(kind: &str, more: Value) -> Value {
     let mut metadata = Map::new();
     metadata.insert("error_type".to_owned(), kind.into());
+    metadata.insert("refused_by".to_owned(), "host".into());
     if let Value::Object(more) = more {
         metadata.extend(more);
     }

@@ -36,6 +36,9 @@ const ADMIN_CONNECTIONS: usize = 64;
 /// For running requests to end when the store does not write any more.
 const LOST_PATIENCE: Duration = Duration::from_secs(5);
 
+/// For the last records of finished requests to reach their destinations.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Serves until told to stop, or checks and returns.
 ///
 /// # Errors
@@ -167,6 +170,10 @@ async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Gro
     let cut = clients.drain(drain, signals.stop()).await;
     if cut > 0 {
         tracing::warn!(connections = cut, "connections were cut with requests running on them");
+    }
+    if !lost {
+        let broadcast = app.live().broadcast.clone();
+        broadcast.flush(FLUSH_PATIENCE).await;
     }
     stop.cancel();
     operators.drain(Duration::from_secs(1), std::future::pending()).await;

@@ -1,5 +1,5 @@
 //! What a host does by itself from time to time: it writes down which tokens were
-//! refused, and deletes keys of vaults whose time is over. When is a question of
+//! refused, and deletes keys of vaults and sums of usage whose time is over. When is a question of
 //! the injected clock; the rounds are only there to ask it.
 
 use std::ops::ControlFlow;
@@ -21,7 +21,7 @@ const AGAIN_MS: u64 = 60 * 60 * 1000;
 pub(crate) async fn run(app: Arc<App>, clock: Clock, stop: CancellationToken) {
     let mut rounds = interval(ROUND);
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut not_before_ms = 0;
+    let (mut not_before_ms, mut first_day) = (0, None);
     loop {
         tokio::select! {
             _ = rounds.tick() => {}
@@ -32,6 +32,10 @@ pub(crate) async fn run(app: Arc<App>, clock: Clock, stop: CancellationToken) {
             not_before_ms = clock.monotonic_ms().saturating_add(AGAIN_MS);
             delete_due_keys(app.store.clone(), stop.clone()).await;
         }
+        if first_day != Some(app.store.first_usage_day()) {
+            first_day = Some(app.store.first_usage_day());
+            drop_old_totals(app.store.clone()).await;
+        }
     }
     record(&app.store, app.refusals.take());
 }
@@ -41,6 +45,15 @@ fn record(store: &Store, refused: Vec<RefusedTokens>) {
     let lost = lost.count();
     if lost > 0 {
         tracing::warn!(records = lost, "the audit log takes no more records; refused tokens are not in it");
+    }
+}
+
+/// Once a day, and after a start.
+async fn drop_old_totals(store: Store) {
+    match tokio::task::spawn_blocking(move || store.drop_old_totals()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "old sums of usage could not be removed"),
+        Err(error) => tracing::error!(%error, "removing old sums of usage ended unexpectedly"),
     }
 }
 

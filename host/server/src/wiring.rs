@@ -1,21 +1,24 @@
 //! From a checked configuration and loaded plugins to the parts that answer
 //! requests. Built whole, at the start and at each reload, and never changed.
 
+mod broadcast;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use cofferdam_egress::{Egress, Origin, Placement};
+use cofferdam_engine::broadcast::{Broadcaster, Destination};
 use cofferdam_engine::catalog::{self, Catalog, Endpoint, ModelKind, Provider};
 use cofferdam_engine::cost::{Amount, Prices};
-use cofferdam_engine::{Authentication, BoundSecret, Engine, EngineParts, OwnKey, Timeouts};
+use cofferdam_engine::{Authentication, BoundSecret, Engine, EngineParts, OwnKey, PluginDefaults, Timeouts};
 use cofferdam_runtime::manifest::CredentialSlot;
 use cofferdam_runtime::wire::{Candidate, Percentiles, Price, Statistics, Target};
 use cofferdam_runtime::{Kind, Plugins, Runtime};
 use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
-use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Place, Problem};
-use crate::plugins;
+use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Of, Place, Problem};
+use crate::{defaults, plugins};
 
 /// What a reload replaces.
 pub(crate) struct Live {
@@ -27,6 +30,8 @@ pub(crate) struct Live {
     pub plugins: Plugins,
     /// What requests are sent to.
     pub providers: Vec<Arc<Provider>>,
+    /// Who is told of finished requests.
+    pub broadcast: Broadcaster,
 }
 
 /// Why a configuration cannot be served.
@@ -67,6 +72,10 @@ pub(crate) struct Services {
     pub providers: Vec<Arc<Provider>>,
     /// What is served.
     pub catalog: Catalog,
+    /// Who is told of finished requests.
+    pub destinations: Vec<Destination>,
+    /// What requests have without asking.
+    pub defaults: PluginDefaults,
 }
 
 /// Loads plugins and puts the catalog together, without anything that is stored.
@@ -89,22 +98,24 @@ pub(crate) fn services(
         None => (&config.providers, &config.models),
     };
     let mut problems = Vec::new();
+    let defaults = defaults::read(&config.workspaces, &plugins, &mut problems);
     let mut providers = BTreeMap::new();
     for written in configured {
-        match provider(written, &plugins, credentials.remove(&written.name)) {
+        match provider(written, &plugins, credentials.remove(&Of::Provider(written.name.clone()))) {
             Ok(provider) => {
                 providers.insert(written.name.as_str(), Arc::new(provider));
             }
             Err(message) => problems.push(problem(&written.place, message)),
         }
     }
+    let destinations = broadcast::destinations(config, &mut credentials, &mut problems);
     if !problems.is_empty() {
         return Err(ConfigError::Invalid(problems).into());
     }
     let models = models.iter().map(|written| model(written, &providers)).collect();
     let catalog = Catalog::new(models, now_s);
     let providers = configured.iter().filter_map(|written| providers.get(written.name.as_str()).cloned());
-    Ok(Services { plugins, providers: providers.collect(), catalog })
+    Ok(Services { plugins, providers: providers.collect(), catalog, destinations, defaults })
 }
 
 /// Builds everything a configuration asks for.
@@ -114,14 +125,19 @@ pub(crate) fn services(
 /// The configuration cannot be served.
 pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
     let Ground { runtime, store, clock, environment } = ground;
-    let Services { plugins, providers, catalog } =
+    let Services { plugins, providers, catalog, destinations, defaults } =
         services(&config, folder, runtime, environment, clock.now_ms() / 1000)?;
+    defaults::warn_of_unknown(&config.workspaces, &store.directory());
     let egress = Egress::new(config.egress.clone())?;
+    let broadcast = Broadcaster::start(destinations, &egress, store);
     let engine = Engine::new(EngineParts {
         plugins: plugins.clone(),
         egress,
         store: store.clone(),
         catalog,
+        prompts: config.prompts.clone(),
+        broadcast: broadcast.clone(),
+        defaults,
         timeouts: Timeouts {
             first_event: config.timeouts.first_event,
             idle: config.timeouts.idle,
@@ -130,7 +146,7 @@ pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Re
         region: config.server.region.clone(),
         clock: clock.clone(),
     })?;
-    Ok(Live { config, engine: Arc::new(engine), plugins, providers })
+    Ok(Live { config, engine: Arc::new(engine), plugins, providers, broadcast })
 }
 
 fn provider(
@@ -179,10 +195,8 @@ fn authentication(
 ) -> Result<Authentication, String> {
     let placement = Placement::parse(&slot.header, &slot.format).map_err(|error| format!("key: {error}"))?;
     let bound = |name: &SecretName, key: &str| -> Result<BoundSecret, String> {
-        let host = written.origin.as_ref().map_or("", Origin::host);
-        let host =
-            host.parse().map_err(|error: HostNameError| format!("{key}: the host of base_url is {error}"))?;
-        Ok(BoundSecret { name: name.clone(), host })
+        bound(name, written.origin.as_ref())
+            .map_err(|error| format!("{key}: the host of base_url is {error}"))
     };
     let own = match written.key.as_ref().map(|(source, _)| source) {
         Some(KeySource::Operator(name)) => Some(OwnKey::Vault(bound(name, "key")?)),
@@ -194,6 +208,11 @@ fn authentication(
     };
     let byok = written.byok.as_ref().map(|(name, _)| bound(name, "byok")).transpose()?;
     Ok(Authentication { placement, own, byok })
+}
+
+/// A secret for the host of an origin.
+fn bound(name: &SecretName, origin: Option<&Origin>) -> Result<BoundSecret, HostNameError> {
+    Ok(BoundSecret { name: name.clone(), host: origin.map_or("", Origin::host).parse()? })
 }
 
 fn model(written: &config::Model, providers: &BTreeMap<&str, Arc<Provider>>) -> catalog::Model {

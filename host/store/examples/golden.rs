@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cofferdam_store::{
     Actor, Clock, DirectoryLock, Hosts, KeyOwner, LegacySecret, Name, NewIntern, NewKey, NewSecret,
-    OpenOptions, RootKeySource, SecretValue, Store, VaultId,
+    OpenOptions, RootKeySource, SecretValue, SpendLimits, Store, VaultId,
 };
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -33,7 +33,8 @@ fn fill(store: &Store) -> Outcome<()> {
     let new = NewIntern { workspace, name: Name::parse("golden")?, created_by: None };
     let intern = store.create_intern(Actor::Operator, new)?.id;
     let owner = KeyOwner::Intern { workspace, intern };
-    let token = store.issue_key(Actor::Operator, NewKey { owner, name: None, expires_at_ms: None })?.token;
+    let new = NewKey { owner, name: None, expires_at_ms: None, limits: SpendLimits::default() };
+    let token = store.issue_key(Actor::Operator, new)?.token;
     let token = std::str::from_utf8(token.expose())?.to_owned();
     for (vault, name, value) in [
         (VaultId::Workspace(workspace), "golden", "a value of the workspace"),

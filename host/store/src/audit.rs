@@ -15,6 +15,7 @@ use crate::name::Name;
 use crate::records::{KeyKind, Role};
 use crate::root_key::RootKeyId;
 use crate::seal::{Digest, StoreKeys};
+use crate::spend::SpendLimits;
 use crate::text;
 use crate::token::KeyId;
 use crate::vault::{
@@ -128,6 +129,9 @@ pub enum AuditAction {
         intern: Option<InternId>,
         /// Its expiry, Unix milliseconds.
         expires_at_ms: Option<u64>,
+        /// What it may spend.
+        #[serde(default, skip_serializing_if = "SpendLimits::is_empty")]
+        limits: SpendLimits,
     },
     /// A key's label or switch was set.
     KeyChanged {
@@ -137,6 +141,25 @@ pub enum AuditAction {
         disabled: bool,
         /// Whether the label is another one now.
         renamed: bool,
+        /// What it may spend after the change.
+        #[serde(default, skip_serializing_if = "SpendLimits::is_empty")]
+        limits: SpendLimits,
+    },
+    /// Credit was added to a workspace, which is prepaid from then on.
+    CreditAdded {
+        /// Which.
+        workspace: WorkspaceId,
+        /// How much, pico-dollars.
+        amount_pico: u64,
+        /// All that was ever added after the change, pico-dollars.
+        credited_pico: u64,
+    },
+    /// A prepaid workspace may spend without limit.
+    CreditUnlimited {
+        /// Which.
+        workspace: WorkspaceId,
+        /// All that had been added to it, pico-dollars.
+        credited_pico: u64,
     },
     /// A key was revoked.
     KeyRevoked {

@@ -4,12 +4,15 @@
 //! everything before it touches the draft: a refused change leaves no trace in the commit it would have been in.
 
 mod key_records;
+mod money;
 mod secrets;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use secrets::Vaults;
+
+pub(crate) use money::Intent;
 
 use crate::audit::{Actor, AuditAction, AuditEntry};
 use crate::database::{Commit, KEYS};
@@ -20,7 +23,9 @@ use crate::name::Name;
 use crate::records::{ApiKey, Credit, Intern, KeyKind, Member, Role, Workspace};
 use crate::rows::{self, StoredKey};
 use crate::secret::Secret;
+use crate::spend::SpendLimits;
 use crate::token::{KeyId, Token};
+use crate::usage::UsageRow;
 use crate::vault::{VaultId, View};
 
 /// Name of the member every workspace is born with.
@@ -103,6 +108,8 @@ pub struct NewKey {
     pub name: Option<Name>,
     /// First moment at which it no longer works, Unix milliseconds.
     pub expires_at_ms: Option<u64>,
+    /// What it may spend.
+    pub limits: SpendLimits,
 }
 
 /// Changes to a key; `None` leaves a part as it is.
@@ -112,6 +119,8 @@ pub struct KeyChange {
     pub name: Option<Option<Name>>,
     /// Off or on.
     pub disabled: Option<bool>,
+    /// Other limits of spending, all four together.
+    pub limits: Option<SpendLimits>,
 }
 
 /// The next state in the making.
@@ -121,6 +130,7 @@ pub(crate) struct Draft {
     rows: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     vaults: Vaults,
     entries: Vec<AuditEntry>,
+    usage: Vec<UsageRow>,
     now_ms: u64,
 }
 
@@ -133,6 +143,7 @@ impl Draft {
             rows: BTreeMap::new(),
             vaults: Vaults::default(),
             entries: Vec::new(),
+            usage: Vec::new(),
             now_ms,
         }
     }
@@ -142,14 +153,14 @@ impl Draft {
         self.vaults.bytes
     }
 
-    /// The commit this draft amounts to, without usage rows, and the directory after it.
+    /// The commit this draft amounts to, and the directory after it.
     pub(crate) fn finish(self) -> (Commit, Arc<Directory>) {
         let commit = Commit {
             at_ms: self.now_ms,
             rows: self.rows,
             vaults: self.vaults.finish(&self.view),
             entries: self.entries,
-            usage: Vec::new(),
+            usage: self.usage,
         };
         (commit, self.directory)
     }
@@ -315,11 +326,12 @@ impl Draft {
             expires_at_ms: new.expires_at_ms,
             revoked_at_ms: None,
             disabled: false,
+            limits: new.limits,
         };
-        let expires_at_ms = key.expires_at_ms;
+        let (expires_at_ms, limits) = (key.expires_at_ms, key.limits);
         self.audit(
             actor,
-            AuditAction::KeyIssued { id: key.id, kind, workspace, member, intern, expires_at_ms },
+            AuditAction::KeyIssued { id: key.id, kind, workspace, member, intern, expires_at_ms, limits },
         );
         self.put_key(StoredKey {
             key: key.clone(),
@@ -336,8 +348,10 @@ impl Draft {
         let renamed = change.name.as_ref().is_some_and(|name| *name != stored.key.name);
         stored.key.name = change.name.unwrap_or(stored.key.name);
         stored.key.disabled = change.disabled.unwrap_or(stored.key.disabled);
+        stored.key.limits = change.limits.unwrap_or(stored.key.limits);
         let key = stored.key.clone();
-        self.audit(actor, AuditAction::KeyChanged { id, disabled: key.disabled, renamed });
+        let (disabled, limits) = (key.disabled, key.limits);
+        self.audit(actor, AuditAction::KeyChanged { id, disabled, renamed, limits });
         self.put_key(stored);
         Ok(key)
     }

@@ -131,9 +131,13 @@ impl Writer {
         let Rows { usage, audit } = self.queue.take_rows();
         let damage = self.access.damage.take_unreported();
         draft.record(audit.into_iter().chain(damage.into_iter().map(AuditEntry::of_damage)));
+        let summed = draft.add_usage(usage).map_err(|error| {
+            self.fail();
+            tracing::error!(%error, "what was spent cannot be summed up; the store takes no more writes");
+            Failed
+        });
         let (commit, directory) = draft.finish();
-        let commit = Commit { usage, ..commit };
-        let written = self.write(commit, directory);
+        let written = summed.and_then(|()| self.write(commit, directory));
         let changes = answers.len();
         for answer in answers {
             answer(written.is_ok());
@@ -143,7 +147,7 @@ impl Writer {
 
     fn write(&mut self, commit: Commit, directory: Arc<Directory>) -> Result<(), Failed> {
         // A group of refusals or of nothing but a request to flush leaves nothing to write.
-        if commit.entries.is_empty() && commit.usage.is_empty() {
+        if commit.entries.is_empty() && commit.usage.is_empty() && commit.rows.is_empty() {
             return Ok(());
         }
         let Access { database, keys, .. } = &self.access;

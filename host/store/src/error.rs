@@ -31,6 +31,9 @@ pub enum Error {
     /// A revoked key stays revoked.
     #[error("the key is revoked")]
     KeyRevoked,
+    /// A workspace's credit would be more than fits.
+    #[error("a workspace's credit is at most 18446744 dollars in all")]
+    TooMuchCredit,
     /// The vault has no secret of this name, or one that is not the caller's to delete.
     #[error("no such secret")]
     NoSuchSecret,

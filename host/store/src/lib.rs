@@ -15,6 +15,7 @@ mod clock;
 mod commit;
 mod database;
 mod directory;
+mod dollars;
 mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -24,6 +25,7 @@ mod guests;
 mod hex;
 mod ids;
 mod journal;
+mod ledger;
 mod lock;
 mod log;
 mod name;
@@ -38,6 +40,7 @@ mod rows;
 mod scratch;
 mod seal;
 mod secret;
+mod spend;
 mod store;
 mod text;
 mod token;
@@ -52,9 +55,11 @@ pub use changes::{KeyChange, KeyOwner, NewIntern, NewKey, NewMember, NewWorkspac
 pub use check::Verification;
 pub use clock::Clock;
 pub use directory::{Directory, Kind, LookupError};
+pub use dollars::{Dollars, DollarsError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use guests::{Reflection, RefusedRequest, RequestRefusal};
 pub use ids::{IdError, InternId, MemberId, StoreId, WorkspaceId};
+pub use ledger::{Balance, KeySpend, Refused, Reservation};
 pub use lock::{DirectoryLock, LockError};
 pub use name::{Name, NameError};
 pub use operation::{Progress, VaultError};
@@ -64,12 +69,15 @@ pub use root_key::{
     PassphraseSource, RootKeyError, RootKeyId, RootKeyMaterial, RootKeySource, SourceError, Variable,
 };
 pub use secret::Secret;
+pub use spend::{SpendLimits, UsageDay, UsageDayError, Window, WindowSpend};
 pub use store::{
     IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, RecoveryKey, RefusedTokens, RootRotation, Store,
     StoreStatus,
 };
 pub use token::{KeyId, KeyIdError};
-pub use usage::{UsageKind, UsageOutcome, UsageRow};
+pub use usage::{
+    UsageBy, UsageGroup, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageReport, UsageRow, UsageTotals,
+};
 pub use vault::{
     EffectiveScope, EffectiveSecret, Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts,
     HostsError, LegacySecret, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope,

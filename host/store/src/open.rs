@@ -19,12 +19,13 @@ pub(crate) use unlock::{Sources, read_header};
 
 use crate::anchor::{Anchor, Found, Slot};
 use crate::audit::{Actor, AuditAction, AuditRecord};
-use crate::changes::Draft;
+use crate::changes::{Draft, Intent};
 use crate::clock::Clock;
 use crate::database::{Database, KEYS, Tip};
 use crate::directory::Directory;
 use crate::error::{OpenError, OutOfStep};
 use crate::journal;
+use crate::ledger::Accounts;
 use crate::log;
 use crate::root_key::RootKeyMaterial;
 use crate::rows::{self, Header, RowKind, SetHash};
@@ -65,8 +66,16 @@ pub(crate) struct Opened {
     /// The root key to rotate to.
     pub(crate) rotate_to: Option<RootKeyMaterial>,
     pub(crate) directory: Arc<Directory>,
+    pub(crate) money: Money,
     pub(crate) tip: Tip,
     pub(crate) journal_cut: bool,
+}
+
+/// What was spent, and what was about to be spent, when the store was last closed.
+#[derive(Default)]
+pub(crate) struct Money {
+    pub(crate) accounts: Accounts,
+    pub(crate) intents: Vec<Intent>,
 }
 
 pub(crate) fn open(
@@ -108,7 +117,8 @@ pub(crate) fn open(
             accepted.carry_out(anchor, loaded, clock)?
         }
     };
-    Ok(Opened { access, anchor, header, rotate_to, directory: loaded.directory, tip, journal_cut })
+    let Loaded { directory, money, .. } = loaded;
+    Ok(Opened { access, anchor, header, rotate_to, directory, money, tip, journal_cut })
 }
 
 fn exists(path: &Path) -> Result<bool, OpenError> {
@@ -122,6 +132,7 @@ fn sync_folder(path: &Path) -> Result<(), OpenError> {
 /// The keyspace `keys` in memory, and what the vaults' heads add up to.
 struct Loaded {
     directory: Arc<Directory>,
+    money: Money,
     set: SetHash,
     heads: SetHash,
     /// Keys of rows that do not prove to be ours.
@@ -131,7 +142,7 @@ struct Loaded {
 }
 
 fn load(database: &Database, keys: &StoreKeys) -> Result<Loaded, OpenError> {
-    let mut directory = Directory::default();
+    let (mut directory, mut money) = (Directory::default(), Money::default());
     let (mut set, mut damaged) = (SetHash::default(), Vec::new());
     for row in database.keys.iter() {
         let (key, value) = row.into_inner()?;
@@ -139,12 +150,12 @@ fn load(database: &Database, keys: &StoreKeys) -> Result<Loaded, OpenError> {
             continue;
         }
         set.add(&keys.element(&key, &value));
-        if load_row(keys, &mut directory, &key, &value).is_none() {
+        if load_row(keys, &mut directory, &mut money, &key, &value).is_none() {
             damaged.push(key.to_vec());
         }
     }
     let (heads, heads_hold) = load_heads(database, keys)?;
-    Ok(Loaded { directory: Arc::new(directory), set, heads, damaged, heads_hold })
+    Ok(Loaded { directory: Arc::new(directory), money, set, heads, damaged, heads_hold })
 }
 
 /// What the heads of all vaults add up to, and whether each proves to be ours.
@@ -160,13 +171,27 @@ fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), 
 }
 
 /// `None` for a row whose MAC fails, whose kind is unknown or that lies under another record's key.
-fn load_row(keys: &StoreKeys, directory: &mut Directory, key: &[u8], value: &[u8]) -> Option<()> {
+fn load_row(
+    keys: &StoreKeys,
+    directory: &mut Directory,
+    money: &mut Money,
+    key: &[u8],
+    value: &[u8],
+) -> Option<()> {
     match RowKind::of(key)? {
         RowKind::Workspace => directory.put_workspace(rows::decode(keys, KEYS, key, value)?),
         RowKind::Member => directory.put_member(rows::decode(keys, KEYS, key, value)?),
         RowKind::Intern => directory.put_intern(rows::decode(keys, KEYS, key, value)?),
         RowKind::ApiKey => directory.put_key(rows::decode(keys, KEYS, key, value)?),
-        RowKind::Marker | RowKind::Header | RowKind::KeyRecord => {
+        RowKind::KeySpend => {
+            money.accounts.put_key(rows::key_of_spend(key)?, rows::decode(keys, KEYS, key, value)?);
+        }
+        RowKind::WorkspaceSpend => {
+            let workspace = rows::workspace_of_spend(key)?;
+            money.accounts.put_workspace(workspace, rows::decode(keys, KEYS, key, value)?);
+        }
+        RowKind::Intent => money.intents.push(rows::decode(keys, KEYS, key, value)?),
+        RowKind::Marker | RowKind::Header | RowKind::KeyRecord | RowKind::DayTotals => {
             rows::checked(keys, KEYS, key, value)?;
         }
     }

@@ -1,6 +1,7 @@
 //! The bounded queue before the writer: mutations that somebody waits for, rows that nobody waits for.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::usage::UsageRow;
 
 /// Mutations waiting at most; past this a caller waits for a place. Each may hold a value of 262,144 bytes.
 const JOBS_MAX: usize = 512;
-/// Usage rows waiting at most.
+/// Usage rows waiting when no request is begun any more. Those under way still leave theirs.
 const USAGE_ROWS_MAX: usize = 4096;
 /// Audit entries of releases waiting at most.
 pub(crate) const AUDIT_ENTRIES_MAX: usize = 4096;
@@ -31,17 +32,24 @@ pub(crate) type Job = Box<dyn FnOnce(&mut Draft) -> Settle + Send>;
 /// Answers the caller: true after the commit became durable, false after it failed.
 pub(crate) type Settle = Box<dyn FnOnce(bool) + Send>;
 
+/// A usage row on its way to the writer.
+pub(crate) struct Settled {
+    pub(crate) row: UsageRow,
+    /// Whether an intent of the request may lie in the store, which goes when the row comes.
+    pub(crate) has_intent: bool,
+}
+
 /// What nobody waits for: usage rows, and audit entries of releases.
 #[derive(Default)]
 pub(crate) struct Rows {
-    pub(crate) usage: Vec<UsageRow>,
+    pub(crate) usage: Vec<Settled>,
     pub(crate) audit: Vec<AuditEntry>,
 }
 
 #[derive(Default)]
 struct Waiting {
     jobs: VecDeque<(Place, Job)>,
-    usage: Vec<UsageRow>,
+    usage: Vec<Settled>,
     audit: Vec<AuditEntry>,
     /// So many mutations end the writer's waiting for more.
     wanted: usize,
@@ -58,12 +66,15 @@ pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
     places: Arc<Semaphore>,
+    /// How many usage rows wait: can be looked at without the lock.
+    usage_rows: AtomicUsize,
 }
 
 impl Default for Queue {
     fn default() -> Queue {
         let places = Arc::new(Semaphore::new(JOBS_MAX));
-        Queue { waiting: Mutex::default(), arrived: Condvar::new(), places }
+        let usage_rows = AtomicUsize::new(0);
+        Queue { waiting: Mutex::default(), arrived: Condvar::new(), places, usage_rows }
     }
 }
 
@@ -90,13 +101,20 @@ impl Queue {
         }
     }
 
-    /// Adds a usage row without ever waiting.
-    pub(crate) fn push_usage(&self, row: UsageRow) -> Result<(), QueueFull> {
+    /// Whether requests may be begun that will leave a usage row.
+    pub(crate) fn has_room(&self) -> bool {
+        self.usage_rows.load(Ordering::Relaxed) < USAGE_ROWS_MAX
+    }
+
+    /// Adds a usage row without ever waiting, whether or not there is room: the request is over, and how many
+    /// there are is limited where they begin.
+    pub(crate) fn push_usage(&self, settled: Settled) -> Result<(), QueueFull> {
         let mut waiting = self.lock();
-        if waiting.closed || waiting.usage.len() >= USAGE_ROWS_MAX {
+        if waiting.closed {
             return Err(QueueFull);
         }
-        waiting.usage.push(row);
+        waiting.usage.push(settled);
+        self.usage_rows.store(waiting.usage.len(), Ordering::Relaxed);
         self.announce(waiting);
         Ok(())
     }
@@ -149,6 +167,7 @@ impl Queue {
     /// is never committed after it.
     pub(crate) fn take_rows(&self) -> Rows {
         let mut waiting = self.lock();
+        self.usage_rows.store(0, Ordering::Relaxed);
         Rows { usage: std::mem::take(&mut waiting.usage), audit: std::mem::take(&mut waiting.audit) }
     }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::name::Name;
+use crate::spend::SpendLimits;
 use crate::token::KeyId;
 
 /// What a member may see of its workspace. Read at each request, never cached in a key.
@@ -93,6 +94,13 @@ impl fmt::Display for KeyKind {
 pub enum Credit {
     /// No limit and no balance.
     Unlimited,
+    /// What was paid in, and is used up.
+    Prepaid {
+        /// All that was ever paid in since the workspace is prepaid, pico-dollars.
+        credited_pico: u64,
+        /// What it had spent in all when it became prepaid, pico-dollars: that is not taken from the credit.
+        spent_before_pico: u64,
+    },
 }
 
 /// A workspace: the scope of members, interns, keys and secrets.
@@ -166,4 +174,7 @@ pub struct ApiKey {
     /// Switched off, and can be switched on again.
     #[serde(default)]
     pub disabled: bool,
+    /// What it may spend.
+    #[serde(default, skip_serializing_if = "SpendLimits::is_empty")]
+    pub limits: SpendLimits,
 }

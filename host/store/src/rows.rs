@@ -23,6 +23,10 @@ const MEMBER: u8 = b'm';
 const INTERN: u8 = b'i';
 const API_KEY: u8 = b'a';
 const VAULT_KEYS: u8 = b'v';
+const KEY_SPEND: u8 = b'K';
+const WORKSPACE_SPEND: u8 = b'W';
+const DAY_TOTALS: u8 = b'D';
+const INTENT: u8 = b'N';
 
 const ROW_VERSION: u8 = 1;
 /// First word of a header: tells a store of ours from any other database in this format.
@@ -102,6 +106,10 @@ pub(crate) enum RowKind {
     Member,
     Intern,
     ApiKey,
+    KeySpend,
+    WorkspaceSpend,
+    DayTotals,
+    Intent,
 }
 
 impl RowKind {
@@ -114,6 +122,10 @@ impl RowKind {
             [MEMBER, ..] => Some(RowKind::Member),
             [INTERN, ..] => Some(RowKind::Intern),
             [API_KEY, ..] => Some(RowKind::ApiKey),
+            [KEY_SPEND, ..] => Some(RowKind::KeySpend),
+            [WORKSPACE_SPEND, ..] => Some(RowKind::WorkspaceSpend),
+            [DAY_TOTALS, ..] => Some(RowKind::DayTotals),
+            [INTENT, ..] => Some(RowKind::Intent),
             _ => None,
         }
     }
@@ -133,6 +145,41 @@ pub(crate) fn intern_key(id: InternId) -> Vec<u8> {
 
 pub(crate) fn api_key_key(id: KeyId) -> Vec<u8> {
     [[API_KEY].as_slice(), id.as_bytes()].concat()
+}
+
+/// What a key has spent.
+pub(crate) fn key_spend_key(id: KeyId) -> Vec<u8> {
+    [[KEY_SPEND].as_slice(), id.as_bytes()].concat()
+}
+
+/// The key in the key of what it has spent.
+pub(crate) fn key_of_spend(key: &[u8]) -> Option<KeyId> {
+    std::str::from_utf8(key.strip_prefix(&[KEY_SPEND])?).ok()?.parse().ok()
+}
+
+/// What a workspace has spent.
+pub(crate) fn workspace_spend_key(id: WorkspaceId) -> Vec<u8> {
+    [[WORKSPACE_SPEND].as_slice(), id.as_bytes()].concat()
+}
+
+/// The workspace in the key of what it has spent.
+pub(crate) fn workspace_of_spend(key: &[u8]) -> Option<WorkspaceId> {
+    Some(WorkspaceId::from_bytes(key.strip_prefix(&[WORKSPACE_SPEND])?.try_into().ok()?))
+}
+
+/// What was used on a day in a workspace with a key of a model.
+pub(crate) fn day_totals_key(day: u32, workspace: WorkspaceId, key: KeyId, model: &str) -> Vec<u8> {
+    [&day_totals_start(day), workspace.as_bytes().as_slice(), key.as_bytes(), model.as_bytes()].concat()
+}
+
+/// What the keys of all totals of a day begin with: those of later days come after it.
+pub(crate) fn day_totals_start(day: u32) -> Vec<u8> {
+    [[DAY_TOTALS].as_slice(), &day.to_be_bytes()].concat()
+}
+
+/// A request of a prepaid workspace under way.
+pub(crate) fn intent_key(request_id: &str) -> Vec<u8> {
+    [[INTENT].as_slice(), request_id.as_bytes()].concat()
 }
 
 /// Of the record that wraps a vault's keys; also what that record is called when it is wrapped.

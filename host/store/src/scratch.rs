@@ -14,6 +14,7 @@ use crate::lock::DirectoryLock;
 use crate::name::Name;
 use crate::records::Workspace;
 use crate::root_key::RootKeySource;
+use crate::spend::SpendLimits;
 use crate::store::{IssuedKey, OpenOptions, Store};
 use crate::vault::{Hosts, NewSecret, SecretMetadata, SecretValue, VaultId};
 
@@ -66,7 +67,8 @@ pub(crate) fn create_workspace(store: &Store, text: &str) -> Workspace {
 pub(crate) fn issue_key(store: &Store) -> IssuedKey {
     let workspace = store.directory().find_workspace("default").unwrap().id;
     let owner = KeyOwner::Member { workspace, member: None };
-    store.issue_key(Actor::Operator, NewKey { owner, name: None, expires_at_ms: None }).unwrap()
+    let new = NewKey { owner, name: None, expires_at_ms: None, limits: SpendLimits::default() };
+    store.issue_key(Actor::Operator, new).unwrap()
 }
 
 pub(crate) fn token(issued: &IssuedKey) -> String {

@@ -3,6 +3,7 @@
 mod backup;
 mod guests;
 mod key_records;
+mod money;
 mod orphans;
 mod secrets;
 mod vault_keys;
@@ -26,6 +27,7 @@ use crate::database::Database;
 use crate::directory::Directory;
 use crate::error::{Error, OpenError, QueueFull};
 use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
+use crate::ledger::Ledger;
 use crate::lock::DirectoryLock;
 use crate::log;
 use crate::open::{self, Opened, Sources};
@@ -128,6 +130,7 @@ struct Inner {
     keys: Arc<StoreKeys>,
     queue: Arc<Queue>,
     shared: Arc<Shared>,
+    ledger: Ledger,
     clock: Clock,
     header: ArcSwap<Header>,
     anchor: PathBuf,
@@ -168,11 +171,12 @@ impl Store {
         let OpenOptions { root_key, clock, .. } = options;
         let implied_key = implied_key(&lock, &root_key);
         let anchor_file = open::anchor_file(lock.dir());
-        let Opened { access, anchor, header, rotate_to: _, directory, tip, journal_cut } = opened;
+        let Opened { access, anchor, header, rotate_to: _, directory, money, tip, journal_cut } = opened;
         let keys = Arc::clone(&access.keys);
         let damage = Arc::clone(&access.damage);
         let queue = Arc::new(Queue::default());
         let shared = Arc::new(Shared::new(directory, tip, clock.clone()));
+        let ledger = Ledger::new(money.accounts, Arc::clone(&queue), Arc::clone(&shared), clock.clone());
         let writer = Writer {
             access: access.clone(),
             anchor,
@@ -186,10 +190,11 @@ impl Store {
             .spawn(move || writer.run())
             .map_err(OpenError::Thread)?;
         let held = Mutex::new(Some(Held { writer, access, lock }));
-        Ok(Store(Arc::new(Inner {
+        let store = Store(Arc::new(Inner {
             keys,
             queue,
             shared,
+            ledger,
             clock,
             header: ArcSwap::from_pointee(header),
             anchor: anchor_file,
@@ -199,7 +204,11 @@ impl Store {
             journal_cut,
             damage,
             held,
-        })))
+        }));
+        if let Err(error) = store.settle_interrupted(money.intents) {
+            tracing::error!(%error, "requests that were interrupted could not be charged; the next start will");
+        }
+        Ok(store)
     }
 
     /// Who shows this token. In memory, in constant time for unknown ids and wrong secrets alike.
@@ -298,17 +307,6 @@ impl Store {
     /// [`Error::Lookup`], and those of every mutation.
     pub fn revoke_key(&self, actor: Actor, id: KeyId) -> Result<ApiKey, Error> {
         self.submit(move |draft| draft.revoke_key(actor, id))
-    }
-
-    /// Hands a usage row to the writer and does not wait: a kill may cost the rows of the last second.
-    ///
-    /// # Errors
-    /// [`QueueFull`] when 4,096 rows wait or the store no longer writes.
-    pub fn record_usage(&self, row: UsageRow) -> Result<(), QueueFull> {
-        if !self.0.shared.is_running() {
-            return Err(QueueFull);
-        }
-        self.0.queue.push_usage(row)
     }
 
     /// Hands an audit record about refused tokens to the writer and does not wait, as for [`Store::record_usage`].

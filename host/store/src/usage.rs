@@ -1,11 +1,15 @@
 //! Usage rows: one per request, counts and names only, never content.
 
 pub(crate) mod block;
+mod totals;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::WorkspaceId;
 use crate::token::KeyId;
+
+pub(crate) use totals::{Cell, DAYS_KEPT, Report};
+pub use totals::{UsageBy, UsageGroup, UsageLabel, UsageQuery, UsageReport, UsageTotals};
 
 /// Which kind of request was made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
@@ -29,6 +33,8 @@ pub enum UsageOutcome {
     Failed,
     /// The client went away.
     Cancelled,
+    /// The host ended while it ran: what it cost is what was reserved for it.
+    Interrupted,
 }
 
 /// What one request used. The caller writes exactly one per request id.
@@ -36,7 +42,7 @@ pub enum UsageOutcome {
 pub struct UsageRow {
     /// The id the client saw.
     pub request_id: String,
-    /// When the request ended, Unix milliseconds.
+    /// When the request ended, Unix milliseconds; when it was first dispatched, if it was interrupted.
     pub at_ms: u64,
     /// Whose budget it was.
     pub workspace: WorkspaceId,
@@ -56,10 +62,46 @@ pub struct UsageRow {
     pub output_tokens: u64,
     /// Tokens written while reasoning.
     pub reasoning_tokens: u64,
-    /// Cost in pico-dollars (10⁻¹² dollar).
+    /// What the workspace is charged, in pico-dollars (10⁻¹² dollar).
     pub cost_pico: u64,
+    /// What inference with the caller's own credential cost it at the provider, in pico-dollars. Not charged here.
+    #[serde(default)]
+    pub byok_pico: u64,
+    /// How many endpoints were asked, failed ones too; 0 in rows written before they were counted.
+    #[serde(default)]
+    pub attempts: u32,
     /// How it ended.
     pub outcome: UsageOutcome,
     /// Whether the answer was streamed.
     pub streamed: bool,
+}
+
+impl UsageRow {
+    /// The row of a request that has begun and used nothing yet.
+    pub fn begun(
+        request_id: String,
+        workspace: WorkspaceId,
+        key: KeyId,
+        kind: UsageKind,
+        streamed: bool,
+    ) -> UsageRow {
+        UsageRow {
+            request_id,
+            at_ms: 0,
+            workspace,
+            key,
+            kind,
+            model: String::new(),
+            provider: String::new(),
+            input_tokens: 0,
+            cached_tokens: 0,
+            output_tokens: 0,
+            reasoning_tokens: 0,
+            cost_pico: 0,
+            byok_pico: 0,
+            attempts: 0,
+            outcome: UsageOutcome::Cancelled,
+            streamed,
+        }
+    }
 }

@@ -3,7 +3,33 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::{Request, TextFormat};
-use crate::{Content, EmbeddingInput, EmbeddingPart, EmbeddingRequest, Item, Part, Role, Tool, ToolChoice};
+use crate::{
+    Content, EmbeddingInput, EmbeddingPart, EmbeddingRequest, Item, Marks, Part, Role, Tool, ToolChoice,
+};
+
+#[test]
+fn reasoning_comes_down_to_an_effort() {
+    let cases = [
+        ("{}", None),
+        (r#"{"summary":"auto"}"#, None),
+        (r#"{"effort":"xhigh"}"#, Some("xhigh")),
+        (r#"{"effort":"none"}"#, Some("none")),
+        (r#"{"effort":"high","enabled":false}"#, Some("none")),
+        (r#"{"enabled":true}"#, Some("medium")),
+        (r#"{"effort":"low","enabled":true,"max_tokens":9000}"#, Some("low")),
+        (r#"{"max_tokens":0}"#, Some("none")),
+        (r#"{"max_tokens":349}"#, Some("low")),
+        (r#"{"max_tokens":350}"#, Some("medium")),
+        (r#"{"max_tokens":650}"#, Some("high")),
+        (r#"{"max_tokens":18446744073709551615}"#, Some("high")),
+    ];
+    for (reasoning, expected) in cases {
+        let settings: super::ReasoningSettings<'_> = serde_json::from_str(reasoning).unwrap();
+        assert_eq!(settings.effort_word(Some(1000)), expected, "{reasoning}");
+    }
+    let budget: super::ReasoningSettings<'_> = serde_json::from_str(r#"{"max_tokens":8192}"#).unwrap();
+    assert_eq!((budget.effort_word(None), budget.effort_word(Some(0))), (Some("medium"), Some("medium")));
+}
 
 fn parse(json: &str) -> Request<'_> {
     Request::parse(json.as_bytes()).unwrap()
@@ -64,7 +90,9 @@ fn every_kind_of_part_is_told_apart() {
     );
     let Item::Message(message) = &request.input[0] else { panic!() };
     let [image, file, audio, video, refusal, other] = message.content.as_slice() else { panic!() };
-    let Part::Image { url: Some(url), cache_control: Some(mark), .. } = image else { panic!("{image:?}") };
+    let Part::Image { url: Some(url), marks: Marks { cache_control: Some(mark), .. }, .. } = image else {
+        panic!("{image:?}")
+    };
     assert_eq!((&**url, mark.get()), ("data:image/png;base64,AA", r#"{"type":"ephemeral"}"#));
     assert!(matches!(file, Part::File { filename: Some(_), data: Some(_), url: None, .. }));
     assert!(matches!(audio, Part::Audio { data, format: Some(_) } if data == "AA"));

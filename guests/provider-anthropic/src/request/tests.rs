@@ -301,6 +301,29 @@ fn explicit_breakpoints_become_cache_marks() {
 }
 
 #[test]
+fn who_chooses_what_is_cached() {
+    let ephemeral = json!({"type":"ephemeral"});
+    let long = json!({"type":"ephemeral","ttl":"1h"});
+    let cases = [
+        (json!({"prompt_cache_options":{"mode":"implicit"}}), Some(&ephemeral)),
+        (json!({"prompt_cache_options":{"mode":"implicit","ttl":"12h"}}), Some(&long)),
+        (json!({"prompt_cache_options":{"mode":"implicit"},"cache_control":long}), Some(&long)),
+        (json!({"prompt_cache_options":{"mode":"explicit"},"cache_control":long}), None),
+        (json!({"prompt_cache_options":{"ttl":"30m"}}), None),
+        (json!({"prompt_cache_key":"k"}), None),
+    ];
+    for (fields, expected) in cases {
+        assert_eq!(body(&request(fields.clone()), &target("m")).get("cache_control"), expected, "{fields}");
+    }
+    // A breakpoint is one whoever chooses besides, and comes before the other kind of mark.
+    let mut asked = request(json!({}));
+    asked["input"][0]["content"][0]["prompt_cache_breakpoint"] = json!({"mode":"explicit","ttl":"30m"});
+    asked["input"][0]["content"][0]["cache_control"] = ephemeral.clone();
+    let sent = body(&asked, &target("m"));
+    assert_eq!(sent["messages"][0]["content"][0]["cache_control"], long);
+}
+
+#[test]
 fn summaries_are_remembered_for_the_answer() {
     let summaries = |fields: Value| {
         let request = request(fields).to_string();

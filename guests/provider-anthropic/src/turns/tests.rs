@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::{Conversation, NO_RESULT, OPENING};
 use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
-use crate::cache::Breakpoints;
+use crate::cache::Marking;
 
 fn with<T>(input: &Value, then: impl Fn(Conversation<'_>) -> T) -> Result<T, Failure> {
     let text = input.to_string();
     let items: Vec<Item<'_>> = serde_json::from_str(&text).expect("items");
-    Conversation::read(None, &items, &Breakpoints::default()).map(then)
+    Conversation::read(None, &items, Marking::default()).map(then)
 }
 
 fn turns(input: &Value) -> Value {

@@ -74,14 +74,67 @@ fn an_endpoint_gets_what_it_says_it_supports() {
 }
 
 #[test]
+fn settings_beyond_the_dialects_words_come_down_to_them() {
+    let body = |fields: &str| sent_to(&target(&[]), &format!(r#"{{"stream":false,"input":[],{fields}}}"#));
+    let cases = [
+        (r#""reasoning":{"enabled":true}"#, r#""reasoning_effort":"medium"}"#),
+        (r#""reasoning":{"effort":"high","enabled":false}"#, r#""reasoning_effort":"none"}"#),
+        (r#""reasoning":{"max_tokens":9},"max_output_tokens":10"#, r#""reasoning_effort":"high"}"#),
+        (r#""reasoning":{"summary":"auto"}"#, r#""stream":false}"#),
+        (r#""text":{"verbosity":"max"}"#, r#""verbosity":"high"}"#),
+        (r#""text":{"verbosity":"medium"}"#, r#""verbosity":"medium"}"#),
+    ];
+    for (fields, end) in cases {
+        let body = body(fields);
+        assert!(body.ends_with(end), "{fields}: {body}");
+    }
+    let pictures = sent_to(
+        &target(&["image_output"]),
+        r#"{"stream":false,"input":[],"modalities":["image"],"image_config":{"aspect_ratio":"1:1"}}"#,
+    );
+    assert!(
+        pictures.ends_with(r#""modalities":["image"],"image_config":{"aspect_ratio":"1:1"}}"#),
+        "{pictures}"
+    );
+}
+
+const MARKED: &str = r#"{"stream":false,"prompt_cache_options":{"mode":"explicit"},"input":[
+    {"type":"message","role":"system","content":[{"type":"input_text","text":"S","cache_control":{"type":"ephemeral"}},{"type":"input_text","text":"T"}]},
+    {"type":"message","role":"user","content":[{"type":"input_text","text":"A","prompt_cache_breakpoint":{"mode":"explicit"}}]},
+    {"type":"message","role":"user","content":[{"type":"input_image","image_url":"u","cache_control":{"type":"ephemeral","ttl":"1h"}}]}]}"#;
+
+#[test]
+fn marks_for_caches_go_to_servers_that_take_them() {
+    let plain = sent_to(&target(&[]), MARKED);
+    let expected = r#"{"model":"up-1","messages":[{"role":"system","content":"ST"},{"role":"user","content":"A"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"u"}}]}],"stream":false}"#;
+    assert_eq!(plain, expected);
+    let controls = sent_to(&target(&["cache_control"]), MARKED);
+    let expected = r#"{"model":"up-1","messages":[{"role":"system","content":[{"type":"text","text":"S","cache_control":{"type":"ephemeral"}},{"type":"text","text":"T"}]},{"role":"user","content":"A"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"u"},"cache_control":{"type":"ephemeral","ttl":"1h"}}]}],"stream":false}"#;
+    assert_eq!(controls, expected);
+    let breakpoints = sent_to(&target(&["prompt_cache_options"]), MARKED);
+    let expected = r#"{"model":"up-1","messages":[{"role":"system","content":"ST"},{"role":"user","content":[{"type":"text","text":"A","prompt_cache_breakpoint":{"mode":"explicit"}}]},{"role":"user","content":[{"type":"image_url","image_url":{"url":"u"}}]}],"stream":false,"prompt_cache_options":{"mode":"explicit"}}"#;
+    assert_eq!(breakpoints, expected);
+}
+
+#[test]
+fn a_mark_of_the_whole_request_stands_on_the_last_block() {
+    let items = format!("{},{},{}", text("system", "S"), text("user", "A"), text("assistant", "B"));
+    let request = |items: &str| {
+        format!(r#"{{"stream":false,"cache_control":{{"type":"ephemeral"}},"input":[{items}]}}"#)
+    };
+    let marked = sent_to(&target(&["cache_control"]), &request(&items));
+    let expected = r#"{"model":"up-1","messages":[{"role":"system","content":"S"},{"role":"user","content":[{"type":"text","text":"A","cache_control":{"type":"ephemeral"}}]},{"role":"assistant","content":"B"}],"stream":false}"#;
+    assert_eq!(marked, expected);
+    assert!(!sent_to(&target(&[]), &request(&items)).contains("cache_control"));
+    assert!(!sent_to(&target(&["cache_control"]), &request("")).contains("cache_control"));
+}
+
+#[test]
 fn settings_that_need_others_stay_behind_without_them() {
     let body = |fields: &str| sent_to(&target(&[]), &format!(r#"{{"stream":false,"input":[],{fields}}}"#));
     let nothing = r#"{"model":"up-1","messages":[],"stream":false}"#;
     assert_eq!(body(r#""tool_choice":"auto","parallel_tool_calls":true,"tools":[]"#), nothing);
-    assert_eq!(
-        body(r#""text":{"format":{"type":"text"}},"top_logprobs":0,"reasoning":{"enabled":true}"#),
-        nothing
-    );
+    assert_eq!(body(r#""text":{"format":{"type":"text"}},"top_logprobs":0,"image_config":{}"#), nothing);
     assert!(body(r#""reasoning":{"enabled":false}"#).ends_with(r#","reasoning_effort":"none"}"#));
     assert!(
         body(r#""text":{"format":{"type":"json_object"}}"#)

@@ -63,8 +63,41 @@ fn the_endpoint_limits_and_extends() {
 fn reasoning_is_switched_off_by_effort() {
     let body = |reasoning: &str| sent(&format!(r#"{{"input":[],"reasoning":{reasoning}}}"#));
     assert!(body(r#"{"enabled":false}"#).ends_with(r#","reasoning":{"effort":"none"}}"#));
-    assert!(body(r#"{"enabled":true,"max_tokens":5}"#).ends_with(r#""store":false}"#));
-    assert!(body(r#"{"effort":"high","enabled":false}"#).ends_with(r#"{"effort":"high"}}"#));
+    assert!(body(r#"{"effort":"high","enabled":false}"#).ends_with(r#"{"effort":"none"}}"#));
+    assert!(body(r#"{"enabled":null,"effort":null}"#).ends_with(r#""store":false}"#));
+}
+
+#[test]
+fn a_switch_and_a_budget_become_an_effort() {
+    let body = |fields: &str| sent(&format!(r#"{{"input":[],{fields}}}"#));
+    for (fields, reasoning) in [
+        (r#""reasoning":{"enabled":true}"#, r#"{"effort":"medium"}"#),
+        (r#""reasoning":{"max_tokens":100},"max_output_tokens":1000"#, r#"{"effort":"low"}"#),
+        (
+            r#""reasoning":{"max_tokens":900,"summary":"auto"},"max_output_tokens":1000"#,
+            r#"{"effort":"high","summary":"auto"}"#,
+        ),
+        (
+            r#""reasoning":{"effort":"minimal","context":"all_turns","mode":"pro"}"#,
+            r#"{"effort":"minimal","context":"all_turns","mode":"pro"}"#,
+        ),
+    ] {
+        let body = body(fields);
+        assert!(body.ends_with(&format!(r#""reasoning":{reasoning}}}"#)), "{fields}: {body}");
+    }
+    let narrow = Target { max_output: 1000, ..target() };
+    let body = sent_to(&narrow, r#"{"input":[],"reasoning":{"max_tokens":500}}"#);
+    assert!(body.ends_with(r#""reasoning":{"effort":"medium"}}"#), "{body}");
+}
+
+#[test]
+fn breakpoints_of_every_kind_of_part_go_along() {
+    let mark = r#""prompt_cache_breakpoint":{"mode":"explicit","ttl":"30m"}"#;
+    let parts = format!(
+        r#"{{"type":"input_text","text":"t",{mark}}},{{"type":"input_image","image_url":"u",{mark}}},{{"type":"input_file","file_id":"f",{mark}}}"#
+    );
+    let item = format!(r#"{{"type":"message","role":"user","content":[{parts}]}}"#);
+    assert_eq!(items(&item), item);
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use std::cell::RefCell;
 
+use cofferdam_text::Writer;
 use html5ever::tokenizer::states::RawKind::{Rawtext, Rcdata, ScriptData};
 use html5ever::tokenizer::{Tag, TagKind, Token, TokenSink, TokenSinkResult};
 use url::Url;
 
 use super::skip::{Noise, Skip, Verdict, attribute, is_void};
 use crate::page::Page;
-use crate::writer::Writer;
 
 /// Characters of a title.
 const TITLE_CHARS_MAX: usize = 300;

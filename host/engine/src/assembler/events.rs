@@ -5,6 +5,7 @@ use super::json::{number, raw};
 /// Events written and not yet taken.
 pub(super) struct Events {
     wanted: bool,
+    begun: bool,
     sequence: u64,
     out: Vec<u8>,
 }
@@ -12,20 +13,27 @@ pub(super) struct Events {
 impl Events {
     /// `wanted` is false for a request that is not streamed: nothing is written then.
     pub(super) fn new(wanted: bool) -> Self {
-        Self { wanted, sequence: 0, out: Vec::new() }
+        Self { wanted, begun: false, sequence: 0, out: Vec::new() }
     }
 
     pub(super) fn are_wanted(&self) -> bool {
         self.wanted
     }
 
+    /// Whether the response has been said to exist.
     pub(super) fn have_begun(&self) -> bool {
-        self.sequence > 0
+        self.begun
     }
 
     /// Writes one event: `type` and `sequence_number`, then what `members` adds,
     /// each member with a leading comma.
     pub(super) fn write(&mut self, name: &str, members: impl FnOnce(&mut Vec<u8>)) {
+        self.begun |= self.wanted;
+        self.write_aside(name, members);
+    }
+
+    /// The same for an event that is no part of the response and may come before it.
+    pub(super) fn write_aside(&mut self, name: &str, members: impl FnOnce(&mut Vec<u8>)) {
         if !self.wanted {
             return;
         }

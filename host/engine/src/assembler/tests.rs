@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::Arc;
 
-fn identity() -> Identity {
+pub(super) fn identity() -> Identity {
     Identity {
         hex: Arc::from("00112233445566778899aabbccddeeff"),
         created_at: 1_700_000_000,
@@ -36,7 +36,7 @@ fn finish(reason: FinishReason) -> Event {
 }
 
 /// The events of a stream, checked for form: name equals type, numbers from 0.
-fn parse_stream(stream: &str) -> Vec<Value> {
+pub(super) fn parse_stream(stream: &str) -> Vec<Value> {
     let mut blocks: Vec<&str> = stream.split_terminator("\n\n").collect();
     assert_eq!(blocks.pop(), Some("data: [DONE]"));
     let parse = |(number, block): (usize, &str)| {
@@ -226,7 +226,7 @@ fn a_served_call_is_one_item_whose_arguments_stay_inside() {
     for event in [server_call(0, "c"), arguments(0, "{\"a\""), arguments(0, ":1}"), Event::CallEnd(0)] {
         assembler.apply(event).unwrap();
     }
-    let calls = assembler.end_turn();
+    let calls = assembler.end_turn().unwrap();
     let call = ServerCall {
         item: 0,
         call_id: "c".to_owned(),
@@ -267,7 +267,7 @@ fn a_call_in_a_namespace_or_of_a_custom_tool_is_the_clients() {
         |key, namespace| CallStart { key, call_id: format!("c{key}"), name: "clock".to_owned(), namespace };
     assembler.apply(Event::FunctionCallStart(start(0, Some("n".to_owned())))).unwrap();
     assembler.apply(Event::CustomCallStart(start(1, None))).unwrap();
-    assert!(assembler.end_turn().is_empty() && assembler.has_client_calls());
+    assert!(assembler.end_turn().unwrap().is_empty() && assembler.has_client_calls());
     for (item_type, is_client_call) in [("shell_call", true), ("web_search_call", false)] {
         let mut assembler = Assembler::new(identity(), false);
         let item = serde_json::json!({ "type": item_type }).to_string();
@@ -284,7 +284,7 @@ fn usage_is_summed_over_turns_and_annotations_wait_for_the_next_text() {
     for event in [text("Wait."), server_call(0, "c"), usage(5)] {
         assembler.apply(event).unwrap();
     }
-    let [call] = assembler.end_turn().try_into().unwrap();
+    let [call] = assembler.end_turn().unwrap().try_into().unwrap();
     assembler.annotate_next(vec![b"{\"type\":\"a\"}".to_vec(), b"[]".to_vec(), b"{".to_vec()]);
     assembler.finish_call(call.item, ToolOutcome::Failed, b"{\"error\":\"e\"}").unwrap();
     assert_eq!(assembler.finish_call(call.item, ToolOutcome::Failed, b"[]"), Err(Malformed::InvalidJson));
@@ -363,7 +363,7 @@ proptest! {
                 let _fits = assembler.apply(event).is_ok();
             }
             tokens += assembler.usage().map_or(0, |usage| usage.input_tokens);
-            for call in assembler.end_turn() {
+            for call in assembler.end_turn().unwrap() {
                 match finished.next() {
                     Some(0) => assembler.finish_call(call.item, ToolOutcome::Completed, b"{\"x\":1}").unwrap(),
                     Some(1) => assembler.finish_call(call.item, ToolOutcome::Failed, b"{}").unwrap(),

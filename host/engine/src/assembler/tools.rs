@@ -5,6 +5,7 @@
 use super::items::{Body, Item, Status};
 use super::json::{raw, string};
 use super::{Assembler, Malformed, OUTPUT_BYTES_MAX};
+use cofferdam_runtime::manifest::TextTable;
 use cofferdam_runtime::wire::CallStart;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -32,6 +33,12 @@ pub struct CallItem {
     pub shows_arguments: bool,
     /// Whether there are events about them, too.
     pub streams_arguments: bool,
+    /// A part of the arguments that is shown by itself.
+    pub text: Option<TextTable>,
+    /// The word in the names of the events that tell of a call's questions to models, if they are told.
+    pub questions: Option<String>,
+    /// Members that are null, because the request did not ask for them.
+    pub withheld: Vec<String>,
     /// Full names of the events when the item is added, when its call is run and when it has ended, well or
     /// not.
     pub added: Vec<String>,
@@ -47,6 +54,8 @@ pub struct CallItem {
     pub error_type: Option<String>,
     /// The call is not run: it ends the turn, and the client has to answer it.
     pub asks_client: bool,
+    /// A call that went well is the client's to answer, by its `call_id`.
+    pub halts: bool,
 }
 
 impl CallItem {
@@ -67,10 +76,30 @@ impl CallItem {
         }
     }
 
+    /// The part of the arguments that is shown by itself; none where they hold none, or are no JSON.
+    fn text_of(&self, arguments: &str) -> Option<(&TextTable, String)> {
+        let table = self.text.as_ref()?;
+        let mut arguments: Value = serde_json::from_str(arguments).ok()?;
+        match arguments.pointer_mut(&table.argument)?.take() {
+            Value::String(text) => Some((table, text)),
+            _ => None,
+        }
+    }
+
+    /// The member that shows a part of the arguments, of an item that has it from its beginning.
+    fn text_members(&self, arguments: &str) -> Map<String, Value> {
+        let text = self.text_of(arguments).filter(|(table, _)| self.members.contains_key(&table.member));
+        text.map(|(table, text)| (table.member.clone(), Value::from(text))).into_iter().collect()
+    }
+
     /// Members as they are written: comma-separated, without braces. What is the host's to say stays out.
-    fn written(&self, said: Map<String, Value>) -> Result<Vec<u8>, Malformed> {
+    fn written(&self, call_id: &str, said: Map<String, Value>) -> Result<Vec<u8>, Malformed> {
         let mut object = self.members.clone();
         object.extend(said);
+        object.extend(self.withheld.iter().map(|name| (name.clone(), Value::Null)));
+        if self.halts {
+            object.insert("call_id".to_owned(), Value::from(call_id));
+        }
         for own in ["type", "id", "status"] {
             object.shift_remove(own);
         }
@@ -141,7 +170,7 @@ impl Assembler {
         function: String,
         key: Option<u32>,
     ) -> Result<usize, Malformed> {
-        let members = item.written(Map::new())?;
+        let members = item.written(&call_id, Map::new())?;
         self.grow(members.len())?;
         let added = item.added.clone();
         let body = Body::Tool { item, call_id, function, arguments: String::new(), ended: false, members };
@@ -163,7 +192,7 @@ impl Assembler {
     ) -> Result<(), Malformed> {
         let place = self.add_call(item, String::new(), String::new(), None)?;
         self.arguments(place, arguments);
-        self.end_arguments(place);
+        self.end_arguments(place)?;
         self.run_event(place);
         self.finish_call(place, outcome, members)?;
         self.turn_start = self.items.len();
@@ -194,21 +223,51 @@ impl Assembler {
     }
 
     /// The model has said all arguments of a call.
-    pub(super) fn end_arguments(&mut self, place: usize) {
-        let Some(Body::Tool { item, ended, .. }) = self.items.get_mut(place).map(|item| &mut item.body)
+    pub(super) fn end_arguments(&mut self, place: usize) -> Result<(), Malformed> {
+        let Some(Body::Tool { item, call_id, arguments, ended, members, .. }) =
+            self.items.get_mut(place).map(|item| &mut item.body)
         else {
-            return;
+            return Ok(());
         };
-        if std::mem::replace(ended, true) || !item.streams_arguments {
-            return;
+        if std::mem::replace(ended, true) {
+            return Ok(());
         }
-        let name = format!("response.{}_arguments.done", item.item_type);
-        self.item_event(&name, place, |out, item| {
-            if let Body::Tool { arguments, .. } = &item.body {
-                raw(out, ",\"arguments\":");
-                string(out, arguments);
-            }
+        let item = Arc::clone(item);
+        let text = item.text_of(arguments);
+        if text.is_some() {
+            *members = item.written(call_id, item.text_members(arguments))?;
+        }
+        if item.streams_arguments {
+            let name = format!("response.{}_arguments.done", item.item_type);
+            self.item_event(&name, place, |out, item| {
+                if let Body::Tool { arguments, .. } = &item.body {
+                    raw(out, ",\"arguments\":");
+                    string(out, arguments);
+                }
+            });
+        }
+        match text {
+            Some((table, text)) => self.text_events(place, table, &text),
+            None => Ok(()),
+        }
+    }
+
+    /// Shows a part of the arguments, in one piece: before its end nobody can tell where in them it stands.
+    fn text_events(&mut self, place: usize, table: &TextTable, text: &str) -> Result<(), Malformed> {
+        self.grow(text.len())?;
+        if !text.is_empty() {
+            self.item_event(&format!("response.{}.delta", table.events), place, |out, _| {
+                raw(out, ",\"delta\":");
+                string(out, text);
+            });
+        }
+        self.item_event(&format!("response.{}.done", table.events), place, |out, _| {
+            raw(out, ",");
+            string(out, &table.member);
+            raw(out, ":");
+            string(out, text);
         });
+        Ok(())
     }
 
     fn run_event(&mut self, place: usize) {
@@ -233,7 +292,10 @@ impl Assembler {
 
     /// Closes what the turn left open but for the calls that the host is to run, and returns these, in their
     /// order.
-    pub fn end_turn(&mut self) -> Vec<ServerCall> {
+    ///
+    /// # Errors
+    /// [`Malformed`] when what is shown of their arguments is more than a response may hold.
+    pub fn end_turn(&mut self) -> Result<Vec<ServerCall>, Malformed> {
         let is_run = |item: &Item| {
             item.status == Status::InProgress
                 && matches!(&item.body, Body::Tool { item, .. } if !item.asks_client)
@@ -247,7 +309,7 @@ impl Assembler {
             if !is_open {
                 continue;
             }
-            self.end_arguments(place);
+            self.end_arguments(place)?;
             let Some(Body::Tool { item, call_id, function, arguments, .. }) =
                 self.items.get(place).map(|item| &item.body)
             else {
@@ -265,14 +327,22 @@ impl Assembler {
             });
             self.run_event(place);
         }
-        calls
+        Ok(calls)
+    }
+
+    /// Whether the client is told of the questions that the call at `place` puts to models.
+    pub fn tells_questions(&self, place: usize) -> bool {
+        let body = self.items.get(place).map(|item| &item.body);
+        matches!(body, Some(Body::Tool { item, .. }) if item.questions.is_some())
     }
 
     /// Whether this turn called something that the client has to answer.
     pub fn has_client_calls(&self) -> bool {
         self.items.iter().skip(self.turn_start).any(|item| match &item.body {
             Body::Call { .. } | Body::Opaque { is_client_call: true, .. } => true,
-            Body::Tool { item, .. } => item.asks_client,
+            Body::Tool { item: call, .. } => {
+                call.asks_client || (call.halts && item.status == Status::Completed)
+            }
             _ => false,
         })
     }
@@ -293,14 +363,17 @@ impl Assembler {
         }
         let mut said: Map<String, Value> =
             serde_json::from_slice(members).map_err(|_| Malformed::InvalidJson)?;
-        let Some(Body::Tool { item, .. }) = self.items.get(place).map(|item| &item.body) else {
+        let Some(Body::Tool { item, call_id, arguments, .. }) = self.items.get(place).map(|item| &item.body)
+        else {
             return Ok(());
         };
         let item = Arc::clone(item);
         item.type_error(&mut said);
         let has_error = item.fails_by_error && said.get("error").is_some_and(|error| !error.is_null());
         let outcome = if has_error { ToolOutcome::Failed } else { outcome };
-        let written = item.written(said)?;
+        let mut all = item.text_members(arguments);
+        all.extend(said);
+        let written = item.written(call_id, all)?;
         // Checked before it is counted: what does not fit is left out, and another end still may.
         if self.output_bytes.saturating_add(written.len()) > OUTPUT_BYTES_MAX {
             return Err(Malformed::TooLarge);

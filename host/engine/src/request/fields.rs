@@ -19,6 +19,12 @@ impl<'d> Fields<'d> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
+    /// Puts a value in the place of a member, given or not.
+    pub(super) fn set(&mut self, name: &'static str, value: Value<'d>) {
+        self.0.retain(|(known, _)| *known != name);
+        self.0.push((name, value));
+    }
+
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.get(name).map(|value| value.text().into_owned())
     }

@@ -15,6 +15,8 @@ pub enum InvalidKind {
     InvalidRequest,
     /// Larger than any offset the parser keeps (4 GiB); the server's own limit is far below.
     PayloadTooLarge,
+    /// It names something that does not exist, 404.
+    NotFound,
 }
 
 impl InvalidKind {
@@ -24,6 +26,7 @@ impl InvalidKind {
         match self {
             Self::InvalidRequest => "invalid_request",
             Self::PayloadTooLarge => "payload_too_large",
+            Self::NotFound => "not_found",
         }
     }
 }

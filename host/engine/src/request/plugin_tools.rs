@@ -62,11 +62,16 @@ const PLUGIN_TOOLS: [PluginTool; 3] = [
     },
 ];
 
+/// The server tool that a plugin is, by its name without prefix.
+pub(crate) fn tool_of_plugin(id: &str) -> Option<&'static str> {
+    PLUGIN_TOOLS.iter().find(|plugin| plugin.id == id).map(|plugin| plugin.tool)
+}
+
 impl RequestPlugin {
     /// Whether this plugin is a server tool, and no hook.
     #[must_use]
     pub fn is_tool(&self) -> bool {
-        PLUGIN_TOOLS.iter().any(|plugin| plugin.id == self.id)
+        tool_of_plugin(&self.id).is_some()
     }
 }
 
@@ -83,7 +88,10 @@ impl ResponsesRequest {
     ) -> Result<(), InvalidRequest> {
         for plugin in &PLUGIN_TOOLS {
             let (place, settings) = match self.plugins.iter().find(|entry| entry.id == plugin.id) {
-                Some(entry) if entry.enabled => (Place::Plugins(entry.index), plugin.parameters(entry)),
+                Some(entry) if entry.enabled => {
+                    let place = entry.index.map_or(Place::Default(plugin.id), Place::Plugins);
+                    (place, plugin.parameters(entry))
+                }
                 // Switched off, for slugs too.
                 Some(_) => continue,
                 None if plugin.id == WEB.id && self.models.iter().any(|slug| is_online(slug)) => {

@@ -1,16 +1,17 @@
-//! The request's own plugin entries: settings for hooks and for model routers.
+//! Plugin entries: settings for hooks and for model routers, from a request or by default.
 
 use super::invalid::{InvalidRequest, quoted};
-use super::json::{Kind, Value};
+use super::json::{Document, Kind, Value};
 use super::rule::Rule;
 use super::shapes::plugins::{EXTRA_PLUGIN, PLUGINS};
 use bytes::Bytes;
+use serde_json::Map;
 
 /// One entry of `plugins`, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestPlugin {
-    /// Its place in the request, for messages.
-    pub index: usize,
+    /// Its place in the request, for messages; none for a default that the request does not name.
+    pub index: Option<usize>,
     /// Which plugin: one of the twelve known ids or one of those the caller added.
     pub id: String,
     /// False switches the plugin off for this request, also where it is on by default.
@@ -18,6 +19,9 @@ pub struct RequestPlugin {
     /// The whole entry as JSON.
     pub json: Bytes,
 }
+
+/// The member that switches a plugin on or off.
+const ENABLED: &str = "enabled";
 
 /// The most entries of `plugins`.
 const PLUGINS_MAX: usize = 64;
@@ -30,22 +34,69 @@ impl RequestPlugin {
     pub(super) fn list(plugins: Value<'_>, extra: &[String]) -> Result<Vec<Self>, InvalidRequest> {
         Rule::List { of: &Rule::Any, min: 0, max: PLUGINS_MAX }.check(plugins)?;
         let mut list: Vec<Self> = Vec::new();
-        for (index, entry) in plugins.items().enumerate() {
-            let tag = PLUGINS.tag_of(entry)?;
-            let id = tag.text();
-            // A known id keeps its rules also where a hook of that name is installed.
-            let known = PLUGINS.variants.iter().any(|(name, _)| *name == id);
-            if !known && extra.iter().any(|name| *name == id) {
-                EXTRA_PLUGIN.check(entry)?;
-            } else {
-                PLUGINS.check(entry)?;
+        for (index, value) in plugins.items().enumerate() {
+            let entry = Self { index: Some(index), ..Self::check(value, extra)? };
+            if list.iter().any(|other| other.id == entry.id) {
+                let id = quoted(&entry.id);
+                let tag = PLUGINS.tag_of(value)?;
+                return Err(tag.invalid(format!("names a plugin a second time: \"{id}\"")));
             }
-            if list.iter().any(|other| other.id == id) {
-                return Err(tag.invalid(format!("names a plugin a second time: \"{}\"", quoted(&id))));
-            }
-            let enabled = entry.get("enabled").is_none_or(|enabled| enabled.kind() == Kind::True);
-            list.push(Self { index, id: id.into_owned(), enabled, json: Bytes::from(entry.compact()) });
+            list.push(entry);
         }
         Ok(list)
+    }
+
+    /// Checks one entry on its own, as operators write defaults. `extra` as in a request.
+    ///
+    /// # Errors
+    /// What is wrong with it; paths start at the entry: `cost_tier`.
+    pub fn parse(json: &[u8], extra: &[String]) -> Result<Self, InvalidRequest> {
+        let document = Document::parse(json)?;
+        Self::check(document.root(), extra)
+    }
+
+    fn check(entry: Value<'_>, extra: &[String]) -> Result<Self, InvalidRequest> {
+        let id = PLUGINS.tag_of(entry)?.text();
+        // A known id keeps its rules also where a hook of that name is installed.
+        let known = PLUGINS.variants.iter().any(|(name, _)| *name == id);
+        if !known && extra.iter().any(|name| *name == id) {
+            EXTRA_PLUGIN.check(entry)?;
+        } else {
+            PLUGINS.check(entry)?;
+        }
+        let enabled = entry.get("enabled").is_none_or(|enabled| enabled.kind() == Kind::True);
+        Ok(Self { index: None, id: id.into_owned(), enabled, json: Bytes::from(entry.compact()) })
+    }
+
+    /// What messages call the entry: `plugins[2]`, or `moderation` for a default.
+    #[must_use]
+    pub fn path(&self) -> String {
+        self.index.map_or_else(|| quoted(&self.id), |index| format!("plugins[{index}]"))
+    }
+
+    /// This entry where `default` is in force: each of its own members counts, the others are the default's.
+    /// Who names a plugin asks for it, so `enabled` is never the default's.
+    #[must_use]
+    pub fn over(self, default: &Self) -> Self {
+        let mut members = default.members();
+        members.remove(ENABLED);
+        members.extend(self.members());
+        Self { json: Bytes::from(serde_json::Value::Object(members).to_string()), ..self }
+    }
+
+    /// Whether this entry changes nothing of a default.
+    #[must_use]
+    pub fn agrees_with(&self, default: &Self) -> bool {
+        let theirs = default.members();
+        let same =
+            |(name, value): (&String, &serde_json::Value)| name == ENABLED || theirs.get(name) == Some(value);
+        self.enabled == default.enabled && self.members().iter().all(same)
+    }
+
+    /// What the entry states; null states nothing.
+    fn members(&self) -> Map<String, serde_json::Value> {
+        // It was checked to be an object.
+        let members: Map<String, serde_json::Value> = serde_json::from_slice(&self.json).unwrap_or_default();
+        members.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
 }

@@ -9,7 +9,7 @@ use super::settings::Needs;
 use super::shapes::body::BODY;
 use super::tools::Offered;
 use super::{
-    Ability, InvalidRequest, ProviderPreferences, RequestPlugin, RequestTool, Route, ServiceTier,
+    Ability, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route, ServiceTier,
     StopCondition, TextFormat, ToolChoice, echo, guest,
 };
 use bytes::Bytes;
@@ -33,6 +33,8 @@ pub struct ResponsesRequest {
     pub tools: Vec<RequestTool>,
     /// Which tool the model may or must call.
     pub tool_choice: ToolChoice,
+    /// Members of output items that the client wants in addition, such as `code_interpreter_call.outputs`.
+    pub include: Vec<String>,
     /// Whether the model may call several tools in one turn. Default true.
     pub parallel_tool_calls: bool,
     /// Routing preferences.
@@ -59,6 +61,8 @@ pub struct ResponsesRequest {
     pub facts: TextFacts,
     /// A rough count of input tokens: a quarter of the characters of text, instructions and tools.
     pub input_tokens: u32,
+    /// `truncation` is `auto`: what does not fit the context may be dropped.
+    pub truncates: bool,
     /// `debug.echo_upstream_body` of a streamed request; false otherwise.
     pub echo_upstream_body: bool,
     /// `metadata` in the client's order, at most 16 pairs.
@@ -96,15 +100,37 @@ pub struct TextFacts {
 }
 
 impl ResponsesRequest {
-    /// Parses and checks a body. `extra_plugins` are ids of installed hooks beyond the twelve known ones.
+    /// Parses and checks a body. `extra_plugins` are ids of installed hooks beyond the twelve known ones. No
+    /// prompt template exists for it.
     ///
     /// # Errors
     /// The first thing wrong with it, by path.
     pub fn parse(body: &[u8], extra_plugins: &[String]) -> Result<Self, InvalidRequest> {
+        Self::parse_with(body, extra_plugins, &Prompts::default())
+    }
+
+    /// [`Self::parse`] where `prompt` may name one of these templates: its messages then stand before the
+    /// input, which may be absent.
+    ///
+    /// # Errors
+    /// The first thing wrong with it, by path.
+    pub fn parse_with(
+        body: &[u8],
+        extra_plugins: &[String],
+        prompts: &Prompts,
+    ) -> Result<Self, InvalidRequest> {
         let document = Document::parse(body)?;
-        let fields = Fields::check(&BODY, document.root())?;
+        let (expanded, whole);
+        let mut fields = Fields::check(&BODY, document.root())?;
         let models = fields.models()?;
-        let mut tally = fields.get("input").map(Tally::of).transpose()?.unwrap_or_default();
+        let mut tally = fields.get("input").map(Tally::of).transpose()?;
+        if let Some(prompt) = fields.get("prompt") {
+            expanded = prompts.expand(prompt, fields.get("input"))?;
+            whole = Document::parse(&expanded)?;
+            tally = Some(Tally::of(whole.root())?);
+            fields.set("input", whole.root());
+        }
+        let mut tally = tally.ok_or_else(|| InvalidRequest::new("input", "is required"))?;
         if let Some(instructions) = fields.get("instructions") {
             tally.add_text(instructions);
         }
@@ -140,6 +166,9 @@ impl ResponsesRequest {
                 .map(|(index, (tool, range))| tool.into_tool(index, guest.json.slice(range)))
                 .collect(),
             tool_choice,
+            include: fields
+                .get("include")
+                .map_or(Vec::new(), |list| list.items().map(|value| value.text().into_owned()).collect()),
             parallel_tool_calls: fields.get("parallel_tool_calls").is_none_or(Value::is_true),
             provider: fields.get("provider").map(ProviderPreferences::of).unwrap_or_default(),
             plugins,
@@ -148,18 +177,12 @@ impl ResponsesRequest {
             user: fields.text("user"),
             service_tier: fields.get("service_tier").map(ServiceTier::of).unwrap_or_default(),
             route: fields.get("route").map(Route::of),
-            text_format: fields
-                .get("text")
-                .and_then(|text| text.get("format"))
-                .map(TextFormat::of)
-                .unwrap_or_default(),
+            text_format: fields.text_format().unwrap_or_default(),
             parameters: fields.parameters(),
             facts: tally.facts(),
             input_tokens: saturated((tally.chars() + tool_bytes as u64).div_ceil(4)),
-            echo_upstream_body: stream
-                && fields
-                    .get("debug")
-                    .is_some_and(|debug| debug.get("echo_upstream_body").is_some_and(Value::is_true)),
+            truncates: fields.get("truncation").is_some_and(|truncation| truncation.is("auto")),
+            echo_upstream_body: stream && fields.wants_echo(),
             metadata: fields.metadata(),
             trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
             opening: guest.opening.into_iter().flatten().map(|range| guest.json.slice(range)).collect(),
@@ -249,8 +272,7 @@ impl Fields<'_> {
         if !tools.is_empty() {
             needs.add(Ability::Tools);
         }
-        let format = self.get("text").and_then(|text| text.get("format")).map(TextFormat::of);
-        if format == Some(TextFormat::JsonSchema) {
+        if self.text_format() == Some(TextFormat::JsonSchema) {
             needs.add(Ability::StructuredOutput);
         }
         if self.get("reasoning").is_some_and(asks_to_reason) {
@@ -260,6 +282,14 @@ impl Fields<'_> {
             needs.add(Ability::ImageOutput);
         }
         needs.list()
+    }
+
+    fn text_format(&self) -> Option<TextFormat> {
+        self.get("text")?.get("format").map(TextFormat::of)
+    }
+
+    fn wants_echo(&self) -> bool {
+        self.get("debug").and_then(|debug| debug.get("echo_upstream_body")).is_some_and(Value::is_true)
     }
 
     fn parameters(&self) -> Vec<&'static str> {

@@ -9,6 +9,8 @@ pub enum Place {
     Tools(usize),
     /// This entry of `plugins`.
     Plugins(usize),
+    /// A plugin that the workspace has by default, by its id.
+    Default(&'static str),
     /// The suffix of a slug.
     Model,
 }
@@ -18,6 +20,7 @@ impl fmt::Display for Place {
         match self {
             Self::Tools(index) => write!(f, "tools[{index}]"),
             Self::Plugins(index) => write!(f, "plugins[{index}]"),
+            Self::Default(id) => f.write_str(id),
             Self::Model => f.write_str("model"),
         }
     }

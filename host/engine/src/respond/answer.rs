@@ -5,13 +5,12 @@ use super::turns::Step;
 use super::{Chosen, Job};
 use crate::assembler::{Assembler, Outcome};
 use crate::attempt::Begun;
-use crate::catalog::Endpoint;
 use crate::cost::{Cost, no_usage};
 use crate::ledger::Entry;
 use crate::pace::{ClientGone, Pace};
 use crate::reading::Reading;
 use crate::refusal::Refusal;
-use cofferdam_runtime::wire::{ErrorKind, Event};
+use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 
 impl Job {
     /// Takes an answer from its first event to its end, turn by turn.
@@ -24,6 +23,7 @@ impl Job {
         let candidate = &chosen.endpoint.candidate;
         let identity = self.identity(&candidate.model, &candidate.tier);
         let mut assembler = Assembler::new(identity, self.request.stream);
+        self.echo(&mut assembler);
         assembler.begin();
         if let Some(tools) = &mut self.tools {
             assembler.serve(tools.served());
@@ -32,14 +32,18 @@ impl Job {
         let (outcome, reading) = loop {
             let Chosen { endpoint, begun } = chosen;
             let Begun { events, mut reading, used, .. } = begun;
-            let read = self.read(&endpoint, events, &mut reading, &mut assembler, &mut entry, pace).await;
+            let is_byok = used.as_ref().is_some_and(|used| used.is_byok);
+            entry.answered(is_byok);
+            let price = |usage: &Usage| Cost::of(usage, &endpoint.prices, is_byok);
+            let read = self.read(&price, events, &mut reading, &mut assembler, &mut entry, pace).await;
             let Ok(outcome) = read else { return Ok(Vec::new()) };
+            entry.turn_over();
             let outcome = covered(outcome, used.as_ref());
             if let Outcome::Failed(kind, _) = &outcome {
                 self.trail.broke(*kind);
             }
             let usage = assembler.usage().copied().unwrap_or_else(no_usage);
-            self.cost = self.cost.plus(&Cost::of(&usage, &endpoint.prices));
+            self.cost = self.cost.plus(&price(&usage));
             if self.tools.is_none() {
                 break (outcome, reading);
             }
@@ -56,7 +60,7 @@ impl Job {
     /// Reads one turn to its end; says how it ended.
     async fn read(
         &self,
-        endpoint: &Endpoint,
+        price: &(impl Fn(&Usage) -> Cost + Sync),
         mut events: Vec<Event>,
         reading: &mut Option<Reading>,
         assembler: &mut Assembler,
@@ -64,10 +68,11 @@ impl Job {
         pace: &mut Pace,
     ) -> Result<Outcome, ClientGone> {
         loop {
+            entry.received(&events);
             let applied = apply(assembler, events);
             if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
                 // Kept at once: a client that leaves has used it all the same.
-                entry.consumed(&total, &self.cost.plus(&Cost::of(usage, &endpoint.prices)));
+                entry.consumed(usage, &total, &self.cost.plus(&price(usage)));
             }
             if let Some(outcome) = applied {
                 return Ok(outcome);

@@ -9,7 +9,7 @@ use crate::ledger::Entry;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::routing::Route;
-use crate::{model_choice, random_seed};
+use crate::{credit, model_choice, random_seed};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -37,6 +37,8 @@ impl Job {
         };
         self.order = route.order(plan.candidates, &mut self.trail).await?;
         self.trail.pipeline.extend(self.chosen_models.as_ref().map(model_choice::Chosen::stage));
+        let (input, output) = (self.request.input_tokens, self.request.max_output_tokens);
+        entry.reserve(|| credit::estimate(&self.order, input, output), pace).await?;
         self.dispatched = Some(Instant::now());
         self.run_approved(entry, pace).await?;
         let answering = self.ask(entry, pace).await?;
@@ -62,7 +64,7 @@ impl Job {
             if !failures.allow(endpoint) {
                 continue;
             }
-            entry.endpoint(&endpoint.candidate.model, &endpoint.provider.name);
+            entry.asked(endpoint, self.request.input_tokens);
             let attempting = Attempting {
                 egress: &engine.parts.egress,
                 credentials,
@@ -70,6 +72,7 @@ impl Job {
                 context: &self.context,
                 request: self.tools.as_ref().map_or(&self.request.guest_json, |tools| tools.turn_json()),
                 options: self.request.provider.options_for(&endpoint.provider.name),
+                echo: self.echo.as_ref(),
             };
             let failed = match attempting.run(endpoint, pace).await {
                 Ok(begun) => {
@@ -79,6 +82,7 @@ impl Job {
                 }
                 Err(failed) => failed,
             };
+            entry.unanswered();
             if failures.add(endpoint, failed, &mut self.trail).is_break() {
                 break;
             }

@@ -3,7 +3,9 @@
 use super::Job;
 use super::outcome::{settled, whole};
 use crate::assembler::{Assembler, Identity, Outcome, Receipt};
+use crate::broadcast::{About, Pending};
 use crate::cost::Cost;
+use crate::echo::Echo;
 use crate::hooks;
 use crate::ledger::Entry;
 use crate::pace::Pace;
@@ -22,7 +24,8 @@ impl Job {
         pace: &mut Pace,
     ) -> Result<Vec<u8>, Refusal> {
         let settled = settled(&outcome);
-        if matches!(outcome, Outcome::Failed(..)) {
+        if let Outcome::Failed(kind, _) = &outcome {
+            entry.failed(*kind);
             self.trail.selected = None;
         }
         self.trail.generation_ms = self.dispatched.map(|start| start.elapsed().as_millis() as u64);
@@ -44,7 +47,9 @@ impl Job {
             return body;
         }
         entry.settle(settled);
-        if pace.say(last).await.is_ok()
+        let said = pace.say(last).await;
+        self.caller.allowance.give_place_back();
+        if said.is_ok()
             && let Some(mut reading) = reading
         {
             reading.drain().await;
@@ -53,6 +58,30 @@ impl Job {
             }
         }
         Ok(Vec::new())
+    }
+
+    /// What destinations will be told of this request, if there are any.
+    pub(super) fn pending(&self) -> Option<Box<Pending>> {
+        let parts = &self.engine.parts;
+        let Self { request, options, context, .. } = self;
+        if self.asking.depth() > 0 {
+            // A question is part of the request that it is asked for.
+            return None;
+        }
+        parts.broadcast.begin(&parts.clock, || About {
+            started_ms: context.now_ms,
+            requested: self.trail.requested.clone(),
+            intern: self.caller.intern,
+            session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
+            user: request.user.clone(),
+            trace: request.trace.clone(),
+        })
+    }
+
+    /// Shows what was sent since the last time, where the client wants to see it.
+    pub(super) fn echo(&self, assembler: &mut Assembler) {
+        let bodies = self.echo.as_ref().map(Echo::take).unwrap_or_default();
+        bodies.iter().for_each(|body| assembler.debug(body));
     }
 
     pub(super) fn identity(&self, model: &str, tier: &str) -> Identity {
@@ -68,7 +97,7 @@ impl Job {
     pub(super) fn receipt(&self, cost: Cost) -> Receipt {
         Receipt {
             completed_at: self.engine.parts.clock.now_ms() / 1000,
-            cost,
+            cost: Cost { tools: cost.tools.plus(self.asking.cost()), ..cost },
             is_byok: self.trail.is_byok,
             server_tools: self.tools.as_ref().map(|tools| tools.counts()),
             metadata: self.options.metadata_field.map(|field| (field, self.trail.json())),

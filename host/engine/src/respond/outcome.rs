@@ -4,7 +4,7 @@ use crate::assembler::{Ended, Malformed, Outcome};
 use crate::credential::Used;
 use crate::pace::Late;
 use crate::reading::ReadError;
-use crate::refusal::{Refusal, client_message, is_length};
+use crate::refusal::{PLUGIN_FAILED, Refusal, client_message, is_length};
 use cofferdam_runtime::wire::{ErrorKind, Failure, FinishReason};
 use cofferdam_store::UsageOutcome;
 
@@ -25,7 +25,7 @@ pub(super) fn failed(failure: &Failure) -> Outcome {
 
 pub(super) fn refused(malformed: Malformed) -> Outcome {
     tracing::warn!(error = %malformed, "a provider plugin's events do not make an answer");
-    Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
+    Outcome::Failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED.to_owned())
 }
 
 pub(super) fn broken(error: &ReadError) -> Outcome {
@@ -35,7 +35,7 @@ pub(super) fn broken(error: &ReadError) -> Outcome {
         }
         ReadError::Call(error) => {
             tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
-            Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned())
+            Outcome::Failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED.to_owned())
         }
         _ => failed(&error.failure()),
     }

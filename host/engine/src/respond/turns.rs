@@ -41,7 +41,10 @@ impl Job {
         if !matches!(outcome, Outcome::Completed) {
             return Ok(Step::End(outcome, reading));
         }
-        let calls = assembler.end_turn();
+        let calls = match assembler.end_turn() {
+            Ok(calls) => calls,
+            Err(malformed) => return Ok(Step::End(refused(malformed), reading)),
+        };
         if calls.is_empty() {
             return Ok(Step::End(outcome, reading));
         }
@@ -64,8 +67,11 @@ impl Job {
         }
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
-        tools.prepare_turn(&self.request, &calls, usage.as_ref(), self.cost.total(), &finish);
-        match self.ask(entry, pace).await {
+        let cost = self.cost.everywhere().plus(self.asking.cost());
+        tools.prepare_turn(&self.request, &calls, usage.as_ref(), cost, &finish);
+        let asked = self.ask(entry, pace).await;
+        self.echo(assembler);
+        match asked {
             Ok(chosen) => {
                 let candidate = &chosen.endpoint.candidate;
                 assembler.next_turn(&candidate.model, &candidate.tier);
@@ -80,6 +86,7 @@ impl Job {
                 Ok(Step::End(Outcome::Failed(refusal.kind, refusal.message), None))
             }
             Err(refusal) => {
+                entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
                 Err(refusal)
             }
@@ -103,6 +110,7 @@ impl Job {
         if pace.is_streamed() {
             return Ok(Step::End(Outcome::Failed(ErrorKind::Timeout, TIMED_OUT.to_owned()), None));
         }
+        entry.failed(ErrorKind::Timeout);
         entry.settle(UsageOutcome::Failed);
         Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT))
     }

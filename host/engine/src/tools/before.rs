@@ -6,7 +6,7 @@ use super::offer::{Offer, ServerTool};
 use super::run::{self, Finished, Invocation, Mishap};
 use super::{CALLS_AT_ONCE, CALLS_PER_TURN_MAX, Interrupted, ServerTools, Work, refused, shown};
 use crate::assembler::{Assembler, CallItem, ServerCall};
-use crate::ledger::Entry;
+use crate::ledger::{Entry, Spending, add_to};
 use crate::pace::{Late, Pace};
 use crate::request::ResponsesRequest;
 use cofferdam_runtime::CallContext;
@@ -62,15 +62,20 @@ impl ServerTools {
             return Ok(());
         };
         let calls: Vec<ServerCall> = history.approved.iter().map(call_of).collect();
-        let (offer, doors) = (&self.offer, &self.doors);
+        let (offer, doors, cost) = (&self.offer, &self.doors, &self.cost);
         let work = calls.iter().enumerate().map(|(place, call)| -> Work<'_> {
             match offer.owner(&call.function) {
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
-                Some(tool) => Box::pin(run::run(tool, call, context, doors)),
+                Some(tool) => Box::pin(async move {
+                    let done = run::run(tool, call, context, doors, None).await;
+                    add_to(cost, done.cost);
+                    done
+                }),
                 None => refused("There is no such tool any more."),
             }
         });
         let work: Vec<Work<'_>> = work.collect();
+        let mut spending = Spending::new(entry, cost);
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         let mut done = Vec::with_capacity(calls.len());
@@ -79,13 +84,12 @@ impl ServerTools {
             let Some(finished) = finished else { break };
             self.counts.requested = self.counts.requested.saturating_add(1);
             self.counts.executed += u32::from(finished.executed);
-            self.cost = self.cost.plus(finished.cost);
-            entry.spent(finished.cost);
+            spending.note();
             results.push(finished.for_model.clone());
             let item = Arc::new(item_of(approved, offer));
             done.push(Done { item, arguments: approved.arguments.clone(), finished });
         }
-        drop(work);
+        drop((work, spending));
         self.before.append(&mut done);
         self.tell_history(request, &history, &results);
         Ok(())

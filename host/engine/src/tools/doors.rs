@@ -3,6 +3,7 @@
 
 use super::{Occasion, offer};
 use crate::Engine;
+use crate::ask::{Asking, Door, Reporter};
 use crate::door::http_door;
 use crate::request::ResponsesRequest;
 use bytes::Bytes;
@@ -17,6 +18,7 @@ pub(crate) struct Doors {
     catalog: Arc<dyn Catalog>,
     view: Arc<View>,
     scratches: Scratches,
+    ask: Door,
 }
 
 /// What the plugins of one request keep, by plugin. Clones share it.
@@ -33,7 +35,7 @@ impl Scratches {
 impl Doors {
     /// The doors of a request.
     pub(crate) fn new(occasion: Occasion<'_>, request: &ResponsesRequest) -> Self {
-        let Occasion { engine, caller, context, scratches } = occasion;
+        let Occasion { engine, caller, context, scratches, asking } = occasion;
         let deferred = offer::deferred(&request.tools);
         let view = View { input: request.input_items(), deferred, state: Mutex::default() };
         Self {
@@ -41,18 +43,31 @@ impl Doors {
             catalog: Arc::new(Models(Arc::clone(engine))),
             view: Arc::new(view),
             scratches: scratches.clone().unwrap_or_default(),
+            ask: Door::new(engine, caller, asking),
         }
     }
 
-    /// What one call into `plugin` gets. Asking a model comes with the part of this host that does that.
+    /// What one call into `plugin` gets.
     pub(crate) fn services(&self, plugin: &Plugin) -> Services {
         Services {
             http: Some(Arc::clone(&self.http)),
+            ask: Some(Arc::new(self.ask.clone())),
+            depth: self.ask.asking().depth(),
             catalog: Some(Arc::clone(&self.catalog)),
             request: Some(Arc::clone(&self.view) as Arc<dyn RequestView>),
             scratch: self.scratches.of(plugin.name()),
             ..Services::default()
         }
+    }
+
+    /// The same for a call whose questions are told of.
+    pub(crate) fn reporting_services(&self, plugin: &Plugin, reporter: Reporter) -> Services {
+        Services { ask: Some(Arc::new(self.ask.reporting(reporter))), ..self.services(plugin) }
+    }
+
+    /// What the request's plugins ask models.
+    pub(crate) fn asking(&self) -> &Asking {
+        self.ask.asking()
     }
 
     /// The request as tools see it.

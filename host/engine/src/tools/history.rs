@@ -263,7 +263,8 @@ fn roles(offer: &Offer) -> BTreeMap<&str, Role<'_>> {
     let mut roles = BTreeMap::new();
     for tool in offer.server_tools() {
         let items = tool.plugin.manifest().tool.iter().flat_map(|table| &table.items);
-        for table in items {
+        // What the client has answered itself is told by its own items.
+        for table in items.filter(|table| !table.halts) {
             if let Some(asks) = &table.asks {
                 roles.insert(asks.answer.as_str(), Role::Answer);
                 roles.insert(table.item_type.as_str(), Role::Asks(table));

@@ -4,6 +4,7 @@ use super::doors::Doors;
 use super::run::{Invocation, Mishap, shortened};
 use crate::Engine;
 use crate::cost::Amount;
+use crate::ledger::add_to;
 use cofferdam_runtime::services::{Opening, ToolCall, ToolDoor};
 use cofferdam_runtime::wire::ToolCallError;
 use cofferdam_runtime::{CallContext, Plugin, Services};
@@ -34,6 +35,11 @@ impl HookTools {
         Services { tools: Some(tools), ..self.doors.services(hook) }
     }
 
+    /// What is spent on tools, in pico-dollars.
+    pub(crate) fn spent(&self) -> &AtomicU64 {
+        &self.cost
+    }
+
     /// What the tools cost that were called so far.
     pub(crate) fn cost(&self) -> Amount {
         Amount(self.cost.load(Ordering::Relaxed))
@@ -49,10 +55,7 @@ impl HookTools {
             Mishap::Late | Mishap::NoRoom => ToolCallError::Exhausted,
             Mishap::Failed(_) | Mishap::TooLarge | Mishap::Broken => ToolCallError::Failed,
         })?;
-        // The sum of a request is far from the end of the range.
-        let add = |spent: u64| Some(spent.saturating_add(output.cost_pico));
-        // It always has a new value.
-        self.cost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or_default();
+        add_to(&self.cost, Amount(output.cost_pico));
         Ok(as_json(shortened(output.for_model)))
     }
 }

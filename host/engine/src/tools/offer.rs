@@ -10,7 +10,7 @@ use crate::request::{Place, RequestTool, ResponsesRequest, ToolKind, ToolSource}
 use crate::routing::printable;
 use bytes::Bytes;
 use cofferdam_runtime::wire::{Function, ToolError};
-use cofferdam_runtime::{CallContext, Kind, Plugin};
+use cofferdam_runtime::{CallContext, Kind, Plugin, Plugins};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ pub(crate) struct ServerTool {
     pub(crate) plugin: Arc<Plugin>,
     /// The tool's name without prefix.
     pub(crate) name: String,
-    /// The type of the client's own tool whose place it takes.
-    pub(crate) stands_in_for: Option<String>,
+    /// It takes the place of a tool of the client's own kind.
+    pub(crate) stands_in: bool,
     /// The label of the server behind it, if it is one of several.
     pub(crate) label: Option<String>,
     /// The entry's `parameters`.
@@ -85,7 +85,7 @@ impl Offer {
                 (ToolKind::Server(name), _) => {
                     let server = engine.server_tool(tool, name)?;
                     let functions = functions(&server, tool, context, doors).await?;
-                    let (functions, json) = written(functions, &server, tool)?;
+                    let (functions, json) = written(functions, &server, tool, &request.include)?;
                     Entry::Server { tool: server, functions, json }
                 }
                 (_, Some(name)) if defers && tool.is_deferred && !named.contains(name) => {
@@ -111,9 +111,14 @@ impl Offer {
         self.functions_where(|tool| tool.name == name)
     }
 
-    /// The functions of the tool that stands in for this type of a client's own, if one does.
+    /// The functions of the tool that stands in for this type of a client's own, or another of its names, if one
+    /// does.
     pub(crate) fn functions_for(&self, type_name: &str) -> Option<Vec<&str>> {
-        self.functions_where(|tool| tool.stands_in_for.as_deref() == Some(type_name))
+        self.functions_where(|tool| {
+            let table = tool.plugin.manifest().tool.as_ref();
+            tool.stands_in
+                && table.is_some_and(|table| table.client_types.iter().any(|known| known == type_name))
+        })
     }
 
     /// The server tools of the request.
@@ -234,19 +239,24 @@ impl Engine {
             plugin: Arc::clone(plugin),
             name: name.to_owned(),
             label: tool.name.clone(),
-            stands_in_for: tool.stands_in.then(|| tool.type_name.clone()),
+            stands_in: tool.stands_in,
             settings: tool.settings.clone(),
         })
     }
 
     /// The installed tool of this type that has all it needs.
     pub(crate) fn tool_plugin(&self, name: &str) -> Option<&Arc<Plugin>> {
-        let has_type = |plugin: &&Arc<Plugin>| {
-            plugin.kind() == Kind::Tool
-                && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
-        };
-        self.parts.plugins.iter().filter(has_type).find(|plugin| plugin.is_usable())
+        installed(&self.parts.plugins, name)
     }
+}
+
+/// The one of these plugins that is a tool of this type and has all it needs.
+pub(crate) fn installed<'a>(plugins: &'a Plugins, name: &str) -> Option<&'a Arc<Plugin>> {
+    let has_type = |plugin: &&Arc<Plugin>| {
+        plugin.kind() == Kind::Tool
+            && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
+    };
+    plugins.iter().filter(has_type).find(|plugin| plugin.is_usable())
 }
 
 fn unavailable(tool: &RequestTool) -> Refusal {
@@ -297,6 +307,7 @@ fn written(
     functions: Vec<Function>,
     tool: &ServerTool,
     asked_for: &RequestTool,
+    include: &[String],
 ) -> Result<(Vec<Offered>, Bytes), Refusal> {
     let mut out = Vec::new();
     let mut offered = Vec::with_capacity(functions.len());
@@ -308,7 +319,7 @@ fn written(
         let mut parameters: Map<String, Value> =
             serde_json::from_slice(&function.parameters).map_err(|_| Refusal::internal())?;
         let Some(table) = tool.plugin.manifest().tool.as_ref() else { return Err(Refusal::internal()) };
-        let item = shown::item_of(&mut parameters, table, asked_for).map_err(|undeclared| {
+        let item = shown::item_of(&mut parameters, table, asked_for, include).map_err(|undeclared| {
             let plugin = tool.plugin.name();
             tracing::error!(plugin, item = %undeclared, "a tool names an item that its manifest does not");
             Refusal::internal()

@@ -3,10 +3,14 @@
 
 use super::doors::Doors;
 use super::offer::ServerTool;
+use crate::ask::Reporter;
 use crate::assembler::{ServerCall, ToolOutcome};
 use crate::cost::Amount;
+use cofferdam_runtime::manifest::Import;
 use cofferdam_runtime::wire::{Output, ToolError};
 use cofferdam_runtime::{CallContext, CallErrorKind, Plugin, Services};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +18,8 @@ use tokio::time::timeout;
 
 /// How long one call may take, waiting included.
 const CALL_TIME_MAX: Duration = Duration::from_secs(180);
+/// The same for a tool that asks models, one after the other.
+const ASKING_CALL_TIME_MAX: Duration = Duration::from_secs(300);
 /// The longest result of one call that a model is told, in bytes.
 const RESULT_BYTES_MAX: usize = 1 << 20;
 /// The longest message of a tool about an error, in characters.
@@ -51,13 +57,26 @@ impl Finished {
     /// A call with a result.
     pub(crate) fn completed(output: Output) -> Self {
         Self {
-            outcome: ToolOutcome::Completed,
+            outcome: outcome(&output.item),
             for_model: shortened(output.for_model),
             members: output.item,
             annotations: output.annotations,
             cost: Amount(output.cost_pico),
             executed: true,
         }
+    }
+}
+
+/// A tool may say itself that its call came to nothing.
+fn outcome(members: &[u8]) -> ToolOutcome {
+    #[derive(Deserialize)]
+    struct Members<'a> {
+        #[serde(borrow)]
+        status: Option<&'a RawValue>,
+    }
+    match serde_json::from_slice::<Members<'_>>(members) {
+        Ok(Members { status: Some(status) }) if status.get() == "\"failed\"" => ToolOutcome::Failed,
+        _ => ToolOutcome::Completed,
     }
 }
 
@@ -99,7 +118,9 @@ impl Invocation<'_> {
             return Err(Mishap::Arguments(None));
         }
         let invoked = self.plugin.invoke(context, services, self.function, arguments, self.settings);
-        match timeout(CALL_TIME_MAX, invoked).await {
+        let asks = self.plugin.grant().imports.contains(&Import::Model);
+        let time = if asks { ASKING_CALL_TIME_MAX } else { CALL_TIME_MAX };
+        match timeout(time, invoked).await {
             Ok(Ok(Ok(output))) => Ok(output),
             Ok(Ok(Err(ToolError::InvalidArguments(message)))) => Err(Mishap::Arguments(Some(message))),
             Ok(Ok(Err(ToolError::Failed(message) | ToolError::InvalidSettings(message)))) => {
@@ -122,12 +143,13 @@ impl Invocation<'_> {
     }
 }
 
-/// Runs a model's call of `tool`.
+/// Runs a model's call of `tool`, telling how its questions to models go on if anybody wants to know.
 pub(crate) async fn run(
     tool: &ServerTool,
     call: &ServerCall,
     context: &CallContext,
     doors: &Doors,
+    reporter: Option<Reporter>,
 ) -> Finished {
     let invocation = Invocation {
         plugin: &tool.plugin,
@@ -135,7 +157,11 @@ pub(crate) async fn run(
         arguments: call.arguments.as_bytes(),
         settings: &tool.settings,
     };
-    match invocation.run(context, doors.services(&tool.plugin)).await {
+    let services = match reporter {
+        Some(reporter) => doors.reporting_services(&tool.plugin, reporter),
+        None => doors.services(&tool.plugin),
+    };
+    match invocation.run(context, services).await {
         Ok(output) => Finished::completed(output),
         Err(Mishap::Arguments(None)) => Finished::failed("The arguments are not a JSON object.", false),
         Err(Mishap::Arguments(Some(message)) | Mishap::Failed(message)) => Finished::failed(&message, true),
@@ -175,5 +201,14 @@ mod tests {
         let error: Value = serde_json::from_slice(&failed.members).unwrap();
         assert_eq!(error["error"].as_str().unwrap().len(), MESSAGE_CHARS_MAX);
         assert_eq!(failed.for_model.as_bytes(), failed.members);
+    }
+
+    #[test]
+    fn a_tool_may_say_that_its_call_failed() {
+        assert_eq!(outcome(br#"{"error":"x","status":"failed"}"#), ToolOutcome::Failed);
+        for members in ["{}", r#"{"status":"completed"}"#, r#"{"status":7}"#, r#"{"a":{"status":"failed"}}"#]
+        {
+            assert_eq!(outcome(members.as_bytes()), ToolOutcome::Completed, "{members}");
+        }
     }
 }

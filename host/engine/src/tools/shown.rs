@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 /// The schema's member for the host.
 const ITEM: &str = "x-item";
 
-/// Takes what is for the host out of a function's schema and makes the item of its calls.
+/// Takes what is for the host out of a function's schema and makes the item of its calls. `include` is what the
+/// request asks for beyond the ordinary.
 ///
 /// # Errors
 /// The type that the function names and the manifest does not.
@@ -20,6 +21,7 @@ pub(crate) fn item_of(
     schema: &mut Map<String, Value>,
     table: &ToolTable,
     tool: &RequestTool,
+    include: &[String],
 ) -> Result<CallItem, String> {
     let mut members = match schema.shift_remove(ITEM) {
         Some(Value::Object(members)) => members,
@@ -32,26 +34,35 @@ pub(crate) fn item_of(
     };
     let mut item = match declared {
         Some(declared) => self::declared(declared),
-        None => CallItem::own(own_type(table, tool)),
+        None => own_item(table, tool),
     };
     item.members.extend(members);
+    let withheld = declared.or_else(|| table.own_item()).map_or(&[][..], |declared| &declared.on_request);
+    let is_included = |member: &str| include.contains(&format!("{}.{member}", item.item_type));
+    item.withheld = withheld.iter().filter(|member| !is_included(member)).cloned().collect();
     Ok(item)
 }
 
-/// The type of a tool's own items, with the prefix the client used.
-fn own_type(table: &ToolTable, tool: &RequestTool) -> String {
-    format!("{}{}", tool.prefix.unwrap_or(ToolPrefix::Service).as_str(), table.tool_type)
+/// The tool's own item, its type with the prefix the client used.
+fn own_item(table: &ToolTable, tool: &RequestTool) -> CallItem {
+    let item_type = format!("{}{}", tool.prefix.unwrap_or(ToolPrefix::Service).as_str(), table.tool_type);
+    let plain = CallItem::own(item_type);
+    match table.own_item() {
+        Some(own) => CallItem { item_type: plain.item_type, members: plain.members, ..declared(own) },
+        None => plain,
+    }
 }
 
 /// An item as a manifest declares it.
 pub(crate) fn declared(table: &ItemTable) -> CallItem {
+    let word = table.events.as_ref().unwrap_or(&table.item_type);
     let full = |names: &[String]| -> Vec<String> {
-        names.iter().map(|name| format!("response.{}.{name}", table.item_type)).collect()
+        names.iter().map(|name| format!("response.{word}.{name}")).collect()
     };
     CallItem {
         item_type: table.item_type.clone(),
         id_prefix: table.id_prefix.clone(),
-        members: Map::new(),
+        members: table.members.clone(),
         is_stateless: !table.status,
         shows_arguments: table.arguments != Arguments::Hidden,
         streams_arguments: table.arguments == Arguments::Streamed,
@@ -59,8 +70,12 @@ pub(crate) fn declared(table: &ItemTable) -> CallItem {
         running: full(&table.running),
         completed: full(&table.completed),
         failed: full(&table.failed),
-        fails_by_error: true,
+        fails_by_error: table.error_type.is_some() || table.opening.is_some(),
         error_type: table.error_type.clone(),
+        text: table.text.clone(),
+        questions: table.questions.then(|| word.clone()),
+        withheld: Vec::new(),
         asks_client: table.asks.is_some(),
+        halts: table.halts,
     }
 }

@@ -13,6 +13,7 @@ use crate::calls::answers::{
 use crate::calls::{borrowing, cached, indices};
 use crate::context::CallContext;
 use crate::error::{CallError, CallErrorKind};
+use crate::host::Claim;
 use crate::instance::{Instance, Live};
 use crate::plugin::Plugin;
 use crate::wire::{
@@ -47,6 +48,8 @@ pub(super) type VectorsAnswer = (Result<Embeddings, Failure>,);
 pub struct ProviderInstance {
     plugin: Arc<Plugin>,
     live: Option<Instance>,
+    /// The right to an instance, while it has none.
+    paused: Option<Claim>,
     decoder: Option<ResourceAny>,
     fed_bytes: usize,
     emitted_bytes: usize,
@@ -70,6 +73,7 @@ impl Plugin {
         Ok(ProviderInstance {
             plugin: Arc::clone(self),
             live: Some(live),
+            paused: None,
             decoder: None,
             fed_bytes: 0,
             emitted_bytes: 0,
@@ -106,6 +110,29 @@ impl ProviderInstance {
             self.accept(check_prepared(prepared))?;
         }
         Ok(answer)
+    }
+
+    /// The provider is being waited for: a guest that remembers nothing meanwhile (`stateless` in its manifest)
+    /// leaves its instance to others of the same owner. As many wait as the network has requests under way, and
+    /// the memory of a few that are in use stays in the processor's caches.
+    pub fn pause(&mut self) {
+        let stateless = self.plugin.manifest().provider.as_ref().is_some_and(|provider| provider.stateless);
+        if stateless && self.decoder.is_none() {
+            let idle = self.live.take_if(|live| live.may_be_kept());
+            self.paused = idle.map(Instance::pause);
+        }
+    }
+
+    /// The provider has answered: goes on after [`Self::pause`], with `context` as when it was opened.
+    ///
+    /// # Errors
+    ///
+    /// A fresh instance does not start.
+    pub async fn resume(&mut self, context: &CallContext) -> Result<(), CallError> {
+        if let Some(claim) = self.paused.take() {
+            self.live = Some(Instance::resume(claim, &self.plugin, context).await?);
+        }
+        Ok(())
     }
 
     /// Opens the decoder for one answer, in place of an earlier one.

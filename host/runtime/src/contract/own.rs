@@ -8,13 +8,14 @@ use wit_parser::{Interface, PackageId, Resolve, SourceMap};
 pub(super) const NAMESPACE: &str = "cofferdam";
 pub(super) const NAME: &str = "plugin";
 
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 17] = [
     ("catalog.wit", include_str!("../../../../wit/catalog.wit")),
     ("clock.wit", include_str!("../../../../wit/clock.wit")),
     ("config.wit", include_str!("../../../../wit/config.wit")),
     ("hook.wit", include_str!("../../../../wit/hook.wit")),
     ("http.wit", include_str!("../../../../wit/http.wit")),
     ("log.wit", include_str!("../../../../wit/log.wit")),
+    ("model-panel.wit", include_str!("../../../../wit/model-panel.wit")),
     ("model.wit", include_str!("../../../../wit/model.wit")),
     ("provider.wit", include_str!("../../../../wit/provider.wit")),
     ("random.wit", include_str!("../../../../wit/random.wit")),

@@ -1,34 +1,46 @@
 //! `model`: a guest asks a model. The one loop of the host is bounded here: how
 //! deep questions nest and how many one instance asks.
 
+use std::sync::Arc;
+
 use crate::bindings::cofferdam::plugin::model::{Answer, Host};
 use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use crate::instance::GuestState;
-use crate::services::Question;
+use crate::services::{Ask, QUESTION_DEPTH_MAX, Question};
 
-/// A guest may ask, and a guest that serves that question may ask once more.
-pub(crate) const DEPTH_MAX: u8 = 2;
 /// Questions within one instance's life.
 const QUESTIONS_MAX: u32 = 16;
 
 impl Host for GuestState {
     async fn ask(&mut self, request: Vec<u8>) -> wasmtime::Result<Result<Answer, Failure>> {
         self.enter_host()?;
+        let asked = match self.question(request, false) {
+            Ok((ask, question)) => self.account.beside(ask.ask(question)).await,
+            Err(failure) => Err(failure),
+        };
+        Ok(asked)
+    }
+}
+
+impl GuestState {
+    /// A question of this guest and whom to ask it, counted.
+    pub(super) fn question(
+        &mut self,
+        request: Vec<u8>,
+        in_panel: bool,
+    ) -> Result<(Arc<dyn Ask>, Question), Failure> {
         let Some(ask) = self.services.ask.clone() else {
-            return Ok(Err(Failure::new(ErrorKind::PermissionDenied, "No model can be asked here.")));
+            return Err(Failure::new(ErrorKind::PermissionDenied, "No model can be asked here."));
         };
         let depth = self.services.depth.saturating_add(1);
-        if depth > DEPTH_MAX {
-            return Ok(Err(Failure::new(
-                ErrorKind::PreconditionFailed,
-                "Questions to models nest too deeply.",
-            )));
+        if depth > QUESTION_DEPTH_MAX {
+            return Err(Failure::new(ErrorKind::PreconditionFailed, "Questions to models nest too deeply."));
         }
         if self.asks >= QUESTIONS_MAX {
-            return Ok(Err(Failure::new(ErrorKind::RateLimitExceeded, "The budget of questions is spent.")));
+            return Err(Failure::new(ErrorKind::RateLimitExceeded, "The budget of questions is spent."));
         }
         self.asks += 1;
-        let question = Question { plugin: self.plugin.name().to_owned(), request, depth };
-        Ok(self.account.beside(ask.ask(question)).await)
+        let question = Question { plugin: self.plugin.name().to_owned(), request, depth, in_panel };
+        Ok((ask, question))
     }
 }

@@ -2,9 +2,8 @@
 //! models do, for tools may ask models.
 
 use crate::bindings::cofferdam::plugin::tool_call::{Host, ToolCallError};
-use crate::imports::model::DEPTH_MAX;
 use crate::instance::GuestState;
-use crate::services::ToolCall;
+use crate::services::{QUESTION_DEPTH_MAX, ToolCall};
 
 /// Calls within one instance's life.
 const CALLS_MAX: u32 = 32;
@@ -20,7 +19,7 @@ impl Host for GuestState {
         self.enter_host()?;
         let Some(door) = self.services.tools.clone() else { return Ok(Err(ToolCallError::Unavailable)) };
         let depth = self.services.depth.saturating_add(1);
-        if depth > DEPTH_MAX || self.requests >= CALLS_MAX {
+        if depth > QUESTION_DEPTH_MAX || self.requests >= CALLS_MAX {
             return Ok(Err(ToolCallError::Exhausted));
         }
         self.requests += 1;

@@ -90,7 +90,28 @@ impl Import {
         Self::ToolCall,
     ];
 
-    /// The name of the interface in `wit/`.
+    /// The interfaces of `wit/` that come with it, its own first.
+    #[must_use]
+    pub fn interfaces(self) -> &'static [&'static str] {
+        match self {
+            Self::Clock => &["clock"],
+            Self::Random => &["random"],
+            Self::Http => &["http"],
+            Self::Model => &["model", "model-panel"],
+            Self::Catalog => &["catalog"],
+            Self::Scratch => &["scratch"],
+            Self::Request => &["request"],
+            Self::ToolCall => &["tool-call"],
+        }
+    }
+
+    /// Whether this is one of its interfaces.
+    #[must_use]
+    pub fn brings(self, interface: &str) -> bool {
+        self.interfaces().contains(&interface)
+    }
+
+    /// The name in manifests and configurations, which is that of its own interface.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

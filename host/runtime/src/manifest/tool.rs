@@ -2,6 +2,7 @@
 //! where they are not items of its own type.
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// The `[tool]` table.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -14,8 +15,9 @@ pub struct ToolTable {
     /// settings are then the client's whole entry.
     #[serde(default)]
     pub client_types: Vec<String>,
-    /// Items of other types than the tool's own. Calls for a client's type are the first of them, or the
-    /// one that the function names.
+    /// How calls are shown. Those for a client's type are the first of these items, or the one that the
+    /// function names. One of the type `service:TYPE` says more of the tool's own items, whichever prefix a
+    /// request uses.
     #[serde(default)]
     pub items: Vec<ItemTable>,
 }
@@ -30,7 +32,13 @@ pub struct ItemTable {
     #[serde(rename = "type")]
     pub item_type: String,
     /// What its ids begin with: `mcp`.
+    #[serde(default = "own_prefix")]
     pub id_prefix: String,
+    /// The word between `response.` and an event's own, else the item's type: `fusion_call`.
+    pub events: Option<String>,
+    /// Members that it has from its beginning on, until the tool says others.
+    #[serde(default)]
+    pub members: Map<String, Value>,
     /// Whether it has a `status`.
     #[serde(default = "yes")]
     pub status: bool,
@@ -52,11 +60,37 @@ pub struct ItemTable {
     /// What the host itself says of a failed call is an object in `error`, with this `type`, a `code` and a
     /// `message`; text without it.
     pub error_type: Option<String>,
+    /// A part of the arguments that is shown by itself.
+    pub text: Option<TextTable>,
+    /// Whether the questions of a call to models are told: those of `model-panel` by events `panel`, others by
+    /// `analysis`.
+    #[serde(default)]
+    pub questions: bool,
+    /// Members that are null unless the request's `include` names them, as `TYPE.MEMBER`.
+    #[serde(default)]
+    pub on_request: Vec<String>,
+    /// A call that went well ends the response, because the client has to answer it. Such an item has a
+    /// `call_id`.
+    #[serde(default)]
+    pub halts: bool,
     /// The tool's function that makes one such item before the first turn. It gets no arguments and is not
     /// offered to models.
     pub opening: Option<String>,
     /// The call is not run but put to the client.
     pub asks: Option<Asks>,
+}
+
+/// A part of a call's arguments that clients see, when all of it is there, by the events `response.EVENTS.delta`
+/// and `response.EVENTS.done`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TextTable {
+    /// The word in the names of both events.
+    pub events: String,
+    /// Where the text stands in the arguments, a JSON pointer.
+    pub argument: String,
+    /// The member of `done` that holds it, and of the item where that has one of this name from its beginning.
+    pub member: String,
 }
 
 /// Whether clients see the arguments of a call.
@@ -87,11 +121,26 @@ fn yes() -> bool {
     true
 }
 
+/// What ids of a tool's own items begin with.
+fn own_prefix() -> String {
+    "st".to_owned()
+}
+
 impl ToolTable {
     /// The item of this type.
     #[must_use]
     pub fn item(&self, item_type: &str) -> Option<&ItemTable> {
         self.items.iter().find(|item| item.item_type == item_type)
+    }
+
+    /// The item of the tool's own type, if anything is declared of it.
+    #[must_use]
+    pub fn own_item(&self) -> Option<&ItemTable> {
+        self.item(&self.own_item_type())
+    }
+
+    fn own_item_type(&self) -> String {
+        format!("service:{}", self.tool_type)
     }
 
     /// The first key whose value breaks a rule that its type cannot express.
@@ -102,9 +151,13 @@ impl ToolTable {
         if self.client_types.iter().any(|name| !is_word(name)) {
             return Some(("client_types", "takes lower-case letters, digits and underscores".to_owned()));
         }
+        let own = self.own_item_type();
         for (place, item) in self.items.iter().enumerate() {
-            let events = [&item.added, &item.running, &item.completed, &item.failed];
-            let mut words = events.into_iter().flatten().chain([&item.item_type, &item.id_prefix]);
+            let events = [&item.added, &item.running, &item.completed, &item.failed, &item.on_request];
+            let words = events.into_iter().flatten().chain(&item.events).chain([&item.id_prefix]);
+            let text = item.text.iter().flat_map(|text| [&text.events, &text.member]);
+            let item_type = Some(&item.item_type).filter(|item_type| **item_type != own);
+            let mut words = words.chain(text).chain(item_type);
             if words.any(|word| !is_word(word)) {
                 let message =
                     "has a type, id_prefix or event that is not lower-case letters, digits and underscores";
@@ -112,6 +165,14 @@ impl ToolTable {
             }
             if self.items.iter().take(place).any(|earlier| earlier.item_type == item.item_type) {
                 return Some(("items", format!("has {} twice", item.item_type)));
+            }
+            let has_events = events[..4].iter().any(|events| !events.is_empty()) || item.questions;
+            if item.item_type == own && has_events && item.events.is_none() {
+                return Some(("events", format!("is needed: no event is named after {own}")));
+            }
+            let pointer = item.text.as_ref().map(|text| text.argument.as_str());
+            if pointer.is_some_and(|pointer| !pointer.starts_with('/')) {
+                return Some(("argument", "takes a JSON pointer".to_owned()));
             }
             if let Some(asks) = &item.asks
                 && self.item(&asks.approved).is_none()

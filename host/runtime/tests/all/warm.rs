@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use cofferdam_runtime::{CallContext, CallErrorKind, OperatorGrant, Owner, Plugin, Services};
 
 use crate::kit::{
-    PROVIDER, ROUTER, candidates, context, frame, head, hook, plugin, provider, router, runtime, summary,
-    target, tool,
+    PROVIDER, ROUTER, candidates, context, fixture, frame, head, hook, plugin, provider, router, runtime,
+    summary, target, tool,
 };
 use crate::rogue::{LOOP, Rogue, TRAP, Wit};
 
@@ -216,6 +216,56 @@ async fn the_instances_of_a_plugin_go_with_it() {
     drop(old);
     assert_eq!(runtime.gauges().idle, 2);
     assert_eq!(calls(&new, &owned("key")).await, 2);
+}
+
+#[tokio::test]
+async fn an_attempt_that_waits_for_its_provider_leaves_its_instance_to_others_if_the_plugin_is_stateless() {
+    let runtime = runtime();
+    for (line, instances) in [("", 2), ("stateless = true", 1)] {
+        let manifest = format!("{PROVIDER}[provider]\n{line}\n");
+        let provider = plugin(&runtime, "provider", &manifest, fixture("provider"), OperatorGrant::default());
+        let owner = owned("key");
+        let mut first = provider.open_provider(&owner).await.unwrap();
+        first.prepare(b"{}", &target("m")).await.unwrap().unwrap();
+        first.pause();
+        let mut second = provider.open_provider(&owner).await.unwrap();
+        assert_eq!(runtime.gauges().instances, instances, "{line}");
+        second.prepare(b"{}", &target("m")).await.unwrap().unwrap();
+        second.pause();
+        for attempt in [&mut first, &mut second] {
+            attempt.resume(&owner).await.unwrap();
+            attempt.open_decoder(&head()).await.unwrap();
+            attempt.feed(&[frame("", "x")]).await.unwrap().unwrap();
+            // The decoder is in this instance and nowhere else.
+            attempt.pause();
+            let rest = attempt.finish().await.unwrap().unwrap();
+            assert!(format!("{rest:?}").contains("frames=1"), "{rest:?}");
+        }
+        assert_eq!(runtime.gauges().instances, 2, "{line}");
+        first.close().await;
+        second.close().await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_provider_finds_an_instance_again() {
+    let runtime = runtime();
+    let manifest = format!("{PROVIDER}[provider]\nstateless = true\n");
+    let provider = plugin(&runtime, "provider", &manifest, fixture("provider"), OperatorGrant::default());
+    let owner = owned("key");
+    let mut attempts = Vec::new();
+    for _ in 0..runtime.gauges().instances_max {
+        let mut attempt = provider.open_provider(&owner).await.unwrap();
+        attempt.pause();
+        attempts.push(attempt);
+    }
+    assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, 1), "one instance served them all");
+    let refused = provider.open_provider(&owned("other")).await.err().unwrap();
+    assert!(refused.is_saturated(), "{refused}");
+    for attempt in &mut attempts {
+        attempt.resume(&owner).await.unwrap();
+    }
+    assert_eq!(runtime.gauges().instances, attempts.len());
 }
 
 #[tokio::test]

@@ -79,6 +79,7 @@ fn metrics(app: &App) -> Page {
     sandbox(app, &mut text);
     providers(app, &mut text);
     plugins(app, &mut text);
+    broadcast(app, &mut text);
     Page::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.finish())
 }
 
@@ -102,6 +103,21 @@ fn providers(app: &App, text: &mut Text) {
         for (outcome, counter) in counts {
             let labels = format!("provider=\"{name}\",outcome=\"{outcome}\"");
             text.sample("cofferdam_attempts_total", &labels, counter.load(Ordering::Relaxed));
+        }
+    }
+}
+
+fn broadcast(app: &App, text: &mut Text) {
+    text.family(
+        "cofferdam_broadcast_records_total",
+        "counter",
+        "Records of finished requests, by destination",
+    );
+    for (name, tally) in app.live().broadcast.tallies() {
+        let counts = [("sent", &tally.sent), ("failed", &tally.failed), ("dropped", &tally.dropped)];
+        for (outcome, counter) in counts {
+            let labels = format!("destination=\"{}\",outcome=\"{outcome}\"", escape(name));
+            text.sample("cofferdam_broadcast_records_total", &labels, counter.load(Ordering::Relaxed));
         }
     }
 }

@@ -7,6 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, He
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
+use crate::admission::Admitted;
 use crate::answer::Body;
 use crate::body::{self, BODY_BYTES_MAX, Share};
 use crate::handle::Call;
@@ -39,11 +40,19 @@ pub(crate) async fn read_body(
     body::read(body, limits, share).await
 }
 
-/// Whose request the engine answers.
-pub(crate) fn caller(call: &Call<'_>) -> Result<Caller, Fault> {
+/// Lets a request in: whose it is, and what it may use.
+pub(crate) fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
     // Access has refused keys without a workspace; a key that lost it since is no key.
     let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
-    Ok(Caller { workspace, intern: call.principal.intern(), key: call.principal.key_id() })
+    let key = call.principal.key_id();
+    let admitted = call.app.rates.inference.admit(key, workspace, &call.app.live().config.limits.pace);
+    let Admitted { allowance, shown } = admitted.map_err(|limited| {
+        call.record.limit = Some(limited.shown);
+        Fault::Limited(limited)
+    })?;
+    call.record.limit = shown;
+    call.record.allowance = allowance.clone();
+    Ok(Caller { workspace, intern: call.principal.intern(), key, allowance })
 }
 
 /// What the headers ask for.

@@ -12,9 +12,9 @@ use crate::reply::Fault;
 
 pub(crate) async fn create(call: &mut Call<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     let app = Arc::clone(call.app);
+    let caller = inference::admit(call)?;
     let mut share = app.bodies.share();
     let body = inference::read_body(call, body, &mut share).await?;
-    let caller = inference::caller(call)?;
     let options = inference::options(&call.head.headers);
     let field = options.metadata_field;
     let engine = Arc::clone(&app.live().engine);

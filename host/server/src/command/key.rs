@@ -1,10 +1,13 @@
 //! `key create | list | revoke`.
 
 use clap::Subcommand;
-use cofferdam_store::{Actor, ApiKey, Clock, Directory, KeyOwner, NewKey, Store};
+use cofferdam_store::{
+    Actor, ApiKey, Clock, Directory, Dollars, KeyId, KeyOwner, NewKey, SpendLimits, Store, Window,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::money::number;
 use super::table::{or_dash, table};
 use super::{CommandError, Outcome, name, workspace_name};
 use crate::timestamp::timestamp;
@@ -51,6 +54,29 @@ pub struct Create {
     /// After how many days it stops working [default: never]
     #[arg(long, value_name = "D", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     pub expires_days: Option<u32>,
+    /// What it may spend on a day of UTC
+    #[arg(long, value_name = "DOLLARS")]
+    pub limit_day: Option<Dollars>,
+    /// What it may spend in a week, which begins on Monday
+    #[arg(long, value_name = "DOLLARS")]
+    pub limit_week: Option<Dollars>,
+    /// What it may spend in a month
+    #[arg(long, value_name = "DOLLARS")]
+    pub limit_month: Option<Dollars>,
+    /// What it may spend in all
+    #[arg(long, value_name = "DOLLARS")]
+    pub limit_total: Option<Dollars>,
+}
+
+impl Create {
+    fn limits(&self) -> SpendLimits {
+        SpendLimits {
+            day_pico: self.limit_day.map(Dollars::pico),
+            week_pico: self.limit_week.map(Dollars::pico),
+            month_pico: self.limit_month.map(Dollars::pico),
+            total_pico: self.limit_total.map(Dollars::pico),
+        }
+    }
 }
 
 pub(super) fn carry_out(command: &KeyCommand, store: &Store) -> Result<Outcome, CommandError> {
@@ -72,14 +98,18 @@ fn create(wanted: &Create, store: &Store) -> Result<Outcome, CommandError> {
     let now_ms = Clock::system().now_ms();
     let expires_at_ms = wanted.expires_days.map(|days| now_ms.saturating_add(u64::from(days) * DAY_MS));
     let owner = owner(wanted, &store.directory())?;
-    let issued = store.issue_key(Actor::Operator, NewKey { owner, name: label, expires_at_ms })?;
+    let new = NewKey { owner, name: label, expires_at_ms, limits: wanted.limits() };
+    let issued = store.issue_key(Actor::Operator, new)?;
     let token = String::from_utf8_lossy(issued.token.expose()).into_owned();
     let mut document = described(&issued.key);
     document.insert("key".to_owned(), token.clone().into());
     // The token stands second, where the contract has it.
     let order = ["id", "key", "kind", "workspace_id", "member_id", "intern_id", "created_at", "expires_at"];
-    let ordered: serde_json::Map<String, Value> =
+    let mut ordered: serde_json::Map<String, Value> =
         order.iter().filter_map(|field| document.remove_entry(*field)).collect();
+    if !issued.key.limits.is_empty() {
+        ordered.insert("limits".to_owned(), limits_document(&issued.key.limits));
+    }
     let text =
         format!("Created {} key {}. It is shown this once:\n\n  {token}\n\n", issued.key.kind, issued.key.id);
     Ok(Outcome { document: ordered.into(), text })
@@ -105,7 +135,7 @@ fn list(store: &Store) -> Outcome {
     let directory = store.directory();
     let keys = directory.keys();
     let now_ms = Clock::system().now_ms();
-    let rows: Vec<[String; 7]> = keys
+    let rows: Vec<[String; 8]> = keys
         .iter()
         .map(|key| {
             [
@@ -116,6 +146,7 @@ fn list(store: &Store) -> Outcome {
                 or_dash(belongs_to(key, &directory)),
                 timestamp(key.created_at_ms),
                 state(key, now_ms),
+                limits_text(&key.limits),
             ]
         })
         .collect();
@@ -125,10 +156,12 @@ fn list(store: &Store) -> Outcome {
             let mut document = described(key);
             document.insert("name".to_owned(), key.name.as_ref().map(ToString::to_string).into());
             document.insert("revoked_at".to_owned(), key.revoked_at_ms.map(timestamp).into());
+            document.insert("limits".to_owned(), limits_document(&key.limits));
+            document.insert("spent".to_owned(), spent(store, key.id));
             document.into()
         })
         .collect();
-    let text = table(["ID", "KIND", "NAME", "WORKSPACE", "BELONGS TO", "CREATED", "STATE"], &rows);
+    let text = table(["ID", "KIND", "NAME", "WORKSPACE", "BELONGS TO", "CREATED", "STATE", "LIMITS"], &rows);
     Outcome { document: documents.into(), text }
 }
 
@@ -145,6 +178,25 @@ fn state(key: &ApiKey, now_ms: u64) -> String {
         (None, Some(expires_at_ms)) => format!("until {}", timestamp(expires_at_ms)),
         (None, None) => "active".to_owned(),
     }
+}
+
+/// A member for each limit there is, in dollars.
+fn limits_document(limits: &SpendLimits) -> Value {
+    let set = |window: Window| Some((window.as_str().to_owned(), number(limits.of(window)?)));
+    Window::ALL.into_iter().filter_map(set).collect::<serde_json::Map<_, _>>().into()
+}
+
+fn limits_text(limits: &SpendLimits) -> String {
+    let set = |window: Window| Some(format!("${}/{window}", Dollars::from_pico(limits.of(window)?)));
+    let set: Vec<String> = Window::ALL.into_iter().filter_map(set).collect();
+    or_dash(Some(set.join(" ")).filter(|text| !text.is_empty()))
+}
+
+/// What it has spent in the windows of this moment, in dollars.
+fn spent(store: &Store, id: KeyId) -> Value {
+    let spend = store.key_spend(id).unwrap_or_default().charged;
+    let of = |window: Window| (window.as_str().to_owned(), number(spend.of(window)));
+    Window::ALL.into_iter().map(of).collect::<serde_json::Map<_, _>>().into()
 }
 
 fn described(key: &ApiKey) -> serde_json::Map<String, Value> {

@@ -2,15 +2,18 @@
 //! is typed on a command line, carried out here, and may travel over the admin
 //! socket to the process that holds the store in between.
 
+mod credits;
 mod import;
 mod intern;
 mod key;
 mod member;
+mod money;
 mod plugin;
 mod secret;
 mod sensitive;
 mod status;
 mod table;
+mod usage;
 mod vault;
 mod workspace;
 
@@ -24,6 +27,7 @@ use zeroize::Zeroize;
 
 use cofferdam_store::{Directory, LookupError, Name, Store, WorkspaceId};
 
+pub use credits::CreditsCommand;
 pub use intern::InternCommand;
 pub use key::KeyCommand;
 pub use member::MemberCommand;
@@ -31,6 +35,7 @@ pub(crate) use plugin::{Became, granted, shown};
 pub use plugin::{GrantCommand, PluginCommand};
 pub use secret::{Scope, SecretCommand};
 pub use sensitive::Sensitive;
+pub use usage::{By, Usage};
 pub(crate) use vault::restored;
 pub use vault::{RecoveryCommand, VaultCommand};
 pub use workspace::WorkspaceCommand;
@@ -53,6 +58,11 @@ pub enum Command {
     /// Create, list and revoke API keys
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Show and change what workspaces may spend
+    #[command(subcommand)]
+    Credits(CreditsCommand),
+    /// Show what was used, by day, key, model or workspace
+    Usage(Usage),
     /// Store, list and delete secrets
     #[command(subcommand)]
     Secret(SecretCommand),
@@ -174,6 +184,8 @@ pub fn carry_out(
         (Command::Member(command), Some(store)) => member::carry_out(command, store),
         (Command::Intern(command), Some(store)) => intern::carry_out(command, store),
         (Command::Key(command), Some(store)) => key::carry_out(command, store),
+        (Command::Credits(command), Some(store)) => credits::carry_out(command, store),
+        (Command::Usage(wanted), Some(store)) => usage::carry_out(wanted, store),
         (Command::Secret(command), Some(store)) => secret::carry_out(command, store),
         (Command::Vault(command), Some(store)) => vault::carry_out(command, store, progress),
         (_, None) => Err(CommandError::new("this command needs a store")),

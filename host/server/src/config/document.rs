@@ -282,6 +282,20 @@ impl<'a> Table<'a> {
             .map_or_else(|| serde_json::Value::Object(serde_json::Map::new()), |v| json(v.get_ref()))
     }
 
+    /// The elements of the list `key` as JSON, each where it stands.
+    pub(super) fn jsons(&self, key: &str) -> Vec<Value<'a, serde_json::Value>> {
+        let path = keys::join(&self.path, key);
+        let elements = self.array(key).into_iter().flatten().enumerate();
+        elements
+            .map(|(index, value)| Value {
+                value: json(value.get_ref()),
+                document: self.document,
+                path: format!("{path}[{index}]"),
+                span: value.span(),
+            })
+            .collect()
+    }
+
     /// Where relative paths of the file start.
     pub(super) fn directory(&self) -> &'a Path {
         self.document.directory()
@@ -326,22 +340,15 @@ impl<'a> Table<'a> {
         convert(default.get_ref()).map(|value| self.value(key, value))
     }
 
-    /// Notes keys that do not exist, or belong to something this build lacks.
+    /// Notes keys that do not exist.
     fn check_keys(&self) {
-        for (name, value) in self.entries.into_iter().flatten() {
-            if let Some(message) = self.complaint(name.get_ref(), value) {
+        for (name, _) in self.entries.into_iter().flatten() {
+            let pattern = keys::join(&self.pattern, name.get_ref());
+            if keys::find(&pattern).is_none() && !keys::is_table(&pattern) {
+                let message = keys::unknown(&self.pattern, name.get_ref());
                 self.note(&name.span(), &keys::join(&self.path, name.get_ref()), message);
             }
         }
-    }
-
-    fn complaint(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Option<String> {
-        let pattern = keys::join(&self.pattern, name);
-        let Some(key) = keys::find(&pattern) else {
-            return (!keys::is_table(&pattern)).then(|| keys::unknown(&self.pattern, name));
-        };
-        let later = key.later?;
-        (!is_neutral(value, key.default)).then(|| later.sentence(key.default))
     }
 
     fn wrong_type(&self, key: &str, found: &Spanned<DeValue<'_>>, expected: &str) {
@@ -353,11 +360,6 @@ impl<'a> Table<'a> {
         let place = self.document.place(span, path);
         self.document.problems.borrow_mut().push(Problem { place, message });
     }
-}
-
-fn is_neutral(value: &Spanned<DeValue<'_>>, default: Default) -> bool {
-    let Default::Is(written) = default else { return false };
-    DeValue::parse(written).is_ok_and(|default| json(default.get_ref()) == json(value.get_ref()))
 }
 
 /// Line and column, both from 1, of a byte offset.

@@ -7,8 +7,30 @@ use std::sync::Mutex;
 
 use cofferdam_store::Secret;
 
-use super::{Config, ConfigError, KeySource, Problem};
+use super::{Config, ConfigError, KeySource, Place, Problem};
 use crate::hygiene;
+
+/// Whose credential it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Of {
+    /// The provider with this name.
+    Provider(String),
+    /// The broadcast destination with this name.
+    Broadcast(String),
+}
+
+/// Credentials from the environment.
+pub type Credentials = BTreeMap<Of, Secret>;
+
+/// Every variable that a configuration names: whose it is, its name, and the place that names it.
+fn variables(config: &Config) -> impl Iterator<Item = (Of, &str, &Place)> {
+    let providers = config.providers.iter().map(|it| (Of::Provider(it.name.clone()), &it.key));
+    let destinations = config.broadcast.iter().map(|it| (Of::Broadcast(it.name.clone()), &it.key));
+    providers.chain(destinations).filter_map(|(of, key)| match key {
+        Some((KeySource::Env(name), place)) => Some((of, name.as_str(), place)),
+        _ => None,
+    })
+}
 
 /// What has been read so far.
 #[derive(Default)]
@@ -28,30 +50,28 @@ impl Environment {
     /// Takes every variable that the configuration names out of the process
     /// environment. To be called while the process has one thread.
     pub fn take(&self, config: &Config) {
-        for provider in &config.providers {
-            let Some((KeySource::Env(name), _)) = &provider.key else { continue };
+        for (_, name, _) in variables(config) {
             if let Some(value) = hygiene::take_variable(name) {
-                self.lock().insert(name.clone(), Secret::new(value.into_bytes()));
+                self.lock().insert(name.to_owned(), Secret::new(value.into_bytes()));
             }
         }
     }
 
-    /// The credential of each provider that has one, by provider name. A name that
+    /// The credential of each provider and destination that has one. A name that
     /// a reloaded configuration brings is read, but stays in the environment:
     /// removing it is not safe once there are threads.
     ///
     /// # Errors
     ///
     /// Every variable that is missing or empty, with the place that names it.
-    pub fn credentials(&self, config: &Config) -> Result<BTreeMap<String, Secret>, ConfigError> {
-        let mut credentials = BTreeMap::new();
+    pub fn credentials(&self, config: &Config) -> Result<Credentials, ConfigError> {
+        let mut credentials = Credentials::new();
         if self.offline {
             return Ok(credentials);
         }
         let taken = self.lock();
         let mut problems = Vec::new();
-        for provider in &config.providers {
-            let Some((KeySource::Env(name), place)) = &provider.key else { continue };
+        for (of, name, place) in variables(config) {
             // Each configuration has its own copy: a credential is consumed by the header it becomes.
             let value = match taken.get(name) {
                 Some(secret) => Some(Secret::new(secret.expose().to_vec())),
@@ -59,7 +79,7 @@ impl Environment {
             };
             match value.filter(|secret| !secret.expose().is_empty()) {
                 Some(secret) => {
-                    credentials.insert(provider.name.clone(), secret);
+                    credentials.insert(of, secret);
                 }
                 None => problems.push(Problem {
                     place: place.clone(),

@@ -18,22 +18,6 @@ pub enum Default {
     Described(&'static str),
 }
 
-/// A part of the product that this build does not have yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Later(&'static str);
-
-impl Later {
-    /// The complaint about a key of this part that is set to more than its default.
-    pub(super) fn sentence(self, default: Default) -> String {
-        let Self(what) = self;
-        let advice = match default {
-            Default::Is(written) => format!("only {written} is accepted"),
-            _ => "leave it out".to_owned(),
-        };
-        format!("belongs to {what}, which this build does not have yet; {advice}")
-    }
-}
-
 /// One key.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
@@ -45,27 +29,20 @@ pub struct Key {
     pub unit: &'static str,
     /// What it does, in one sentence without a final dot.
     pub about: &'static str,
-    /// Set when only the default is acceptable in this build.
-    pub later: Option<Later>,
 }
 
 const fn key(path: &'static str, default: &'static str, unit: &'static str, about: &'static str) -> Key {
-    Key { path, default: Default::Is(default), unit, about, later: None }
+    Key { path, default: Default::Is(default), unit, about }
 }
 
 const fn optional(path: &'static str, unit: &'static str, about: &'static str) -> Key {
-    Key { path, default: Default::Absent, unit, about, later: None }
+    Key { path, default: Default::Absent, unit, about }
 }
 
 const fn required(path: &'static str, unit: &'static str, about: &'static str) -> Key {
-    Key { path, default: Default::Required, unit, about, later: None }
+    Key { path, default: Default::Required, unit, about }
 }
 
-const fn later(key: Key, what: &'static str) -> Key {
-    Key { later: Some(Later(what)), ..key }
-}
-
-const LIMITS: &str = "rate limits and budgets";
 const PRICE: &str = "dollars per million tokens";
 
 /// All of them, in the order of the README.
@@ -83,15 +60,22 @@ pub const KEYS: &[Key] = &[
     key("timeouts.drain_ms", "30000", "ms", "For running requests to end when the host stops"),
     key("limits.connections", "10000", "connections", "Open at once; further ones wait to be accepted"),
     key("limits.streams", "1000", "responses", "Running at once; sizes the pool of sandboxes"),
-    later(key("limits.requests_per_minute", "0", "requests per minute", "Per key; 0 is no limit"), LIMITS),
-    later(key("limits.tokens_per_minute", "0", "tokens per minute", "Per key; 0 is no limit"), LIMITS),
+    key("limits.requests_per_minute", "0", "requests per minute", "Per key; 0 is no limit"),
+    key("limits.tokens_per_minute", "0", "tokens per minute", "Per key, input and output; 0 is no limit"),
+    key("limits.workspace_requests_per_minute", "0", "requests per minute", "Per workspace; 0 is no limit"),
+    key(
+        "limits.workspace_tokens_per_minute",
+        "0",
+        "tokens per minute",
+        "Per workspace, input and output; 0 is no limit",
+    ),
+    key("limits.concurrent_per_key", "0", "requests", "Per key at the same time; 0 is no limit"),
     key("vault.enabled", "true", "flag", "False: every vault route answers 503"),
     Key {
         path: "vault.root_key",
         default: Default::Described("`file:` and `root.key` in the data directory"),
         unit: "source",
         about: "Where the root key comes from: `file:PATH`, `env:NAME`, `fd:N` or `passphrase:SOURCE`",
-        later: None,
     },
     optional(
         "vault.root_key_previous",
@@ -144,6 +128,39 @@ pub const KEYS: &[Key] = &[
         "\"allow\"",
         "`allow` or `deny`",
         "`deny`: the provider does not collect what it is sent",
+    ),
+    required("prompts[].id", "text", "What requests name it by, in `prompt.id`"),
+    optional("prompts[].version", "text", "Of several versions the last in the file is the current one"),
+    optional("prompts[].text", "text", "One developer message; `{{name}}` is a variable"),
+    required(
+        "prompts[].messages[].role",
+        "role",
+        "Or several messages: `system`, `developer`, `user`, `assistant`",
+    ),
+    required("prompts[].messages[].content", "text", "Of each; `{{name}}` is a variable"),
+    required("broadcast[].name", "text", "What metrics and logs call this destination of finished requests"),
+    required(
+        "broadcast[].kind",
+        "`webhook` or `otlp`",
+        "One POST a request, or spans to a collector of OpenTelemetry",
+    ),
+    required("broadcast[].url", "URL", "The webhook, or the collector's base URL without `/v1/traces`"),
+    optional("broadcast[].key", "source", "Its credential: `env:NAME`, or `operator:NAME` from the vault"),
+    key("broadcast[].key_header", "\"authorization\"", "header", "Where the credential goes"),
+    key("broadcast[].key_format", "\"Bearer {}\"", "text", "The header's value around `{}`"),
+    key("broadcast[].headers", "{}", "texts by name", "Further headers, none of them secret"),
+    required("workspaces[].name", "name or id", "Whose requests this is about; `*` is every workspace"),
+    key(
+        "workspaces[].plugins",
+        "[]",
+        "plugin entries",
+        "As in a request: what its requests have without asking, before what `*` has",
+    ),
+    key(
+        "workspaces[].prevent_overrides",
+        "[]",
+        "plugin ids",
+        "Which of these entries requests cannot change: one that tries is a 403",
     ),
     key(
         "plugins.NAME.hosts",
@@ -259,15 +276,14 @@ fn distance(left: &str, right: &str) -> usize {
 #[must_use]
 pub fn markdown() -> String {
     let mut table = "| Key | Default | Unit | Meaning |\n|---|---|---|---|\n".to_owned();
-    for Key { path, default, unit, about, later } in KEYS {
+    for Key { path, default, unit, about } in KEYS {
         let default = match default {
             Default::Is(written) => format!("`{written}`"),
             Default::Absent => "none".to_owned(),
             Default::Required => "required".to_owned(),
             Default::Described(words) => (*words).to_owned(),
         };
-        let later = later.map_or("", |_| " (not built yet)");
-        table.push_str(&format!("| `{path}` | {default} | {unit} | {about}{later} |\n"));
+        table.push_str(&format!("| `{path}` | {default} | {unit} | {about} |\n"));
     }
     table
 }

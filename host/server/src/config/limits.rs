@@ -2,6 +2,9 @@
 
 use super::document::Table;
 
+/// The most that a limit of keys and workspaces can be.
+const FIGURE_MAX: u64 = u32::MAX as u64;
+
 /// What the host takes on at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -9,6 +12,34 @@ pub struct Limits {
     pub connections: usize,
     /// Running responses.
     pub streams: usize,
+    /// What one key and one workspace may ask for.
+    pub pace: Pace,
+}
+
+/// What one key and one workspace may ask for; 0 is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// Requests of one key in a minute.
+    pub requests_per_minute: u64,
+    /// Tokens of one key in a minute, input and output.
+    pub tokens_per_minute: u64,
+    /// Requests of one workspace in a minute.
+    pub workspace_requests_per_minute: u64,
+    /// Tokens of one workspace in a minute, input and output.
+    pub workspace_tokens_per_minute: u64,
+    /// Requests of one key at the same time.
+    pub concurrent_per_key: u64,
+}
+
+impl Pace {
+    /// No limit at all.
+    pub const UNLIMITED: Self = Self {
+        requests_per_minute: 0,
+        tokens_per_minute: 0,
+        workspace_requests_per_minute: 0,
+        workspace_tokens_per_minute: 0,
+        concurrent_per_key: 0,
+    };
 }
 
 pub(super) fn read(table: &Table<'_>) -> Limits {
@@ -16,5 +47,16 @@ pub(super) fn read(table: &Table<'_>) -> Limits {
         let number = table.integer(key, 1..=most).unwrap_or(1);
         usize::try_from(number).unwrap_or(usize::MAX)
     };
-    Limits { connections: count("connections", 1_000_000), streams: count("streams", 100_000) }
+    let figure = |key| table.integer(key, 0..=FIGURE_MAX).unwrap_or(0);
+    Limits {
+        connections: count("connections", 1_000_000),
+        streams: count("streams", 100_000),
+        pace: Pace {
+            requests_per_minute: figure("requests_per_minute"),
+            tokens_per_minute: figure("tokens_per_minute"),
+            workspace_requests_per_minute: figure("workspace_requests_per_minute"),
+            workspace_tokens_per_minute: figure("workspace_tokens_per_minute"),
+            concurrent_per_key: figure("concurrent_per_key"),
+        },
+    }
 }

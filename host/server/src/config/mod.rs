@@ -4,6 +4,7 @@
 //! table of the README. A mistake is reported with file, line, column and key,
 //! and all mistakes of a file are reported together.
 
+mod broadcast;
 mod document;
 pub(crate) mod edit;
 mod egress;
@@ -12,25 +13,30 @@ pub mod keys;
 mod limits;
 mod models;
 mod plugins;
+mod prompts;
 mod providers;
 mod server;
 mod timeouts;
 mod vault;
+mod workspaces;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use cofferdam_engine::request::Prompts;
 use document::Document;
 
+pub use broadcast::Broadcast;
 pub use document::{Place, Problem};
-pub use environment::Environment;
-pub use limits::Limits;
+pub use environment::{Credentials, Environment, Of};
+pub use limits::{Limits, Pace};
 pub use models::{DataCollection, Endpoint, Model, ModelKind, demo};
 pub use providers::{KeySource, Provider};
 pub use server::Server;
 pub use timeouts::Timeouts;
 pub use vault::Vault;
+pub use workspaces::{Workspace, WorkspaceName};
 
 /// What `--config` defaults to inside the data directory.
 const FILE_NAME: &str = "cofferdam.toml";
@@ -53,8 +59,14 @@ pub struct Config {
     pub providers: Vec<Provider>,
     /// The catalog, in the order of the file.
     pub models: Vec<Model>,
+    /// Templates that requests name.
+    pub prompts: Prompts,
+    /// Who is told of finished requests, in the order of the file.
+    pub broadcast: Vec<Broadcast>,
     /// What the operator grants to plugins, by plugin name.
     pub plugins: BTreeMap<String, cofferdam_runtime::OperatorGrant>,
+    /// What the requests of workspaces have without asking, in the order of the file.
+    pub workspaces: Vec<Workspace>,
 }
 
 /// Why there is no configuration.
@@ -126,7 +138,10 @@ impl Config {
             limits: limits::read(&root.table("limits")),
             vault: vault::read(&root.table("vault"), data),
             models: models::read(&root.tables("models"), &providers),
+            prompts: prompts::read(&root.tables("prompts")),
+            broadcast: broadcast::read(&root.tables("broadcast"), &egress),
             plugins: plugins::read(&root.table("plugins")),
+            workspaces: workspaces::read(&root.tables("workspaces")),
             timeouts,
             egress,
             providers,

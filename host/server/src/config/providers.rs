@@ -78,7 +78,7 @@ fn origin(
     }
 }
 
-fn key_source(written: &Value<'_, String>) -> Option<KeySource> {
+pub(super) fn key_source(written: &Value<'_, String>) -> Option<KeySource> {
     match written.value.split_once(':') {
         Some(("env", name)) if is_variable(name) => return Some(KeySource::Env(name.to_owned())),
         Some(("env", _)) => written.reject("expected the name of an environment variable after `env:`"),

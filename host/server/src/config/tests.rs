@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cofferdam_store::RootKeySource;
 
-use super::{Config, ConfigError, DataCollection, KeySource, ModelKind, Problem, keys};
+use super::{Config, ConfigError, DataCollection, KeySource, ModelKind, Pace, Problem, WorkspaceName, keys};
 
 const FILE: &str = "/etc/cofferdam/cofferdam.toml";
 
@@ -43,8 +43,11 @@ drain_ms = 7
 [limits]
 connections = 10
 streams = 5
-requests_per_minute = 0
-tokens_per_minute = 0
+requests_per_minute = 20
+tokens_per_minute = 21
+workspace_requests_per_minute = 22
+workspace_tokens_per_minute = 23
+concurrent_per_key = 24
 
 [vault]
 enabled = true
@@ -86,6 +89,13 @@ id = "openai/embed"
 kind = "embeddings"
 endpoints = [{ provider = "openai", model = "embed" }]
 
+[[workspaces]]
+name = "*"
+plugins = [{ id = "moderation" }]
+
+[[workspaces]]
+name = "default"
+
 [plugins.tool-http-request]
 hosts = ["API.github.com", "*"]
 secrets = ["github_token"]
@@ -107,6 +117,14 @@ fn every_section_is_read() {
     assert_eq!(config.timeouts.connect, Duration::from_millis(1));
     assert_eq!(config.timeouts.drain, Duration::from_millis(7));
     assert_eq!((config.limits.connections, config.limits.streams), (10, 5));
+    let pace = Pace {
+        requests_per_minute: 20,
+        tokens_per_minute: 21,
+        workspace_requests_per_minute: 22,
+        workspace_tokens_per_minute: 23,
+        concurrent_per_key: 24,
+    };
+    assert_eq!(config.limits.pace, pace);
     assert_eq!(config.vault.root_key, RootKeySource::File(PathBuf::from("/etc/cofferdam/keys/root.key")));
     let vault = &config.vault;
     assert_eq!((vault.enabled, vault.writes), (true, false));
@@ -126,6 +144,13 @@ fn every_section_is_read() {
     assert_eq!(second.cached_input, Some(15_000));
     assert_eq!(second.image, Some(40_000_000_000));
     assert_eq!((second.zdr, second.data_collection), (true, DataCollection::Deny));
+    let [everyone, default] = config.workspaces.as_slice() else { panic!() };
+    assert_eq!(everyone.name, WorkspaceName::Everyone);
+    let (entry, place) = &everyone.plugins[0];
+    assert_eq!(entry, &serde_json::json!({"id": "moderation"}));
+    assert_eq!(place.key, "workspaces[0].plugins[0]");
+    assert_eq!(default.name, WorkspaceName::One("default".to_owned()));
+    assert!(default.plugins.is_empty());
     let plugin = &config.plugins["tool-http-request"];
     assert_eq!(plugin.config, serde_json::json!({"answer": 42, "list": ["a"]}));
     assert_eq!((plugin.memory_mib, plugin.deadline_ms), (Some(16), Some(500)));
@@ -145,6 +170,7 @@ fn empty_file_is_the_demo_with_all_defaults() {
     assert_eq!(config.timeouts.first_event, Duration::from_secs(60));
     assert_eq!(config.timeouts.total, Duration::from_secs(600));
     assert_eq!((config.limits.connections, config.limits.streams), (10_000, 1_000));
+    assert_eq!(config.limits.pace, Pace::UNLIMITED);
     assert_eq!(config.vault.root_key, RootKeySource::File(PathBuf::from("/data/root.key")));
     assert!(config.vault.enabled && config.vault.writes);
     assert_eq!((config.vault.reads_per_minute, config.vault.writes_per_minute), (600, 60));
@@ -168,7 +194,11 @@ fn mistakes_are_told_with_their_place() {
             "expected a whole number, found a text",
         ),
         ("[limits]\nconnections = 0", (2, 15, "limits.connections"), "0 is outside"),
-        ("[limits]\nrequests_per_minute = 5", (2, 1, "limits.requests_per_minute"), "belongs to rate limits"),
+        (
+            "[limits]\nrequests_per_minute = -5",
+            (2, 23, "limits.requests_per_minute"),
+            "-5 is outside 0 to 4294967295",
+        ),
         (
             "[vault]\nrate_limit = { reads_per_minute = -1 }",
             (2, 35, "vault.rate_limit.reads_per_minute"),

@@ -41,6 +41,7 @@ fn every_fault_has_its_status_and_message() {
         assert_eq!(body["error"]["code"], status);
         assert_eq!(body["error"]["message"], message);
         assert!(body["error"]["metadata"]["error_type"].is_string());
+        assert_eq!(body["error"]["metadata"]["refused_by"], "host");
         assert!(body["user_id"].is_null());
     }
 }
@@ -62,6 +63,7 @@ fn a_flaw_is_told_by_its_place() {
     let fault = VaultFault::Invalid(Flaw::in_list("hosts", 2, "must be an exact host name"));
     let metadata = json!({
         "error_type": "invalid_request",
+        "refused_by": "host",
         "path": "hosts[2]",
         "reason": "must be an exact host name",
     });
@@ -71,7 +73,7 @@ fn a_flaw_is_told_by_its_place() {
 #[test]
 fn refusal_of_the_engine_keeps_its_words() {
     let mut refusal = Refusal::invalid("input: expected a text");
-    refusal.metadata = Box::new(json!({"provider_name": "p"}));
+    refusal.metadata = Box::new(json!({"refused_by": "provider", "provider_name": "p"}));
     refusal.retry_after_s = Some(7);
     refusal.service_metadata = Some(Box::new(json!({"attempt": 1})));
     let fault = Fault::Refused { refusal: Box::new(refusal), field: Some("service_metadata") };
@@ -83,7 +85,11 @@ fn refusal_of_the_engine_keeps_its_words() {
             "error": {
                 "code": 400,
                 "message": "input: expected a text",
-                "metadata": {"error_type": "invalid_request", "provider_name": "p"},
+                "metadata": {
+                    "error_type": "invalid_request",
+                    "refused_by": "provider",
+                    "provider_name": "p",
+                },
             },
             "service_metadata": {"attempt": 1},
             "user_id": "m",

@@ -1,7 +1,7 @@
 use super::*;
+use crate::ids::WorkspaceId;
 use crate::pending;
-use crate::scratch::{Scratch, issue_key};
-use crate::usage::{UsageKind, UsageOutcome};
+use crate::usage::{UsageKind, UsageRow};
 
 const SOON: Duration = Duration::from_millis(1);
 
@@ -17,26 +17,10 @@ fn jobs(queue: &Queue) -> usize {
     std::iter::from_fn(|| queue.take_job()).count()
 }
 
-fn row() -> UsageRow {
-    let scratch = Scratch::new();
-    let store = scratch.open();
-    let key = issue_key(&store).key;
-    UsageRow {
-        request_id: "r".to_owned(),
-        at_ms: 0,
-        workspace: key.workspace.unwrap(),
-        key: key.id,
-        kind: UsageKind::Embeddings,
-        model: String::new(),
-        provider: String::new(),
-        input_tokens: 0,
-        cached_tokens: 0,
-        output_tokens: 0,
-        reasoning_tokens: 0,
-        cost_pico: 0,
-        outcome: UsageOutcome::Failed,
-        streamed: true,
-    }
+fn row() -> Settled {
+    let (workspace, key) = (WorkspaceId::from_bytes([7; 16]), "abcdefghijkl".parse().unwrap());
+    let row = UsageRow::begun("r".to_owned(), workspace, key, UsageKind::Embeddings, true);
+    Settled { row, has_intent: false }
 }
 
 #[test]
@@ -60,19 +44,21 @@ fn usage_rows_alone_are_written_after_a_moment() {
 }
 
 #[test]
-fn a_full_queue_refuses_rows_at_once_and_has_no_place() {
+fn a_full_queue_has_no_room_for_new_requests_and_no_place() {
     let queue = Queue::default();
-    let row = row();
     for _ in 0..USAGE_ROWS_MAX {
-        queue.push_usage(row.clone()).unwrap();
+        assert!(queue.has_room());
+        queue.push_usage(row()).unwrap();
     }
-    assert_eq!(queue.push_usage(row), Err(QueueFull));
+    assert!(!queue.has_room());
     let unused = place(&queue);
     for _ in 1..JOBS_MAX {
         queue.push(place(&queue), job());
     }
     assert!(pending::wait(queue.place(), SOON).is_none());
     assert_eq!(queue.lengths(), (JOBS_MAX - 1, USAGE_ROWS_MAX));
+    assert_eq!(queue.take_rows().usage.len(), USAGE_ROWS_MAX);
+    assert!(queue.has_room());
     // Given back unused, or taken by the writer: either makes room.
     drop(unused);
     let unused = place(&queue);

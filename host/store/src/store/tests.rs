@@ -6,7 +6,8 @@ use crate::changes::KeyOwner;
 use crate::directory::LookupError;
 use crate::records::KeyKind;
 use crate::scratch::{Scratch, create_workspace, issue_key, name, token};
-use crate::usage::{UsageKind, UsageOutcome, block};
+use crate::spend::SpendLimits;
+use crate::usage::{UsageKind, UsageOutcome, UsageRow, block};
 
 const OPERATOR: Actor = Actor::Operator;
 
@@ -15,25 +16,20 @@ fn default_workspace(store: &Store) -> WorkspaceId {
 }
 
 fn new_key(owner: KeyOwner) -> NewKey {
-    NewKey { owner, name: None, expires_at_ms: None }
+    NewKey { owner, name: None, expires_at_ms: None, limits: SpendLimits::default() }
 }
 
 fn usage_row(store: &Store, request_id: &str) -> UsageRow {
+    let (workspace, key) = (default_workspace(store), "abcdefghijkl".parse().unwrap());
     UsageRow {
-        request_id: request_id.to_owned(),
         at_ms: 1_700_000_000_000,
-        workspace: default_workspace(store),
-        key: "abcdefghijkl".parse().unwrap(),
-        kind: UsageKind::Responses,
         model: "local/demo".to_owned(),
         provider: "demo".to_owned(),
         input_tokens: 1,
-        cached_tokens: 0,
         output_tokens: 2,
-        reasoning_tokens: 0,
         cost_pico: 3,
         outcome: UsageOutcome::Completed,
-        streamed: false,
+        ..UsageRow::begun(request_id.to_owned(), workspace, key, UsageKind::Responses, false)
     }
 }
 
@@ -80,7 +76,7 @@ fn every_acknowledged_change_is_there_after_reopening() {
     let gone = store.create_intern(OPERATOR, new("gone")).unwrap().id;
     store.delete_intern(OPERATOR, gone).unwrap();
     let key = store.issue_key(OPERATOR, new_key(KeyOwner::Intern { workspace, intern })).unwrap();
-    let change = KeyChange { name: Some(Some(name("label"))), disabled: None };
+    let change = KeyChange { name: Some(Some(name("label"))), ..KeyChange::default() };
     assert_eq!(store.set_key(OPERATOR, key.key.id, change).unwrap().name, Some(name("label")));
     let revoked = issue_key(&store).key.id;
     store.revoke_key(OPERATOR, revoked).unwrap();
@@ -134,7 +130,7 @@ fn a_revoked_key_is_refused_at_once() {
 
     let again = store.revoke_key(OPERATOR, issued.key.id).unwrap();
     assert!(again.revoked_at_ms.is_some());
-    let enable = KeyChange { name: None, disabled: Some(false) };
+    let enable = KeyChange { disabled: Some(false), ..KeyChange::default() };
     assert!(matches!(store.set_key(OPERATOR, issued.key.id, enable), Err(Error::KeyRevoked)));
 }
 
@@ -144,9 +140,9 @@ fn a_disabled_key_works_again_once_enabled() {
     let store = scratch.open();
     let issued = issue_key(&store);
     let id = issued.key.id;
-    store.set_key(OPERATOR, id, KeyChange { name: None, disabled: Some(true) }).unwrap();
+    store.set_key(OPERATOR, id, KeyChange { disabled: Some(true), ..KeyChange::default() }).unwrap();
     assert_eq!(store.authenticate(&token(&issued)).unwrap_err(), AuthenticationError::Disabled(id));
-    store.set_key(OPERATOR, id, KeyChange { name: None, disabled: Some(false) }).unwrap();
+    store.set_key(OPERATOR, id, KeyChange { disabled: Some(false), ..KeyChange::default() }).unwrap();
     assert!(store.authenticate(&token(&issued)).is_ok());
 }
 
@@ -155,7 +151,7 @@ fn a_key_is_refused_from_the_moment_it_expires() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let expires_at_ms = Some(scratch.clock.now_ms() + 1_000);
-    let new = NewKey { owner: KeyOwner::Unscoped, name: None, expires_at_ms };
+    let new = NewKey { expires_at_ms, ..new_key(KeyOwner::Unscoped) };
     let issued = store.issue_key(OPERATOR, new.clone()).unwrap();
     scratch.clock.advance(Duration::from_millis(999));
     assert!(store.authenticate(&token(&issued)).is_ok());

@@ -2,27 +2,34 @@
 //! whatever its length.
 //!
 //! ```text
-//! 2 | number of rows | row ...
-//! row = request id | at_ms | workspace (16) | key (12) | flags (1) | model | provider | five counts
+//! 3 | number of rows | row ...
+//! row = request id | at_ms | workspace (16) | key (12) | flags (1) | model | provider | seven counts
 //! ```
 //!
-//! Numbers are written seven bits a byte, the lowest first, and texts behind their length. A value that begins
-//! with 1 is one row in JSON, as earlier versions wrote them.
+//! Numbers are written seven bits a byte, the lowest first, and texts behind their length. Earlier versions wrote
+//! other values: one that begins with 2 has five counts a row, one that begins with 1 is one row in JSON.
 
 use crate::ids::WorkspaceId;
 use crate::rows;
 use crate::token::KeyId;
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
 
-const BLOCK_VERSION: u8 = 2;
+const BLOCK_VERSION: u8 = 3;
+/// Rows without what own credentials cost and without attempts.
+const FIVE_COUNTS: u8 = 2;
 /// Rows in one value: some twelve kilobytes.
 pub(crate) const ROWS_MAX: usize = 128;
 
 const EMBEDDINGS: u8 = 1;
 const STREAMED: u8 = 1 << 1;
 const OUTCOME_SHIFT: u8 = 2;
-const OUTCOMES: [UsageOutcome; 4] =
-    [UsageOutcome::Completed, UsageOutcome::Incomplete, UsageOutcome::Failed, UsageOutcome::Cancelled];
+const OUTCOMES: [UsageOutcome; 5] = [
+    UsageOutcome::Completed,
+    UsageOutcome::Incomplete,
+    UsageOutcome::Failed,
+    UsageOutcome::Cancelled,
+    UsageOutcome::Interrupted,
+];
 
 /// One value that holds these rows.
 pub(crate) fn encode(rows: &[UsageRow]) -> Vec<u8> {
@@ -37,7 +44,7 @@ pub(crate) fn encode(rows: &[UsageRow]) -> Vec<u8> {
 
 /// The rows of a value, in the order in which they were written; `None` for anything that is none.
 pub(crate) fn decode(value: &[u8]) -> Option<Vec<UsageRow>> {
-    let Some(rest) = value.strip_prefix(&[BLOCK_VERSION]) else {
+    let Some((version, rest)) = block(value) else {
         return Some(vec![rows::decode_body(value)?]);
     };
     let mut rest = Rest(rest);
@@ -45,15 +52,21 @@ pub(crate) fn decode(value: &[u8]) -> Option<Vec<UsageRow>> {
     // Each takes far more than a byte: nothing is set aside for rows that are not there.
     let mut rows = Vec::with_capacity(usize::try_from(count).ok()?.min(value.len() / 32));
     for _ in 0..count {
-        rows.push(rest.row()?);
+        rows.push(rest.row(version)?);
     }
     rest.0.is_empty().then_some(rows)
 }
 
 /// How many rows a value says it holds. To be believed once the digest over the value holds.
 pub(crate) fn count(value: &[u8]) -> usize {
-    let Some(rest) = value.strip_prefix(&[BLOCK_VERSION]) else { return 1 };
+    let Some((_, rest)) = block(value) else { return 1 };
     Rest(rest).number().and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
+}
+
+/// The version of a block and what comes after it; `None` for a row in JSON and for what is no value at all.
+fn block(value: &[u8]) -> Option<(u8, &[u8])> {
+    let (version, rest) = value.split_first()?;
+    [BLOCK_VERSION, FIVE_COUNTS].contains(version).then_some((*version, rest))
 }
 
 fn put(out: &mut Vec<u8>, row: &UsageRow) {
@@ -71,6 +84,8 @@ fn put(out: &mut Vec<u8>, row: &UsageRow) {
         output_tokens,
         reasoning_tokens,
         cost_pico,
+        byok_pico,
+        attempts,
         outcome,
         streamed,
     } = row;
@@ -85,13 +100,15 @@ fn put(out: &mut Vec<u8>, row: &UsageRow) {
         UsageOutcome::Incomplete => 1,
         UsageOutcome::Failed => 2,
         UsageOutcome::Cancelled => 3,
+        UsageOutcome::Interrupted => 4,
     };
     out.push(kind | streamed | outcome << OUTCOME_SHIFT);
     put_text(out, model);
     put_text(out, provider);
-    for count in [input_tokens, cached_tokens, output_tokens, reasoning_tokens, cost_pico] {
+    for count in [input_tokens, cached_tokens, output_tokens, reasoning_tokens, cost_pico, byok_pico] {
         put_number(out, *count);
     }
+    put_number(out, u64::from(*attempts));
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -111,13 +128,13 @@ fn put_number(out: &mut Vec<u8>, mut number: u64) {
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
-    fn row(&mut self) -> Option<UsageRow> {
+    fn row(&mut self, version: u8) -> Option<UsageRow> {
         let request_id = self.text()?;
         let at_ms = self.number()?;
         let workspace = WorkspaceId::from_bytes(*self.chunk()?);
         let key: KeyId = std::str::from_utf8(self.chunk::<12>()?).ok()?.parse().ok()?;
         let [flags] = *self.chunk()?;
-        Some(UsageRow {
+        let row = UsageRow {
             request_id,
             at_ms,
             workspace,
@@ -132,7 +149,14 @@ impl<'a> Rest<'a> {
             output_tokens: self.number()?,
             reasoning_tokens: self.number()?,
             cost_pico: self.number()?,
-        })
+            byok_pico: 0,
+            attempts: 0,
+        };
+        if version == FIVE_COUNTS {
+            return Some(row);
+        }
+        let (byok_pico, attempts) = (self.number()?, u32::try_from(self.number()?).ok()?);
+        Some(UsageRow { byok_pico, attempts, ..row })
     }
 
     fn text(&mut self) -> Option<String> {
@@ -178,9 +202,15 @@ mod tests {
 
     fn row() -> impl Strategy<Value = UsageRow> {
         let names = (text(), text(), text(), "[0-9A-Za-z]{12}");
-        let counts = any::<[u64; 6]>();
+        let counts = any::<([u64; 7], u32)>();
         (names, counts, any::<[u8; 16]>(), 0..OUTCOMES.len(), any::<(bool, bool)>()).prop_map(
-            |((request_id, model, provider, key), counts, workspace, outcome, (streamed, embeds))| UsageRow {
+            |(
+                (request_id, model, provider, key),
+                (counts, attempts),
+                workspace,
+                outcome,
+                (streamed, embeds),
+            )| UsageRow {
                 request_id,
                 at_ms: counts[0],
                 workspace: WorkspaceId::from_bytes(workspace),
@@ -193,6 +223,8 @@ mod tests {
                 output_tokens: counts[3],
                 reasoning_tokens: counts[4],
                 cost_pico: counts[5],
+                byok_pico: counts[6],
+                attempts,
                 outcome: OUTCOMES[outcome],
                 streamed,
             },
@@ -220,9 +252,11 @@ mod tests {
 
         #[test]
         fn foreign_bytes_do_no_harm(bytes: Vec<u8>) {
-            let value = [[BLOCK_VERSION].as_slice(), &bytes].concat();
-            count(&value);
-            decode(&value);
+            for version in [BLOCK_VERSION, FIVE_COUNTS] {
+                let value = [[version].as_slice(), &bytes].concat();
+                count(&value);
+                decode(&value);
+            }
             decode(&bytes);
         }
     }
@@ -236,6 +270,24 @@ mod tests {
         let [row] = decode(value).unwrap().try_into().unwrap();
         assert_eq!((row.request_id.as_str(), row.model.as_str(), row.at_ms), ("resp_1", "a/b", 5));
         assert_eq!((row.reasoning_tokens, row.cost_pico, row.streamed), (4, 6, true));
+        assert_eq!(row.outcome, UsageOutcome::Incomplete);
+    }
+
+    #[test]
+    fn a_block_of_an_earlier_version_is_what_it_was() {
+        let row = [
+            b"\x06resp_1\x05".as_slice(),
+            &[7; 16],
+            b"abcdefghijkl",
+            &[STREAMED | 1 << OUTCOME_SHIFT],
+            b"\x03a/b\x01p\x01\x02\x03\x04\x06",
+        ];
+        let value = [b"\x02\x02".as_slice(), &row.concat(), &row.concat()].concat();
+        assert_eq!(count(&value), 2);
+        let [row, other] = decode(&value).unwrap().try_into().unwrap();
+        assert_eq!(row, other);
+        assert_eq!((row.request_id.as_str(), row.model.as_str(), row.at_ms), ("resp_1", "a/b", 5));
+        assert_eq!((row.cost_pico, row.byok_pico, row.attempts, row.streamed), (6, 0, 0, true));
         assert_eq!(row.outcome, UsageOutcome::Incomplete);
     }
 
@@ -254,6 +306,8 @@ mod tests {
             output_tokens: 500,
             reasoning_tokens: 0,
             cost_pico: 12_345_678,
+            byok_pico: 0,
+            attempts: 1,
             outcome: UsageOutcome::Completed,
             streamed: false,
         };

@@ -53,6 +53,19 @@ impl View {
         Ok(self.snapshot.get(&self.access.database.keys, key)?)
     }
 
+    /// Rows of the keyspace `keys` from one key up to another that is not among them, as they lie.
+    pub(crate) fn key_rows(
+        &self,
+        start: &[u8],
+        end: &[u8],
+    ) -> impl Iterator<Item = Result<(Vec<u8>, Slice), Error>> + use<> {
+        let rows = self.snapshot.range(&self.access.database.keys, start..end);
+        rows.map(|row| {
+            let (key, value) = row.into_inner()?;
+            Ok((key.to_vec(), value))
+        })
+    }
+
     /// The keys of vaults' key records that come after this one, at most `limit`.
     pub(crate) fn vault_records(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
         let (start, end) = rows::vault_keys_range();

@@ -3,7 +3,7 @@
 //! `input`, `tools`, `plugins` and `max_tool_calls` are only named here: their rules need more than the
 //! value itself and stand in code.
 
-use super::parts::{CACHE_CONTROL, PROMPT_PARTS};
+use super::parts::{CACHE_CONTROL, CACHE_TTL, PROMPT_PARTS};
 use super::provider::PROVIDER;
 use crate::request::invalid::InvalidRequest;
 use crate::request::json::{Kind, Value};
@@ -29,14 +29,20 @@ pub(super) const REASONING: Rule = Rule::Object(&Shape::of(&[
     optional("mode", Rule::OneOf(&["standard", "pro"])),
 ]));
 
-/// `trace`: known keys are text, all others pass.
-pub(super) const TRACE: Rule = Rule::Object(&Shape::of(&[
-    optional("trace_id", TEXT),
-    optional("trace_name", TEXT),
-    optional("span_name", TEXT),
-    optional("generation_name", TEXT),
-    optional("parent_span_id", TEXT),
-]));
+/// `trace`: known keys are text, all others pass. It is kept until it is broadcast, so its length is bounded.
+pub(super) const TRACE: Rule = Rule::Object(&Shape {
+    fields: &[
+        optional("trace_id", TEXT),
+        optional("trace_name", TEXT),
+        optional("span_name", TEXT),
+        optional("generation_name", TEXT),
+        optional("parent_span_id", TEXT),
+    ],
+    also: Some(trace_is_short),
+});
+
+/// The longest `trace`, in bytes of JSON.
+const TRACE_BYTES_MAX: usize = 16 << 10;
 
 const FORMATS: Tagged = Tagged {
     tag: "type",
@@ -96,7 +102,7 @@ const STOP_CONDITIONS: Tagged = Tagged {
 
 /// The body.
 pub(in crate::request) static BODY: Shape = Shape::of(&[
-    required("input", Rule::Any),
+    optional("input", Rule::Any),
     optional("model", MODEL),
     optional("models", Rule::List { of: &MODEL, min: 0, max: 32 }),
     optional("stream", Rule::Bool),
@@ -123,7 +129,7 @@ pub(in crate::request) static BODY: Shape = Shape::of(&[
         "prompt_cache_options",
         Rule::Object(&Shape::of(&[
             optional("mode", Rule::OneOf(&["explicit", "implicit"])),
-            optional("ttl", Rule::Text { min: 1, max: 16 }),
+            optional("ttl", CACHE_TTL),
         ])),
     ),
     optional("cache_control", CACHE_CONTROL),
@@ -143,6 +149,13 @@ pub(in crate::request) static BODY: Shape = Shape::of(&[
     optional("background", Rule::Custom(check_background)),
     optional("previous_response_id", Rule::Custom(refuse_previous)),
 ]);
+
+fn trace_is_short(trace: Value<'_>) -> Result<(), InvalidRequest> {
+    if trace.raw().len() > TRACE_BYTES_MAX {
+        return Err(trace.invalid(format!("must take at most {TRACE_BYTES_MAX} bytes")));
+    }
+    Ok(())
+}
 
 /// Any number of an image setting.
 const AMOUNT_OR_LESS: Rule = Rule::Number { min: f64::MIN, max: f64::MAX };

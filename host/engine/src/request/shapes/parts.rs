@@ -10,8 +10,11 @@ pub(in crate::request) const CACHE_CONTROL: Rule = Rule::Object(&Shape::of(&[
     optional("ttl", Rule::OneOf(&["5m", "1h"])),
 ]));
 
+/// How long a provider keeps what is cached, of `prompt_cache_options` and of breakpoints (names.md 1.2).
+pub(in crate::request) const CACHE_TTL: Rule = Rule::OneOf(&["30m", "12h"]);
+
 const BREAKPOINT: Rule =
-    Rule::Object(&Shape::of(&[required("mode", Rule::OneOf(&["explicit"])), optional("ttl", TEXT)]));
+    Rule::Object(&Shape::of(&[required("mode", Rule::OneOf(&["explicit"])), optional("ttl", CACHE_TTL)]));
 
 const INPUT_TEXT: Shape = Shape::of(&[
     required("text", TEXT),

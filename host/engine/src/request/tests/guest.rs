@@ -31,7 +31,7 @@ fn every_member_for_guests_is_passed_and_no_other() {
         "models": ["a/b"], "session_id": "x", "store": false, "background": false, "previous_response_id": null,
         "provider": {"allow_fallbacks": false}, "plugins": [{"id": "web"}], "route": "fallback",
         "trace": {"trace_id": "t", "mine": 1}, "debug": {"echo_upstream_body": true}, "max_tool_calls": 3,
-        "prompt": {"id": "p"}, "stream_options": {"include_obfuscation": false}, "conversation": null,
+        "stream_options": {"include_obfuscation": false}, "conversation": null,
         "prompt_cache_retention": "24h", "context_management": [], "moderation": {}, "client_metadata": {"a": 1},
         "stop": ["x"], "deferred_tools": [], "anything": {"at": ["all"]},
     });
@@ -147,7 +147,6 @@ fn an_echo_repeats_what_was_set() {
     let members = json!({
         "frequency_penalty": 0.25, "instructions": "Be \"kind\".", "max_output_tokens": 7, "max_tool_calls": 4,
         "metadata": {"k": "v"}, "parallel_tool_calls": false, "presence_penalty": -0.5,
-        "prompt": {"id": "p", "variables": {"who": "me", "pic": {"type": "input_image", "image_url": "data:,"}}},
         "prompt_cache_key": "key", "prompt_cache_options": {"mode": "explicit"}, "safety_identifier": "s",
         "temperature": 0, "tool_choice": "none", "top_logprobs": 3, "top_p": 0.5, "truncation": "auto", "user": "u",
     });

@@ -68,6 +68,8 @@ fn faulty_names_and_options_are_refused_by_path() {
             json!({"cache_control": {"type": "ephemeral", "ttl": "2h"}}),
             "cache_control.ttl must be one of 5m, 1h",
         ),
+        (json!({"prompt_cache_options": {"ttl": "5m"}}), "prompt_cache_options.ttl must be one of 30m, 12h"),
+        (json!({"trace": {"mine": "t".repeat(16 << 10)}}), "trace must take at most 16384 bytes"),
         (json!({"cache_control": {}}), "cache_control.type is required"),
         (
             json!({"prompt_cache_options": {"mode": "on"}}),

@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Uri};
 
 use crate::access::{self, Whose};
 use crate::handle::{Call, too_often};
-use crate::rate::Quota;
+use crate::rate::vault_quota;
 use crate::reply::{Fault, Flaw, VaultFault};
 use crate::route::{Label, VaultRoute, decode};
 
@@ -126,7 +126,7 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<Leave<'
     } else {
         (&call.app.rates.vault_reads, config.reads_per_minute)
     };
-    if let Some(quota) = Quota::of_key(per_minute) {
+    if let Some(quota) = vault_quota(per_minute) {
         limit.take(call.principal.key_id(), quota).map_err(too_often)?;
     }
     if wish.writes() && !(config.writes && workspace.vault_writes) {

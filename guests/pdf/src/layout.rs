@@ -1,9 +1,8 @@
 //! Words and lines from places on a page: the format says where each character
 //! stands, not which belong together.
 
+use cofferdam_text::Writer;
 use hayro_font::hayro_cmap::BfString;
-
-use crate::writer::Writer;
 
 /// What counts as the same line, a new paragraph, and a blank, in font sizes.
 const SAME_LINE: f64 = 0.5;

@@ -1,5 +1,7 @@
 //! Text that grows to a limit, with white space where blocks begin and end.
 
+use crate::clip;
+
 /// Deepest quotation and list that is shown as such.
 const DEPTH_MAX: usize = 8;
 
@@ -12,21 +14,26 @@ enum Gap {
     Blank,
 }
 
-/// Writes words, lines and blocks.
+/// Writes words, lines and blocks, of which as many characters are kept as it
+/// was told to.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub struct Writer {
     text: String,
     chars_left: usize,
     full: bool,
     gap: Gap,
     /// Stands at the start of the next line, once: the mark of a list item or heading.
     mark: String,
-    pub(crate) quotes: usize,
-    pub(crate) lists: usize,
+    /// Quotations that the next line stands in.
+    pub quotes: usize,
+    /// Lists that the next line stands in.
+    pub lists: usize,
 }
 
 impl Writer {
-    pub(crate) fn new(chars_max: usize) -> Self {
+    /// An empty text that keeps `chars_max` Unicode scalar values.
+    #[must_use]
+    pub fn new(chars_max: usize) -> Self {
         Self {
             text: String::new(),
             chars_left: chars_max,
@@ -39,43 +46,46 @@ impl Writer {
     }
 
     /// Whether something did not fit.
-    pub(crate) fn is_full(&self) -> bool {
+    #[must_use]
+    pub fn is_full(&self) -> bool {
         self.full
     }
 
-    pub(crate) fn into_text(mut self) -> String {
+    /// What was written, without white space at its end.
+    #[must_use]
+    pub fn into_text(mut self) -> String {
         self.text.truncate(self.text.trim_end().len());
         self.text
     }
 
     /// The next word begins a line.
-    pub(crate) fn line(&mut self) {
+    pub fn line(&mut self) {
         self.gap = self.gap.max(Gap::Line);
     }
 
     /// The next word begins a block. A mark that waits for its word goes on waiting.
-    pub(crate) fn block(&mut self) {
+    pub fn block(&mut self) {
         self.gap = Gap::Blank;
     }
 
     /// What had a mark is over, even if no word came.
-    pub(crate) fn unmark(&mut self) {
+    pub fn unmark(&mut self) {
         self.mark.clear();
     }
 
     /// The next word begins a line or block with this mark.
-    pub(crate) fn marked_line(&mut self, mark: &str) {
+    pub fn marked_line(&mut self, mark: &str) {
         self.line();
         mark.clone_into(&mut self.mark);
     }
 
     /// The next word is not joined to the last one.
-    pub(crate) fn space(&mut self) {
+    pub fn space(&mut self) {
         self.gap = self.gap.max(Gap::Space);
     }
 
     /// Running text: white space is folded.
-    pub(crate) fn flow(&mut self, text: &str) {
+    pub fn flow(&mut self, text: &str) {
         if text.starts_with(char::is_whitespace) {
             self.space();
         }
@@ -93,7 +103,7 @@ impl Writer {
     }
 
     /// Something that is not split, after whatever white space is due.
-    pub(crate) fn word(&mut self, word: &str) {
+    pub fn word(&mut self, word: &str) {
         if word.is_empty() {
             return;
         }
@@ -102,13 +112,13 @@ impl Writer {
     }
 
     /// Text whose white space counts.
-    pub(crate) fn verbatim(&mut self, text: &str) {
+    pub fn verbatim(&mut self, text: &str) {
         self.settle();
         self.push(text);
     }
 
     /// Something that belongs to the last word.
-    pub(crate) fn suffix(&mut self, text: &str) {
+    pub fn suffix(&mut self, text: &str) {
         self.push(text);
     }
 
@@ -136,7 +146,7 @@ impl Writer {
         if self.full {
             return;
         }
-        let clipped = cofferdam_toolbox::clip(text, self.chars_left);
+        let clipped = clip(text, self.chars_left);
         self.full = clipped.cut;
         self.chars_left -= clipped.text.chars().count();
         self.text.push_str(clipped.text);

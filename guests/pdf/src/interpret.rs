@@ -8,8 +8,8 @@ use hayro_syntax::object::dict::keys::{FORM, MATRIX, RESOURCES, SUBTYPE};
 use hayro_syntax::object::{Dict, Name, Number, Object, Stream};
 use hayro_syntax::page::{Page, Resources};
 
-use super::fonts::{Fonts, Shown, codes};
-use super::layout::{Layout, Place};
+use crate::fonts::{Fonts, Shown, codes};
+use crate::layout::{Layout, Place};
 
 /// Operators of a whole document, and characters that are placed.
 const STEPS_MAX: u32 = 4_000_000;

@@ -3,8 +3,7 @@ use std::fmt::Write;
 use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
 use proptest::prelude::*;
 
-use super::read;
-use crate::page::Page;
+use super::{Document, read};
 
 /// Writes documents object by object.
 struct Builder {
@@ -89,7 +88,7 @@ fn one_page(content: &str) -> Vec<u8> {
     builder.pages(&[content], &format!("/Font << /F1 {font} 0 R >>"))
 }
 
-fn page(document: &[u8]) -> Page {
+fn page(document: &[u8]) -> Document {
     read(document, 100_000).unwrap()
 }
 
@@ -148,7 +147,7 @@ fn codes_of_two_bytes_are_read_by_their_map() {
 
 #[test]
 fn documents_with_packed_objects_are_read() {
-    let page = page(include_bytes!("../../fixtures/paper.pdf"));
+    let page = page(include_bytes!("../fixtures/paper.pdf"));
     assert_eq!(page.text, "Hello from a page\nwith final words \u{2014} and\na third line.");
     assert_eq!(page.title.as_deref(), Some("A paper"));
 }

@@ -1,0 +1,55 @@
+//! Puts the text of PDF files in the place of the files, so that any model can
+//! read them. Files of other kinds stay as they are.
+
+#[allow(unsafe_code, clippy::all, reason = "generated")]
+mod bindings {
+    use super::FileParser;
+
+    wit_bindgen::generate!({ path: "../../wit", world: "request-hook" });
+    export!(FileParser);
+}
+mod file;
+mod frame;
+mod settings;
+mod splice;
+
+#[cfg(test)]
+mod tests;
+
+use bindings::cofferdam::plugin::hooks::Action;
+use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure, Json};
+use bindings::cofferdam::plugin::{config, log};
+use bindings::exports::cofferdam::plugin::on_request::Guest;
+
+use settings::{Engine, Operator};
+
+struct FileParser;
+
+impl Guest for FileParser {
+    fn handle(request: Json, settings: Json, _: CallContext) -> Result<Action, Failure> {
+        let operator = Operator::read(&config::settings()).map_err(|message| {
+            log::write(log::Level::Error, &format!("[plugins.hook-file-parser.config] {message}"));
+            failure(
+                ErrorKind::Server,
+                "Files cannot be read: file-parser is not set up correctly on this host.",
+            )
+        })?;
+        handled(&request, &settings, &operator)
+    }
+}
+
+fn handled(request: &[u8], settings: &[u8], operator: &Operator) -> Result<Action, Failure> {
+    let engine = Engine::of(settings).map_err(|message| failure(ErrorKind::InvalidRequest, &message))?;
+    if engine == Engine::Native {
+        return Ok(Action::Pass);
+    }
+    // The host hands over what it has checked; other bytes are not ours to judge.
+    let Ok(request) = std::str::from_utf8(request) else { return Ok(Action::Pass) };
+    let replaced = splice::with_text(request, operator)
+        .map_err(|message| failure(ErrorKind::InvalidRequest, &message))?;
+    Ok(replaced.map_or(Action::Pass, |request| Action::Replace(request.into_bytes())))
+}
+
+fn failure(kind: ErrorKind, message: &str) -> Failure {
+    Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None }
+}

@@ -1,0 +1,199 @@
+//! The moderation endpoint: `POST {input, model?}`, answered with `results`, one
+//! for each text. The host adds the key, if any, and checks where this goes.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::bindings::cofferdam::plugin::http::{HttpError, Request, Response};
+use crate::operator::Endpoint;
+use crate::{Flagged, Outside, Text};
+
+/// Bytes of text in one piece, and in one request.
+const PIECE_BYTES_MAX: usize = 64 * 1024;
+const BATCH_BYTES_MAX: usize = 256 * 1024;
+/// Pieces in one request.
+const BATCH_PIECES_MAX: usize = 64;
+/// Requests; the host allows twice as many.
+const BATCHES_MAX: usize = 16;
+/// Longest answer.
+const ANSWER_BYTES_MAX: u32 = 1024 * 1024;
+
+/// Why there is no verdict.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Trying again may help.
+    Passing { line: String, retry_after_ms: Option<u64> },
+    /// The operator has to do something.
+    Lasting(String),
+    /// There is more text than is judged.
+    TooLong,
+}
+
+impl Trouble {
+    /// For the operator.
+    pub(crate) fn line(&self) -> &str {
+        match self {
+            Self::Passing { line, .. } | Self::Lasting(line) => line,
+            Self::TooLong => "the input is longer than what is moderated",
+        }
+    }
+
+    fn passing(line: impl Into<String>) -> Self {
+        Self::Passing { line: line.into(), retry_after_ms: None }
+    }
+}
+
+#[derive(Serialize)]
+struct Question<'a> {
+    input: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    results: Vec<Verdict>,
+}
+
+#[derive(Deserialize)]
+struct Verdict {
+    flagged: bool,
+    #[serde(default)]
+    categories: Map<String, Value>,
+}
+
+/// A text, or a part of a long one.
+struct Piece<'a> {
+    text: &'a str,
+    pointer: &'a str,
+}
+
+/// The first text that the endpoint flags.
+pub(crate) fn flagged(
+    endpoint: &Endpoint,
+    texts: &[Text],
+    outside: &mut impl Outside,
+) -> Result<Option<Flagged>, Trouble> {
+    let batches = batches(texts);
+    if batches.len() > BATCHES_MAX {
+        return Err(Trouble::TooLong);
+    }
+    for batch in &batches {
+        let verdicts = ask(endpoint, batch, outside)?;
+        let guilty = batch.iter().zip(verdicts).find(|(_, verdict)| verdict.flagged);
+        if let Some((piece, verdict)) = guilty {
+            return Ok(Some(Flagged { reasons: reasons(&verdict), pointer: piece.pointer.to_owned() }));
+        }
+    }
+    Ok(None)
+}
+
+/// The names of the categories that are true. One that could not be told from
+/// several, or from the place, is left out.
+fn reasons(verdict: &Verdict) -> Vec<String> {
+    let categories = verdict.categories.iter().filter(|(_, is_true)| **is_true == Value::Bool(true));
+    let plain = |name: &&String| !name.is_empty() && !name.contains([',', '#']);
+    let reasons: Vec<String> = categories.map(|(name, _)| name).filter(plain).cloned().collect();
+    if reasons.is_empty() { vec!["flagged".to_owned()] } else { reasons }
+}
+
+fn ask(
+    endpoint: &Endpoint,
+    batch: &[Piece<'_>],
+    outside: &mut impl Outside,
+) -> Result<Vec<Verdict>, Trouble> {
+    let question =
+        Question { input: batch.iter().map(|piece| piece.text).collect(), model: endpoint.model.as_deref() };
+    let request = Request {
+        method: "POST".to_owned(),
+        url: endpoint.url.clone(),
+        headers: vec![
+            ("content-type".to_owned(), "application/json".to_owned()),
+            ("accept".to_owned(), "application/json".to_owned()),
+        ],
+        body: serde_json::to_vec(&question)
+            .map_err(|_| Trouble::Lasting("a question cannot be written".to_owned()))?,
+        injections: Vec::new(),
+        redirects: 0,
+        body_bytes_max: ANSWER_BYTES_MAX,
+        timeout_ms: endpoint.timeout_ms,
+    };
+    let response = outside.send(&request).map_err(trouble)?;
+    if response.status != 200 {
+        return Err(refused(&response));
+    }
+    let answer: Answer = serde_json::from_slice(&response.body)
+        .map_err(|_| Trouble::passing("the answer has not the form of a moderation"))?;
+    if answer.results.len() != batch.len() {
+        return Err(Trouble::passing("the answer has another number of results than texts were sent"));
+    }
+    Ok(answer.results)
+}
+
+fn trouble(error: HttpError) -> Trouble {
+    match error {
+        HttpError::Unreachable => Trouble::passing("the host was not found or did not accept the connection"),
+        HttpError::Timeout => Trouble::passing("the host did not answer in time"),
+        HttpError::TooLarge => Trouble::passing("the answer is longer than 1 MiB"),
+        HttpError::Broken => Trouble::passing("the connection broke"),
+        HttpError::Exhausted => Trouble::passing("this request has sent as many requests as it may"),
+        HttpError::Denied => Trouble::Lasting("the host is not granted to this plugin".to_owned()),
+        HttpError::Invalid => {
+            Trouble::Lasting("the URL or the placement of a secret is malformed".to_owned())
+        }
+        HttpError::SecretUnavailable => {
+            Trouble::Lasting("the workspace has no secret of the granted name for this host".to_owned())
+        }
+        HttpError::Untrusted => Trouble::Lasting("the TLS certificate was not acceptable".to_owned()),
+    }
+}
+
+/// A status other than 200. What the body says is not for the log.
+fn refused(response: &Response) -> Trouble {
+    let line = format!("it answered with status {}", response.status);
+    match response.status {
+        408 | 429 | 500.. => Trouble::Passing { line, retry_after_ms: retry_after_ms(response) },
+        _ => Trouble::Lasting(line),
+    }
+}
+
+/// `Retry-After` in seconds.
+fn retry_after_ms(response: &Response) -> Option<u64> {
+    let header = response.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
+    header?.1.trim().parse::<u32>().ok().map(|seconds| u64::from(seconds) * 1000)
+}
+
+/// The texts in pieces, as many to a request as fit.
+fn batches(texts: &[Text]) -> Vec<Vec<Piece<'_>>> {
+    let mut batches: Vec<Vec<Piece<'_>>> = Vec::new();
+    let mut bytes_left = 0;
+    let pieces = texts.iter().flat_map(|text| {
+        pieces(&text.text).map(|piece| Piece { text: piece, pointer: text.pointer.as_str() })
+    });
+    for piece in pieces {
+        match batches.last_mut() {
+            Some(batch) if piece.text.len() <= bytes_left && batch.len() < BATCH_PIECES_MAX => {
+                bytes_left -= piece.text.len();
+                batch.push(piece);
+            }
+            _ => {
+                bytes_left = BATCH_BYTES_MAX.saturating_sub(piece.text.len());
+                batches.push(vec![piece]);
+            }
+        }
+    }
+    batches
+}
+
+/// A text in pieces of bounded length, cut between characters.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, more) = rest.split_at_checked(rest.floor_char_boundary(PIECE_BYTES_MAX))?;
+        rest = more;
+        Some(piece)
+    })
+}

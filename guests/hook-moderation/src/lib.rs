@@ -1,0 +1,136 @@
+//! Keeps flagged input from models: rules of the operator, and a moderation
+//! endpoint in the form of OpenAI's.
+//!
+//! All text that a model would read is looked at, whoever it claims to be from.
+//! The request goes on untouched or not at all; a guest that cannot say which
+//! refuses, unless the operator wants it otherwise.
+
+#[allow(unsafe_code, clippy::all, reason = "generated")]
+mod bindings {
+    use super::Moderation;
+
+    wit_bindgen::generate!({ path: "../../wit", world: "request-hook" });
+    export!(Moderation);
+}
+mod endpoint;
+mod operator;
+mod rules;
+mod texts;
+
+#[cfg(test)]
+mod tests;
+
+use bindings::cofferdam::plugin::hooks::Action;
+use bindings::cofferdam::plugin::http::{self, HttpError, Request, Response};
+use bindings::cofferdam::plugin::types::{CallContext, ErrorKind, Failure, Json};
+use bindings::cofferdam::plugin::{config, log};
+use bindings::exports::cofferdam::plugin::on_request::Guest;
+
+use endpoint::Trouble;
+use operator::{OnError, Operator};
+use texts::Text;
+
+struct Moderation;
+
+impl Guest for Moderation {
+    fn handle(request: Json, _: Json, _: CallContext) -> Result<Action, Failure> {
+        handled(&request, &config::settings(), &mut Host)
+    }
+}
+
+/// What the guest needs of the world. Two implementations: the host, and the
+/// scripted answers of tests.
+trait Outside {
+    /// Sends one request and waits for the whole answer.
+    fn send(&mut self, request: &Request) -> Result<Response, HttpError>;
+
+    /// Tells the operator.
+    fn log(&mut self, level: log::Level, line: &str);
+}
+
+struct Host;
+
+impl Outside for Host {
+    fn send(&mut self, request: &Request) -> Result<Response, HttpError> {
+        http::send(request)
+    }
+
+    fn log(&mut self, level: log::Level, line: &str) {
+        log::write(level, line);
+    }
+}
+
+/// Text that may not pass, and why.
+#[derive(Debug, PartialEq, Eq)]
+struct Flagged {
+    reasons: Vec<String>,
+    /// The JSON pointer of the text in the request.
+    pointer: String,
+}
+
+fn handled(request: &[u8], operator: &[u8], outside: &mut impl Outside) -> Result<Action, Failure> {
+    let operator = Operator::read(operator).map_err(|message| {
+        outside.log(log::Level::Error, &format!("[plugins.hook-moderation.config] {message}"));
+        broken()
+    })?;
+    if operator.rules.is_empty() && operator.endpoint.is_none() {
+        // The host puts `plugins[i]` in the place of the id.
+        let message = "moderation is not set up on this host: it has neither rules nor an endpoint";
+        return Err(failure(ErrorKind::InvalidRequest, message));
+    }
+    let texts = texts::read(request).ok_or_else(broken)?;
+    if let Some(flagged) = rules::flagged(&operator.rules, &texts) {
+        return Ok(reject(&flagged));
+    }
+    let Some(endpoint) = &operator.endpoint else { return Ok(Action::Pass) };
+    match endpoint::flagged(endpoint, &texts, outside) {
+        Ok(Some(flagged)) => Ok(reject(&flagged)),
+        Ok(None) => Ok(Action::Pass),
+        Err(trouble) => {
+            outside.log(log::Level::Warn, &format!("the moderation endpoint: {}", trouble.line()));
+            match operator.on_error {
+                OnError::Allow => Ok(Action::Pass),
+                OnError::Refuse => Err(refusal(&trouble)),
+            }
+        }
+    }
+}
+
+/// `code` holds the reasons and the place, as `wit/hook.wit` has it.
+fn reject(flagged: &Flagged) -> Action {
+    let reasons = flagged.reasons.join(",");
+    Action::Reject(Failure {
+        message: format!("The input was flagged by moderation: {}", flagged.reasons.join(", ")),
+        code: Some(format!("{reasons}#{}", flagged.pointer)),
+        ..failure(ErrorKind::ContentPolicyViolation, "")
+    })
+}
+
+fn refusal(trouble: &Trouble) -> Failure {
+    match trouble {
+        Trouble::Passing { retry_after_ms, .. } => Failure {
+            retry_after_ms: *retry_after_ms,
+            ..failure(
+                ErrorKind::ProviderOverloaded,
+                "The input could not be moderated: the moderation endpoint does not answer. Please try again shortly.",
+            )
+        },
+        Trouble::Lasting(_) => broken(),
+        Trouble::TooLong => failure(
+            ErrorKind::ContextLengthExceeded,
+            "The input is longer than what can be moderated on this host.",
+        ),
+    }
+}
+
+fn broken() -> Failure {
+    failure(
+        ErrorKind::Server,
+        "The input could not be moderated: moderation is not set up correctly on this host. \
+         Its operator finds the cause in the log.",
+    )
+}
+
+fn failure(kind: ErrorKind, message: &str) -> Failure {
+    Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None }
+}

@@ -1,0 +1,21 @@
+//! The operator's own rules.
+
+use crate::operator::Rules;
+use crate::{Flagged, Text};
+
+/// The first text that a rule forbids, with the reasons of all that do, each once.
+pub(crate) fn flagged(rules: &Rules, texts: &[Text]) -> Option<Flagged> {
+    if rules.is_empty() {
+        return None;
+    }
+    texts.iter().find_map(|text| {
+        let matches = rules.patterns.matches(&text.text);
+        let mut reasons: Vec<String> = Vec::new();
+        for reason in matches.iter().filter_map(|place| rules.reasons.get(place)) {
+            if !reasons.contains(reason) {
+                reasons.push(reason.clone());
+            }
+        }
+        (!reasons.is_empty()).then(|| Flagged { reasons, pointer: text.pointer.clone() })
+    })
+}

@@ -1,0 +1,70 @@
+//! A question as a body that a client could have sent.
+
+use crate::request::ResponsesRequest;
+use cofferdam_runtime::wire::{ErrorKind, Failure};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// Reads what a plugin wrote. It is not streamed, and without models those in `default` are asked.
+pub(super) fn read(
+    written: &[u8],
+    default: &[String],
+    hook_ids: &[String],
+) -> Result<ResponsesRequest, Failure> {
+    let body = completed(written, default);
+    ResponsesRequest::parse(&body, hook_ids)
+        .map_err(|error| Failure::new(ErrorKind::InvalidRequest, error.to_string()))
+}
+
+/// What is no object is left to the parser to complain about.
+fn completed<'a>(written: &'a [u8], default: &[String]) -> Cow<'a, [u8]> {
+    let Ok(mut body) = serde_json::from_slice::<Map<String, Value>>(written) else {
+        return Cow::Borrowed(written);
+    };
+    let streamed = body.shift_remove("stream").is_some();
+    let names_models = ["model", "models"].iter().any(|name| body.get(*name).is_some_and(|it| !it.is_null()));
+    if names_models && !streamed {
+        return Cow::Borrowed(written);
+    }
+    if !names_models {
+        body.insert("models".to_owned(), Value::from(default));
+    }
+    Cow::Owned(Value::Object(body).to_string().into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_it(written: &str) -> Result<ResponsesRequest, Failure> {
+        read(written.as_bytes(), &["a/b".to_owned(), "c/d".to_owned()], &[])
+    }
+
+    #[test]
+    fn a_question_is_whole_and_has_models() {
+        for (written, models) in [
+            (r#"{"input":"x"}"#, vec!["a/b", "c/d"]),
+            (r#"{"input":"x","model":null}"#, vec!["a/b", "c/d"]),
+            (r#"{"input":"x","model":"e/f","stream":true}"#, vec!["e/f"]),
+            (r#"{"input":"x","models":["e/f"]}"#, vec!["e/f"]),
+        ] {
+            let request = read_it(written).unwrap();
+            assert_eq!(request.models, models, "{written}");
+            assert!(!request.stream, "{written}");
+        }
+    }
+
+    #[test]
+    fn complaints_name_the_field_as_for_a_client() {
+        for (written, starts) in [
+            (r#"{"model":"a/b","input":"x","temperature":"hot"}"#, "temperature "),
+            ("[]", ""),
+            ("{", ""),
+            (r#"{"input":"x","model":"a/b","model":"c/d"}"#, ""),
+        ] {
+            let failure = read_it(written).unwrap_err();
+            assert_eq!(failure.kind, ErrorKind::InvalidRequest);
+            assert!(failure.message.starts_with(starts), "{}", failure.message);
+        }
+    }
+}

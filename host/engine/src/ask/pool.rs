@@ -1,0 +1,77 @@
+//! How many questions one request of a client may put, and how many at the same time.
+
+use cofferdam_runtime::services::QUESTION_DEPTH_MAX;
+use cofferdam_runtime::wire::{ErrorKind, Failure};
+use std::sync::atomic::{AtomicU32, Ordering};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Questions of all plugins for one request of a client, at any depth.
+const QUESTIONS_MAX: u32 = 32;
+/// Questions of one depth that are answered at the same time; the others wait.
+const AT_ONCE: usize = 8;
+
+/// Shared by everything that is asked for one request of a client.
+#[derive(Debug)]
+pub(super) struct Pool {
+    left: AtomicU32,
+    /// By depth: a question that waits for deeper ones must not stand in their way.
+    turns: [Semaphore; QUESTION_DEPTH_MAX as usize],
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { left: AtomicU32::new(QUESTIONS_MAX), turns: std::array::from_fn(|_| Semaphore::new(AT_ONCE)) }
+    }
+}
+
+impl Pool {
+    /// Counts a question of this depth, from 1, and waits for its turn.
+    ///
+    /// # Errors
+    /// No question is left, or none may be so deep.
+    pub(super) async fn turn(&self, depth: u8) -> Result<SemaphorePermit<'_>, Failure> {
+        let turns = usize::from(depth).checked_sub(1).and_then(|place| self.turns.get(place));
+        let Some(turns) = turns else {
+            let message = "Questions to models nest too deeply.";
+            return Err(Failure::new(ErrorKind::PreconditionFailed, message));
+        };
+        let one_less = |left: u32| left.checked_sub(1);
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_err() {
+            let message = format!("This request has put all of its {QUESTIONS_MAX} questions to models.");
+            return Err(Failure::new(ErrorKind::RateLimitExceeded, message));
+        }
+        // It is never closed.
+        turns.acquire().await.map_err(|_| Failure::new(ErrorKind::Server, "No model can be asked here."))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn questions_are_counted_over_all_depths() {
+        let pool = Pool::default();
+        for place in 0..QUESTIONS_MAX {
+            drop(pool.turn(u8::from(place % 2 == 0) + 1).await.unwrap());
+        }
+        assert_eq!(pool.turn(1).await.unwrap_err().kind, ErrorKind::RateLimitExceeded);
+        for depth in [0, QUESTION_DEPTH_MAX + 1] {
+            assert_eq!(pool.turn(depth).await.unwrap_err().kind, ErrorKind::PreconditionFailed);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_full_depth_makes_its_own_wait_and_no_deeper_one() {
+        let pool = Pool::default();
+        let mut running = Vec::new();
+        for _ in 0..AT_ONCE {
+            running.push(pool.turn(1).await.unwrap());
+        }
+        let mut waiting = std::pin::pin!(pool.turn(1));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        drop(pool.turn(2).await.unwrap());
+        running.pop();
+        drop(waiting.await.unwrap());
+    }
+}

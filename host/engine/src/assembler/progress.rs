@@ -1,0 +1,91 @@
+//! Events of a call of a server tool that tell how the questions it puts to models go on (names.md 2.2). Which
+//! calls have them, and under which word, says the tool's manifest.
+
+use super::items::Body;
+use super::json::{number, raw, string};
+use super::{Assembler, Malformed};
+use crate::ask::{Note, Progress};
+use serde_json::{Map, Value};
+
+impl Assembler {
+    /// An event of a question of the call whose item stands at `place`, if such are told.
+    fn call_event(&mut self, place: usize, name: &str, members: impl FnOnce(&mut Vec<u8>)) {
+        let Some(Body::Tool { item, .. }) = self.items.get(place).map(|item| &item.body) else { return };
+        let Some(word) = &item.questions else { return };
+        let name = format!("response.{word}.{name}");
+        self.item_event(&name, place, |out, _| members(out));
+    }
+
+    /// Tells how a question goes on that the call at `place` has put.
+    ///
+    /// # Errors
+    /// [`Malformed`] when the answers of all questions are more than a response may hold.
+    pub(crate) fn tell(&mut self, place: usize, progress: &Progress) -> Result<(), Malformed> {
+        let Progress { in_panel, model, note } = progress;
+        if let Note::Answered { text, reasoning } = note {
+            self.grow(text.len() + reasoning.len())?;
+        }
+        if *in_panel {
+            self.tell_of_panel(place, model, note)
+        } else {
+            self.tell_of_analysis(place, model, note)
+        }
+        Ok(())
+    }
+
+    /// An answer comes in one piece: it may be the second model that gave it, after the first broke off.
+    fn tell_of_panel(&mut self, place: usize, model: &str, note: &Note) {
+        let mut event = |name: &str, members: &[(&str, &str)], status: Option<u16>| {
+            self.call_event(place, name, |out| {
+                member(out, "model", model);
+                members.iter().for_each(|(name, value)| member(out, name, value));
+                if let Some(status) = status {
+                    raw(out, ",\"status_code\":");
+                    number(out, u64::from(status));
+                }
+            });
+        };
+        match note {
+            Note::Asked => event("panel.added", &[], None),
+            Note::Answered { text, reasoning } => {
+                if !reasoning.is_empty() {
+                    event("panel.reasoning.delta", &[("delta", reasoning)], None);
+                }
+                if !text.is_empty() {
+                    event("panel.delta", &[("delta", text)], None);
+                }
+                event("panel.completed", &[("content", text)], None);
+            }
+            Note::Failed { message, status } => {
+                event("panel.failed", &[("error", message)], Some(*status));
+            }
+        }
+    }
+
+    /// There is no event for an analysis that fails: the end of the call says what came of it.
+    fn tell_of_analysis(&mut self, place: usize, model: &str, note: &Note) {
+        match note {
+            Note::Asked => {
+                self.call_event(place, "analysis.in_progress", |out| member(out, "judge_model", model));
+            }
+            Note::Answered { text, .. } => {
+                let Ok(analysis) = serde_json::from_str::<Map<String, Value>>(text) else { return };
+                self.call_event(place, "analysis.completed", |out| {
+                    raw(out, ",\"analysis\":");
+                    super::json::value(out, &Value::Object(analysis));
+                });
+            }
+            Note::Failed { .. } => {}
+        }
+    }
+}
+
+fn member(out: &mut Vec<u8>, name: &str, value: &str) {
+    raw(out, ",\"");
+    raw(out, name);
+    raw(out, "\":");
+    string(out, value);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! What is told of one request.
+
+use super::Broadcaster;
+use bytes::Bytes;
+use cofferdam_runtime::wire::ErrorKind;
+use cofferdam_store::{Clock, InternId, UsageOutcome, UsageRow};
+
+/// What the request said about itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct About {
+    /// When it was accepted, Unix milliseconds.
+    pub(crate) started_ms: u64,
+    /// The model as the client wrote it.
+    pub(crate) requested: String,
+    /// The intern whose key it was.
+    pub(crate) intern: Option<InternId>,
+    /// `session_id`, of the body or else of the header.
+    pub(crate) session_id: Option<String>,
+    /// `user`.
+    pub(crate) user: Option<String>,
+    /// `trace`, a JSON object of at most 16 KiB.
+    pub(crate) trace: Option<Bytes>,
+}
+
+/// A finished request.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) about: About,
+    /// Unix milliseconds.
+    pub(super) ended_ms: u64,
+    pub(super) row: UsageRow,
+    /// Why it failed, if it did and anybody knows.
+    pub(super) error: Option<ErrorKind>,
+}
+
+/// A record that waits for the end of its request.
+pub struct Pending {
+    broadcaster: Broadcaster,
+    clock: Clock,
+    about: About,
+    error: Option<ErrorKind>,
+}
+
+impl Pending {
+    pub(super) fn new(broadcaster: Broadcaster, clock: Clock, about: About) -> Self {
+        Self { broadcaster, clock, about, error: None }
+    }
+
+    /// Notes why the request fails.
+    pub(crate) fn failed(&mut self, error: ErrorKind) {
+        self.error = Some(error);
+    }
+
+    /// Tells of the request, which ended with this usage.
+    pub(crate) fn tell(self, row: &UsageRow) {
+        let Self { broadcaster, clock, about, error } = self;
+        let ended_ms = clock.now_ms().max(about.started_ms);
+        let error = error.filter(|_| row.outcome == UsageOutcome::Failed);
+        broadcaster.tell(Record { about, ended_ms, row: row.clone(), error });
+    }
+}
+
+impl Record {
+    /// The word for how it ended.
+    pub(super) fn outcome(&self) -> &'static str {
+        match self.row.outcome {
+            UsageOutcome::Completed => "completed",
+            UsageOutcome::Incomplete => "incomplete",
+            UsageOutcome::Failed => "failed",
+            UsageOutcome::Cancelled => "cancelled",
+            UsageOutcome::Interrupted => "interrupted",
+        }
+    }
+}

@@ -1,0 +1,150 @@
+use super::record::{About, Record};
+use super::{Broadcaster, Message, Queue, Tally, otlp, webhook};
+use bytes::Bytes;
+use cofferdam_runtime::wire::ErrorKind;
+use cofferdam_store::{KeyId, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::mpsc::channel;
+
+const HEX: &str = "00112233445566778899aabbccddeeff";
+
+fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>) -> Record {
+    let row = UsageRow {
+        request_id: format!("resp_{HEX}"),
+        at_ms: 1_700_000_000_000,
+        workspace: "3f2a0000-0000-4000-8000-000000000001".parse::<WorkspaceId>().unwrap(),
+        key: "abcdefghijkl".parse::<KeyId>().unwrap(),
+        kind: UsageKind::Responses,
+        model: "meta/llama".to_owned(),
+        provider: "ollama".to_owned(),
+        input_tokens: 7,
+        cached_tokens: 2,
+        output_tokens: 3,
+        reasoning_tokens: 1,
+        cost_pico: 1_500_000,
+        byok_pico: 0,
+        attempts: 1,
+        outcome,
+        streamed: true,
+    };
+    let about = About {
+        started_ms: 1_700_000_000_000,
+        requested: "meta/llama:nitro".to_owned(),
+        intern: None,
+        session_id: Some("s-1".to_owned()),
+        user: Some("u-1".to_owned()),
+        trace: trace.map(|trace| Bytes::from(trace.to_string())),
+    };
+    Record { about, ended_ms: 1_700_000_000_250, row, error }
+}
+
+#[test]
+fn a_full_queue_drops_records_and_counts_them() {
+    let (sender, mut messages) = channel(1);
+    let tally = Arc::new(Tally::default());
+    let queue = Queue { name: "slow".to_owned(), sender, tally: Arc::clone(&tally) };
+    let broadcaster = Broadcaster { queues: Arc::from([queue]) };
+    for _ in 0..3 {
+        broadcaster.tell(record(None, UsageOutcome::Completed, None));
+    }
+    assert_eq!(tally.dropped.load(Ordering::Relaxed), 2);
+    assert!(matches!(messages.try_recv(), Ok(Message::Record(_))));
+    assert!(messages.try_recv().is_err());
+}
+
+fn span(record: Record) -> Value {
+    let body: Value = serde_json::from_slice(&otlp::body(&[Arc::new(record)])).unwrap();
+    let spans = &body["resourceSpans"][0]["scopeSpans"][0]["spans"];
+    assert_eq!(spans.as_array().unwrap().len(), 1);
+    spans[0].clone()
+}
+
+fn attribute<'a>(span: &'a Value, key: &str) -> Option<&'a Value> {
+    let attributes = span["attributes"].as_array().unwrap();
+    attributes.iter().find(|attribute| attribute["key"] == key).map(|attribute| &attribute["value"])
+}
+
+#[test]
+fn a_webhook_gets_counts_ids_and_the_trace() {
+    let trace = json!({"trace_id": "t", "mine": {"deep": [1]}});
+    let body = webhook::body(&record(Some(trace.clone()), UsageOutcome::Completed, None));
+    let expected = json!({
+        "type": "request.finished", "id": format!("resp_{HEX}"), "kind": "responses", "outcome": "completed",
+        "error_type": null, "started_at_ms": 1_700_000_000_000_u64, "ended_at_ms": 1_700_000_000_250_u64,
+        "streamed": true, "requested_model": "meta/llama:nitro", "model": "meta/llama", "provider": "ollama",
+        "usage": {"input_tokens": 7, "cached_tokens": 2, "output_tokens": 3, "reasoning_tokens": 1},
+        "cost": 0.000_001_5, "workspace_id": "3f2a0000-0000-4000-8000-000000000001", "key_id": "abcdefghijkl",
+        "intern_id": null, "session_id": "s-1", "user": "u-1", "trace": trace,
+    });
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), expected);
+}
+
+#[test]
+fn a_span_follows_the_conventions_for_generative_models() {
+    let span = span(record(None, UsageOutcome::Completed, None));
+    assert_eq!(span["traceId"], HEX);
+    assert_eq!(span["name"], "chat meta/llama:nitro");
+    assert_eq!((&span["kind"], &span["status"]), (&json!(3), &json!({})));
+    assert_eq!(span["startTimeUnixNano"], "1700000000000000000");
+    assert_eq!(span["endTimeUnixNano"], "1700000000250000000");
+    assert_eq!(span["spanId"].as_str().unwrap().len(), 16);
+    assert_eq!(span.get("parentSpanId"), None);
+    for (key, value) in [
+        ("gen_ai.operation.name", json!({"stringValue": "chat"})),
+        ("gen_ai.provider.name", json!({"stringValue": "ollama"})),
+        ("gen_ai.request.model", json!({"stringValue": "meta/llama:nitro"})),
+        ("gen_ai.response.model", json!({"stringValue": "meta/llama"})),
+        ("gen_ai.usage.input_tokens", json!({"intValue": "7"})),
+        ("gen_ai.usage.output_tokens", json!({"intValue": "3"})),
+        ("gen_ai.usage.cost", json!({"doubleValue": 1.5e-6})),
+        ("gen_ai.conversation.id", json!({"stringValue": "s-1"})),
+        ("user.id", json!({"stringValue": "u-1"})),
+    ] {
+        assert_eq!(attribute(&span, key), Some(&value), "{key}");
+    }
+    assert_eq!(attribute(&span, "error.type"), None);
+}
+
+#[test]
+fn known_trace_keys_place_the_span_and_others_pass() {
+    let trace = json!({
+        "trace_id": "0AF7651916CD43DD-8448EB211C80319C", "parent_span_id": "B7AD6B7169203331",
+        "span_name": "step", "generation_name": "gen", "trace_name": "run",
+        "mine": {"deep": [1]}, "count": 3, "share": 0.5, "flag": true, "none": null,
+    });
+    let span = span(record(Some(trace), UsageOutcome::Failed, Some(ErrorKind::Timeout)));
+    assert_eq!(span["traceId"], "0af7651916cd43dd8448eb211c80319c");
+    assert_eq!(span["parentSpanId"], "b7ad6b7169203331");
+    assert_eq!((&span["name"], &span["status"]), (&json!("step"), &json!({"code": 2})));
+    for (key, value) in [
+        ("error.type", json!({"stringValue": "timeout"})),
+        ("trace.trace_name", json!({"stringValue": "run"})),
+        ("trace.mine", json!({"stringValue": "{\"deep\":[1]}"})),
+        ("trace.count", json!({"intValue": "3"})),
+        ("trace.share", json!({"doubleValue": 0.5})),
+        ("trace.flag", json!({"boolValue": true})),
+        ("trace.none", json!({"stringValue": "null"})),
+    ] {
+        assert_eq!(attribute(&span, key), Some(&value), "{key}");
+    }
+}
+
+#[test]
+fn names_that_are_no_ids_become_ids_that_are_equal_where_the_names_are() {
+    let trace_id = |given: &str| {
+        let trace = json!({"trace_id": given, "parent_span_id": "not hex", "generation_name": "gen"});
+        let span = span(record(Some(trace), UsageOutcome::Failed, None));
+        assert_eq!((span.get("parentSpanId"), &span["name"]), (None, &json!("gen")));
+        assert_eq!(attribute(&span, "error.type"), Some(&json!({"stringValue": "_OTHER"})));
+        span["traceId"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(trace_id("my run"), trace_id("my run"));
+    assert_ne!(trace_id("my run"), trace_id("my other run"));
+    for given in ["my run", &"0".repeat(32), "é"] {
+        let id = trace_id(given);
+        assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+    }
+    assert_eq!(trace_id(""), HEX);
+}

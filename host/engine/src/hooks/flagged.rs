@@ -1,0 +1,105 @@
+//! What a client is told when a hook rejects content: 403 with the members of names.md 9.1.
+//!
+//! A hook says why in the failure's `code`: reasons with commas between them, then, if one text is to blame, `#`
+//! and the JSON pointer of that text in what it was shown. The text itself is taken from there: a hook cannot
+//! make the host repeat anything but the client's own words to that client.
+
+use crate::refusal::Refusal;
+use cofferdam_runtime::wire::Failure;
+use serde_json::{Value, json};
+
+/// Reasons that are repeated, and characters of each.
+const REASONS_MAX: usize = 16;
+const REASON_CHARS_MAX: usize = 64;
+/// Characters of the text, the mark of what was left out among them.
+const INPUT_CHARS_MAX: usize = 100;
+const LEFT_OUT: &str = "...";
+
+/// The refusal for a failure of kind `content-policy-violation` of the hook called `plugin`. `shown` is the JSON
+/// that it judged, `model` what the client asked for.
+pub(super) fn refusal(failure: &Failure, plugin: &str, shown: &[u8], model: &str) -> Refusal {
+    let code = failure.code.as_deref().unwrap_or_default();
+    let (reasons, pointer) = code.split_once('#').map_or((code, None), |(list, at)| (list, Some(at)));
+    let reasons = reasons.split(',').map(str::trim).filter(|reason| !reason.is_empty());
+    let reasons: Vec<String> = reasons.take(REASONS_MAX).map(plain).collect();
+    let mut metadata = json!({ "reasons": reasons, "provider_name": plugin, "model_slug": model });
+    let text = pointer.and_then(|pointer| {
+        let shown: Value = serde_json::from_slice(shown).ok()?;
+        shown.pointer(pointer)?.as_str().map(shortened)
+    });
+    if let (Some(members), Some(text)) = (metadata.as_object_mut(), text) {
+        members.insert("flagged_input".to_owned(), text.into());
+    }
+    Refusal { metadata: Box::new(metadata), ..Refusal::new(403, failure.kind, failure.message.clone()) }
+}
+
+fn plain(reason: &str) -> String {
+    reason.chars().filter(|letter| !letter.is_control()).take(REASON_CHARS_MAX).collect()
+}
+
+/// The text, or its beginning and its end with a mark between them.
+fn shortened(text: &str) -> String {
+    let chars = text.chars().count();
+    if chars <= INPUT_CHARS_MAX {
+        return text.to_owned();
+    }
+    let kept = INPUT_CHARS_MAX - LEFT_OUT.len();
+    let (head, tail) = (kept.div_ceil(2), kept / 2);
+    let letters = text.chars();
+    letters.clone().take(head).chain(LEFT_OUT.chars()).chain(letters.skip(chars - tail)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam_runtime::wire::ErrorKind;
+    use proptest::prelude::*;
+
+    fn metadata(code: Option<&str>, shown: &str) -> Value {
+        let failure = Failure {
+            kind: ErrorKind::ContentPolicyViolation,
+            message: "flagged".to_owned(),
+            code: code.map(str::to_owned),
+            retry_after_ms: None,
+        };
+        let refusal = refusal(&failure, "hook-x", shown.as_bytes(), "a/b");
+        assert_eq!((refusal.status, refusal.message.as_str()), (403, "flagged"));
+        *refusal.metadata
+    }
+
+    #[test]
+    fn reasons_and_the_clients_own_text_are_told() {
+        let shown = r#"{"input":[{"content":[{"text":"some words"}]}]}"#;
+        assert_eq!(
+            metadata(Some("violence, hate#/input/0/content/0/text"), shown),
+            json!({"reasons": ["violence", "hate"], "provider_name": "hook-x", "model_slug": "a/b",
+                "flagged_input": "some words"})
+        );
+    }
+
+    #[test]
+    fn what_a_hook_does_not_say_is_not_there() {
+        let told = json!({"reasons": [], "provider_name": "hook-x", "model_slug": "a/b"});
+        assert_eq!(metadata(None, "{}"), told);
+        assert_eq!(metadata(Some("#/input"), "{\"input\":[]}"), told);
+        assert_eq!(metadata(Some(",#/nowhere"), "no json"), told);
+        assert_eq!(metadata(Some("one"), "{}")["reasons"], json!(["one"]));
+        assert_eq!(metadata(Some("a\u{1b}b"), "{}")["reasons"], json!(["ab"]));
+    }
+
+    #[test]
+    fn a_long_text_loses_its_middle() {
+        assert_eq!(shortened(&"é".repeat(100)), "é".repeat(100));
+        let text = format!("{}{}", "a".repeat(80), "z".repeat(80));
+        assert_eq!(shortened(&text), format!("{}...{}", "a".repeat(49), "z".repeat(48)));
+    }
+
+    proptest! {
+        #[test]
+        fn any_code_is_told_within_bounds(code in "\\PC{0,200}|[a-z,#/~0-9]{0,200}", text in "\\PC{0,300}") {
+            let told = metadata(Some(&code), &json!({"input": text}).to_string());
+            prop_assert!(told["reasons"].as_array().unwrap().len() <= REASONS_MAX);
+            prop_assert!(shortened(&text).chars().count() <= INPUT_CHARS_MAX);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! `model-panel`: a guest asks several models at the same time. A guest has one
+//! thread, so that what runs side by side runs on the host's side.
+
+use crate::bindings::cofferdam::plugin::model::Answer;
+use crate::bindings::cofferdam::plugin::model_panel::Host;
+use crate::bindings::cofferdam::plugin::types::Failure;
+use crate::instance::GuestState;
+use futures_util::future::join_all;
+
+impl Host for GuestState {
+    async fn ask_all(&mut self, requests: Vec<Vec<u8>>) -> wasmtime::Result<Vec<Result<Answer, Failure>>> {
+        self.enter_host()?;
+        let questions: Vec<_> = requests.into_iter().map(|request| self.question(request, true)).collect();
+        let asked = questions.into_iter().map(|question| async move {
+            let (ask, question) = question?;
+            ask.ask(question).await
+        });
+        Ok(self.account.beside(join_all(asked)).await)
+    }
+}

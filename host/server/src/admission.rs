@@ -1,0 +1,242 @@
+//! Who gets to ask for inference: the limits of `[limits]` by key and workspace,
+//! looked at when it is known who asks and before anything of the body is read. A
+//! request is let in by all of them or uses nothing up. What it uses of tokens is
+//! known when it is over; until then the bucket may be overdrawn by what is running.
+
+use std::sync::Arc;
+
+use cofferdam_engine::rate::{Limit, Quota, Standing, TooOften};
+use cofferdam_engine::{Allowance, Meter, Running, TokenLimits};
+use cofferdam_store::{Clock, KeyId, WorkspaceId};
+use http::HeaderMap;
+use http::header::{HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use crate::config::Pace;
+
+/// What a client is told to wait for a place that nobody knows the end of, in seconds.
+const PLACE_WAIT_S: u64 = 1;
+
+/// What keys and workspaces have used.
+pub(crate) struct Admission {
+    clock: Clock,
+    requests: Limit<KeyId>,
+    workspace_requests: Limit<WorkspaceId>,
+    tokens: Arc<TokenLimits>,
+    running: Running<KeyId>,
+}
+
+/// A request that was let in.
+#[derive(Default)]
+pub(crate) struct Admitted {
+    /// What it may use.
+    pub(crate) allowance: Allowance,
+    /// What the client is told, when there is a limit.
+    pub(crate) shown: Option<Shown>,
+}
+
+/// A request that was not let in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limited {
+    resource: Resource,
+    /// What the client is told.
+    pub(crate) shown: Shown,
+    /// Whole seconds to wait.
+    pub(crate) wait_s: u64,
+}
+
+/// The limits, named as their keys in the configuration are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Resource {
+    ConcurrentPerKey,
+    TokensPerMinute,
+    WorkspaceTokensPerMinute,
+    RequestsPerMinute,
+    WorkspaceRequestsPerMinute,
+}
+
+impl Resource {
+    fn name(self) -> &'static str {
+        match self {
+            Self::ConcurrentPerKey => "concurrent_per_key",
+            Self::TokensPerMinute => "tokens_per_minute",
+            Self::WorkspaceTokensPerMinute => "workspace_tokens_per_minute",
+            Self::RequestsPerMinute => "requests_per_minute",
+            Self::WorkspaceRequestsPerMinute => "workspace_requests_per_minute",
+        }
+    }
+
+    /// Whose limit it is.
+    fn scope(self) -> &'static str {
+        match self {
+            Self::ConcurrentPerKey | Self::TokensPerMinute | Self::RequestsPerMinute => "key",
+            Self::WorkspaceTokensPerMinute | Self::WorkspaceRequestsPerMinute => "workspace",
+        }
+    }
+
+    /// What there is a limit of.
+    fn units(self) -> &'static str {
+        match self {
+            Self::ConcurrentPerKey => "requests at the same time",
+            Self::TokensPerMinute | Self::WorkspaceTokensPerMinute => "tokens per minute",
+            Self::RequestsPerMinute | Self::WorkspaceRequestsPerMinute => "requests per minute",
+        }
+    }
+}
+
+impl Admission {
+    /// Nobody has used anything yet.
+    #[must_use]
+    pub(crate) fn new(clock: &Clock) -> Self {
+        Self {
+            clock: clock.clone(),
+            requests: Limit::new(clock.clone()),
+            workspace_requests: Limit::new(clock.clone()),
+            tokens: Arc::new(TokenLimits::new(clock)),
+            running: Running::default(),
+        }
+    }
+
+    /// Lets a request in, which uses up one request of key and workspace and a place
+    /// among those that run.
+    ///
+    /// # Errors
+    ///
+    /// [`Limited`]; nothing is used up then.
+    pub(crate) fn admit(
+        &self,
+        key: KeyId,
+        workspace: WorkspaceId,
+        pace: &Pace,
+    ) -> Result<Admitted, Box<Limited>> {
+        if *pace == Pace::UNLIMITED {
+            return Ok(Admitted::default());
+        }
+        let mut tightest = Tightest { now_ms: self.clock.now_ms(), found: None };
+        let place = match pace.concurrent_per_key {
+            0 => None,
+            most => Some(self.running.enter(key, most).ok_or_else(|| tightest.full(most))?),
+        };
+        let meter = Meter {
+            limits: Arc::clone(&self.tokens),
+            key: Quota::of_minute(pace.tokens_per_minute).map(|quota| (key, quota)),
+            workspace: Quota::of_minute(pace.workspace_tokens_per_minute).map(|quota| (workspace, quota)),
+        };
+        if let Some((key, quota)) = meter.key {
+            tightest.meet(Resource::TokensPerMinute, self.tokens.by_key.check(key, quota))?;
+        }
+        if let Some((workspace, quota)) = meter.workspace {
+            let checked = self.tokens.by_workspace.check(workspace, quota);
+            tightest.meet(Resource::WorkspaceTokensPerMinute, checked)?;
+        }
+        self.take_request(key, workspace, pace, &mut tightest)?;
+        let is_metered = meter.key.is_some() || meter.workspace.is_some();
+        let allowance = Allowance::new(is_metered.then_some(meter), place);
+        Ok(Admitted { allowance, shown: tightest.shown() })
+    }
+
+    fn take_request(
+        &self,
+        key: KeyId,
+        workspace: WorkspaceId,
+        pace: &Pace,
+        tightest: &mut Tightest,
+    ) -> Result<(), Box<Limited>> {
+        let of_key = Quota::of_minute(pace.requests_per_minute);
+        if let Some(quota) = of_key {
+            tightest.meet(Resource::RequestsPerMinute, self.requests.take(key, quota))?;
+        }
+        let Some(quota) = Quota::of_minute(pace.workspace_requests_per_minute) else { return Ok(()) };
+        let taken = self.workspace_requests.take(workspace, quota);
+        if taken.is_err()
+            && let Some(quota) = of_key
+        {
+            self.requests.give_back(key, quota);
+        }
+        tightest.meet(Resource::WorkspaceRequestsPerMinute, taken)
+    }
+}
+
+/// The limit of which the smallest share is left.
+struct Tightest {
+    now_ms: u64,
+    found: Option<(Resource, Standing)>,
+}
+
+impl Tightest {
+    fn meet(&mut self, resource: Resource, met: Result<Standing, TooOften>) -> Result<(), Box<Limited>> {
+        let standing = met.map_err(|TooOften { wait_s, standing }| {
+            Box::new(Limited { resource, shown: Shown::of(resource, standing, self.now_ms), wait_s })
+        })?;
+        let share = |one: Standing, other: Standing| u128::from(one.remaining) * u128::from(other.limit);
+        if self.found.is_none_or(|(_, found)| share(standing, found) < share(found, standing)) {
+            self.found = Some((resource, standing));
+        }
+        Ok(())
+    }
+
+    fn full(&self, most: u64) -> Box<Limited> {
+        let resource = Resource::ConcurrentPerKey;
+        let reset_ms = self.now_ms.saturating_add(PLACE_WAIT_S * 1000);
+        let shown = Shown { resource: resource.name(), limit: most, remaining: 0, reset_ms };
+        Box::new(Limited { resource, shown, wait_s: PLACE_WAIT_S })
+    }
+
+    fn shown(&self) -> Option<Shown> {
+        self.found.map(|(resource, standing)| Shown::of(resource, standing, self.now_ms))
+    }
+}
+
+impl Limited {
+    /// For the client: who refused, for which limit, and what to do.
+    pub(crate) fn message(&self) -> String {
+        let Self { resource, shown: Shown { limit, .. }, wait_s } = self;
+        let who = if resource.scope() == "key" { "API key" } else { "workspace" };
+        let units = resource.units();
+        format!("Rate limit exceeded: this host allows this {who} {limit} {units}. Try again in {wait_s} s.")
+    }
+
+    /// What stands in `error.metadata` beside the type and who refused.
+    pub(crate) fn details(&self) -> Value {
+        json!({"limit": self.resource.name(), "scope": self.resource.scope()})
+    }
+}
+
+/// What the headers of an answer tell of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// Which limit, as its key in `[limits]` is called.
+    resource: &'static str,
+    /// How much there is.
+    limit: u64,
+    /// How much of it was left after this request was let in.
+    remaining: u64,
+    /// When all of it is there again, if nothing else comes: Unix milliseconds.
+    reset_ms: u64,
+}
+
+impl Shown {
+    fn of(resource: Resource, standing: Standing, now_ms: u64) -> Self {
+        // Rounded up: at that moment it is true.
+        let whole_in_ms = u64::try_from(standing.whole_in.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        Self {
+            resource: resource.name(),
+            limit: standing.limit,
+            remaining: standing.remaining,
+            reset_ms: now_ms.saturating_add(whole_in_ms),
+        }
+    }
+
+    /// Writes the headers.
+    pub(crate) fn write(self, headers: &mut HeaderMap) {
+        let Self { resource, limit, remaining, reset_ms } = self;
+        let mut write = |name, value| headers.insert(HeaderName::from_static(name), value);
+        write("x-ratelimit-limit", HeaderValue::from(limit));
+        write("x-ratelimit-remaining", HeaderValue::from(remaining));
+        write("x-ratelimit-reset", HeaderValue::from(reset_ms));
+        write("x-ratelimit-resource", HeaderValue::from_static(resource));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use std::time::Duration;
+
+use http::HeaderMap;
+
+use super::*;
+
+const NOTHING: Pace = Pace::UNLIMITED;
+
+struct Host {
+    clock: Clock,
+    admission: Admission,
+}
+
+/// Two keys of one workspace, and one of another.
+const A: (&str, u8) = ("aaaaaaaaaaaa", 1);
+const B: (&str, u8) = ("bbbbbbbbbbbb", 1);
+const C: (&str, u8) = ("cccccccccccc", 2);
+
+impl Host {
+    fn new() -> Self {
+        let clock = Clock::manual();
+        Self { admission: Admission::new(&clock), clock }
+    }
+
+    fn admit(&self, (key, workspace): (&str, u8), pace: &Pace) -> Result<Admitted, Box<Limited>> {
+        let workspace = format!("00000000-0000-4000-8000-00000000000{workspace}").parse().unwrap();
+        self.admission.admit(key.parse().unwrap(), workspace, pace)
+    }
+
+    /// How many requests are let in one after another.
+    fn admitted(&self, who: (&str, u8), pace: &Pace) -> usize {
+        (0..10_000).take_while(|_| self.admit(who, pace).is_ok()).count()
+    }
+
+    fn refused(&self, who: (&str, u8), pace: &Pace) -> Box<Limited> {
+        match self.admit(who, pace) {
+            Ok(_) => panic!("it was let in"),
+            Err(limited) => limited,
+        }
+    }
+}
+
+#[test]
+fn without_limits_nothing_is_counted_or_told() {
+    let host = Host::new();
+    let admitted = host.admit(A, &NOTHING).unwrap();
+    assert_eq!(admitted.shown, None);
+    assert_eq!(host.admitted(A, &Pace { requests_per_minute: 3, ..NOTHING }), 3);
+}
+
+#[test]
+fn requests_are_limited_by_key_and_by_workspace() {
+    let host = Host::new();
+    let pace = Pace { requests_per_minute: 6, workspace_requests_per_minute: 10, ..NOTHING };
+    assert_eq!(host.admitted(A, &pace), 6);
+    let limited = host.refused(A, &pace);
+    assert_eq!((limited.resource.name(), limited.wait_s), ("requests_per_minute", 10));
+    assert_eq!(host.admitted(B, &pace), 4);
+    let limited = host.refused(B, &pace);
+    assert_eq!((limited.resource.name(), limited.wait_s), ("workspace_requests_per_minute", 6));
+    assert_eq!(host.admitted(C, &pace), 6);
+    // What the workspace refused has used up nothing of the key.
+    assert_eq!(host.admitted(B, &Pace { workspace_requests_per_minute: 0, ..pace }), 2);
+}
+
+#[test]
+fn who_waits_as_told_is_let_in_and_no_second_earlier() {
+    let host = Host::new();
+    let pace = Pace { requests_per_minute: 7, ..NOTHING };
+    host.admitted(A, &pace);
+    let wait_s = host.refused(A, &pace).wait_s;
+    host.clock.advance(Duration::from_secs(wait_s - 1));
+    host.refused(A, &pace);
+    host.clock.advance(Duration::from_secs(1));
+    host.admit(A, &pace).unwrap();
+}
+
+#[test]
+fn a_place_is_held_as_long_as_the_request_and_a_refused_one_holds_none() {
+    let host = Host::new();
+    let pace = Pace { concurrent_per_key: 2, requests_per_minute: 3, ..NOTHING };
+    let first = host.admit(A, &pace).unwrap();
+    let second = host.admit(A, &pace).unwrap();
+    let limited = host.refused(A, &pace);
+    assert_eq!((limited.resource.name(), limited.wait_s), ("concurrent_per_key", 1));
+    host.admit(B, &pace).unwrap();
+    drop(first);
+    drop(host.admit(A, &pace).unwrap());
+    // Too many a minute now, and each refusal leaves the place free.
+    for _ in 0..5 {
+        assert_eq!(host.refused(A, &pace).resource.name(), "requests_per_minute");
+    }
+    drop(second);
+}
+
+#[test]
+fn the_headers_tell_of_the_limit_that_is_nearest() {
+    let host = Host::new();
+    let pace = Pace { requests_per_minute: 10, workspace_requests_per_minute: 12, ..NOTHING };
+    let headers = |shown: Shown| {
+        let mut headers = HeaderMap::new();
+        shown.write(&mut headers);
+        ["limit", "remaining", "reset", "resource"]
+            .map(|name| headers[format!("x-ratelimit-{name}")].to_str().unwrap().to_owned())
+    };
+    let now_ms = host.clock.now_ms();
+    let in_ms = |ms: u64| (now_ms + ms).to_string();
+    let shown = host.admit(A, &pace).unwrap().shown.unwrap();
+    assert_eq!(headers(shown), ["10", "9", &in_ms(6_000), "requests_per_minute"]);
+    host.admitted(A, &pace);
+    let shown = host.admit(B, &pace).unwrap().shown.unwrap();
+    assert_eq!(headers(shown), ["12", "1", &in_ms(55_000), "workspace_requests_per_minute"]);
+    let limited = host.refused(A, &pace);
+    assert_eq!(headers(limited.shown), ["10", "0", &in_ms(60_000), "requests_per_minute"]);
+    let crowd = Pace { concurrent_per_key: 1, ..NOTHING };
+    let _place = host.admit(A, &crowd).unwrap();
+    let limited = host.refused(A, &crowd);
+    assert_eq!(headers(limited.shown), ["1", "0", &in_ms(1_000), "concurrent_per_key"]);
+}
+
+#[test]
+fn a_refusal_says_who_refused_for_which_limit_and_what_to_do() {
+    let host = Host::new();
+    let one = Host::new();
+    let cases = [
+        (
+            Pace { requests_per_minute: 1, ..NOTHING },
+            "Rate limit exceeded: this host allows this API key 1 requests per minute. Try again in 60 s.",
+        ),
+        (
+            Pace { workspace_requests_per_minute: 1, ..NOTHING },
+            "Rate limit exceeded: this host allows this workspace 1 requests per minute. Try again in 60 s.",
+        ),
+        (
+            Pace { concurrent_per_key: 1, ..NOTHING },
+            "Rate limit exceeded: this host allows this API key 1 requests at the same time. Try again in 1 s.",
+        ),
+    ];
+    for (pace, message) in cases {
+        let _first = host.admit(A, &pace).unwrap();
+        assert_eq!(host.refused(A, &pace).message(), message);
+    }
+    let pace = Pace { workspace_requests_per_minute: 1, ..NOTHING };
+    one.admit(A, &pace).unwrap();
+    let details = one.refused(A, &pace).details();
+    assert_eq!(details, json!({"limit": "workspace_requests_per_minute", "scope": "workspace"}));
+}
+
+#[test]
+fn tokens_count_when_they_are_used_and_what_is_overdrawn_is_waited_for() {
+    let host = Host::new();
+    let pace = Pace { tokens_per_minute: 1_000, workspace_tokens_per_minute: 1_500, ..NOTHING };
+    let tokens = &host.admission.tokens;
+    let (key, workspace) = ("aaaaaaaaaaaa".parse().unwrap(), "00000000-0000-4000-8000-000000000001");
+    let quota = |per_minute| Quota::of_minute(per_minute).unwrap();
+    // Until it is known what they use, any number is let in.
+    assert_eq!(host.admitted(A, &pace), 10_000);
+    tokens.by_key.debit(key, quota(1_000), 1_500);
+    let limited = host.refused(A, &pace);
+    assert_eq!((limited.resource.name(), limited.wait_s), ("tokens_per_minute", 31));
+    host.admit(B, &pace).unwrap();
+    tokens.by_workspace.debit(workspace.parse().unwrap(), quota(1_500), 1_500);
+    let limited = host.refused(B, &pace);
+    assert_eq!((limited.resource.name(), limited.wait_s), ("workspace_tokens_per_minute", 1));
+    host.admit(C, &pace).unwrap();
+}

@@ -1,0 +1,78 @@
+//! `credits show | add | unlimited`.
+
+use clap::Subcommand;
+use cofferdam_store::{Actor, Dollars, Store, WorkspaceId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::money::{number, signed};
+use super::table::pairs;
+use super::{CommandError, Outcome};
+
+/// What can be done to a workspace's credit.
+#[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CreditsCommand {
+    /// Show what a workspace has paid in and used up
+    #[command(arg_required_else_help = true)]
+    Show {
+        /// Its name or id
+        workspace: String,
+    },
+    /// Add credit; a workspace without limit becomes a prepaid one
+    #[command(arg_required_else_help = true)]
+    Add {
+        /// Its name or id
+        workspace: String,
+        /// How many dollars, such as 12.50
+        dollars: Dollars,
+    },
+    /// Let a workspace spend without limit; its balance is gone
+    #[command(arg_required_else_help = true)]
+    Unlimited {
+        /// Its name or id
+        workspace: String,
+    },
+}
+
+pub(super) fn carry_out(command: &CreditsCommand, store: &Store) -> Result<Outcome, CommandError> {
+    let id = |workspace: &str| Ok::<_, CommandError>(store.directory().find_workspace(workspace)?.id);
+    match command {
+        CreditsCommand::Show { workspace } => show(store, id(workspace)?),
+        CreditsCommand::Add { workspace, dollars } => {
+            if dollars.pico() == 0 {
+                return Err(CommandError::new("the amount to add is more than 0"));
+            }
+            let id = id(workspace)?;
+            store.add_credit(Actor::Operator, id, dollars.pico())?;
+            show(store, id)
+        }
+        CreditsCommand::Unlimited { workspace } => {
+            let id = id(workspace)?;
+            store.set_unlimited(Actor::Operator, id)?;
+            show(store, id)
+        }
+    }
+}
+
+fn show(store: &Store, id: WorkspaceId) -> Result<Outcome, CommandError> {
+    let balance = store.balance(id)?;
+    let directory = store.directory();
+    let name = directory.workspace(id).map_or_else(|| id.to_string(), |workspace| workspace.name.to_string());
+    let dollars = |pico: u64| format!("${}", Dollars::from_pico(pico));
+    let mut rows = vec![("workspace", format!("{name} ({id})"))];
+    let mut document = json!({ "workspace_id": id.to_string(), "workspace": name });
+    let kind = if balance.credited_pico.is_some() { "prepaid" } else { "unlimited" };
+    rows.push(("credit", kind.to_owned()));
+    document["credit"] = kind.into();
+    if let (Some(credited), Some(left)) = (balance.credited_pico, balance.left_pico()) {
+        rows.push(("added", dollars(credited)));
+        document["added"] = number(credited);
+        rows.push(("left", format!("${}", signed(left))));
+        document["left"] = signed(left).parse().unwrap_or(Value::Null);
+    }
+    rows.extend([("spent", dollars(balance.spent_pico)), ("reserved", dollars(balance.reserved_pico))]);
+    document["spent"] = number(balance.spent_pico);
+    document["reserved"] = number(balance.reserved_pico);
+    Ok(Outcome { document, text: pairs(&rows) })
+}

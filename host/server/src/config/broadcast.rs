@@ -1,0 +1,143 @@
+//! `[[broadcast]]`: destinations that are told of finished requests. A `url` is the operator's grant of that one
+//! origin, as a provider's `base_url` is.
+
+use cofferdam_egress::{EgressConfig, Origin, Placement, is_credential_header};
+use cofferdam_engine::broadcast::DestinationKind;
+use http::header::{HeaderName, HeaderValue};
+
+use super::document::{Table, Value};
+use super::providers::key_source;
+use super::{KeySource, Place};
+
+/// The most destinations: each has a queue and a worker.
+const DESTINATIONS_MAX: usize = 16;
+/// Where collectors of OpenTelemetry take spans, below their base URL.
+const SPANS_PATH: &str = "v1/traces";
+
+/// One destination.
+#[derive(Debug, Clone)]
+pub struct Broadcast {
+    /// Unique among the destinations.
+    pub name: String,
+    /// How it is told.
+    pub kind: DestinationKind,
+    /// Where it is; absent where the file has a mistake.
+    pub origin: Option<Origin>,
+    /// What is appended to the origin's path.
+    pub path: String,
+    /// Its credential, and the place in the file that names it.
+    pub key: Option<(KeySource, Place)>,
+    /// Where the credential stands in a request; absent where the file has a mistake.
+    pub placement: Option<Placement>,
+    /// Further headers.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Where the destination stands in the file.
+    pub place: Place,
+}
+
+pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Broadcast> {
+    let mut destinations: Vec<Broadcast> = Vec::new();
+    for table in tables {
+        let name = table.required_text("name");
+        if destinations.iter().any(|destination| destination.name == name.value) {
+            name.reject(format!("a destination named `{}` exists already", name.value));
+        }
+        if destinations.len() == DESTINATIONS_MAX {
+            name.reject(format!("there may be at most {DESTINATIONS_MAX} destinations"));
+        }
+        let kind = kind(table);
+        let key = table.text("key").and_then(|written| Some((key_source(&written)?, written.place())));
+        let (origin, path) = url(table, kind, key.as_ref().map(|(source, _)| source), egress);
+        destinations.push(Broadcast {
+            name: name.value,
+            kind,
+            origin,
+            path,
+            key,
+            placement: placement(table),
+            headers: headers(table),
+            place: table.value("", ()).place(),
+        });
+    }
+    destinations
+}
+
+fn kind(table: &Table<'_>) -> DestinationKind {
+    let written = table.required_text("kind");
+    match written.value.as_str() {
+        "otlp" => DestinationKind::Otlp,
+        "webhook" | "" => DestinationKind::Webhook,
+        _ => {
+            written.reject("expected `webhook` or `otlp`");
+            DestinationKind::Webhook
+        }
+    }
+}
+
+/// A collector's base URL as it stands; a webhook's cut before its last segment, for that is what is asked for.
+fn url(
+    table: &Table<'_>,
+    kind: DestinationKind,
+    key: Option<&KeySource>,
+    egress: &EgressConfig,
+) -> (Option<Origin>, String) {
+    let written = table.required_text("url");
+    if written.value.is_empty() {
+        return (None, String::new());
+    }
+    let (base, path) = match kind {
+        DestinationKind::Otlp => (written.value.as_str(), SPANS_PATH),
+        DestinationKind::Webhook => match last_segment(&written.value) {
+            Some(cut) => cut,
+            None => {
+                written.reject("expected the whole URL of the webhook, with a path");
+                return (None, String::new());
+            }
+        },
+    };
+    // What is secret in one is safe as a `key` only.
+    if written.value.contains('?') {
+        written.reject("a query is not allowed in the URL");
+        return (None, String::new());
+    }
+    let host_bound = matches!(key, Some(KeySource::Operator(_)));
+    let origin = Origin::parse(base, key.is_some(), host_bound, egress);
+    let origin = origin.map_err(|error| written.reject(error.to_string())).ok();
+    if let Some(Err(error)) = origin.as_ref().map(|origin| origin.join(path)) {
+        written.reject(error.to_string());
+    }
+    (origin, path.to_owned())
+}
+
+/// A URL up to its last segment, and that segment with the slash that may end it.
+fn last_segment(url: &str) -> Option<(&str, &str)> {
+    let path_start = url.find("://")? + 3;
+    let end = url.trim_end_matches('/').rfind('/').filter(|slash| *slash >= path_start)?;
+    url.split_at_checked(end + 1).filter(|(_, last)| !last.is_empty())
+}
+
+fn placement(table: &Table<'_>) -> Option<Placement> {
+    let (header, format) = (table.required_text("key_header"), table.required_text("key_format"));
+    Placement::parse(&header.value, &format.value).map_err(|error| header.reject(error.to_string())).ok()
+}
+
+fn headers(table: &Table<'_>) -> Vec<(HeaderName, HeaderValue)> {
+    let written: Value<'_, serde_json::Value> = table.value("headers", table.json("headers"));
+    let Some(map) = written.value.as_object() else {
+        written.reject("expected a table of texts");
+        return Vec::new();
+    };
+    let read = |(name, value): (&String, &serde_json::Value)| {
+        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        Some((name, HeaderValue::from_str(value.as_str()?).ok()?))
+    };
+    let headers: Option<Vec<_>> = map.iter().map(read).collect();
+    match headers {
+        None => written.reject("expected names and values of headers"),
+        Some(headers) if headers.iter().any(|(name, _)| is_credential_header(name.as_str())) => {
+            written.reject("a credential does not belong in this file: use `key` and `key_header`");
+        }
+        Some(headers) => return headers,
+    }
+    Vec::new()
+}

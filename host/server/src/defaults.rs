@@ -1,0 +1,67 @@
+//! From `[[workspaces]]` of the configuration to account defaults: entries are checked like those of a request,
+//! and whatever they switch on has to be there.
+
+use std::collections::BTreeMap;
+
+use cofferdam_engine::request::{InvalidRequest, RequestPlugin};
+use cofferdam_engine::{PluginDefault, PluginDefaults, is_request_plugin};
+use cofferdam_runtime::Plugins;
+use cofferdam_store::Directory;
+
+use crate::config::{Problem, Workspace, WorkspaceName};
+
+/// The defaults. What is wrong with an entry is added to `problems`, and the entry left out.
+pub(crate) fn read(
+    workspaces: &[Workspace],
+    plugins: &Plugins,
+    problems: &mut Vec<Problem>,
+) -> PluginDefaults {
+    let hooks = plugins.iter().filter_map(|plugin| plugin.manifest().hook.as_ref());
+    let hook_ids: Vec<String> = hooks.map(|hook| hook.id.clone()).collect();
+    let mut everyone = Vec::new();
+    let mut named = BTreeMap::new();
+    for workspace in workspaces {
+        let mut entries: Vec<PluginDefault> = Vec::new();
+        for (json, place) in &workspace.plugins {
+            let problem = |message| Problem { place: place.clone(), message };
+            match entry(json, plugins, &hook_ids) {
+                Ok(entry) if entries.iter().any(|earlier| earlier.entry.id == entry.id) => {
+                    problems.push(problem(format!("id names a plugin a second time: `{}`", entry.id)));
+                }
+                Ok(entry) => {
+                    entries.push(PluginDefault { is_fixed: workspace.fixed.contains(&entry.id), entry });
+                }
+                Err(message) => problems.push(problem(message)),
+            }
+        }
+        match &workspace.name {
+            WorkspaceName::Everyone => everyone = entries,
+            WorkspaceName::One(name) => drop(named.insert(name.clone(), entries)),
+        }
+    }
+    PluginDefaults::new(everyone, named)
+}
+
+/// Tells the operator of names that no workspace has. One may be made later, so this is no mistake.
+pub(crate) fn warn_of_unknown(workspaces: &[Workspace], directory: &Directory) {
+    for workspace in workspaces {
+        if let WorkspaceName::One(name) = &workspace.name
+            && directory.find_workspace(name).is_err()
+        {
+            tracing::warn!(workspace = %name, "the configuration names a workspace that does not exist");
+        }
+    }
+}
+
+fn entry(json: &serde_json::Value, plugins: &Plugins, hook_ids: &[String]) -> Result<RequestPlugin, String> {
+    let entry = RequestPlugin::parse(json.to_string().as_bytes(), hook_ids);
+    let entry = entry.map_err(
+        |InvalidRequest { path, message, .. }| {
+            if path.is_empty() { message } else { format!("{path} {message}") }
+        },
+    )?;
+    if entry.enabled && !is_request_plugin(plugins, &entry.id) {
+        return Err(format!("id `{}` is not available on this host", entry.id));
+    }
+    Ok(entry)
+}

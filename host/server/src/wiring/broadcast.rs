@@ -1,0 +1,53 @@
+//! From `[[broadcast]]` to destinations with their credentials.
+
+use cofferdam_engine::OwnKey;
+use cofferdam_engine::broadcast::{Destination, DestinationKey};
+use cofferdam_store::Secret;
+
+use super::{bound, problem};
+use crate::config::{self, Config, Credentials, KeySource, Of, Problem};
+
+/// The destinations of a configuration. What is wrong with one is added to `problems`.
+pub(super) fn destinations(
+    config: &Config,
+    credentials: &mut Credentials,
+    problems: &mut Vec<Problem>,
+) -> Vec<Destination> {
+    let mut destinations = Vec::new();
+    for written in &config.broadcast {
+        match destination(written, credentials.remove(&Of::Broadcast(written.name.clone()))) {
+            // What has no origin was refused with the file.
+            Ok(destination) => destinations.extend(destination),
+            Err(message) => problems.push(problem(&written.place, message)),
+        }
+    }
+    destinations
+}
+
+fn destination(
+    written: &config::Broadcast,
+    environment: Option<Secret>,
+) -> Result<Option<Destination>, String> {
+    let (Some(origin), Some(placement)) = (written.origin.clone(), written.placement.clone()) else {
+        return Ok(None);
+    };
+    let key = match written.key.as_ref().map(|(source, _)| source) {
+        None => None,
+        Some(KeySource::Operator(name)) => {
+            let secret = bound(name, Some(&origin));
+            Some(OwnKey::Vault(secret.map_err(|error| format!("key: the host of url is {error}"))?))
+        }
+        Some(KeySource::Env(_)) => {
+            let fixed = environment.map(|secret| placement.fill(secret.expose()));
+            fixed.transpose().map_err(|error| format!("key: {error}"))?.map(OwnKey::Fixed)
+        }
+    };
+    Ok(Some(Destination {
+        name: written.name.clone(),
+        kind: written.kind,
+        origin,
+        path: written.path.clone(),
+        key: key.map(|key| DestinationKey { placement, key }),
+        headers: written.headers.clone(),
+    }))
+}

@@ -1,0 +1,165 @@
+//! Credit, intents, and the sums that are kept of usage rows.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Draft;
+use crate::audit::{Actor, AuditAction};
+use crate::database::KEYS;
+use crate::error::Error;
+use crate::ids::WorkspaceId;
+use crate::ledger::{KeySpent, WorkspaceSpent};
+use crate::queue::Settled;
+use crate::records::{Credit, Workspace};
+use crate::rows;
+use crate::token::KeyId;
+use crate::usage::{Cell, UsageKind, UsageOutcome, UsageRow, UsageTotals};
+
+/// Rows of old totals that one commit removes at most.
+const DROPPED_MAX: usize = 10_000;
+
+/// A request of a prepaid workspace that is about to be dispatched: what its usage row will be should the process
+/// die meanwhile.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Intent {
+    request_id: String,
+    at_ms: u64,
+    workspace: WorkspaceId,
+    key: KeyId,
+    kind: UsageKind,
+    streamed: bool,
+    model: String,
+    provider: String,
+    amount_pico: u64,
+}
+
+impl Intent {
+    pub(crate) fn of(row: &UsageRow, amount_pico: u64, at_ms: u64) -> Intent {
+        Intent {
+            request_id: row.request_id.clone(),
+            at_ms,
+            workspace: row.workspace,
+            key: row.key,
+            kind: row.kind,
+            streamed: row.streamed,
+            model: row.model.clone(),
+            provider: row.provider.clone(),
+            amount_pico,
+        }
+    }
+
+    /// The row of a request that nobody can tell the end of.
+    pub(crate) fn interrupted(self) -> UsageRow {
+        UsageRow {
+            at_ms: self.at_ms,
+            model: self.model,
+            provider: self.provider,
+            cost_pico: self.amount_pico,
+            attempts: 1,
+            outcome: UsageOutcome::Interrupted,
+            ..UsageRow::begun(self.request_id, self.workspace, self.key, self.kind, self.streamed)
+        }
+    }
+}
+
+impl Draft {
+    /// Adds credit. An unlimited workspace becomes a prepaid one: what it spent before is not taken from it.
+    pub(crate) fn add_credit(
+        &mut self,
+        actor: Actor,
+        id: WorkspaceId,
+        amount_pico: u64,
+    ) -> Result<Workspace, Error> {
+        let mut workspace = self.workspace(id)?.clone();
+        let (before, spent_before_pico) = match workspace.credit {
+            Credit::Unlimited => (0, self.workspace_spent(id)?.charged_pico),
+            Credit::Prepaid { credited_pico, spent_before_pico } => (credited_pico, spent_before_pico),
+        };
+        let credited_pico = before.checked_add(amount_pico).ok_or(Error::TooMuchCredit)?;
+        workspace.credit = Credit::Prepaid { credited_pico, spent_before_pico };
+        self.audit(actor, AuditAction::CreditAdded { workspace: id, amount_pico, credited_pico });
+        self.put_workspace(&workspace);
+        Ok(workspace)
+    }
+
+    /// Takes a workspace's limit away, and with it its balance.
+    pub(crate) fn set_unlimited(&mut self, actor: Actor, id: WorkspaceId) -> Result<Workspace, Error> {
+        let mut workspace = self.workspace(id)?.clone();
+        let dropped_pico = match workspace.credit {
+            Credit::Unlimited => return Ok(workspace),
+            Credit::Prepaid { credited_pico, .. } => credited_pico,
+        };
+        workspace.credit = Credit::Unlimited;
+        self.audit(actor, AuditAction::CreditUnlimited { workspace: id, credited_pico: dropped_pico });
+        self.put_workspace(&workspace);
+        Ok(workspace)
+    }
+
+    pub(crate) fn put_intent(&mut self, intent: &Intent) {
+        self.put_row(rows::intent_key(&intent.request_id), intent);
+    }
+
+    /// Takes usage rows into the commit with all that is summed of them. Called once, after every other change.
+    pub(crate) fn add_usage(&mut self, settled: Vec<Settled>) -> Result<(), Error> {
+        let mut keys: BTreeMap<KeyId, KeySpent> = BTreeMap::new();
+        let mut workspaces: BTreeMap<WorkspaceId, WorkspaceSpent> = BTreeMap::new();
+        let mut cells: BTreeMap<Cell, UsageTotals> = BTreeMap::new();
+        for Settled { row, has_intent } in settled {
+            if has_intent {
+                self.drop_row(rows::intent_key(&row.request_id));
+            }
+            sum_of(&mut keys, row.key, || self.kept(&rows::key_spend_key(row.key)))?.add(&row);
+            sum_of(&mut workspaces, row.workspace, || self.workspace_spent(row.workspace))?.add(&row);
+            let cell = Cell::of(&row);
+            let kept = cell.row_key();
+            sum_of(&mut cells, cell, || self.kept(&kept))?.add_row(&row);
+            self.usage.push(row);
+        }
+        for (id, spent) in keys {
+            self.put_row(rows::key_spend_key(id), &spent);
+        }
+        for (id, spent) in workspaces {
+            self.put_row(rows::workspace_spend_key(id), &spent);
+        }
+        for (cell, totals) in cells {
+            self.put_row(cell.row_key(), &totals);
+        }
+        Ok(())
+    }
+
+    /// Removes totals of days before this one; true when there are more of them.
+    pub(crate) fn drop_totals_before(&mut self, day: u32) -> Result<bool, Error> {
+        let (start, end) = (rows::day_totals_start(0), rows::day_totals_start(day));
+        let old = self.view.key_rows(&start, &end).take(DROPPED_MAX);
+        let old: Vec<Vec<u8>> = old.map(|row| Ok(row?.0)).collect::<Result<_, Error>>()?;
+        let is_more = old.len() == DROPPED_MAX;
+        for key in old {
+            self.drop_row(key);
+        }
+        Ok(is_more)
+    }
+
+    fn workspace_spent(&self, id: WorkspaceId) -> Result<WorkspaceSpent, Error> {
+        self.kept(&rows::workspace_spend_key(id))
+    }
+
+    /// A sum as it lies in the store; nothing for one that was never begun.
+    fn kept<T: Default + serde::de::DeserializeOwned>(&self, key: &[u8]) -> Result<T, Error> {
+        let Some(row) = self.view.key_row(key)? else { return Ok(T::default()) };
+        rows::decode(self.view.keys(), KEYS, key, &row).ok_or(Error::Damaged)
+    }
+}
+
+/// The sum under a key of the map, read when it is first asked for.
+fn sum_of<K: Ord, S>(
+    sums: &mut BTreeMap<K, S>,
+    key: K,
+    read: impl FnOnce() -> Result<S, Error>,
+) -> Result<&mut S, Error> {
+    use std::collections::btree_map::Entry;
+    match sums.entry(key) {
+        Entry::Occupied(sum) => Ok(sum.into_mut()),
+        Entry::Vacant(place) => Ok(place.insert(read()?)),
+    }
+}

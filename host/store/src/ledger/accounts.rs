@@ -1,0 +1,153 @@
+//! The arithmetic of accounts: what is spent, what is held for requests under way, and what that leaves.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Refused, Spender};
+use crate::ids::WorkspaceId;
+use crate::spend::{SpendLimits, Spent, Window};
+use crate::token::KeyId;
+use crate::usage::UsageRow;
+
+/// What a workspace has spent, as it lies in the store.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
+pub(crate) struct WorkspaceSpent {
+    pub(crate) charged_pico: u64,
+    pub(crate) byok_pico: u64,
+}
+
+impl WorkspaceSpent {
+    pub(crate) fn add(&mut self, row: &UsageRow) {
+        self.charged_pico = self.charged_pico.saturating_add(row.cost_pico);
+        self.byok_pico = self.byok_pico.saturating_add(row.byok_pico);
+    }
+}
+
+/// What a key has spent, as it lies in the store.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
+pub(crate) struct KeySpent {
+    pub(crate) charged: Spent,
+    pub(crate) byok: Spent,
+}
+
+impl KeySpent {
+    pub(crate) fn add(&mut self, row: &UsageRow) {
+        self.charged.add(row.at_ms, row.cost_pico);
+        self.byok.add(row.at_ms, row.byok_pico);
+    }
+}
+
+/// What a spender may spend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Of a prepaid workspace: what was paid in, and what it had spent before.
+    pub(crate) credit: Option<(u64, u64)>,
+    pub(crate) limits: SpendLimits,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Account<S> {
+    spent: S,
+    held: u64,
+}
+
+/// The accounts of all workspaces and keys: one for each that has spent or holds anything.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    workspaces: HashMap<WorkspaceId, Account<WorkspaceSpent>>,
+    keys: HashMap<KeyId, Account<KeySpent>>,
+}
+
+impl Accounts {
+    /// Puts in what a workspace had spent when the store was opened.
+    pub(crate) fn put_workspace(&mut self, id: WorkspaceId, spent: WorkspaceSpent) {
+        self.workspaces.entry(id).or_default().spent = spent;
+    }
+
+    /// Puts in what a key had spent when the store was opened.
+    pub(crate) fn put_key(&mut self, id: KeyId, spent: KeySpent) {
+        self.keys.entry(id).or_default().spent = spent;
+    }
+
+    /// What a workspace has spent, and what is held for it.
+    pub(crate) fn workspace(&self, id: WorkspaceId) -> (WorkspaceSpent, u64) {
+        self.workspaces.get(&id).map(|account| (account.spent, account.held)).unwrap_or_default()
+    }
+
+    /// What a key has spent, and what is held for it.
+    pub(crate) fn key(&self, id: KeyId) -> (KeySpent, u64) {
+        self.keys.get(&id).map(|account| (account.spent, account.held)).unwrap_or_default()
+    }
+
+    /// Makes what a request holds at least the estimate, or as much as is left. `own` is what it holds so far.
+    /// Returns what it holds then.
+    pub(super) fn hold(
+        &mut self,
+        spender: Spender,
+        terms: &Terms,
+        own: u64,
+        estimate: u64,
+        now_ms: u64,
+    ) -> Result<u64, Refused> {
+        let left = self.left(spender, terms, own, now_ms)?;
+        // What was noted as spent meanwhile stays held.
+        let amount = estimate.min(left).max(own);
+        self.hold_more(spender, amount.saturating_sub(own));
+        Ok(amount)
+    }
+
+    /// How much the spender may still spend: more than zero.
+    fn left(&self, spender: Spender, terms: &Terms, own: u64, now_ms: u64) -> Result<u64, Refused> {
+        let mut least = u64::MAX;
+        if let Some((credited, spent_before)) = terms.credit {
+            let (spent, held) = self.workspace(spender.workspace);
+            let spent = spent.charged_pico.saturating_sub(spent_before);
+            least = rest(credited, spent, held, own).ok_or(Refused::Credit)?;
+        }
+        if terms.limits.is_empty() {
+            return Ok(least);
+        }
+        let (spent, held) = self.key(spender.key);
+        let spent = spent.charged.at(now_ms);
+        for window in Window::ALL {
+            let Some(limit_pico) = terms.limits.of(window) else { continue };
+            let refused = Refused::KeyLimit { window, limit_pico, resets_at_ms: window.resets_at_ms(now_ms) };
+            least = least.min(rest(limit_pico, spent.of(window), held, own).ok_or(refused)?);
+        }
+        Ok(least)
+    }
+
+    pub(super) fn hold_more(&mut self, spender: Spender, pico: u64) {
+        let workspace = &mut self.workspaces.entry(spender.workspace).or_default().held;
+        *workspace = workspace.saturating_add(pico);
+        let key = &mut self.keys.entry(spender.key).or_default().held;
+        *key = key.saturating_add(pico);
+    }
+
+    pub(super) fn release(&mut self, spender: Spender, pico: u64) {
+        if pico == 0 {
+            return;
+        }
+        if let Some(account) = self.workspaces.get_mut(&spender.workspace) {
+            account.held = account.held.saturating_sub(pico);
+        }
+        if let Some(account) = self.keys.get_mut(&spender.key) {
+            account.held = account.held.saturating_sub(pico);
+        }
+    }
+
+    pub(super) fn charge(&mut self, row: &UsageRow) {
+        if row.cost_pico == 0 && row.byok_pico == 0 {
+            return;
+        }
+        self.workspaces.entry(row.workspace).or_default().spent.add(row);
+        self.keys.entry(row.key).or_default().spent.add(row);
+    }
+}
+
+/// What is left of a limit, if anything is, when what a request itself holds is not counted.
+fn rest(limit: u64, spent: u64, held: u64, own: u64) -> Option<u64> {
+    let rest = i128::from(limit) - i128::from(spent) - i128::from(held) + i128::from(own);
+    u64::try_from(rest).ok().filter(|rest| *rest > 0)
+}

@@ -1,0 +1,440 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::audit::{Actor, AuditAction};
+use crate::changes::{KeyChange, KeyOwner, NewKey};
+use crate::error::Error;
+use crate::pending;
+use crate::scratch::{Scratch, create_workspace, go_on};
+use crate::spend::{DAY_MS, UsageDay};
+use crate::store::Store;
+use crate::usage::{UsageBy, UsageKind, UsageLabel, UsageOutcome, UsageQuery, UsageTotals};
+
+const OPERATOR: Actor = Actor::Operator;
+const SOON: Duration = Duration::from_secs(60);
+
+fn workspace(store: &Store) -> WorkspaceId {
+    store.directory().find_workspace("default").unwrap().id
+}
+
+fn key_with(store: &Store, limits: SpendLimits) -> KeyId {
+    let owner = KeyOwner::Member { workspace: workspace(store), member: None };
+    let new = NewKey { owner, name: None, expires_at_ms: None, limits };
+    store.issue_key(OPERATOR, new).unwrap().key.id
+}
+
+fn key(store: &Store) -> KeyId {
+    key_with(store, SpendLimits::default())
+}
+
+fn begun(store: &Store, key: KeyId, request_id: &str) -> UsageRow {
+    UsageRow::begun(request_id.to_owned(), workspace(store), key, UsageKind::Responses, false)
+}
+
+fn reserve(store: &Store, key: KeyId, estimate: u64) -> Result<Reservation, Refused> {
+    store.reserve(begun(store, key, "r"), estimate)
+}
+
+fn settle(mut reservation: Reservation, cost: u64) {
+    reservation.note(|row| row.cost_pico = cost);
+    reservation.settle(UsageOutcome::Completed);
+}
+
+fn write_intent(reservation: &mut Reservation) {
+    pending::wait(reservation.commit_intent(), SOON).unwrap().unwrap();
+}
+
+/// Credited, spent and reserved.
+fn balance(store: &Store) -> (Option<u64>, u64, u64) {
+    let Balance { credited_pico, spent_pico, reserved_pico } = store.balance(workspace(store)).unwrap();
+    (credited_pico, spent_pico, reserved_pico)
+}
+
+fn rows(store: &Store) -> Vec<(String, UsageOutcome, u64)> {
+    store.flush().unwrap();
+    let rows = store.usage_rows(100).unwrap();
+    rows.into_iter().map(|row| (row.request_id, row.outcome, row.cost_pico)).collect()
+}
+
+#[test]
+fn without_limits_nothing_is_held_and_everything_is_counted() {
+    let store = Scratch::new().open();
+    let key = key(&store);
+    let seq = store.status().seq;
+    let mut reservation = reserve(&store, key, u64::MAX).unwrap();
+    write_intent(&mut reservation);
+    assert_eq!(balance(&store), (None, 0, 0));
+    assert_eq!(store.status().seq, seq, "nothing was committed");
+    settle(reservation, 5);
+    assert_eq!(balance(&store), (None, 5, 0));
+    assert_eq!(store.key_spend(key).unwrap().charged.day_pico, 5);
+}
+
+#[test]
+fn credit_is_lent_while_any_is_left_and_never_after() {
+    let store = Scratch::new().open();
+    let key = key(&store);
+    settle(reserve(&store, key, 1).unwrap(), 1_000);
+    store.flush().unwrap();
+    store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
+    assert_eq!(balance(&store), (Some(100), 0, 0), "what was spent before does not count");
+    let first = reserve(&store, key, 60).unwrap();
+    let second = reserve(&store, key, 60).unwrap();
+    assert_eq!(balance(&store), (Some(100), 0, 100), "the second holds what is left");
+    assert_eq!(reserve(&store, key, 0).unwrap_err(), Refused::Credit);
+    settle(first, 10);
+    assert_eq!(balance(&store), (Some(100), 10, 40));
+    let third = reserve(&store, key, 500).unwrap();
+    drop(second);
+    // It cost more than there was: one request may.
+    settle(third, 70);
+    assert_eq!(balance(&store), (Some(100), 80, 0));
+    settle(reserve(&store, key, 1).unwrap(), 30);
+    let balance = store.balance(workspace(&store)).unwrap();
+    assert_eq!(balance.left_pico(), Some(-10));
+    assert_eq!(reserve(&store, key, 1).unwrap_err(), Refused::Credit);
+    store.add_credit(OPERATOR, workspace(&store), 11).unwrap();
+    assert!(reserve(&store, key, 1).is_ok());
+    store.set_unlimited(OPERATOR, workspace(&store)).unwrap();
+    assert_eq!(reserve(&store, key, 9).unwrap().held_pico(), 0);
+}
+
+#[test]
+fn a_request_that_has_spent_more_than_it_holds_holds_that() {
+    let store = Scratch::new().open();
+    let key = key(&store);
+    store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
+    let mut reservation = reserve(&store, key, 0).unwrap();
+    reservation.note(|row| row.cost_pico = 30);
+    assert_eq!(balance(&store), (Some(100), 0, 30));
+    reservation.raise(200).unwrap();
+    assert_eq!(balance(&store), (Some(100), 0, 100));
+    reservation.note(|row| row.cost_pico = 120);
+    assert_eq!(balance(&store), (Some(100), 0, 120));
+    assert_eq!(reserve(&store, key, 0).unwrap_err(), Refused::Credit);
+    reservation.settle(UsageOutcome::Incomplete);
+    assert_eq!(balance(&store), (Some(100), 120, 0));
+}
+
+#[test]
+fn a_key_is_refused_by_the_window_that_is_used_up_until_it_is_over() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let limits = SpendLimits { day_pico: Some(10), week_pico: None, month_pico: Some(25), total_pico: None };
+    let limited = key_with(&store, limits);
+    let refused = |window: Window, limit_pico| Refused::KeyLimit {
+        window,
+        limit_pico,
+        resets_at_ms: window.resets_at_ms(scratch.clock.now_ms()),
+    };
+    settle(reserve(&store, limited, 4).unwrap(), 9);
+    let open = reserve(&store, limited, 50).unwrap();
+    assert_eq!(store.key_spend(limited).unwrap().reserved_pico, 1, "what is left of the day");
+    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Day, 10));
+    settle(open, 2);
+    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Day, 10));
+    let other = key(&store);
+    assert!(reserve(&store, other, 1).is_ok(), "another key has limits of its own");
+    scratch.clock.advance(Duration::from_millis(DAY_MS));
+    settle(reserve(&store, limited, 1).unwrap(), 14);
+    scratch.clock.advance(Duration::from_millis(DAY_MS));
+    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Month, 25));
+    let spend = store.key_spend(limited).unwrap();
+    assert_eq!(spend.charged, WindowSpend { day_pico: 0, week_pico: 25, month_pico: 25, total_pico: 25 });
+    assert_eq!(spend.tightest(&limits), Some((Window::Month, 0)));
+    let change = KeyChange { limits: Some(limits.with(Window::Month, Some(26))), ..KeyChange::default() };
+    store.set_key(OPERATOR, limited, change).unwrap();
+    assert!(reserve(&store, limited, 1).is_ok());
+}
+
+#[test]
+fn a_released_request_leaves_nothing_and_a_dropped_one_is_cancelled() {
+    let store = Scratch::new().open();
+    let key = key(&store);
+    store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
+    reserve(&store, key, 10).unwrap().release();
+    drop(store.reserve(begun(&store, key, "dropped"), 10).unwrap());
+    let mut spent = store.reserve(begun(&store, key, "spent"), 10).unwrap();
+    spent.note(|row| row.cost_pico = 3);
+    spent.release();
+    let expected =
+        [("spent".to_owned(), UsageOutcome::Failed, 3), ("dropped".to_owned(), UsageOutcome::Cancelled, 0)];
+    assert_eq!(rows(&store), expected);
+    assert_eq!(balance(&store), (Some(100), 3, 0));
+}
+
+#[test]
+fn an_intent_goes_with_its_row_and_is_charged_once_when_there_is_none() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let key = key(&store);
+    store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
+    let mut ended = store.reserve(begun(&store, key, "ended"), 10).unwrap();
+    write_intent(&mut ended);
+    write_intent(&mut ended);
+    settle(ended, 7);
+    let mut lost = store.reserve(begun(&store, key, "lost"), 20).unwrap();
+    lost.note(|row| "vendor/model".clone_into(&mut row.model));
+    write_intent(&mut lost);
+    store.flush().unwrap();
+    // As if the process had ended here.
+    store.close();
+    std::mem::forget(lost);
+    for _ in 0..3 {
+        let store = scratch.open();
+        let expected = [
+            ("lost".to_owned(), UsageOutcome::Interrupted, 20),
+            ("ended".to_owned(), UsageOutcome::Completed, 7),
+        ];
+        assert_eq!(rows(&store), expected);
+        assert_eq!(balance(&store), (Some(100), 27, 0));
+        assert_eq!(store.usage_rows(1).unwrap()[0].model, "vendor/model");
+        assert!(store.verify(&mut go_on).unwrap().problems.is_empty());
+        store.close();
+    }
+}
+
+#[test]
+fn an_intent_that_is_written_after_its_row_was_handed_over_is_none() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let key = key(&store);
+    store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
+    // The client leaves while the writer is about to write the intent.
+    for _ in 0..50 {
+        let mut reservation = reserve(&store, key, 10).unwrap();
+        assert!(
+            pending::wait(async { futures_poll_once(reservation.commit_intent()).await }, SOON).is_some()
+        );
+        drop(reservation);
+    }
+    assert_eq!(rows(&store).len(), 50);
+    store.close();
+    let store = scratch.open();
+    assert_eq!(rows(&store).len(), 50, "no intent was left");
+    assert_eq!(balance(&store), (Some(100), 0, 0));
+}
+
+/// Polls a future once and drops it.
+async fn futures_poll_once<F: Future>(future: F) {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| {
+        drop(future.as_mut().poll(context));
+        std::task::Poll::Ready(())
+    })
+    .await;
+}
+
+#[test]
+fn a_store_that_no_longer_writes_lends_nothing() {
+    let store = Scratch::new().open();
+    let key = key(&store);
+    let row = begun(&store, key, "r");
+    store.close();
+    assert_eq!(store.reserve(row, 1).unwrap_err(), Refused::NoRoom);
+}
+
+#[test]
+fn credit_is_audited_and_never_overflows() {
+    let store = Scratch::new().open();
+    let id = create_workspace(&store, "other").id;
+    store.add_credit(OPERATOR, id, u64::MAX).unwrap();
+    assert!(matches!(store.add_credit(OPERATOR, id, 1), Err(Error::TooMuchCredit)));
+    store.set_unlimited(OPERATOR, id).unwrap();
+    store.set_unlimited(OPERATOR, id).unwrap();
+    let records = store.audit_records(0, 100).unwrap();
+    let actions = records.into_iter().flat_map(|record| record.entries).map(|entry| entry.action);
+    let about_credit: Vec<AuditAction> = actions
+        .filter(|action| {
+            matches!(action, AuditAction::CreditAdded { .. } | AuditAction::CreditUnlimited { .. })
+        })
+        .collect();
+    let (amount_pico, credited_pico) = (u64::MAX, u64::MAX);
+    assert_eq!(
+        about_credit,
+        [
+            AuditAction::CreditAdded { workspace: id, amount_pico, credited_pico },
+            AuditAction::CreditUnlimited { workspace: id, credited_pico },
+        ]
+    );
+}
+
+#[test]
+fn reports_group_what_lies_in_their_days() {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    let (cheap, dear) = (key(&store), key(&store));
+    let use_model = |key, model: &str, cost| {
+        let mut reservation = reserve(&store, key, 0).unwrap();
+        reservation.note(|row| {
+            model.clone_into(&mut row.model);
+            (row.cost_pico, row.input_tokens, row.attempts) = (cost, 2, 3);
+        });
+        reservation.settle(UsageOutcome::Completed);
+    };
+    let today = || UsageDay::of_ms(scratch.clock.now_ms());
+    let first = today();
+    use_model(cheap, "a/b", 1);
+    use_model(dear, "a/b", 10);
+    scratch.clock.advance(Duration::from_millis(DAY_MS));
+    use_model(dear, "c/d", 5);
+    drop(reserve(&store, dear, 0).unwrap());
+    store.flush().unwrap();
+    let report = |by, first, groups_max| {
+        let query = UsageQuery { first, last: today(), by, workspace: None, groups_max };
+        let report = store.usage_report(query).unwrap();
+        let groups: Vec<_> =
+            report.groups.iter().map(|group| (group.label.clone(), group.totals.cost_pico)).collect();
+        (groups, report.others.cost_pico, report.sum)
+    };
+    let (groups, others, sum) = report(UsageBy::Key, first, 10);
+    assert_eq!(groups, [(UsageLabel::Key(dear), 15), (UsageLabel::Key(cheap), 1)]);
+    let all = UsageTotals { completed: 3, cancelled: 1, attempts: 9, input_tokens: 6, cost_pico: 16, ..sum };
+    assert_eq!((others, sum, sum.requests()), (0, all, 4));
+    assert_eq!(report(UsageBy::Key, first, 1).1, 1, "the rest is told as one");
+    let (groups, _, _) = report(UsageBy::Day, first, 10);
+    assert_eq!(groups, [(UsageLabel::Day(today()), 5), (UsageLabel::Day(first), 11)]);
+    let (groups, _, _) = report(UsageBy::Model, today(), 10);
+    assert_eq!(groups, [(UsageLabel::Model("c/d".to_owned()), 5), (UsageLabel::Model(String::new()), 0)]);
+    scratch.clock.advance(Duration::from_millis(91 * DAY_MS));
+    store.drop_old_totals().unwrap();
+    let (groups, _, _) = report(UsageBy::Day, first, 10);
+    assert_eq!(groups, [(UsageLabel::Day(UsageDay(first.0 + 1)), 5)], "a day is kept for 92 days");
+    assert!(store.verify(&mut go_on).unwrap().problems.is_empty());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Reserve { key: usize, estimate: u64 },
+    Settle { open: usize, cost: u64 },
+    Drop { open: usize },
+    Release { open: usize },
+    AddCredit { amount: u64 },
+    Later { ms: u64 },
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..3_usize, 0..200_u64).prop_map(|(key, estimate)| Step::Reserve { key, estimate }),
+        4 => (any::<usize>(), 0..300_u64).prop_map(|(open, cost)| Step::Settle { open, cost }),
+        1 => any::<usize>().prop_map(|open| Step::Drop { open }),
+        1 => any::<usize>().prop_map(|open| Step::Release { open }),
+        1 => (0..500_u64).prop_map(|amount| Step::AddCredit { amount }),
+        2 => (0..3 * DAY_MS).prop_map(|ms| Step::Later { ms }),
+        1 => Just(Step::Reopen),
+    ];
+    proptest::collection::vec(step, 1..40)
+}
+
+/// What the accounts should say, kept as lists of what happened.
+#[derive(Default)]
+struct Model {
+    credited: u64,
+    paid: Vec<(usize, u64, u64)>,
+    open: Vec<(usize, u64, Reservation)>,
+}
+
+impl Model {
+    fn spent(&self) -> u64 {
+        self.paid.iter().map(|(_, _, cost)| cost).sum()
+    }
+
+    fn held(&self, of: impl Fn(usize) -> bool) -> u64 {
+        self.open.iter().filter(|(key, _, _)| of(*key)).map(|(_, held, _)| held).sum()
+    }
+
+    fn in_window(&self, key: usize, window: Window, now_ms: u64) -> u64 {
+        let end = window.resets_at_ms(now_ms);
+        let counts = |at: u64| end.is_none() || window.resets_at_ms(at) == end;
+        self.paid.iter().filter(|(of, at, _)| *of == key && counts(*at)).map(|(_, _, cost)| cost).sum()
+    }
+
+    /// What is left for a key, if anything is.
+    fn left(&self, key: usize, limits: &SpendLimits, now_ms: u64) -> Option<u64> {
+        let mut left = self.credited.checked_sub(self.spent() + self.held(|_| true))?;
+        for window in Window::ALL {
+            let Some(limit) = limits.of(window) else { continue };
+            let used = self.in_window(key, window, now_ms) + self.held(|of| of == key);
+            left = left.min(limit.checked_sub(used)?);
+        }
+        (left > 0).then_some(left)
+    }
+
+    fn pick(&mut self, open: usize) -> Option<(usize, u64, Reservation)> {
+        let count = self.open.len();
+        (count > 0).then(|| self.open.swap_remove(open % count))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Whatever is reserved, settled, dropped and released, over any days and restarts: accounts, rows and totals
+    /// are the sums of what happened, and what is refused is refused for want of money.
+    #[test]
+    fn accounts_never_drift(steps in steps()) {
+        let scratch = Scratch::new();
+        let mut store = scratch.open();
+        let limits = [
+            SpendLimits::default(),
+            SpendLimits { day_pico: Some(150), week_pico: Some(400), ..SpendLimits::default() },
+            SpendLimits { month_pico: Some(300), total_pico: Some(900), ..SpendLimits::default() },
+        ];
+        let keys = limits.map(|limits| key_with(&store, limits));
+        store.add_credit(OPERATOR, workspace(&store), 1_000).unwrap();
+        let mut model = Model { credited: 1_000, ..Model::default() };
+        for step in steps {
+            let now_ms = scratch.clock.now_ms();
+            match step {
+                Step::Reserve { key, estimate } => {
+                    let expected = model.left(key, &limits[key], now_ms).map(|left| left.min(estimate));
+                    let reserved = reserve(&store, keys[key], estimate);
+                    prop_assert_eq!(reserved.as_ref().ok().map(|reservation| reservation.held_pico()), expected);
+                    model.open.extend(reserved.ok().map(|it| (key, it.held_pico(), it)));
+                }
+                Step::Settle { open, cost } => {
+                    if let Some((key, _, reservation)) = model.pick(open) {
+                        settle(reservation, cost);
+                        model.paid.push((key, now_ms, cost));
+                    }
+                }
+                Step::Drop { open } => drop(model.pick(open)),
+                Step::Release { open } => {
+                    if let Some((_, _, reservation)) = model.pick(open) {
+                        reservation.release();
+                    }
+                }
+                Step::AddCredit { amount } => {
+                    store.add_credit(OPERATOR, workspace(&store), amount).unwrap();
+                    model.credited += amount;
+                }
+                Step::Later { ms } => scratch.clock.advance(Duration::from_millis(ms)),
+                Step::Reopen => {
+                    model.open.clear();
+                    store.close();
+                    store = scratch.open();
+                }
+            }
+            let expected = (Some(model.credited), model.spent(), model.held(|_| true));
+            prop_assert_eq!(balance(&store), expected);
+            for (number, key) in keys.iter().enumerate() {
+                let spend = store.key_spend(*key).unwrap();
+                prop_assert_eq!(spend.reserved_pico, model.held(|of| of == number));
+                for window in Window::ALL {
+                    let expected = model.in_window(number, window, scratch.clock.now_ms());
+                    prop_assert_eq!(spend.charged.of(window), expected, "{}", window);
+                }
+            }
+        }
+        model.open.clear();
+        store.flush().unwrap();
+        let rows: u64 = store.usage_rows(1_000).unwrap().iter().map(|row| row.cost_pico).sum();
+        prop_assert_eq!(rows, model.spent());
+        let (first, last) = (UsageDay(0), UsageDay::of_ms(scratch.clock.now_ms()));
+        let query = UsageQuery { first, last, by: UsageBy::Day, workspace: None, groups_max: 1_000 };
+        prop_assert_eq!(store.usage_report(query).unwrap().sum.cost_pico, model.spent());
+    }
+}

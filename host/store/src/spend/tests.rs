@@ -1,0 +1,92 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn ms(text: &str) -> u64 {
+    let at: Timestamp = text.parse().unwrap();
+    u64::try_from(at.as_millisecond()).unwrap()
+}
+
+#[test]
+fn windows_are_those_of_the_calendar_in_utc() {
+    for (now, day, week, month) in [
+        ("2026-01-01T00:00:00Z", "2026-01-02", "2026-01-05", "2026-02-01"),
+        ("2026-01-31T23:59:59.999Z", "2026-02-01", "2026-02-02", "2026-02-01"),
+        ("2026-02-01T00:00:00Z", "2026-02-02", "2026-02-02", "2026-03-01"),
+        ("2026-02-02T00:00:00Z", "2026-02-03", "2026-02-09", "2026-03-01"),
+        ("2024-02-29T12:00:00Z", "2024-03-01", "2024-03-04", "2024-03-01"),
+        ("2026-12-31T23:59:59Z", "2027-01-01", "2027-01-04", "2027-01-01"),
+    ] {
+        let start = |day: &str| Some(u64::from(day.parse::<UsageDay>().unwrap().0) * DAY_MS);
+        let found = Window::ALL.map(|window| window.resets_at_ms(ms(now)));
+        assert_eq!(found, [start(day), start(week), start(month), None], "{now}");
+    }
+}
+
+#[test]
+fn a_window_starts_again_where_the_calendar_says() {
+    let mut spent = Spent::default();
+    let seen = |spent: &Spent, now: &str| {
+        let at = spent.at(ms(now));
+        (at.day_pico, at.week_pico, at.month_pico, at.total_pico)
+    };
+    // A Saturday, the last of its month.
+    spent.add(ms("2026-01-31T23:59:59.999Z"), 5);
+    assert_eq!(seen(&spent, "2026-01-31T23:59:59.999Z"), (5, 5, 5, 5));
+    assert_eq!(seen(&spent, "2026-02-01T00:00:00Z"), (0, 5, 0, 5), "a Sunday: the week goes on");
+    spent.add(ms("2026-02-01T00:00:00Z"), 7);
+    assert_eq!(seen(&spent, "2026-02-01T23:59:59Z"), (7, 12, 7, 12));
+    assert_eq!(seen(&spent, "2026-02-02T00:00:00Z"), (0, 0, 7, 12), "a Monday");
+    assert_eq!(seen(&spent, "2026-03-01T00:00:00Z"), (0, 0, 0, 12));
+}
+
+#[test]
+fn a_clock_that_is_set_back_opens_no_window_again() {
+    let mut spent = Spent::default();
+    spent.add(ms("2026-02-01T00:00:01Z"), 7);
+    spent.add(ms("2026-01-31T23:00:00Z"), 5);
+    let at = spent.at(ms("2026-01-31T23:00:00Z"));
+    assert_eq!((at.day_pico, at.month_pico, at.total_pico), (12, 12, 12));
+}
+
+#[test]
+fn days_are_read_as_they_are_written() {
+    assert_eq!("2026-01-31".parse::<UsageDay>().unwrap().to_string(), "2026-01-31");
+    for wrong in ["", "2026-02-30", "2026-1-31", "31.01.2026", "1969-12-31", "2026-01-31T00:00:00", "today"] {
+        assert_eq!(wrong.parse::<UsageDay>(), Err(UsageDayError), "{wrong}");
+    }
+}
+
+#[test]
+fn limits_that_are_not_set_take_no_room() {
+    assert_eq!(serde_json::to_string(&SpendLimits::default()).unwrap(), "{}");
+    let limits = SpendLimits::default().with(Window::Week, Some(5));
+    assert_eq!(
+        serde_json::from_str::<SpendLimits>(&serde_json::to_string(&limits).unwrap()).unwrap(),
+        limits
+    );
+    assert_eq!(Window::ALL.map(|window| limits.of(window)), [None, Some(5), None, None]);
+}
+
+proptest! {
+    /// However payments lie in time, each window holds those of its own days.
+    #[test]
+    fn a_window_holds_what_was_spent_in_it(
+        steps in proptest::collection::vec((0..3 * DAY_MS, 1_u64..1_000), 1..60)
+    ) {
+        let mut spent = Spent::default();
+        let mut now_ms = ms("2026-01-15T00:00:00Z");
+        let mut paid: Vec<(u64, u64)> = Vec::new();
+        for (later, pico) in steps {
+            now_ms += later;
+            spent.add(now_ms, pico);
+            paid.push((now_ms, pico));
+            for window in Window::ALL {
+                let end = window.resets_at_ms(now_ms);
+                let inside = |at: u64| end.is_none() || window.resets_at_ms(at) == end;
+                let expected: u64 = paid.iter().filter(|(at, _)| inside(*at)).map(|(_, pico)| pico).sum();
+                prop_assert_eq!(spent.at(now_ms).of(window), expected, "{}", window);
+            }
+        }
+    }
+}

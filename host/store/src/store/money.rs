@@ -1,0 +1,152 @@
+//! Credit, reservations and reports as the rest of the program sees them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Store;
+use crate::audit::Actor;
+use crate::changes::Intent;
+use crate::database::KEYS;
+use crate::directory::{Kind, LookupError};
+use crate::error::{Error, QueueFull};
+use crate::ids::WorkspaceId;
+use crate::ledger::{Balance, KeySpend, Ledger, Refused, Reservation};
+use crate::pending::{Pending, Place};
+use crate::records::Workspace;
+use crate::rows;
+use crate::spend::{UsageDay, day_of};
+use crate::token::KeyId;
+use crate::usage::{Cell, DAYS_KEPT, Report, UsageQuery, UsageReport, UsageRow};
+
+impl Store {
+    /// Opens a request in the ledger: its workspace's credit and its key's limits must leave something beside
+    /// what other requests hold. Holds `estimate_pico` of it, or as much as is left. The row is what the request
+    /// will leave behind; see [`Reservation`].
+    ///
+    /// Looks at memory only. Where neither workspace nor key has a limit nothing is held.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn reserve(&self, row: UsageRow, estimate_pico: u64) -> Result<Reservation, Refused> {
+        Reservation::open(self, row, estimate_pico)
+    }
+
+    /// Charges a usage row that nothing was reserved for and hands it to the writer without waiting: a kill may
+    /// cost the rows of the last second.
+    ///
+    /// # Errors
+    /// [`QueueFull`] when 4,096 rows wait or the store no longer writes.
+    pub fn record_usage(&self, row: UsageRow) -> Result<(), QueueFull> {
+        if !self.ledger().has_room() {
+            return Err(QueueFull);
+        }
+        self.ledger().record(row, false)
+    }
+
+    /// What a workspace has paid in and used up, at this moment.
+    ///
+    /// # Errors
+    /// [`LookupError::NotFound`].
+    pub fn balance(&self, workspace: WorkspaceId) -> Result<Balance, LookupError> {
+        let directory = self.directory();
+        let found = directory.workspace(workspace);
+        let found = found.ok_or_else(|| LookupError::not_found(Kind::Workspace, workspace))?;
+        Ok(self.ledger().balance(workspace, found.credit))
+    }
+
+    /// What a key has spent, at this moment. Its limits stand in its record.
+    ///
+    /// # Errors
+    /// [`LookupError::NotFound`].
+    pub fn key_spend(&self, key: KeyId) -> Result<KeySpend, LookupError> {
+        let directory = self.directory();
+        let found = directory.key(key).ok_or_else(|| LookupError::not_found(Kind::Key, key))?;
+        Ok(self.ledger().key_spend(found))
+    }
+
+    /// Adds credit to a workspace. An unlimited one becomes prepaid; what it spent before is not taken from the
+    /// credit.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], [`Error::TooMuchCredit`], and those of every mutation.
+    pub fn add_credit(&self, actor: Actor, id: WorkspaceId, amount_pico: u64) -> Result<Workspace, Error> {
+        self.submit(move |draft| draft.add_credit(actor, id, amount_pico))
+    }
+
+    /// Lets a workspace spend without limit. Its balance is gone; credit added later begins a new one.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], and those of every mutation.
+    pub fn set_unlimited(&self, actor: Actor, id: WorkspaceId) -> Result<Workspace, Error> {
+        self.submit(move |draft| draft.set_unlimited(actor, id))
+    }
+
+    /// Usage of some days, summed. Reads one row for each day, workspace, key and model.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
+    pub fn usage_report(&self, query: UsageQuery) -> Result<UsageReport, Error> {
+        let view = self.access()?.view();
+        let start = rows::day_totals_start(query.first.0);
+        let end = rows::day_totals_start(query.last.0.saturating_add(1));
+        let mut report = Report::new(query);
+        for row in view.key_rows(&start, &end) {
+            let (key, value) = row?;
+            let totals = rows::decode(view.keys(), KEYS, &key, &value).ok_or(Error::Damaged)?;
+            report.add(Cell::from_row_key(&key).ok_or(Error::Damaged)?, &totals);
+        }
+        Ok(report.finish())
+    }
+
+    /// The first of the days whose totals are kept.
+    pub fn first_usage_day(&self) -> UsageDay {
+        UsageDay(day_of(self.0.clock.now_ms()).saturating_add(1).saturating_sub(DAYS_KEPT))
+    }
+
+    /// Removes totals that are too old; usage rows are kept. To be called now and then.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], and those of every mutation.
+    pub fn drop_old_totals(&self) -> Result<(), Error> {
+        let day = self.first_usage_day().0;
+        while self.submit(move |draft| draft.drop_totals_before(day))? {}
+        Ok(())
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.0.ledger
+    }
+
+    /// Writes an intent unless it was taken back meanwhile.
+    pub(crate) fn write_intent(
+        &self,
+        place: Place,
+        intent: Intent,
+        withdrawn: Arc<AtomicBool>,
+    ) -> Pending<()> {
+        self.enqueue(place, move |draft| {
+            // Its row is handed over only after this was set, and rows are taken after changes: either the row
+            // finds the intent, or there is none.
+            if !withdrawn.load(Ordering::Acquire) {
+                draft.put_intent(&intent);
+            }
+            Ok(())
+        })
+    }
+
+    /// Charges what was reserved for requests whose end nobody knows, as rows that take the intents with them.
+    pub(super) fn settle_interrupted(&self, intents: Vec<Intent>) -> Result<(), Error> {
+        if intents.is_empty() {
+            return Ok(());
+        }
+        tracing::warn!(
+            requests = intents.len(),
+            "requests were running when the host ended; they are charged \
+            what was reserved for them"
+        );
+        for intent in intents {
+            self.ledger().record(intent.interrupted(), true).map_err(|_| Error::NotWritable)?;
+        }
+        self.flush()
+    }
+}

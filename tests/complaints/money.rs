@@ -1,0 +1,303 @@
+//! Budgets and bills: complaints 11 (a budget lets requests through, or blocks with money left), 12 (a client
+//! goes away, and what it is charged is a matter of luck) and 13 (usage pages that never end).
+
+use crate::kit::client::{Answer, Client, Events};
+use crate::kit::config::{MODEL, provider, several, single};
+use crate::kit::host::{Host, Setup};
+use crate::kit::script::{self, word};
+use crate::kit::store::usage_of;
+use crate::kit::upstream::{Reply, Upstream};
+use cofferdam_store::{UsageOutcome, UsageRow};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::Sender;
+
+/// How long anything may take before a test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+const DOLLAR: u64 = 1_000_000_000_000;
+/// What a scripted answer costs: 7 tokens in, 3 out, a dollar each.
+const ANSWER: u64 = 10 * DOLLAR;
+
+/// A model at one chat provider, a dollar a token.
+fn dear(upstream: &Upstream) -> String {
+    let endpoint = "{ provider = \"one\", model = \"m\", input = 1000000, output = 1000000 }";
+    provider("one", "openai-chat", &upstream.base)
+        + &format!("[[models]]\nid = \"{MODEL}\"\nendpoints = [{endpoint}]\n")
+        + &format!("[[models]]\nid = \"test/embed\"\nkind = \"embeddings\"\nendpoints = [{endpoint}]\n")
+}
+
+/// A host whose workspace has so many dollars.
+fn prepaid(upstream: &Upstream, dollars: &str) -> Host {
+    let host = Setup::new().config(&dear(upstream)).start();
+    host.command(&["credits", "add", "default", dollars]);
+    host
+}
+
+/// Ten tokens of output at most, and about one of input.
+fn request() -> Value {
+    json!({"model": MODEL, "input": "x", "max_output_tokens": 10})
+}
+
+async fn ask(client: &Client, upstream: &Upstream) -> Answer {
+    upstream.clear();
+    upstream.reply(script::chat("fine"));
+    client.post("/responses", &request()).await
+}
+
+/// Left, spent and reserved, in dollars.
+fn credit(host: &Host) -> (f64, f64, f64) {
+    let shown = host.command(&["credits", "show", "default"]);
+    let dollars = |name: &str| shown[name].as_f64().unwrap_or(f64::NAN);
+    (dollars("left"), dollars("spent"), dollars("reserved"))
+}
+
+/// Looks again and again until it is so.
+fn until(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "it never is");
+    }
+}
+
+/// Waits until the provider was asked.
+async fn asked(upstream: &Upstream) {
+    while upstream.asked().is_empty() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn assert_refused(answer: &Answer, limit: &str) {
+    assert_eq!(answer.status, 402, "{}", answer.text);
+    assert!(answer.message().starts_with("Insufficient credits: this host refused "), "{}", answer.text);
+    assert_eq!(answer.body["error"]["metadata"]["error_type"], "payment_required", "{}", answer.text);
+    assert_eq!(answer.body["error"]["metadata"]["limit"], limit, "{}", answer.text);
+}
+
+/// A stream that the client reads up to its first word, and the way to more words.
+async fn speaking(client: &Client, upstream: &Upstream) -> (Events, Sender<String>) {
+    let (words, reply) = Reply::fed();
+    upstream.reply(reply);
+    words.send(crate::kit::upstream::sse_event(&word("word"))).await.unwrap();
+    let mut events = client.open(&request()).await;
+    events.until("response.output_text.delta").await;
+    (events, words)
+}
+
+#[tokio::test]
+async fn complaint_11_credit_is_refused_when_there_is_none_and_only_then() {
+    let upstream = Upstream::start().await;
+    let mut host = prepaid(&upstream, "15");
+    let client = Client::new(&host);
+    for _ in 0..2 {
+        assert_eq!(ask(&client, &upstream).await.status, 200, "there is money left");
+    }
+    assert_eq!(credit(&host), (-5.0, 20.0, 0.0), "one request may cost more than there was");
+    let refused = ask(&client, &upstream).await;
+    assert_refused(&refused, "credit");
+    assert!(refused.message().contains("`cofferdam credits add`"), "{}", refused.text);
+    let embedding = json!({"model": "test/embed", "input": "x"});
+    assert_refused(&client.post("/embeddings", &embedding).await, "credit");
+    assert_eq!(upstream.asked().len(), 2, "a refused request reaches no provider");
+    host.command(&["credits", "add", "default", "5.000000000001"]);
+    assert_eq!(ask(&client, &upstream).await.status, 200, "a trillionth is left");
+    host.command(&["credits", "unlimited", "default"]);
+    assert_eq!(ask(&client, &upstream).await.status, 200);
+    let rows = usage_of(&mut host);
+    assert_eq!(rows.iter().map(|row| row.cost_pico).collect::<Vec<_>>(), [ANSWER; 4]);
+}
+
+#[tokio::test]
+async fn complaint_11_what_runs_is_reserved_and_given_back() {
+    let upstream = Upstream::start().await;
+    let host = prepaid(&upstream, "15");
+    let client = Client::new(&host);
+    let (first, _words) = speaking(&client, &upstream).await;
+    let (_, _, reserved) = credit(&host);
+    assert!((10.0..=12.0).contains(&reserved), "{reserved}");
+    let (mut second, words) = speaking(&client, &upstream).await;
+    assert_eq!(credit(&host).2, 15.0, "the second has what is left");
+    assert_refused(&client.post("/responses", &request()).await, "credit");
+    for event in script::ending("stop") {
+        words.send(crate::kit::upstream::sse_event(&event)).await.unwrap();
+    }
+    second.until("response.completed").await;
+    assert_eq!(credit(&host).1, 10.0, "charged at once");
+    assert_eq!(ask(&client, &upstream).await.status, 402, "the rest is lent to the first");
+    drop(first);
+    until(|| credit(&host).2 == 0.0);
+    assert!(credit(&host).0 > 0.0);
+    assert_eq!(ask(&client, &upstream).await.status, 200);
+}
+
+#[tokio::test]
+async fn complaint_11_every_way_out_gives_back_what_was_reserved() {
+    let upstream = Upstream::start().await;
+    let mut host = prepaid(&upstream, "1000");
+    let client = Client::new(&host);
+    let streamed = || {
+        let mut request = request();
+        request["stream"] = true.into();
+        request
+    };
+    let ways: [(Reply, Value, u16); 9] = [
+        (script::chat("fine"), request(), 200),
+        (script::chat_stream(&["fine"]), streamed(), 200),
+        (Reply::sse(&[vec![word("half")], script::ending("length")].concat()), streamed(), 200),
+        (Reply::cut(&[word("half")]), streamed(), 200),
+        (Reply::cut(&[]), streamed(), 502),
+        (script::refusal(500, "no"), request(), 502),
+        (script::refusal(400, "no"), request(), 400),
+        (script::refusal(429, "no"), request(), 429),
+        (Reply::json(200, json!("no answer")), request(), 502),
+    ];
+    for (place, (reply, request, status)) in ways.into_iter().enumerate() {
+        upstream.reply(reply);
+        assert_eq!(client.post("/responses", &request).await.status, status, "way {place}");
+        assert_eq!(credit(&host).2, 0.0, "way {place}");
+    }
+    for (request, status) in
+        [(json!({"model": MODEL}), 400), (json!({"model": "no/such", "input": "x"}), 404)]
+    {
+        assert_eq!(client.post("/responses", &request).await.status, status);
+    }
+    let (_, spent, reserved) = credit(&host);
+    assert_eq!((spent, reserved), (30.0, 0.0));
+    let rows = usage_of(&mut host);
+    assert_eq!(rows.iter().map(|row| row.cost_pico).sum::<u64>(), 3 * ANSWER);
+    assert_eq!(rows.len(), 9, "a request that was refused before it was routed leaves no row");
+}
+
+#[tokio::test]
+async fn complaint_11_a_key_has_limits_of_its_own() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&dear(&upstream)).start();
+    let line = "key create --workspace default --limit-day 12.5 --limit-total 100";
+    let made = host.command(&line.split(' ').collect::<Vec<_>>());
+    assert_eq!(made["limits"], json!({"day": 12.5, "total": 100.0}));
+    let limited = Client::with_key(&host, made["key"].as_str().unwrap());
+    for _ in 0..2 {
+        assert_eq!(ask(&limited, &upstream).await.status, 200);
+    }
+    let refused = ask(&limited, &upstream).await;
+    assert_refused(&refused, "day");
+    let metadata = &refused.body["error"]["metadata"];
+    assert_eq!(metadata["limit_usd"], 12.5);
+    let resets_at = metadata["resets_at"].as_str().unwrap();
+    assert!(resets_at.ends_with("T00:00:00.000Z"), "{resets_at}");
+    assert!(
+        refused.message().contains(&format!("$12.5 a day. It may spend again from {}", &resets_at[..10]))
+    );
+    assert_eq!(ask(&Client::new(&host), &upstream).await.status, 200, "another key has none");
+    let keys = host.command(&["key", "list"]);
+    let listed = keys.as_array().unwrap().iter().find(|key| key["id"] == made["id"]).unwrap();
+    assert_eq!(listed["spent"], json!({"day": 20.0, "week": 20.0, "month": 20.0, "total": 20.0}));
+    assert_eq!(credit(&host).1, 30.0);
+}
+
+/// Opens a stream of so many words of a token each and leaves in the middle of it.
+async fn leave(client: &Client, upstream: &Upstream, words: usize) -> Sender<String> {
+    let (sender, reply) = Reply::fed();
+    upstream.reply(reply);
+    let mut events = client.open(&json!({"model": MODEL, "input": "four", "max_output_tokens": 9})).await;
+    for _ in 0..words {
+        sender.send(crate::kit::upstream::sse_event(&word("word"))).await.unwrap();
+        events.until("response.output_text.delta").await;
+    }
+    drop(events);
+    sender
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn complaint_12_five_hundred_clients_that_leave_are_charged_what_was_served() {
+    const CLIENTS: usize = 500;
+    const AT_ONCE: usize = 20;
+    let upstream = Upstream::start().await;
+    let mut host = prepaid(&upstream, "100000");
+    let client = Client::new(&host);
+    let mut served = 0;
+    for batch in 0..CLIENTS / AT_ONCE {
+        // All of a batch alike, for nobody knows whose connection takes which reply.
+        let words = 1 + batch % 7;
+        let leaving = (0..AT_ONCE).map(|_| leave(&client, &upstream, words));
+        let connections = futures_util::future::join_all(leaving).await;
+        served += (words * AT_ONCE) as u64;
+        until(|| credit(&host).2 == 0.0);
+        drop(connections);
+    }
+    assert_eq!(upstream.asked().len(), CLIENTS);
+    let (_, spent, _) = credit(&host);
+    let rows = usage_of(&mut host);
+    assert_eq!(rows.len(), CLIENTS, "one row each");
+    assert!(rows.iter().all(|row| (row.outcome, row.attempts) == (UsageOutcome::Cancelled, 1)));
+    let sum = |count: fn(&UsageRow) -> u64| rows.iter().map(count).sum::<u64>();
+    assert_eq!(sum(|row| row.output_tokens), served, "as many tokens as were served");
+    let input = rows[0].input_tokens;
+    assert!((1..20).contains(&input), "{input}");
+    assert_eq!(sum(|row| row.cost_pico), (served + input * CLIENTS as u64) * DOLLAR);
+    assert_eq!(sum(|row| row.cost_pico), spent as u64 * DOLLAR);
+    println!(
+        "{CLIENTS} cancelled streams: {served} words served, {} in the rows",
+        sum(|row| row.output_tokens)
+    );
+}
+
+#[tokio::test]
+async fn complaint_12_a_client_that_does_not_wait_for_a_whole_answer_is_charged_its_input() {
+    let upstream = Upstream::start().await;
+    upstream.reply(Reply::Hang);
+    let mut host = Setup::new().config(&dear(&upstream)).start();
+    let client = Client::new(&host);
+    let body = request();
+    let waiting = client.post("/responses", &body);
+    tokio::select! {
+        answer = waiting => panic!("{}", answer.text),
+        () = asked(&upstream) => {}
+    }
+    until(|| credit(&host).1 > 0.0);
+    let rows = usage_of(&mut host);
+    assert_eq!(rows.len(), 1);
+    assert_eq!((rows[0].outcome, rows[0].output_tokens), (UsageOutcome::Cancelled, 0));
+    assert_eq!(rows[0].cost_pico, rows[0].input_tokens * DOLLAR);
+}
+
+#[tokio::test]
+async fn a_row_tells_how_many_endpoints_were_asked() {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    let mut host = Setup::new().config(&several(&[&a.base, &b.base])).start();
+    a.reply(script::refusal(500, "no"));
+    b.reply(script::chat("fine"));
+    let client = Client::new(&host);
+    let ordered = json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}});
+    assert_eq!(client.post("/responses", &ordered).await.status, 200);
+    let usage = host.command(&["usage", "--by", "model"]);
+    assert_eq!(usage["total"]["attempts"], 2, "{usage}");
+    let rows = usage_of(&mut host);
+    assert_eq!((rows[0].attempts, rows[0].provider.as_str()), (2, "b"));
+}
+
+#[tokio::test]
+async fn complaint_13_usage_is_summed_and_bounded_and_strangers_leave_nothing() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
+    let client = Client::new(&host);
+    for _ in 0..3 {
+        assert_eq!(ask(&client, &upstream).await.status, 200);
+    }
+    for _ in 0..5 {
+        let stranger =
+            Client::with_key(&host, "cfd_000000000000_0000000000000000000000000000000000000000000_000000");
+        assert_eq!(stranger.post("/responses", &request()).await.status, 401);
+    }
+    for by in ["day", "key", "model", "workspace"] {
+        let usage = host.command(&["usage", "--by", by, "--limit", "1"]);
+        assert_eq!(usage["groups"].as_array().unwrap().len(), 1, "{usage}");
+        let counts = ["requests", "completed", "input_tokens", "output_tokens"].map(|name| {
+            assert_eq!(usage["groups"][0][name], usage["total"][name], "{by} {name}");
+            usage["total"][name].as_u64().unwrap()
+        });
+        assert_eq!(counts, [3, 3, 21, 9], "{usage}");
+        assert_eq!(usage["others"]["requests"], 0);
+    }
+    let host = host.restart();
+    assert_eq!(host.command(&["usage"])["total"]["requests"], 3, "sums outlive the process");
+}

@@ -1,0 +1,133 @@
+//! `debug.echo_upstream_body`: what was sent, shown to whoever asked.
+
+use crate::kit::client::{Client, text_of, types_of};
+use crate::kit::config::{MODEL, model, several};
+use crate::kit::host::Setup;
+use crate::kit::script;
+use crate::kit::upstream::{Reply, Upstream};
+use serde_json::{Value, json};
+
+const SECRET: &str = "sk-canary-echo-91c4";
+
+fn request() -> Value {
+    json!({
+        "model": MODEL, "input": "Good morning", "provider": {"sort": "price"},
+        "debug": {"echo_upstream_body": true},
+    })
+}
+
+/// The bodies of the debug events, which stand before all others.
+fn echoed(events: &[Value]) -> Vec<&Value> {
+    let is_debug = |event: &&Value| event["type"] == "response.debug";
+    let bodies: Vec<&Value> =
+        events.iter().take_while(is_debug).map(|event| &event["debug"]["echo_upstream_body"]).collect();
+    assert_eq!(events.iter().filter(is_debug).count(), bodies.len(), "debug events come first");
+    bodies
+}
+
+#[tokio::test]
+async fn every_body_that_was_sent_is_shown_first() {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
+    a.reply(script::refusal(503, "busy"));
+    b.reply(script::chat_stream(&["Hello."]));
+    let events = Client::new(&host).stream(&request()).await;
+    assert_eq!(text_of(&events), "Hello.");
+    assert_eq!(echoed(&events), [&a.asked_once().body, &b.asked_once().body]);
+    let types = types_of(&events);
+    assert_eq!(types[2..4], ["response.created", "response.in_progress"], "{types:?}");
+    assert_eq!(types.iter().filter(|kind| **kind == "response.created").count(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_shown_where_nothing_is_streamed_sent_or_asked_for() {
+    let upstream = Upstream::start().await;
+    let config = several(&[&upstream.base]) + "[[providers]]\nname = \"demo\"\nadapter = \"demo\"\n";
+    let config = config + &model("test/demo", "responses", &["demo"]);
+    let host = Setup::new().config(&config).start();
+    let client = Client::new(&host);
+    upstream.reply(script::chat("Hello."));
+    let whole = client.post("/responses", &request()).await;
+    assert_eq!(whole.output_text(), "Hello.");
+    assert!(!whole.text.contains("echo_upstream_body"), "{}", whole.text);
+    let mut local = request();
+    local["model"] = json!("test/demo");
+    assert!(echoed(&client.stream(&local).await).is_empty());
+    upstream.reply(script::chat_stream(&["Hello."]));
+    let mut silent = request();
+    silent["debug"]["echo_upstream_body"] = json!(false);
+    assert!(echoed(&client.stream(&silent).await).is_empty());
+}
+
+#[tokio::test]
+async fn a_refusal_before_the_stream_shows_nothing_and_stays_an_error() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&several(&[&upstream.base])).start();
+    upstream.reply(script::refusal(400, "no"));
+    let mut body = request();
+    body["stream"] = json!(true);
+    let answer = Client::new(&host).post("/responses", &body).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    assert!(!answer.text.contains("response.debug"));
+}
+
+#[tokio::test]
+async fn a_credential_in_the_words_of_the_client_is_covered() {
+    let upstream = Upstream::start().await;
+    let provider = format!(
+        "[egress]\nallow_plaintext_loopback = true\n[[providers]]\nname = \"one\"\n\
+         adapter = \"openai-responses\"\nbase_url = \"{}\"\nkey = \"env:TEST_PROVIDER_KEY\"\n",
+        upstream.base
+    );
+    let host = Setup::new()
+        .environment("TEST_PROVIDER_KEY", SECRET)
+        .config(&(provider + &model(MODEL, "responses", &["one"])))
+        .start();
+    upstream.reply(Reply::sse(&[
+        json!({"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0, "delta": "ok"}),
+        json!({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": [], "usage": null}}),
+    ]));
+    // Once as it is and once behind an escape that the dialect hands on.
+    let escaped = SECRET.replace("sk-", "\\u0073k-");
+    let body = format!(
+        r#"{{"model":"{MODEL}","stream":true,"debug":{{"echo_upstream_body":true}},
+            "metadata":{{"a":"{SECRET}","b":"x {escaped}"}},"input":"Is {SECRET} yours?"}}"#
+    );
+    let answer = Client::new(&host).post_bytes("/responses", body.into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let asked = upstream.asked_once();
+    assert_eq!(asked.headers["authorization"], format!("Bearer {SECRET}"));
+    assert_eq!(asked.body["metadata"]["b"], format!("x {SECRET}"), "what is sent is not touched");
+    let events = crate::kit::client::events_of(&answer.text);
+    let [shown] = echoed(&events)[..] else { panic!("{}", answer.text) };
+    let stars = "*".repeat(SECRET.len());
+    assert_eq!(shown["metadata"], json!({"a": stars, "b": format!("x {stars}")}));
+    assert!(!shown.to_string().contains("canary"), "{shown}");
+}
+
+#[tokio::test]
+async fn each_turn_of_server_tools_shows_its_body_where_it_begins() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&several(&[&upstream.base])).start();
+    let call = json!({"index": 0, "id": "c1", "type": "function",
+                      "function": {"name": "datetime", "arguments": "{}"}});
+    let mut first = vec![script::opening(), script::chunk(&json!({"tool_calls": [call]}))];
+    first.extend(script::ending("tool_calls"));
+    upstream.reply(Reply::sse(&first));
+    upstream.reply(script::chat_stream(&["Noon."]));
+    let mut body = request();
+    body["tools"] = json!([{"type": "service:datetime"}]);
+    let events = Client::new(&host).stream(&body).await;
+    assert_eq!(text_of(&events), "Noon.");
+    let shown: Vec<&Value> = events.iter().filter(|event| event["type"] == "response.debug").collect();
+    let asked = upstream.asked();
+    assert_eq!((shown.len(), asked.len()), (2, 2));
+    for (event, asked) in shown.iter().zip(&asked) {
+        assert_eq!(event["debug"]["echo_upstream_body"], asked.body);
+    }
+    let types = types_of(&events);
+    assert_eq!(types[0], "response.debug");
+    let second = types.iter().rposition(|kind| *kind == "response.debug").unwrap();
+    let text = types.iter().position(|kind| *kind == "response.output_text.delta").unwrap();
+    assert!(second < text, "{types:?}");
+}
