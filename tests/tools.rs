@@ -1,6 +1,7 @@
 //! Server tools: what the model calls and the host runs, in a loop inside one response.
 
 mod advice;
+mod approvals;
 mod asking;
 mod code;
 mod endings;
@@ -9,6 +10,7 @@ mod files;
 mod first_party;
 mod fusion;
 mod hooks;
+mod mcp;
 mod models;
 mod offers;
 mod patch;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs the unmodified OpenAI clients for Python and Node against the built program:
 #     tests/clients/run.sh PATH_TO_BINARY
-# A scripted provider (upstream.py) and one host are started on free ports and ended
-# by their process ids. The clients are installed once, under the cargo target
+# A scripted provider (upstream.py), servers for tools (services.py) and one host are
+# started on free ports and ended by their process ids. The clients are installed once, under the cargo target
 # directory, from exact versions. Wants Python 3.10 and Node 20 or newer.
 set -euo pipefail
 
@@ -99,7 +99,9 @@ UPSTREAM_RESPONSES_KEY=$(secret)
 UPSTREAM_CHAT_KEY=$(secret)
 UPSTREAM_ANTHROPIC_KEY=$(secret)
 UPSTREAM_WRONG_KEY=$(secret)
+UPSTREAM_SERVICES_KEY=$(secret)
 export UPSTREAM_RESPONSES_KEY UPSTREAM_CHAT_KEY UPSTREAM_ANTHROPIC_KEY UPSTREAM_WRONG_KEY
+export UPSTREAM_SERVICES_KEY
 
 "$python" "$here/upstream.py" >"$work/upstream.out" 2>"$work/upstream.log" &
 pids+=($!)
@@ -108,7 +110,14 @@ await $! has_line "$work/upstream.out" ||
 UPSTREAM_URL=http://127.0.0.1:$(<"$work/upstream.out")
 export UPSTREAM_URL
 
-sed "s|@UPSTREAM@|$UPSTREAM_URL|" "$here/host.toml" >"$work/cofferdam.toml"
+"$python" "$here/services.py" >"$work/services.out" 2>"$work/services.log" &
+pids+=($!)
+await $! has_line "$work/services.out" ||
+  fail "the servers for tools did not start: $(<"$work/services.log")"
+services_port=$(<"$work/services.out")
+export SERVICES_URL=http://localhost:$services_port
+
+sed "s|@UPSTREAM@|$UPSTREAM_URL|; s|@SERVICES_PORT@|$services_port|" "$here/host.toml" >"$work/cofferdam.toml"
 COFFERDAM_CACHE=${COFFERDAM_CACHE:-$cache/compiled} "$binary" --json --data "$work/data" \
   --config "$work/cofferdam.toml" serve --listen 127.0.0.1:0 --admin 127.0.0.1:0 \
   >"$work/host.out" 2>"$work/host.log" &

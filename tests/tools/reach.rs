@@ -53,6 +53,11 @@ impl Reach {
         Self { host, chat, native, site }
     }
 
+    /// An address of the site.
+    pub fn url(&self, path: &str) -> String {
+        format!("https://{HOST}:{}{path}", self.site.port)
+    }
+
     /// Stores a secret of the default workspace for [`HOST`].
     pub fn secret(&self, name: &str, value: &str) {
         let mut command = program();
@@ -94,6 +99,13 @@ impl Reach {
         let messages = asked.body["messages"].as_array().unwrap();
         let told = messages.iter().rev().find(|message| message["role"] == "tool").unwrap();
         told["content"].as_str().unwrap().to_owned()
+    }
+
+    /// The functions that the chat model was offered last, by name.
+    pub fn offered(&self) -> Vec<Value> {
+        let asked = self.chat.asked().pop().unwrap();
+        let tools = asked.body["tools"].as_array().cloned().unwrap_or_default();
+        tools.iter().map(|tool| tool["function"]["name"].clone()).collect()
     }
 }
 

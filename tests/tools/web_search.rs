@@ -201,6 +201,25 @@ async fn plugin_and_suffix_search_too() {
     );
 }
 
+/// The events of a search in OpenAI's shape.
+fn check_events(events: &[Value], item: &Value, streamed: bool) {
+    if !streamed {
+        return;
+    }
+    let expected = [
+        "output_item.added",
+        "web_search_call.in_progress",
+        "web_search_call.searching",
+        "web_search_call.completed",
+        "output_item.done",
+    ];
+    assert_eq!(events_of(events, 0), expected);
+    let of_type = |name: &str| events.iter().find(|event| event["type"] == name).unwrap();
+    let added = of_type("response.output_item.added");
+    assert_eq!(added["item"]["action"], json!({"type": "search", "query": ""}));
+    assert_eq!(of_type("response.web_search_call.searching")["item_id"], item["id"]);
+}
+
 #[tokio::test]
 async fn the_clients_own_types_become_this_tool_in_openais_shape() {
     let bench = searxng().await;
@@ -219,24 +238,7 @@ async fn the_clients_own_types_become_this_tool_in_openais_shape() {
                 "{item}"
             );
             assert_eq!(item["action"]["sources"], json!([{"type": "url", "url": "https://b.test/two"}]));
-            if streamed {
-                let expected = [
-                    "output_item.added",
-                    "web_search_call.in_progress",
-                    "web_search_call.searching",
-                    "web_search_call.completed",
-                    "output_item.done",
-                ];
-                assert_eq!(events_of(&events, 0), expected);
-                let added =
-                    events.iter().find(|event| event["type"] == "response.output_item.added").unwrap();
-                assert_eq!(added["item"]["action"], json!({"type": "search", "query": ""}));
-                let searching = events
-                    .iter()
-                    .find(|event| event["type"] == "response.web_search_call.searching")
-                    .unwrap();
-                assert_eq!(searching["item_id"], item["id"]);
-            }
+            check_events(&events, item, streamed);
             assert!(!bench.chat.asked().pop().unwrap().body.to_string().contains("x-item"));
         }
     }

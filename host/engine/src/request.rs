@@ -20,6 +20,7 @@ mod responses;
 mod rule;
 mod settings;
 mod shapes;
+mod tool_source;
 mod tools;
 
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};
@@ -31,9 +32,8 @@ pub use prompt::{PromptRole, PromptTemplate, Prompts};
 pub use provider::ProviderPreferences;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat, Truncation};
-pub use tools::{
-    Place, RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, ToolSource, server_tool_name,
-};
+pub use tool_source::{Place, ToolSource};
+pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, server_tool_name};
 
 #[cfg(test)]
 mod tests;

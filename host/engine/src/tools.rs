@@ -5,8 +5,10 @@
 //! the next turn, until the model answers or a rule ends the loop ([`stop`]). Hooks may call tools too
 //! ([`hook`]).
 
+mod before;
 mod choice;
 mod doors;
+mod history;
 mod hook;
 mod offer;
 mod refused;
@@ -25,12 +27,14 @@ use crate::ledger::{Caller, Entry, Spending, add_to};
 use crate::pace::{ClientGone, Pace};
 use crate::refusal::Refusal;
 use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass};
+use before::Done;
 use bytes::Bytes;
 use choice::Choice;
 use cofferdam_runtime::CallContext;
 use cofferdam_runtime::wire::{FinishReason, Usage};
 use futures_util::StreamExt;
 use futures_util::stream;
+use history::History;
 use offer::Offer;
 use run::Finished;
 use serde_json::{Value, json};
@@ -87,10 +91,14 @@ pub(crate) struct ServerTools {
     choice: Choice,
     doors: Doors,
     rules: StopRules,
+    /// What the input says of earlier calls, until the calls in it are run.
+    history: Option<History>,
+    /// What was done before the first turn and is not shown yet.
+    before: Vec<Done>,
+    /// The items of the input as models are told them, where they differ from the client's.
+    input: Option<Bytes>,
     /// The request as the model of the current turn is told it.
     turn_json: Bytes,
-    /// The items of `input`, where calls of a client's own kind are told as calls of functions.
-    retold: Option<Bytes>,
     /// Deferred functions that were found: places of the offer's entries, in the order they were found.
     loaded: Vec<usize>,
     steps: u32,
@@ -144,22 +152,19 @@ impl ServerTools {
         let doors = Doors::new(occasion, request);
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
-        let tools = offer.write(&[]);
-        let retold = request.retold_items(&offer.stand_in_items());
-        let turn = GuestTurn {
-            input: retold.as_deref(),
-            tools: Some(&tools),
-            tool_choice: if tools.is_empty() { Some(b"") } else { choice.first.as_deref() },
-            ..GuestTurn::default()
-        };
-        let turn_json = request.guest_json_for(&turn);
-        Ok(Box::new(Self {
+        // What a client has of stand-ins' calls is told as calls of functions; then what it says of others.
+        let input = request.retold_items(&offer.stand_in_items());
+        let items = input.clone().unwrap_or_else(|| request.input_items());
+        let history = History::read(&items, &offer)?;
+        let mut tools = Box::new(Self {
             rules: StopRules::of(request),
             offer,
             choice,
             doors,
-            turn_json,
-            retold,
+            history: None,
+            before: Vec::new(),
+            input,
+            turn_json: Bytes::new(),
             loaded: Vec::new(),
             steps: 0,
             results_bytes: 0,
@@ -167,7 +172,27 @@ impl ServerTools {
             cost: AtomicU64::new(0),
             asked_before: occasion.asking.cost(),
             is_over: request.tool_choice == ToolChoice::None,
-        }))
+        });
+        match history {
+            Some(history) => {
+                tools.tell_history(request, &history, &[]);
+                tools.history = Some(history);
+            }
+            None => tools.turn_json = tools.first_turn(request),
+        }
+        tools.open_items(context).await;
+        Ok(tools)
+    }
+
+    /// The request as the model of the first turn is told it.
+    fn first_turn(&self, request: &ResponsesRequest) -> Bytes {
+        let tools = self.offer.write(&[]);
+        request.guest_json_for(&GuestTurn {
+            input: self.input.as_deref(),
+            tools: Some(&tools),
+            tool_choice: if tools.is_empty() { Some(b"") } else { self.choice.first.as_deref() },
+            ..GuestTurn::default()
+        })
     }
 
     /// What the assembler has to know.
@@ -285,7 +310,7 @@ impl ServerTools {
         let choice = if self.is_over { Some(b"\"none\"".as_slice()) } else { self.choice.later.as_deref() };
         let turn = GuestTurn {
             model: None,
-            input: self.retold.as_deref(),
+            input: self.input.as_deref(),
             items: &view.added(),
             tools: Some(&tools),
             tool_choice: choice,

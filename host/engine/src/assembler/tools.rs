@@ -7,13 +7,16 @@ use super::json::{raw, string};
 use super::{Assembler, Malformed, OUTPUT_BYTES_MAX};
 use cofferdam_runtime::manifest::TextTable;
 use cofferdam_runtime::wire::CallStart;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A member of every item of a server tool's own type. Clients of OpenAI's library for Python take an item whose
 /// type they do not know for a message, and some, its own agents among them, break where it has no content.
 const NO_CONTENT: &str = "content";
+
+/// JSON-RPC's code for what went wrong inside.
+const INTERNAL_ERROR: i64 = -32603;
 
 /// How a client sees the calls of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -45,6 +48,10 @@ pub struct CallItem {
     pub completed: Vec<String>,
     /// See [`Self::added`].
     pub failed: Vec<String>,
+    /// Whether an `error` that the tool says is the end of the call, not a part of its result.
+    pub fails_by_error: bool,
+    /// The `type` of an error that the host words itself, where errors are objects.
+    pub error_type: Option<String>,
     /// The call is not run: it ends the turn, and the client has to answer it.
     pub asks_client: bool,
     /// A call that went well is the client's to answer, by its `call_id`.
@@ -56,6 +63,17 @@ impl CallItem {
     pub fn own(item_type: String) -> Self {
         let members = Map::from_iter([(NO_CONTENT.to_owned(), Value::Array(Vec::new()))]);
         Self { item_type, id_prefix: "st".to_owned(), members, ..Self::default() }
+    }
+
+    /// Makes an object of an error in words.
+    fn type_error(&self, said: &mut Map<String, Value>) {
+        let Some(error_type) = &self.error_type else { return };
+        if let Some(error) = said.get_mut("error")
+            && let Value::String(message) = error
+        {
+            *error =
+                json!({ "type": error_type, "code": INTERNAL_ERROR, "message": std::mem::take(message) });
+        }
     }
 
     /// The part of the arguments that is shown by itself; none where they hold none, or are no JSON.
@@ -343,12 +361,16 @@ impl Assembler {
         if self.output_bytes.saturating_add(members.len()) > OUTPUT_BYTES_MAX {
             return Err(Malformed::TooLarge);
         }
-        let said: Map<String, Value> = serde_json::from_slice(members).map_err(|_| Malformed::InvalidJson)?;
+        let mut said: Map<String, Value> =
+            serde_json::from_slice(members).map_err(|_| Malformed::InvalidJson)?;
         let Some(Body::Tool { item, call_id, arguments, .. }) = self.items.get(place).map(|item| &item.body)
         else {
             return Ok(());
         };
         let item = Arc::clone(item);
+        item.type_error(&mut said);
+        let has_error = item.fails_by_error && said.get("error").is_some_and(|error| !error.is_null());
+        let outcome = if has_error { ToolOutcome::Failed } else { outcome };
         let mut all = item.text_members(arguments);
         all.extend(said);
         let written = item.written(call_id, all)?;

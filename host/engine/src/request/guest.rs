@@ -63,7 +63,7 @@ pub(super) struct Spans {
 pub struct GuestTurn<'a> {
     /// The catalog id to ask instead of the first candidate.
     pub model: Option<&'a str>,
-    /// The items that replace those of `input`, comma-separated, without the brackets.
+    /// The items that replace those of `input`, in normal form and comma-separated.
     pub input: Option<&'a [u8]>,
     /// Items to append to `input`, each a JSON object in normal form.
     pub items: &'a [Bytes],

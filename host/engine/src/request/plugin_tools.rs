@@ -6,7 +6,8 @@
 
 use super::invalid::InvalidRequest;
 use super::settings::Ability;
-use super::tools::{Place, RequestTool, ToolKind, ToolSource, Translation};
+use super::tool_source::{Place, ToolSource, Translation};
+use super::tools::{RequestTool, ToolKind};
 use super::{RequestPlugin, ResponsesRequest};
 use bytes::Bytes;
 use serde_json::{Map, Value};

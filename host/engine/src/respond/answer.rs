@@ -25,11 +25,12 @@ impl Job {
         let candidate = &chosen.endpoint.candidate;
         let identity = self.identity(&candidate.model, &candidate.tier);
         let mut assembler = Assembler::new(identity, self.request.stream);
-        if let Some(tools) = &self.tools {
-            assembler.serve(tools.served());
-        }
         self.echo(&mut assembler);
         assembler.begin();
+        if let Some(tools) = &mut self.tools {
+            assembler.serve(tools.served());
+            tools.show_before(&mut assembler);
+        }
         let (outcome, reading) = loop {
             let Chosen { endpoint, begun, watch } = chosen;
             let Begun { events, mut reading, used, .. } = begun;

@@ -41,6 +41,7 @@ impl Job {
         self.trail.pipeline.extend(self.chosen_models.as_ref().map(model_choice::Chosen::stage));
         let (input, output) = (self.request.input_tokens, self.request.max_output_tokens);
         entry.reserve(&self.order, input, output, pace).await?;
+        self.run_approved(entry, pace).await?;
         let answering = self.ask(entry, pace).await?;
         let model = &answering.endpoint.candidate.model;
         if let Some(chosen) = self.chosen_models.as_ref().filter(|chosen| chosen.has(model)) {

@@ -93,6 +93,18 @@ impl Job {
         }
     }
 
+    /// Runs the calls that the client has approved, if it has any.
+    ///
+    /// # Errors
+    /// 504: the time of the whole request is up.
+    pub(super) async fn run_approved(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<(), Refusal> {
+        let Some(tools) = &mut self.tools else { return Ok(()) };
+        let (time, spent) = (self.engine.parts.timeouts.total, tools.cost());
+        let run = tools.run_approved(&self.request, &self.context, entry, pace, time).await;
+        self.cost.tools = self.cost.tools.plus(tools.cost().minus(spent));
+        run.map_err(|_| Refusal::new(504, ErrorKind::Timeout, TIMED_OUT))
+    }
+
     /// The time of the whole request is up, and an answer had begun.
     fn late(&self, entry: &mut Entry, pace: &Pace) -> Result<Step, Refusal> {
         if pace.is_streamed() {

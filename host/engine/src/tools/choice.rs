@@ -22,6 +22,10 @@ pub(crate) struct Choice {
 struct Tagged<'a> {
     #[serde(rename = "type", borrow)]
     tag: Cow<'a, str>,
+    #[serde(borrow)]
+    server_label: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
 }
 
 impl Choice {
@@ -33,10 +37,15 @@ impl Choice {
         let auto = || Some(b"\"auto\"".to_vec());
         Ok(match &request.tool_choice {
             ToolChoice::Auto | ToolChoice::None => Self { first: None, later: None },
-            ToolChoice::Required
-            | ToolChoice::Function(_)
-            | ToolChoice::Custom(_)
-            | ToolChoice::Mcp { .. } => Self { first: None, later: auto() },
+            ToolChoice::Required | ToolChoice::Function(_) | ToolChoice::Custom(_) => {
+                Self { first: None, later: auto() }
+            }
+            ToolChoice::Mcp { server_label, name } => {
+                let functions = offer.functions_on(server_label, name.as_deref());
+                // Without one, it is an endpoint's own server.
+                let first = (!functions.is_empty()).then(|| must_call(&functions_as_choices(functions)));
+                Self { first, later: auto() }
+            }
             ToolChoice::Type(type_name) => {
                 Self { first: forced(type_name, "tool_choice.type", offer)?, later: auto() }
             }
@@ -59,19 +68,25 @@ fn named(type_name: &str, path: &str, offer: &Offer) -> Result<Option<Vec<Value>
         Some(name) => Some(offer.functions_of(name).ok_or_else(|| not_offered(path, type_name))?),
         None => offer.functions_for(type_name),
     };
-    let choice = |name| json!({"type": "function", "name": name});
-    Ok(functions.map(|functions| functions.into_iter().map(choice).collect()))
+    Ok(functions.map(functions_as_choices))
 }
 
 fn forced(type_name: &str, path: &str, offer: &Offer) -> Result<Option<Vec<u8>>, Refusal> {
-    let Some(functions) = named(type_name, path, offer)? else { return Ok(None) };
-    let choice = match functions.as_slice() {
+    Ok(named(type_name, path, offer)?.map(|functions| must_call(&functions)))
+}
+
+fn must_call(functions: &[Value]) -> Vec<u8> {
+    let choice = match functions {
         // Nothing to force.
         [] => json!("auto"),
         [function] => function.clone(),
         _ => json!({"type": "allowed_tools", "mode": "required", "tools": functions}),
     };
-    Ok(Some(choice.to_string().into_bytes()))
+    choice.to_string().into_bytes()
+}
+
+fn functions_as_choices(functions: Vec<&str>) -> Vec<Value> {
+    functions.into_iter().map(|name| json!({"type": "function", "name": name})).collect()
 }
 
 fn allowed(tools: &[u8], offer: &Offer) -> Result<Vec<Value>, Refusal> {
@@ -79,7 +94,14 @@ fn allowed(tools: &[u8], offer: &Offer) -> Result<Vec<Value>, Refusal> {
     let tools: Vec<&RawValue> = serde_json::from_slice(tools).map_err(|_| Refusal::internal())?;
     let mut allowed = Vec::with_capacity(tools.len());
     for (place, tool) in tools.into_iter().enumerate() {
-        let Tagged { tag } = serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?;
+        let Tagged { tag, server_label, name } =
+            serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?;
+        if let Some(functions) = server_label.map(|label| offer.functions_on(&label, name.as_deref()))
+            && !functions.is_empty()
+        {
+            allowed.extend(functions_as_choices(functions));
+            continue;
+        }
         match named(&tag, &format!("tool_choice.tools[{place}].type"), offer)? {
             Some(functions) => allowed.extend(functions),
             None => allowed.push(serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?),

@@ -21,8 +21,8 @@ use tokio::time::timeout;
 
 /// The most server tools of one request; each is a call into its guest.
 const SERVER_TOOLS_MAX: usize = 64;
-/// How long a tool may take to say what it offers. It only has to look at its settings.
-const OFFER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a tool may take to say what it offers: most look at their settings, some ask a server.
+const OFFER_TIME_MAX: Duration = Duration::from_secs(25);
 
 /// A server tool of a request.
 #[derive(Clone)]
@@ -33,10 +33,19 @@ pub(crate) struct ServerTool {
     pub(crate) plugin: Arc<Plugin>,
     /// The tool's name without prefix.
     pub(crate) name: String,
-    /// The type of the client's own tool whose place it takes.
-    pub(crate) stands_in_for: Option<String>,
+    /// It takes the place of a tool of the client's own kind.
+    pub(crate) stands_in: bool,
+    /// The label of the server behind it, if it is one of several.
+    pub(crate) label: Option<String>,
     /// The entry's `parameters`.
     pub(crate) settings: Bytes,
+}
+
+impl ServerTool {
+    /// Whether some of its calls are put to the client first.
+    fn asks_client(&self) -> bool {
+        self.plugin.manifest().tool.iter().flat_map(|table| &table.items).any(|item| item.asks.is_some())
+    }
 }
 
 /// One entry of the request's `tools`.
@@ -111,9 +120,48 @@ impl Offer {
         self.functions_where(|tool| tool.name == name)
     }
 
-    /// The functions of the tool that stands in for this type of a client's own, if one does.
+    /// The functions of the tool that stands in for this type of a client's own, or another of its names, if one
+    /// does.
     pub(crate) fn functions_for(&self, type_name: &str) -> Option<Vec<&str>> {
-        self.functions_where(|tool| tool.stands_in_for.as_deref() == Some(type_name))
+        self.functions_where(|tool| {
+            let table = tool.plugin.manifest().tool.as_ref();
+            tool.stands_in
+                && table.is_some_and(|table| table.client_types.iter().any(|known| known == type_name))
+        })
+    }
+
+    /// The server tools of the request.
+    pub(crate) fn server_tools(&self) -> impl Iterator<Item = &ServerTool> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Server { tool, .. } => Some(tool),
+            _ => None,
+        })
+    }
+
+    /// The function whose calls are items with this `server_label` and `name`.
+    pub(crate) fn function_like(&self, item: &Map<String, Value>) -> Option<&str> {
+        let label = item.get("server_label")?.as_str()?;
+        self.functions_on(label, Some(item.get("name")?.as_str()?)).first().copied()
+    }
+
+    /// The functions that stand for the tools of the server with this label, or for one of them.
+    pub(crate) fn functions_on(&self, label: &str, name: Option<&str>) -> Vec<&str> {
+        let is = |offered: &&Offered, member: &str, wanted: &str| {
+            offered.item.members.get(member).and_then(Value::as_str) == Some(wanted)
+        };
+        let offered = self.entries.iter().flat_map(|entry| match entry {
+            Entry::Server { functions, .. } => functions.as_slice(),
+            _ => &[],
+        });
+        let on = offered.filter(|offered| is(offered, "server_label", label));
+        let named = on.filter(|offered| name.is_none_or(|name| is(offered, "name", name)));
+        named.map(|offered| offered.name.as_str()).collect()
+    }
+
+    /// The first function of a tool.
+    pub(crate) fn first_of(&self, tool: &ServerTool) -> Option<&str> {
+        let functions = self.functions_where(|other| other.name == tool.name && other.label == tool.label);
+        functions?.first().copied()
     }
 
     fn functions_where(&self, is_meant: impl Fn(&ServerTool) -> bool) -> Option<Vec<&str>> {
@@ -129,16 +177,16 @@ impl Offer {
     }
 
     /// Types of items that stand for calls of the client's own kinds which tools of this host stand in for:
-    /// models are told of them as calls of functions. Questions to the client are no calls yet.
+    /// models are told of them as calls of functions. Those of a tool that asks the client are told by
+    /// [`super::history`].
     pub(crate) fn stand_in_items(&self) -> Vec<&str> {
         let functions = self.entries.iter().flat_map(|entry| match entry {
-            Entry::Server { tool, functions, .. } if tool.stands_in_for.is_some() => functions.as_slice(),
+            Entry::Server { tool, functions, .. } if tool.stands_in && !tool.asks_client() => {
+                functions.as_slice()
+            }
             _ => &[],
         });
-        functions
-            .filter(|offered| !offered.item.asks_client)
-            .map(|offered| offered.item.item_type.as_str())
-            .collect()
+        functions.map(|offered| offered.item.item_type.as_str()).collect()
     }
 
     /// What the assembler has to know.
@@ -215,7 +263,8 @@ impl Engine {
             source: tool.source,
             plugin: Arc::clone(plugin),
             name: name.to_owned(),
-            stands_in_for: tool.stands_in.then(|| tool.type_name.clone()),
+            label: tool.name.clone(),
+            stands_in: tool.stands_in,
             settings: tool.settings.clone(),
         })
     }

@@ -54,7 +54,8 @@ impl Finished {
         }
     }
 
-    fn completed(output: Output) -> Self {
+    /// A call with a result.
+    pub(crate) fn completed(output: Output) -> Self {
         Self {
             outcome: outcome(&output.item),
             for_model: shortened(output.for_model),

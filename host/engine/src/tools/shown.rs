@@ -62,7 +62,7 @@ pub(crate) fn declared(table: &ItemTable) -> CallItem {
     CallItem {
         item_type: table.item_type.clone(),
         id_prefix: table.id_prefix.clone(),
-        members: Map::new(),
+        members: table.members.clone(),
         is_stateless: !table.status,
         shows_arguments: table.arguments != Arguments::Hidden,
         streams_arguments: table.arguments == Arguments::Streamed,
@@ -70,6 +70,8 @@ pub(crate) fn declared(table: &ItemTable) -> CallItem {
         running: full(&table.running),
         completed: full(&table.completed),
         failed: full(&table.failed),
+        fails_by_error: table.error_type.is_some() || table.opening.is_some(),
+        error_type: table.error_type.clone(),
         text: table.text.clone(),
         questions: table.questions.then(|| word.clone()),
         withheld: Vec::new(),

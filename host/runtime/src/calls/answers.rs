@@ -11,7 +11,7 @@ pub(super) type Broken = &'static str;
 /// Longest name of a function.
 const FUNCTION_NAME_BYTES_MAX: usize = 64;
 /// Functions of one tool.
-const FUNCTIONS_MAX: usize = 64;
+const FUNCTIONS_MAX: usize = 128;
 
 /// Indexes in range and unique, and at least one.
 pub(super) fn check_decision(decision: &Decision, candidates: usize) -> Result<(), Broken> {

@@ -2,6 +2,7 @@
 //! where they are not items of its own type.
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// The `[tool]` table.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -35,6 +36,9 @@ pub struct ItemTable {
     pub id_prefix: String,
     /// The word between `response.` and an event's own, else the item's type: `fusion_call`.
     pub events: Option<String>,
+    /// Members that it has from its beginning on, until the tool says others.
+    #[serde(default)]
+    pub members: Map<String, Value>,
     /// Whether it has a `status`.
     #[serde(default = "yes")]
     pub status: bool,
@@ -53,6 +57,9 @@ pub struct ItemTable {
     /// Whether clients see what the model passes.
     #[serde(default)]
     pub arguments: Arguments,
+    /// What the host itself says of a failed call is an object in `error`, with this `type`, a `code` and a
+    /// `message`; text without it.
+    pub error_type: Option<String>,
     /// A part of the arguments that is shown by itself.
     pub text: Option<TextTable>,
     /// Whether the questions of a call to models are told: those of `model-panel` by events `panel`, others by

@@ -233,6 +233,11 @@ fn a_turn_changes_model_items_and_tools_and_copies_the_rest() {
         assert_eq!(written, expected);
         assert_eq!(request.guest_json_for(&GuestTurn::default()), request.guest_json);
     }
+    let told = br#"{"type":"agent_message"}"#;
+    let replaced = GuestTurn { input: Some(told), items: &items[..1], ..GuestTurn::default() };
+    let written: Value = serde_json::from_slice(&full.guest_json_for(&replaced)).unwrap();
+    assert_eq!(written["input"], json!([{"type": "agent_message"}, {"type": "compaction"}]));
+    assert_eq!(written["tools"], tools);
     let without = GuestTurn { tools: Some(b""), tool_choice: Some(b""), ..GuestTurn::default() };
     assert_eq!(full.guest_json_for(&without), bare.guest_json);
 }

@@ -1,0 +1,50 @@
+//! Results of calls as text. Pictures and sound are named and left out: the loop tells models text.
+
+use cofferdam_toolbox::clip;
+use serde_json::{Map, Value};
+
+use crate::rpc::printable;
+
+/// The longest text, in characters.
+const TEXT_CHARS_MAX: usize = 400_000;
+
+/// The text of a result: its parts, or its structured content where there are none.
+pub(crate) fn text(result: &Map<String, Value>) -> String {
+    let parts = result.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let told: Vec<String> = parts.iter().filter_map(part).collect();
+    let mut text = told.join("\n");
+    if text.is_empty()
+        && let Some(structured) = result.get("structuredContent").filter(|value| !value.is_null())
+    {
+        text = structured.to_string();
+    }
+    let clipped = clip(&text, TEXT_CHARS_MAX);
+    if clipped.cut { format!("{}\n[The rest was cut off.]", clipped.text) } else { text }
+}
+
+fn part(part: &Value) -> Option<String> {
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+    let kind = text(part, "type")?;
+    let left_out = |what: &str| {
+        let media = text(part, "mimeType").unwrap_or_default();
+        Some(format!("[{} was left out: {}]", what, printable(&media)))
+    };
+    match kind.as_str() {
+        "text" => text(part, "text"),
+        "image" => left_out("A picture"),
+        "audio" => left_out("Sound"),
+        "resource_link" => {
+            let name = text(part, "name").unwrap_or_default();
+            Some(format!("[Resource {}: {}]", printable(&name), printable(&text(part, "uri")?)))
+        }
+        "resource" => {
+            let resource = part.get("resource")?;
+            let uri = text(resource, "uri").unwrap_or_default();
+            Some(match text(resource, "text") {
+                Some(body) => format!("[Resource {}]\n{body}", printable(&uri)),
+                None => format!("[Resource {} is not text and was left out]", printable(&uri)),
+            })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,134 @@
+//! The server tool `mcp`: remote servers of the Model Context Protocol over streamable HTTP. Each tool of a
+//! server is a function for the model.
+//!
+//! [`settings`] is the client's entry; [`session`] speaks the protocol on top of [`rpc`]; [`listing`] is what a
+//! server offers, kept for the request; [`names`] are the functions; [`content`] makes text of results.
+
+#[allow(unsafe_code, reason = "generated")]
+mod export {
+    use super::Mcp;
+    use cofferdam_toolbox::bindings;
+
+    bindings::export!(Mcp with_types_in bindings);
+}
+mod content;
+mod listing;
+mod names;
+mod rpc;
+mod session;
+mod settings;
+mod sse;
+
+#[cfg(test)]
+mod tests;
+
+use cofferdam_toolbox::bindings::cofferdam::plugin::scratch;
+use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
+use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
+use cofferdam_toolbox::{Network, Wire};
+use serde_json::{Map, Value, json};
+
+use listing::Listing;
+use rpc::Trouble;
+use session::Session;
+use settings::Settings;
+
+/// The function that makes the item `mcp_list_tools`; the manifest names it.
+const LIST_TOOLS: &str = "list_tools";
+
+struct Mcp;
+
+impl Guest for Mcp {
+    fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
+        let settings = Settings::read(&settings)?;
+        let listing = listed(&settings, &mut Wire)?;
+        keep(&settings, &listing)?;
+        Ok(listing.functions(&settings))
+    }
+
+    fn invoke(
+        function: String,
+        arguments: Json,
+        settings: Json,
+        _: CallContext,
+    ) -> Result<Output, ToolError> {
+        let settings = Settings::read(&settings)?;
+        let kept = scratch::get(&settings.key()).and_then(|json| Listing::read(&json));
+        let mut listing =
+            kept.ok_or_else(|| ToolError::Failed("The tools of the server are not known.".to_owned()))?;
+        if function == LIST_TOOLS {
+            return Ok(output(String::new(), listing.item(&settings)));
+        }
+        let Some(tool) = listing.tool(&settings, &function).map(|tool| tool.name.clone()) else {
+            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
+        };
+        let called = call(&tool, &arguments, &settings, &mut listing.session, &mut Wire);
+        // A server may have begun another session.
+        keep(&settings, &listing)?;
+        called
+    }
+}
+
+/// Asks the server what it offers. A server that does not say is no fault of the request: the model goes on
+/// without its tools, and the client is told.
+///
+/// # Errors
+///
+/// The request asks for a server or a secret that it cannot have here.
+fn listed(settings: &Settings, network: &mut impl Network) -> Result<Listing, ToolError> {
+    match session::list(settings, network) {
+        Ok((session, tools)) => Ok(Listing { session, tools, error: None }),
+        Err(Trouble::Request { field, problem }) => Err(settings::wrong(field, problem)),
+        Err(Trouble::Server(fault)) => Ok(Listing { error: Some(fault.words), ..Listing::default() }),
+    }
+}
+
+fn keep(settings: &Settings, listing: &Listing) -> Result<(), ToolError> {
+    scratch::set(&settings.key(), &listing.write()).map_err(|_| {
+        settings::wrong(
+            "server_label",
+            "has more tools, together with the other servers, than fit into 1 MiB",
+        )
+    })
+}
+
+/// Calls a tool of the server. What goes wrong there is told to model and client.
+///
+/// # Errors
+///
+/// The arguments are not of a tool.
+fn call(
+    tool: &str,
+    arguments: &[u8],
+    settings: &Settings,
+    session: &mut Session,
+    network: &mut impl Network,
+) -> Result<Output, ToolError> {
+    let arguments: Map<String, Value> = serde_json::from_slice(arguments)
+        .map_err(|_| ToolError::InvalidArguments("the arguments must be a JSON object".to_owned()))?;
+    let result = match session.call(tool, arguments, settings, network) {
+        Ok(result) => result,
+        Err(Trouble::Request { field, problem }) => {
+            return Err(ToolError::Failed(format!("{field} {problem}")));
+        }
+        Err(Trouble::Server(fault)) => return Ok(failed(fault.json(), fault.words)),
+    };
+    let text = content::text(&result);
+    if result.get("isError").and_then(Value::as_bool) == Some(true) {
+        let told = if text.is_empty() { "The tool failed and does not say why.".to_owned() } else { text };
+        let error =
+            json!({ "type": "mcp_tool_execution_error", "content": [{ "type": "text", "text": told }] });
+        return Ok(failed(error, format!("The tool reports an error:\n{told}")));
+    }
+    let told = if text.is_empty() { "(no output)".to_owned() } else { text.clone() };
+    Ok(output(told, json!({ "output": text, "error": null })))
+}
+
+/// A call that came to nothing, by what its item says.
+fn failed(error: Value, for_model: String) -> Output {
+    output(for_model, json!({ "error": error, "output": null }))
+}
+
+fn output(for_model: String, item: Value) -> Output {
+    Output { for_model, item: item.to_string().into_bytes(), annotations: Vec::new(), cost_pico: 0 }
+}

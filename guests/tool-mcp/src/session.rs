@@ -1,0 +1,126 @@
+//! A session with a server: agreeing on the protocol, listing tools, calling them.
+
+use cofferdam_toolbox::Network;
+use serde_json::{Map, Value, json};
+
+use crate::listing::{self, Tool};
+use crate::rpc::{self, Answer, Envelope, Failed, Trouble};
+use crate::settings::Settings;
+
+/// The version that is asked for, and those that are spoken.
+const VERSION: &str = "2025-06-18";
+const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// The longest time for one step of the listing; all of it has to fit into the host's time for an offer.
+const LISTING_TIMEOUT_MS: u32 = 8_000;
+/// The longest time for a call.
+const CALL_TIMEOUT_MS: u32 = 120_000;
+/// The most pages of a list of tools.
+const PAGES_MAX: u32 = 16;
+/// The longest cursor, in bytes.
+const CURSOR_BYTES_MAX: usize = 4_096;
+
+/// What is known of a session; nothing of a server that has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Session {
+    /// What the server calls it.
+    pub(crate) id: Option<String>,
+    /// The version that was agreed on.
+    pub(crate) version: Option<String>,
+}
+
+/// Begins a session and lists all tools.
+///
+/// # Errors
+///
+/// The server was not reached, or does not speak the protocol.
+pub(crate) fn list(settings: &Settings, network: &mut impl Network) -> Result<(Session, Vec<Tool>), Trouble> {
+    let session = Session::begin(settings, LISTING_TIMEOUT_MS, network)?;
+    let mut tools = Vec::new();
+    let mut cursor: Option<String> = None;
+    for page in 0..PAGES_MAX {
+        let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
+        let answer = session
+            .request(2 + page, "tools/list", params, settings, LISTING_TIMEOUT_MS, network)
+            .map_err(trouble)?;
+        let Some(Value::Array(listed)) = answer.result.get("tools") else {
+            return Err(Trouble::invalid("The MCP server's list of tools is not a list."));
+        };
+        listing::add(&mut tools, listed)?;
+        let next = answer.result.get("nextCursor").and_then(Value::as_str);
+        match next.filter(|next| !next.is_empty() && next.len() <= CURSOR_BYTES_MAX) {
+            Some(next) => cursor = Some(next.to_owned()),
+            None => return Ok((session, tools)),
+        }
+    }
+    Err(Trouble::invalid(format!("The MCP server's list of tools has more than {PAGES_MAX} pages.")))
+}
+
+impl Session {
+    fn begin(settings: &Settings, timeout_ms: u32, network: &mut impl Network) -> Result<Self, Trouble> {
+        let params = json!({
+            "protocolVersion": VERSION,
+            "capabilities": {},
+            "clientInfo": { "name": "cofferdam", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let envelope = Envelope { settings, session: None, version: None, timeout_ms };
+        let Answer { result, session } =
+            rpc::request(envelope, 1, "initialize", params, network).map_err(trouble)?;
+        let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
+        if !VERSIONS.contains(&version) {
+            return Err(Trouble::invalid(
+                "The MCP server speaks no version of the protocol that this host does.",
+            ));
+        }
+        let session = Self { id: session, version: Some(version.to_owned()) };
+        rpc::notify(session.envelope(settings, timeout_ms), "notifications/initialized", network)?;
+        Ok(session)
+    }
+
+    fn envelope<'a>(&'a self, settings: &'a Settings, timeout_ms: u32) -> Envelope<'a> {
+        Envelope { settings, session: self.id.as_deref(), version: self.version.as_deref(), timeout_ms }
+    }
+
+    fn request(
+        &self,
+        id: u32,
+        method: &str,
+        params: Value,
+        settings: &Settings,
+        timeout_ms: u32,
+        network: &mut impl Network,
+    ) -> Result<Answer, Failed> {
+        rpc::request(self.envelope(settings, timeout_ms), id, method, params, network)
+    }
+
+    /// Calls a tool; its result. A server that has forgotten the session is asked in a new one, once: it says so
+    /// before it does anything.
+    ///
+    /// # Errors
+    ///
+    /// The server was not reached or reports an error of the protocol.
+    pub(crate) fn call(
+        &mut self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        settings: &Settings,
+        network: &mut impl Network,
+    ) -> Result<Map<String, Value>, Trouble> {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let first = self.request(1, "tools/call", params.clone(), settings, CALL_TIMEOUT_MS, network);
+        let answer = match first {
+            Err(Failed::SessionGone) => {
+                *self = Self::begin(settings, LISTING_TIMEOUT_MS, network)?;
+                self.request(1, "tools/call", params, settings, CALL_TIMEOUT_MS, network)
+            }
+            other => other,
+        };
+        Ok(answer.map_err(trouble)?.result)
+    }
+}
+
+fn trouble(failed: Failed) -> Trouble {
+    match failed {
+        Failed::Trouble(trouble) => trouble,
+        Failed::SessionGone => Trouble::invalid("The MCP server ended the session."),
+    }
+}

@@ -1,0 +1,84 @@
+//! The data of server-sent events in a body that has come whole.
+
+/// The most events of one body.
+const EVENTS_MAX: usize = 4_096;
+
+/// The `data` of each event, its lines joined. Other fields, comments and events beyond the limit are left out;
+/// so is nothing else, a last event without its blank line included.
+pub(crate) fn data(body: &str) -> Vec<String> {
+    let body = body.strip_prefix('\u{feff}').unwrap_or(body);
+    let mut events = Vec::new();
+    let mut current: Option<String> = None;
+    for line in lines(body) {
+        if events.len() >= EVENTS_MAX {
+            return events;
+        }
+        if line.is_empty() {
+            events.extend(current.take());
+            continue;
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        if field == "data" {
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match &mut current {
+                Some(data) => {
+                    data.push('\n');
+                    data.push_str(value);
+                }
+                None => current = Some(value.to_owned()),
+            }
+        }
+    }
+    events.extend(current);
+    events
+}
+
+/// Lines that end with CR LF, LF or CR.
+fn lines(body: &str) -> impl Iterator<Item = &str> {
+    let mut rest = body;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.find(['\r', '\n']).unwrap_or(rest.len());
+        let (line, after) = rest.split_at(end);
+        rest = after.strip_prefix("\r\n").or_else(|| after.strip_prefix(['\r', '\n'])).unwrap_or(after);
+        Some(line)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn events_are_cut_as_the_standard_says() {
+        for (body, events) in [
+            ("data: a\n\ndata: b\n\n", vec!["a", "b"]),
+            ("\u{feff}event: message\r\nid: 1\r\ndata:a\r\ndata: b\r\n\r\n", vec!["a\nb"]),
+            (": comment\n\ndata\n\n", vec![""]),
+            ("data:  a\rdata:b\r\rdata: c", vec![" a\nb", "c"]),
+            ("retry: 5\n\nother: x\n\n", vec![]),
+            ("", vec![]),
+        ] {
+            assert_eq!(data(body), events, "{body:?}");
+        }
+        assert_eq!(data(&"data: x\n\n".repeat(5_000)).len(), EVENTS_MAX);
+    }
+
+    proptest! {
+        /// What is written as events comes back, whichever way lines end.
+        #[test]
+        fn what_is_sent_is_read(texts in proptest::collection::vec("[a-z :{}é]{0,8}", 0..6), end in prop_oneof![Just("\n"), Just("\r\n"), Just("\r")]) {
+            let body: String = texts.iter().map(|text| format!("data: {text}{end}{end}")).collect();
+            prop_assert_eq!(data(&body), texts);
+        }
+
+        #[test]
+        fn any_text_is_read(body in "(data|event|:|\\PC|\r|\n| ){0,80}") {
+            prop_assert!(data(&body).iter().map(String::len).sum::<usize>() <= body.len());
+        }
+    }
+}

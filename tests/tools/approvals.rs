@@ -1,0 +1,153 @@
+//! Calls of MCP servers' tools that the client has to approve.
+
+use super::mcp::{bench, entry, lists, says, text, tool};
+use super::reach::{Reach, events_of, with_tool};
+use super::script::{answer, call, calls};
+use crate::kit::client::Client;
+use crate::kit::config::MODEL;
+use crate::kit::upstream::Reply;
+use serde_json::{Value, json};
+
+/// A call that the client was asked to approve.
+struct Asked {
+    bench: Reach,
+    entry: Value,
+    /// The output of the response that asks.
+    output: Vec<Value>,
+}
+
+impl Asked {
+    /// Has the model call `wipe`, which the client has to approve.
+    async fn new(streamed: bool) -> Self {
+        let bench = bench().await;
+        lists(&bench, json!([tool("wipe")]), false);
+        bench.chat.reply(calls(streamed, "", &[call("c1", "calc__wipe", r#"{"a":7}"#)]));
+        let entry = entry(&bench, json!({"require_approval": "always"}));
+        let (asked, events) = bench.ask(&with_tool(entry.clone()), streamed).await;
+        assert_eq!(asked["status"], "completed");
+        let output = asked["output"].as_array().unwrap().clone();
+        let id = &output[1]["id"];
+        let expected = json!({"type": "mcp_approval_request", "id": id, "server_label": "calc", "name": "wipe",
+            "arguments": r#"{"a":7}"#});
+        assert_eq!(output[1], expected);
+        if streamed {
+            assert_eq!(events_of(&events, 1), ["output_item.added", "output_item.done"]);
+        }
+        // The turn ended: nothing ran, and the model was not asked again.
+        assert_eq!((bench.site.seen().len(), bench.chat.asked().len()), (3, 1));
+        Self { bench, entry, output }
+    }
+
+    /// The input with an answer.
+    fn answered(&self, answer: Value) -> Vec<Value> {
+        let mut response =
+            json!({"type": "mcp_approval_response", "approval_request_id": self.output[1]["id"]});
+        response.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
+        let mut input = vec![json!({"role": "user", "content": "Go."})];
+        input.extend(self.output.clone());
+        input.push(response);
+        input
+    }
+
+    /// Asks with this input; the server lists its tools again.
+    async fn ask(&self, input: &[Value], streamed: bool, results: Vec<Reply>) -> (Value, Vec<Value>) {
+        lists(&self.bench, json!([tool("wipe")]), false);
+        for result in results {
+            self.bench.site.reply(result);
+        }
+        self.bench.chat.reply(answer(streamed, "Done."));
+        let request = json!({"model": MODEL, "input": input, "tools": [self.entry]});
+        self.bench.ask(&request, streamed).await
+    }
+
+    /// What the model was told last.
+    fn messages(&self) -> Vec<Value> {
+        self.bench.chat.asked().pop().unwrap().body["messages"].as_array().unwrap().clone()
+    }
+}
+
+#[tokio::test]
+async fn an_approved_call_runs_before_the_model_is_asked_again_and_only_once() {
+    for streamed in [false, true] {
+        let asked = Asked::new(streamed).await;
+        let mut input = asked.answered(json!({"approve": true}));
+        let (approved, events) = asked.ask(&input, streamed, vec![says(1, text("wiped"), streamed)]).await;
+        // The list is not shown twice.
+        let [called, said] = approved["output"].as_array().unwrap().as_slice() else { panic!("{approved}") };
+        let expected = json!({"type": "mcp_call", "id": called["id"], "status": "completed", "server_label": "calc",
+            "name": "wipe", "arguments": r#"{"a":7}"#, "output": "wiped", "error": null,
+            "approval_request_id": asked.output[1]["id"]});
+        assert_eq!((called, &said["content"][0]["text"]), (&expected, &json!("Done.")));
+        assert_eq!(approved["usage"]["server_tool_use_details"]["tool_calls_executed"], 1);
+        let messages = asked.messages();
+        assert_eq!(messages[1]["tool_calls"][0]["function"]["name"], "calc__wipe");
+        assert_eq!((&messages[2]["role"], &messages[2]["content"]), (&json!("tool"), &json!("wiped")));
+        if streamed {
+            let call = [
+                "output_item.added",
+                "mcp_call.in_progress",
+                "mcp_call_arguments.delta",
+                "mcp_call_arguments.done",
+                "mcp_call.completed",
+                "output_item.done",
+            ];
+            assert_eq!(events_of(&events, 0), call);
+        }
+        // All of it in the history: nothing runs again.
+        let so_far = asked.bench.site.seen().len();
+        input.extend(approved["output"].as_array().unwrap().clone());
+        input.push(json!({"role": "user", "content": "Thanks."}));
+        let (third, _) = asked.ask(&input, streamed, Vec::new()).await;
+        assert_eq!(third["output"].as_array().unwrap().len(), 1, "{third}");
+        assert_eq!(asked.bench.site.seen().len(), so_far + 3);
+        let roles: Vec<_> = asked.messages().iter().map(|message| message["role"].clone()).collect();
+        assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user"]);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_not_approved_is_told_to_the_model() {
+    let asked = Asked::new(false).await;
+    for (input, told) in [
+        (
+            asked.answered(json!({"approve": false, "reason": "too dangerous"})),
+            "The user does not allow this call: too dangerous",
+        ),
+        (asked.answered(json!({"approve": false})), "The user does not allow this call."),
+        (
+            [
+                asked.answered(json!({"approve": true})),
+                asked.answered(json!({"approve": false}))[3..].to_vec(),
+            ]
+            .concat(),
+            "The user does not allow this call.",
+        ),
+        (asked.answered(json!({}))[..3].to_vec(), "The user has not said whether this call may be made."),
+    ] {
+        let (denied, _) = asked.ask(&input, false, Vec::new()).await;
+        assert_eq!(denied["output"].as_array().unwrap().len(), 1);
+        assert_eq!(asked.bench.told(), told);
+    }
+    // Approved after the server has dropped the tool.
+    lists(&asked.bench, json!([tool("other")]), false);
+    asked.bench.chat.reply(answer(false, "Gone."));
+    let request =
+        json!({"model": MODEL, "input": asked.answered(json!({"approve": true})), "tools": [asked.entry]});
+    let (gone, _) = asked.bench.ask(&request, false).await;
+    assert_eq!(
+        (&gone["output"][0]["type"], &gone["output"][0]["status"]),
+        (&json!("mcp_call"), &json!("failed"))
+    );
+    assert!(asked.bench.told().contains("There is no such tool any more"), "{}", asked.bench.told());
+}
+
+#[tokio::test]
+async fn an_answer_to_nothing_is_refused() {
+    let bench = bench().await;
+    lists(&bench, json!([tool("wipe")]), false);
+    let input = json!([{"role": "user", "content": "x"}, {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true}]);
+    let request = json!({"model": MODEL, "input": input, "tools": [entry(&bench, json!({}))]});
+    let refused = Client::new(&bench.host).post("/responses", &request).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.message().contains("\"mcpr_1\", which does not stand before it"), "{}", refused.text);
+}

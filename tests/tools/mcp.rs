@@ -1,0 +1,309 @@
+//! Remote MCP servers: what the client's tool `mcp` becomes where an endpoint does not speak it itself. The
+//! server is the test's; `tests/clients` has the official one.
+
+use super::reach::{HOST, NATIVE, OTHER, Reach, events_of, with_tool};
+use super::script::{answer, call};
+use crate::kit::client::Client;
+use crate::kit::config::MODEL;
+use crate::kit::script::{message, response};
+use crate::kit::upstream::Reply;
+use serde_json::{Value, json};
+
+pub async fn bench() -> Reach {
+    Reach::start(|_| format!("[plugins.tool-mcp]\nhosts = [\"{HOST}\"]")).await
+}
+
+/// One tool of a server.
+pub fn tool(name: &str) -> Value {
+    json!({"name": name, "description": "Adds.", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}})
+}
+
+/// An answer of the server, as JSON or as a stream with something else before it.
+pub fn says(id: u32, result: Value, streamed: bool) -> Reply {
+    let message = json!({"jsonrpc": "2.0", "id": id, "result": result});
+    if !streamed {
+        return Reply::json(200, message);
+    }
+    let other = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info"}});
+    Reply::sse(&[other, message])
+}
+
+/// Agrees on the protocol and lists these tools.
+pub fn lists(bench: &Reach, tools: Value, streamed: bool) {
+    let agreed = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}});
+    let headers =
+        vec![("content-type", "application/json".to_owned()), ("mcp-session-id", "session-1".to_owned())];
+    bench.site.reply(Reply::Whole { status: 200, headers, body: agreed.to_string() });
+    bench.site.reply(Reply::Whole { status: 202, headers: Vec::new(), body: String::new() });
+    bench.site.reply(says(2, json!({"tools": tools}), streamed));
+}
+
+pub fn text(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+pub fn entry(bench: &Reach, members: Value) -> Value {
+    let mut entry = json!({"type": "mcp", "server_label": "calc", "server_url": bench.url("/mcp"), "require_approval": "never"});
+    entry.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    entry
+}
+
+#[tokio::test]
+async fn the_model_calls_a_tool_of_the_server() {
+    let bench = bench().await;
+    for streamed in [false, true] {
+        lists(&bench, json!([tool("add-up"), tool("other")]), streamed);
+        bench.site.reply(says(1, text("3"), streamed));
+        let request =
+            with_tool(entry(&bench, json!({"allowed_tools": ["add-up"], "authorization": "token-1"})));
+        let made = [call("c1", "calc__add_up", r#"{"a":1}"#)];
+        let (answered, events) = bench.run(&request, streamed, &made, "It is 3.").await;
+
+        let [listed, called, said] = answered["output"].as_array().unwrap().as_slice() else {
+            panic!("{answered}")
+        };
+        assert_eq!(
+            *listed,
+            json!({"type": "mcp_list_tools", "id": listed["id"], "server_label": "calc", "error": null, "tools": [
+                {"name": "add-up", "description": "Adds.", "input_schema": tool("x")["inputSchema"], "annotations": null}]})
+        );
+        assert!(listed["id"].as_str().unwrap().starts_with("mcpl_"));
+        assert_eq!(
+            *called,
+            json!({"type": "mcp_call", "id": called["id"], "status": "completed", "server_label": "calc",
+                "name": "add-up", "arguments": r#"{"a":1}"#, "output": "3", "error": null})
+        );
+        assert!(called["id"].as_str().unwrap().starts_with("mcp_"));
+        assert_eq!(said["content"][0]["text"], "It is 3.");
+        assert_eq!(answered["tools"][0].get("authorization"), None);
+
+        assert_eq!((bench.told().as_str(), bench.offered()), ("3", vec![json!("calc__add_up")]));
+        let seen = bench.site.seen();
+        let [.., first, ready, listing, calling] = seen.as_slice() else { panic!() };
+        for request in [first, ready, listing, calling] {
+            assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/mcp"));
+            assert_eq!(request.header("authorization"), Some("Bearer token-1"));
+        }
+        assert_eq!(first.header("mcp-session-id"), None);
+        assert_eq!(calling.header("mcp-session-id"), Some("session-1"));
+        assert_eq!(calling.header("mcp-protocol-version"), Some("2025-06-18"));
+        let sent: Value = serde_json::from_slice(&calling.body).unwrap();
+        assert_eq!(sent["params"], json!({"name": "add-up", "arguments": {"a": 1}}));
+        if streamed {
+            let list = [
+                "output_item.added",
+                "mcp_list_tools.in_progress",
+                "mcp_list_tools.completed",
+                "output_item.done",
+            ];
+            assert_eq!(events_of(&events, 0), list);
+            let call = [
+                "output_item.added",
+                "mcp_call.in_progress",
+                "mcp_call_arguments.delta",
+                "mcp_call_arguments.delta",
+                "mcp_call_arguments.done",
+                "mcp_call.completed",
+                "output_item.done",
+            ];
+            assert_eq!(events_of(&events, 1), call);
+            let added = events.iter().find(|event| event["output_index"] == 1).unwrap();
+            assert_eq!((&added["item"]["name"], &added["item"]["arguments"]), (&json!("add-up"), &json!("")));
+            let done =
+                events.iter().find(|event| event["type"] == "response.mcp_call_arguments.done").unwrap();
+            assert_eq!((&done["arguments"], &done["item_id"]), (&json!(r#"{"a":1}"#), &called["id"]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn secrets_of_the_vault_go_to_the_server_and_are_not_told() {
+    let key = "mcp-token-very-secret-0123456789";
+    let bench = Reach::start(|_| {
+        format!("[plugins.tool-mcp]\nhosts = [\"{HOST}\"]\nsecrets = [\"mcp_token\"]\nplaceholder_headers = [\"authorization\", \"x-api-key\"]")
+    })
+    .await;
+    bench.secret("mcp_token", key);
+    for (members, header, sent) in [
+        (json!({"authorization": "{{secret:mcp_token}}"}), "authorization", format!("Bearer {key}")),
+        (json!({"headers": {"X-Api-Key": "k={{secret:mcp_token}}"}}), "x-api-key", format!("k={key}")),
+    ] {
+        lists(&bench, json!([tool("leak")]), false);
+        bench.site.reply(says(1, text(&format!("your token is {key}")), true));
+        let request = with_tool(entry(&bench, members));
+        let (answered, _) = bench.run(&request, false, &[call("c1", "calc__leak", "{}")], "done").await;
+        assert_eq!(bench.site.last().header(header), Some(sent.as_str()));
+        assert_eq!(bench.told(), "your token is [secret:mcp_token]");
+        assert!(!answered.to_string().contains(key));
+    }
+    let request = with_tool(entry(&bench, json!({"authorization": "{{secret:other}}"})));
+    let refused = Client::new(&bench.host).post("/responses", &request).await;
+    assert_eq!(
+        (refused.status, refused.message()),
+        (400, "tools[0].headers or authorization name a secret that is not available for this server")
+    );
+}
+
+#[tokio::test]
+async fn errors_of_the_server_are_told_to_model_and_client() {
+    let bench = bench().await;
+    let error = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no such argument"}});
+    let html = Reply::Whole {
+        status: 200,
+        headers: vec![("content-type", "text/html".to_owned())],
+        body: "<p>Hi".to_owned(),
+    };
+    let elsewhere = Reply::Whole {
+        status: 307,
+        headers: vec![("location", "https://other.test/".to_owned())],
+        body: String::new(),
+    };
+    let endless = (0..100).map(|_| format!("data: {}\n\n", "x".repeat(1 << 17))).collect();
+    for (reply, words) in [
+        (
+            says(1, json!({"isError": true, "content": [{"type": "text", "text": "no such city"}]}), false),
+            "no such city",
+        ),
+        (Reply::json(200, error), "no such argument"),
+        (html, "not one of the protocol"),
+        (elsewhere, "redirects (HTTP 307)"),
+        (Reply::json(401, json!({})), "refuses access"),
+        (
+            Reply::Stream { content_type: "text/event-stream", pieces: endless },
+            "larger than this tool accepts",
+        ),
+        (Reply::sse(&[json!({"jsonrpc": "2.0", "id": 99, "result": {}})]), "not one of the protocol"),
+        (Reply::Cut { content_type: "application/json", pieces: vec!["{\"json".to_owned()] }, "broke"),
+    ] {
+        lists(&bench, json!([tool("x")]), false);
+        bench.site.reply(reply);
+        let request = with_tool(entry(&bench, json!({})));
+        let (answered, events) = bench.run(&request, true, &[call("c1", "calc__x", "{}")], "Sorry.").await;
+        let item = &answered["output"][1];
+        assert_eq!((&item["type"], &item["status"]), (&json!("mcp_call"), &json!("failed")), "{words}");
+        assert!(item["error"].to_string().contains(words), "{words}: {item}");
+        assert!(item["error"]["type"].as_str().unwrap().ends_with("_error"), "{item}");
+        assert_eq!((&item["server_label"], &item["name"]), (&json!("calc"), &json!("x")));
+        assert!(bench.told().contains(words), "{words}");
+        assert_eq!(answered["output"][2]["content"][0]["text"], "Sorry.");
+        assert!(events_of(&events, 1).contains(&"mcp_call.failed".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_list_its_tools_leaves_the_model_without_them() {
+    let bench = bench().await;
+    for streamed in [false, true] {
+        bench.site.reply(Reply::json(503, json!({})));
+        bench.chat.reply(answer(streamed, "Without."));
+        let (answered, events) = bench.ask(&with_tool(entry(&bench, json!({}))), streamed).await;
+        let item = &answered["output"][0];
+        assert_eq!(
+            *item,
+            json!({"type": "mcp_list_tools", "id": item["id"], "server_label": "calc", "tools": [],
+                "error": "The MCP server answers with HTTP 503."})
+        );
+        assert_eq!(bench.offered(), Vec::<Value>::new());
+        if streamed {
+            assert!(events_of(&events, 0).contains(&"mcp_list_tools.failed".to_owned()), "{events:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn names_that_no_model_takes_and_two_servers_alike_are_told_apart() {
+    let bench = bench().await;
+    lists(&bench, json!([tool("größe.messen"), tool("gr__e_messen"), tool(&"long".repeat(40))]), false);
+    lists(&bench, json!([tool("größe.messen")]), true);
+    bench.site.reply(says(1, text("first"), false));
+    bench.site.reply(says(1, text("second"), false));
+    let second = entry(&bench, json!({"server_label": "other one"}));
+    let request = json!({"model": MODEL, "input": "Go.", "tools": [entry(&bench, json!({})), second]});
+    let made = [call("c1", "calc__gr__e_messen_2", "{}"), call("c2", "other_one__gr__e_messen", "{}")];
+    let (answered, _) = bench.run(&request, false, &made, "done").await;
+    let offered = bench.offered();
+    assert_eq!(offered.len(), 4);
+    assert!(offered.iter().all(|name| name.as_str().unwrap().len() <= 64));
+    let output = &answered["output"];
+    assert_eq!((&output[2]["server_label"], &output[2]["name"]), (&json!("calc"), &json!("gr__e_messen")));
+    assert_eq!(
+        (&output[3]["server_label"], &output[3]["name"]),
+        (&json!("other one"), &json!("größe.messen"))
+    );
+    // Twice the same label is a mistake.
+    lists(&bench, json!([tool("x")]), false);
+    lists(&bench, json!([tool("x")]), false);
+    let twice = json!({"model": MODEL, "input": "Go.", "tools": [entry(&bench, json!({})), entry(&bench, json!({}))]});
+    let refused = Client::new(&bench.host).post("/responses", &twice).await;
+    assert!(refused.message().contains("can be offered only once"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn a_choice_of_a_server_or_a_tool_is_one_of_its_functions() {
+    let bench = bench().await;
+    let tools = json!([tool("one"), tool("two")]);
+    for (choice, expected) in [
+        (
+            json!({"type": "mcp", "server_label": "calc", "name": "two"}),
+            json!({"type": "function", "function": {"name": "calc__two"}}),
+        ),
+        (
+            json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp", "server_label": "calc", "name": "one"}]}),
+            Value::Null,
+        ),
+    ] {
+        lists(&bench, tools.clone(), false);
+        bench.chat.reply(answer(false, "done"));
+        let mut request = with_tool(entry(&bench, json!({})));
+        request["tool_choice"] = choice.clone();
+        bench.ask(&request, false).await;
+        let body = bench.chat.asked().pop().unwrap().body;
+        match expected {
+            Value::Null => assert!(body.to_string().contains("calc__one"), "{body}"),
+            expected => assert_eq!(body["tool_choice"], expected, "{choice}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_reached_or_is_wrong_is_refused_by_its_field() {
+    let bench = bench().await;
+    let client = Client::new(&bench.host);
+    for (members, told) in [
+        (
+            json!({"server_url": format!("https://{OTHER}:{}/mcp", bench.site.port)}),
+            "tools[0].server_url is at a host",
+        ),
+        (json!({"server_url": "https://127.0.0.1/mcp"}), "tools[0].server_url is at a host"),
+        (json!({"server_url": "http://api.test/mcp"}), "tools[0].server_url is at a host"),
+        (json!({"server_url": "api.test"}), "tools[0].server_url must be an absolute https URL"),
+        (json!({"connector_id": "connector_gmail"}), "tools[0].connector_id is not available on this host"),
+        (json!({"require_approval": {"never": 1}}), "tools[0].require_approval.never takes a list"),
+        (json!({"headers": {"Host": "evil.test"}}), "tools[0].headers has a name that no client may set"),
+    ] {
+        let refused = client.post("/responses", &with_tool(entry(&bench, members.clone()))).await;
+        assert_eq!(refused.status, 400, "{members}");
+        assert!(refused.message().starts_with(told), "{members}: {}", refused.text);
+    }
+    assert!(bench.site.seen().is_empty());
+    // Without a grant there is no such tool, and an unknown model is told first.
+    let bare = Reach::start(|_| String::new()).await;
+    let refused = Client::new(&bare.host).post("/responses", &with_tool(entry(&bare, json!({})))).await;
+    assert_eq!(refused.message(), "tools[0].type \"mcp\" is not offered by any endpoint of this model");
+    let mut request = with_tool(entry(&bench, json!({})));
+    request["model"] = json!("no/such");
+    assert_eq!(client.post("/responses", &request).await.status, 404);
+    assert!(bench.site.seen().is_empty());
+}
+
+#[tokio::test]
+async fn an_endpoint_that_speaks_mcp_does_it_itself() {
+    let bench = bench().await;
+    bench.native.reply(response(&json!([message("own")])));
+    let mut request = with_tool(entry(&bench, json!({})));
+    request["model"] = json!(NATIVE);
+    let (answered, _) = bench.ask(&request, false).await;
+    assert_eq!(answered["output"][0]["content"][0]["text"], "own");
+    assert_eq!(bench.native.asked().pop().unwrap().body["tools"][0]["type"], "mcp");
+    assert!(bench.site.seen().is_empty());
+}
