@@ -175,34 +175,36 @@ async fn tokens_are_counted_however_they_were_used() {
     used_up(&looping).await;
 }
 
-/// What a stream has used counts although its client has left before the end.
+/// What a stream has used counts although its client has left before the end, whether the
+/// provider has told how much that is or not.
 #[tokio::test]
 async fn tokens_of_a_stream_that_its_client_leaves_count() {
-    let mut a = Upstream::start().await;
-    let config = limits("tokens_per_minute = 5") + &single("anthropic", &a.base);
-    let host = Setup::new().config(&config).start();
-    let client = Client::new(&host);
-    let (feed, reply) = Reply::fed();
-    a.reply(reply);
-    // This dialect tells the input at the beginning.
-    for event in [
+    let told = [
         json!({"type": "message_start", "message": {"usage": {"input_tokens": 12, "output_tokens": 1}}}),
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hm"}}),
-    ] {
-        feed.send(sse_event(&event)).await.unwrap();
-    }
-    let mut events = client.open(&scripted()).await;
-    events.until("response.output_text.delta").await;
-    drop(events);
-    a.dropped.recv().await.unwrap();
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let answer = client.post("/responses", &scripted()).await;
-        if answer.status == 429 {
-            assert_limited(&answer, "tokens_per_minute");
-            break;
+    ];
+    let untold = [script::word("more than a token")];
+    for (dialect, said) in [("anthropic", told.as_slice()), ("openai-chat", untold.as_slice())] {
+        let mut a = Upstream::start().await;
+        let config = limits("tokens_per_minute = 2") + &single(dialect, &a.base);
+        let host = Setup::new().config(&config).start();
+        let client = Client::new(&host);
+        let (feed, reply) = Reply::fed();
+        a.reply(reply);
+        for event in said {
+            feed.send(sse_event(event)).await.unwrap();
         }
-        assert!(Instant::now() < end, "{}", answer.text);
+        let mut events = client.open(&scripted()).await;
+        events.until("response.output_text.delta").await;
+        drop(events);
+        a.dropped.recv().await.unwrap();
+        let end = Instant::now() + PATIENCE;
+        let mut answer = client.post("/responses", &scripted()).await;
+        while answer.status != 429 {
+            assert!(Instant::now() < end, "{dialect}: {}", answer.text);
+            answer = client.post("/responses", &scripted()).await;
+        }
+        assert_eq!(answer.body["error"]["metadata"]["limit"], "tokens_per_minute", "{}", answer.text);
     }
 }
 
@@ -271,6 +273,26 @@ async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
         assert!(Instant::now() < end, "{} {}", both.0.text, both.1.text);
     };
     assert_eq!((header(&first, "x-ratelimit-limit"), header(&second, "x-ratelimit-limit")), ("", ""));
+}
+
+/// A stream that fills every buffer on its way is left like any other.
+#[tokio::test]
+async fn who_stops_reading_and_leaves_gives_the_place_back() {
+    let a = Upstream::start().await;
+    let config = limits("concurrent_per_key = 1") + &single("openai-chat", &a.base);
+    let host = Setup::new().config(&config).start();
+    let client = Client::new(&host);
+    let (feed, events) = opened(&client, &a).await;
+    let long = sse_event(&script::word(&"x".repeat(64 * 1024)));
+    let full = Duration::from_millis(500);
+    while feed.send_timeout(long.clone(), full).await.is_ok() {}
+    assert_limited(&client.post("/responses", &scripted()).await, "concurrent_per_key");
+    drop(events);
+    let end = Instant::now() + PATIENCE / 4;
+    a.reply(script::chat("hello"));
+    while client.post("/responses", &scripted()).await.status == 429 {
+        assert!(Instant::now() < end, "the place is still taken");
+    }
 }
 
 #[tokio::test]

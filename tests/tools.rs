@@ -1,16 +1,24 @@
 //! Server tools: what the model calls and the host runs, in a loop inside one response.
 
+mod advice;
+mod asking;
+mod code;
 mod endings;
 mod failures;
+mod files;
 mod first_party;
+mod fusion;
 mod hooks;
+mod models;
 mod offers;
+mod patch;
 mod plugins;
 mod reach;
 mod replay;
 mod script;
 mod stop;
 mod together;
+mod variants;
 mod web_search;
 
 use crate::kit::client::{Client, last_response, types_of};

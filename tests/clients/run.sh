@@ -120,7 +120,10 @@ field() {
 }
 COFFERDAM_KEY=$(field key)
 COFFERDAM_URL=http://$(field listen)/v1
-export COFFERDAM_KEY COFFERDAM_URL
+COFFERDAM_MANAGER_KEY=$("$binary" --json --data "$work/data" --config "$work/cofferdam.toml" \
+  key create --provisioning --workspace default |
+  "$python" -c 'import json, sys; print(json.load(sys.stdin)["key"])')
+export COFFERDAM_KEY COFFERDAM_MANAGER_KEY COFFERDAM_URL
 await "$host" is_ready "http://$(field admin)" || fail "the host did not get ready: $(<"$work/host.log")"
 
 status=0
@@ -138,7 +141,7 @@ if grep -q 'panicked at' "$work/host.log"; then
   grep -A 3 'panicked at' "$work/host.log" >&2
   status=1
 fi
-for name in COFFERDAM_KEY "${!UPSTREAM_@}"; do
+for name in COFFERDAM_KEY COFFERDAM_MANAGER_KEY "${!UPSTREAM_@}"; do
   [[ $name == *_KEY ]] || continue
   if grep -qF -- "${!name}" "$work/host.log"; then
     printf 'clients: the log of the host holds %s\n' "$name" >&2

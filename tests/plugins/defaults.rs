@@ -144,6 +144,24 @@ async fn a_model_router_has_defaults_too() {
     }
 }
 
+#[tokio::test]
+async fn a_plugin_that_is_a_server_tool_has_defaults_too() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new()
+        .config(&single("openai-chat", &upstream.base))
+        .config("[plugins.tool-web-fetch]\nhosts = [\"*\"]")
+        .config("[[workspaces]]\nname = \"default\"\nplugins = [{ id = \"web-fetch\", max_uses = 2 }]")
+        .start();
+    for (plugins, is_offered) in [(json!([]), true), (json!([{"id": "web-fetch", "enabled": false}]), false)]
+    {
+        upstream.reply(chat("fine"));
+        let answer = Client::new(&host).post("/responses", &request("x", plugins)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let asked = upstream.asked().pop().unwrap().body;
+        assert_eq!(asked["tools"].to_string().contains("web_fetch"), is_offered, "{asked}");
+    }
+}
+
 #[test]
 fn a_default_that_cannot_be_is_a_mistake_of_the_configuration() {
     let table = [

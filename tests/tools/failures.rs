@@ -15,7 +15,7 @@ async fn whatever_a_tool_does_wrong_is_one_failed_item_and_a_result_for_the_mode
         ("refuse", "{}", "text is not to my liking", 1),
         ("trap", "{}", "The tool failed.", 1),
         ("hang", "{}", "The tool took too long.", 1),
-        ("allocate", "{}", "The tool failed.", 1),
+        ("allocate", "{}", "The tool ran out of memory.", 1),
         ("flood", "{}", "The tool's result is too large.", 1),
         ("lie", "{}", "The tool failed.", 1),
         ("echo", "{\"text\":", "The arguments are not a JSON object.", 0),

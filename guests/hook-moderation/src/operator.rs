@@ -88,11 +88,15 @@ impl Rules {
             if rule.pattern.is_empty() || rule.pattern.chars().count() > PATTERN_CHARS_MAX {
                 return Err(format!("rules[{index}].pattern takes 1 to {PATTERN_CHARS_MAX} characters"));
             }
-            // One by one first: an error of the set does not say which.
-            build([&rule.pattern]).map_err(|error| format!("rules[{index}].pattern {error}"))?;
         }
-        let patterns = build(written.iter().map(|rule| &rule.pattern))
-            .map_err(|error| format!("rules: all patterns together {error}"))?;
+        let patterns = build(written.iter().map(|rule| &rule.pattern)).map_err(|error| {
+            // An error of the set does not say whose it is; compiling each is for this case only.
+            let guilty = written.iter().enumerate().find_map(|(index, rule)| {
+                let error = build([&rule.pattern]).err()?;
+                Some(format!("rules[{index}].pattern {error}"))
+            });
+            guilty.unwrap_or_else(|| format!("rules: all patterns together: {error}"))
+        })?;
         Ok(Self {
             patterns,
             reasons: written.into_iter().map(|rule| rule.reason.trim().to_owned()).collect(),

@@ -1,28 +1,42 @@
 //! 100,000 requests over 20 endpoints of one model that differ in price, speed
-//! and health, ordered by the router's rules; statistics, breaker and session
-//! memory are modelled the simple way. Prints each endpoint's share of
-//! attempts and answers, the latency that failed attempts added, and what
-//! clients saw fail, beside the same traffic without the rules.
+//! and health, ordered by the router's rules; percentiles, counts, breaker and
+//! outliers are those of the host. Prints each endpoint's share of attempts and
+//! answers, the latency that failed attempts added, and what clients saw fail,
+//! beside the same traffic without the rules.
 //!
 //!     cargo run --release --example simulation
 
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
 
-use std::collections::VecDeque;
+#[path = "../../../host/engine/src/health/breaker.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the host uses more of it")]
+mod breaker;
+#[path = "../../../host/engine/src/health/histogram.rs"]
+mod histogram;
+#[path = "../../../host/engine/src/health/outliers.rs"]
+mod outliers;
+#[path = "../../../host/engine/src/health/tally.rs"]
+mod tally;
+
+use breaker::Breaker;
+use histogram::Histogram;
+use outliers::{Peer, outliers};
+use tally::{Counts, Tally};
 
 use cofferdam_routing::{Candidate, Percentiles, Price, Random, Request, Statistics, route};
 
 const REQUESTS: u32 = 100_000;
 /// Requests arrive evenly, this many milliseconds apart.
-const GAP_MS: f64 = 10.0;
-const OUTAGE_MS: f64 = 30_000.0;
-const WINDOW_MS: f64 = 300_000.0;
+const GAP_MS: u32 = 10;
+/// What the host's health of an endpoint has for them.
+const OUTAGE_MS: u64 = 30_000;
+const OUTLIER_MS: u64 = 30_000;
+const COMPARED_MIN: u32 = 20;
+const OFTEN_SHARE: f64 = 0.5;
+/// Between two comparisons of the endpoints.
+const COMPARE_EVERY: u32 = 100;
 /// Attempts of one request, as a host would bound them.
 const ATTEMPTS_MAX: usize = 4;
-/// Failures in a row that open the breaker, and for how long.
-const BREAKER_FAILURES: u32 = 5;
-const BREAKER_MS: f64 = 30_000.0;
-
 /// One endpoint as it really is.
 struct Endpoint {
     candidate: Candidate,
@@ -37,57 +51,91 @@ struct Endpoint {
 }
 
 /// What the host knows of it.
-#[derive(Default)]
 struct Seen {
-    /// When each attempt of the window ended, and whether it failed.
-    window: VecDeque<(f64, bool)>,
-    failures: u32,
-    latency_ms: f64,
-    failed_at: Option<f64>,
-    in_a_row: u32,
-    open_until: f64,
+    five_minutes: Tally<10>,
+    minute: Tally<6>,
+    latency_ms: Histogram,
+    breaker: Breaker,
+    failed_at: Option<u64>,
+    outlier_until: u64,
     attempts: u32,
     answers: u32,
 }
 
 impl Seen {
-    fn note(&mut self, now: f64, latency_ms: f64, failed: bool) {
-        self.attempts += 1;
-        self.window.push_back((now, failed));
-        if failed {
-            self.failures += 1;
-            self.failed_at = Some(now);
-            self.in_a_row += 1;
-            if self.in_a_row >= BREAKER_FAILURES {
-                self.open_until = now + BREAKER_MS;
-            }
-        } else {
-            self.answers += 1;
-            self.in_a_row = 0;
-            self.latency_ms = latency_ms;
+    fn new(seed: u64) -> Self {
+        Self {
+            five_minutes: Tally::new(30_000),
+            minute: Tally::new(10_000),
+            latency_ms: Histogram::new(1.0),
+            breaker: Breaker::new(seed),
+            failed_at: None,
+            outlier_until: 0,
+            attempts: 0,
+            answers: 0,
         }
     }
 
-    fn statistics(&mut self, now: f64) -> Statistics {
-        while let Some((_, failed)) = self.window.pop_front_if(|(at, _)| now - *at > WINDOW_MS) {
-            self.failures -= u32::from(failed);
+    fn note(&mut self, now: u64, latency_ms: f64, failed: bool) {
+        let counts = Counts { requests: 1, failures: u32::from(failed) };
+        self.five_minutes.add(now, counts);
+        self.minute.add(now, counts);
+        self.attempts += 1;
+        if failed {
+            self.failed_at = Some(now);
+            let share = self.minute.sum(now).failed_share(COMPARED_MIN);
+            if self.breaker.failed(now, now, share.is_some_and(|share| share >= OFTEN_SHARE)) {
+                self.minute.clear();
+            }
+        } else {
+            self.answers += 1;
+            self.latency_ms.add(now, latency_ms);
+            if self.breaker.succeeded(now, now) {
+                self.minute.clear();
+            }
         }
-        let p50 = self.latency_ms;
-        let latency_ms = Percentiles { p50, p75: p50, p90: p50, p99: p50 };
+    }
+
+    fn statistics(&mut self, now: u64) -> Statistics {
+        let [p50, p75, p90, p99] = self.latency_ms.percentiles(now);
+        let counts = self.five_minutes.sum(now);
+        let admitted = self.breaker.admits(now);
         Statistics {
-            latency_ms,
+            latency_ms: Percentiles { p50, p75, p90, p99 },
             throughput: Percentiles { p50: 0.0, p75: 0.0, p90: 0.0, p99: 0.0 },
-            requests: self.window.len() as u32,
-            failures: self.failures,
-            outage: self.failed_at.is_some_and(|at| now - at < OUTAGE_MS),
-            ejected: now < self.open_until,
+            requests: counts.requests,
+            failures: counts.failures,
+            outage: self.failed_at.is_some_and(|at| now < at + OUTAGE_MS),
+            ejected: !admitted || now < self.outlier_until,
+        }
+    }
+
+    fn peer(&mut self, now: u64) -> Peer {
+        let [median_ms, ..] = self.latency_ms.percentiles(now);
+        let counts = self.minute.sum(now);
+        Peer {
+            tier: String::new(),
+            failed_share: counts.failed_share(COMPARED_MIN),
+            latency_ms: [(counts.requests >= COMPARED_MIN).then_some(median_ms), None],
+            is_ejected: self.breaker.phase(now) != breaker::Phase::Closed || now < self.outlier_until,
+        }
+    }
+}
+
+/// Sets aside what does far worse than the others.
+fn compare(endpoints: &mut [Endpoint], now: u64) {
+    let peers: Vec<Peer> = endpoints.iter_mut().map(|endpoint| endpoint.seen.peer(now)).collect();
+    for place in outliers(&peers) {
+        if let Some(endpoint) = endpoints.get_mut(place) {
+            endpoint.seen.outlier_until = now + OUTLIER_MS;
+            endpoint.seen.minute.clear();
         }
     }
 }
 
 /// Twenty endpoints: dollars per million tokens, latency, failing share, downtime in seconds.
 fn endpoints() -> Vec<Endpoint> {
-    let end = f64::from(REQUESTS) * GAP_MS / 1000.0;
+    let end = f64::from(REQUESTS * GAP_MS) / 1000.0;
     let rows: [(f64, f64, f64, (f64, f64)); 20] = [
         (0.50, 300.0, 0.00, (0.0, 0.0)),
         (0.50, 320.0, 0.01, (0.0, 0.0)),
@@ -118,7 +166,7 @@ fn endpoints() -> Vec<Endpoint> {
             failure_ms: 100.0,
             failing,
             down: (from * 1000.0, to * 1000.0),
-            seen: Seen::default(),
+            seen: Seen::new(place as u64),
         })
         .collect()
 }
@@ -136,7 +184,7 @@ fn candidate(place: usize, price: f64) -> Candidate {
         zdr: false,
         data_collection: false,
         byok: false,
-        statistics: Seen::default().statistics(0.0),
+        statistics: Seen::new(0).statistics(0),
     }
 }
 
@@ -172,7 +220,10 @@ fn run(order: impl Fn(&[Candidate], u64) -> Vec<u32>) -> (Vec<Endpoint>, Outcome
     let mut outcome = Outcome::default();
     let mut luck = Random::new(42);
     for number in 0..REQUESTS {
-        let now = f64::from(number) * GAP_MS;
+        let now = u64::from(number * GAP_MS);
+        if number % COMPARE_EVERY == 0 {
+            compare(&mut endpoints, now);
+        }
         let candidates: Vec<Candidate> = endpoints
             .iter_mut()
             .map(|endpoint| Candidate {
@@ -186,7 +237,7 @@ fn run(order: impl Fn(&[Candidate], u64) -> Vec<u32>) -> (Vec<Endpoint>, Outcome
             let Some(endpoint) = endpoints.get_mut(index as usize) else { continue };
             outcome.attempts += 1;
             let (from, to) = endpoint.down;
-            let failed = (from..to).contains(&now) || luck.share() < endpoint.failing;
+            let failed = (from..to).contains(&(now as f64)) || luck.share() < endpoint.failing;
             endpoint.seen.note(now, endpoint.latency_ms, failed);
             if failed {
                 waited += endpoint.failure_ms;

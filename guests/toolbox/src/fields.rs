@@ -78,6 +78,11 @@ impl Fields {
         (self.complain)(format!("{}{name} {takes}", self.prefix))
     }
 
+    /// All fields, in their order.
+    pub fn members(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.map.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
     /// A field of any type.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&Value> {
@@ -157,6 +162,19 @@ impl Fields {
             return Err(wrong());
         }
         Ok(Some(items.iter().filter_map(Value::as_str).map(str::trim).collect()))
+    }
+
+    /// A field that is true or false.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, ToolError> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(_) => Err(self.wrong(name, "must be true or false")),
+        }
     }
 
     /// A field that is an object.

@@ -3,6 +3,8 @@
 //! enforce something.
 
 mod fitting;
+
+pub(crate) use fitting::are_small;
 mod flagged;
 
 use crate::Engine;
@@ -79,8 +81,7 @@ impl Engine {
     /// others made.
     fn fitting(&self, request: &ResponsesRequest) -> Option<Hook> {
         let is_named = request.plugins.iter().any(|entry| entry.id == fitting::ID);
-        let is_due = fitting::are_small(self.catalog(), &request.models) || self.must_truncate(request);
-        if is_named || !is_due {
+        if is_named || !self.must_fit(request) {
             return None;
         }
         let plugin = find(&self.parts.plugins, fitting::ID)?;

@@ -41,6 +41,8 @@ pub(crate) struct Pace {
     spoke: Instant,
     end: Instant,
     has_spoken: bool,
+    dispatched: Option<Instant>,
+    held: Duration,
 }
 
 /// The client is gone; nobody reads what the request still produces.
@@ -50,7 +52,15 @@ pub(crate) struct ClientGone;
 impl Pace {
     pub(crate) fn new(client: Option<Sender<Bytes>>, total: Duration) -> Self {
         let now = Instant::now();
-        Self { client, silence: SILENCE, spoke: now, end: now + total, has_spoken: false }
+        Self {
+            client,
+            silence: SILENCE,
+            spoke: now,
+            end: now + total,
+            has_spoken: false,
+            dispatched: None,
+            held: Duration::ZERO,
+        }
     }
 
     /// Whether anything went to the client, so that its status is decided.
@@ -63,6 +73,26 @@ impl Pace {
         Instant::now() >= self.end
     }
 
+    /// How much time the request has left.
+    pub(crate) fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    /// The first endpoint is being asked.
+    pub(crate) fn note_dispatch(&mut self) {
+        self.dispatched.get_or_insert_with(Instant::now);
+    }
+
+    /// How long ago that was.
+    pub(crate) fn since_dispatch(&self) -> Option<Duration> {
+        self.dispatched.map(|dispatched| dispatched.elapsed())
+    }
+
+    /// How long the client has kept this request waiting so far.
+    pub(crate) fn held(&self) -> Duration {
+        self.held
+    }
+
     /// Whether this request is streamed.
     pub(crate) fn is_streamed(&self) -> bool {
         self.client.is_some()
@@ -73,8 +103,10 @@ impl Pace {
         match &self.client {
             Some(client) if !bytes.is_empty() => {
                 self.has_spoken = true;
+                let began = Instant::now();
                 client.send(Bytes::from(bytes)).await.map_err(|_| ClientGone)?;
                 self.spoke = Instant::now();
+                self.held += self.spoke - began;
             }
             _ => {}
         }
@@ -129,6 +161,20 @@ mod tests {
         assert_eq!(late, Err(Late::Step));
         assert!(pace.has_spoken());
         assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_is_kept_alive_while_it_waits_to_try_again() {
+        let (sender, mut client) = channel(8);
+        let mut pace = Pace::new(Some(sender), Duration::from_secs(600));
+        let left = pace.left();
+        pace.during(tokio::time::sleep(Duration::from_secs(40)), left).await.unwrap();
+        assert_eq!(pace.left(), Duration::from_secs(560));
+        drop(pace);
+        for _ in 0..2 {
+            assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
+        }
+        assert_eq!(client.recv().await, None);
     }
 
     #[tokio::test]

@@ -6,6 +6,9 @@ use crate::request::{InvalidKind, InvalidRequest};
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use serde_json::{Value, json};
 
+/// How a message begins that tells of a provider's failure.
+pub(crate) const PROVIDER_FAILED: &str = "Provider returned error";
+
 /// What the client is told when a provider's plugin broke: it was not the provider.
 pub(crate) const PLUGIN_FAILED: &str = "A plugin of this host failed while it spoke to the provider";
 
@@ -144,8 +147,8 @@ pub(crate) fn client_message(failure: &Failure) -> String {
     match failure.kind {
         ErrorKind::Timeout => "The operation was aborted due to timeout".to_owned(),
         _ => match words(failure) {
-            Some(words) => format!("Provider returned error: {words}"),
-            None => "Provider returned error".to_owned(),
+            Some(words) => format!("{PROVIDER_FAILED}: {words}"),
+            None => PROVIDER_FAILED.to_owned(),
         },
     }
 }

@@ -30,7 +30,7 @@ pub use plugins::RequestPlugin;
 pub use prompt::{PromptRole, PromptTemplate, Prompts};
 pub use provider::ProviderPreferences;
 pub use responses::{ResponsesRequest, TextFacts};
-pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat};
+pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat, Truncation};
 pub use tools::{
     Place, RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, ToolSource, server_tool_name,
 };

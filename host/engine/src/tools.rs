@@ -9,18 +9,20 @@ mod choice;
 mod doors;
 mod hook;
 mod offer;
+mod refused;
 mod run;
 mod shown;
 mod stand_in;
 mod stop;
+mod wait;
 
 use crate::Engine;
-use crate::ask::{Asking, Progress, Reporter};
+use crate::ask::{Asking, Reporter};
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
 use crate::catalog::split_suffix;
 use crate::cost::Amount;
 use crate::ledger::{Caller, Entry, Spending, add_to};
-use crate::pace::{ClientGone, Late, Pace};
+use crate::pace::{ClientGone, Pace};
 use crate::refusal::Refusal;
 use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass};
 use bytes::Bytes;
@@ -37,7 +39,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use stop::{Called, Progress as Advance, StopRules};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::channel;
+use wait::next_done;
 
 pub(crate) use doors::{Doors, Scratches};
 pub(crate) use hook::HookTools;
@@ -86,6 +89,8 @@ pub(crate) struct ServerTools {
     rules: StopRules,
     /// The request as the model of the current turn is told it.
     turn_json: Bytes,
+    /// The items of `input`, where calls of a client's own kind are told as calls of functions.
+    retold: Option<Bytes>,
     /// Deferred functions that were found: places of the offer's entries, in the order they were found.
     loaded: Vec<usize>,
     steps: u32,
@@ -97,14 +102,6 @@ pub(crate) struct ServerTools {
     asked_before: Amount,
     /// The current turn is made with tools switched off: calls made all the same are not run.
     is_over: bool,
-}
-
-/// What happens next while calls run.
-enum Step {
-    /// Something about a question of the call whose item stands at this place.
-    Note((usize, Progress)),
-    /// The next call in their order is over.
-    Done(Option<Finished>),
 }
 
 /// One call under way.
@@ -148,7 +145,9 @@ impl ServerTools {
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
         let tools = offer.write(&[]);
+        let retold = request.retold_items(&offer.stand_in_items());
         let turn = GuestTurn {
+            input: retold.as_deref(),
             tools: Some(&tools),
             tool_choice: if tools.is_empty() { Some(b"") } else { choice.first.as_deref() },
             ..GuestTurn::default()
@@ -160,6 +159,7 @@ impl ServerTools {
             choice,
             doors,
             turn_json,
+            retold,
             loaded: Vec::new(),
             steps: 0,
             results_bytes: 0,
@@ -219,7 +219,7 @@ impl ServerTools {
         self.doors.view().add(&assembler.turn_items());
         self.counts.requested = self.counts.requested.saturating_add(saturated(calls.len()));
         let (offer, doors, is_over, cost) = (&self.offer, &self.doors, self.is_over, &self.cost);
-        let (notes, mut told) = mpsc::channel(NOTES_WAITING_MAX);
+        let (notes, mut told) = channel(NOTES_WAITING_MAX);
         let is_told = pace.is_streamed();
         let reporter = |item| {
             (is_told && assembler.tells_questions(item)).then(|| Reporter { item, notes: notes.clone() })
@@ -240,25 +240,8 @@ impl ServerTools {
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         for call in calls {
-            let done = loop {
-                let step = async {
-                    tokio::select! {
-                        biased;
-                        Some(note) = told.recv() => Step::Note(note),
-                        done = work.next() => Step::Done(done),
-                    }
-                };
-                match pace.during(step, time).await.map_err(|_: Late| Interrupted::Late)? {
-                    Step::Done(done) => break done,
-                    Step::Note(note) => assembler.tell(note.0, &note.1).map_err(Interrupted::Malformed)?,
-                }
-                pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
-            };
+            let done = next_done(&mut work, &mut told, assembler, pace, time).await?;
             let Some(done) = done else { break };
-            // What a call told before it ended comes before its end.
-            while let Ok((item, progress)) = told.try_recv() {
-                assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
-            }
             let tool = offer.owner(&call.function).map_or("", |tool| tool.name.as_str());
             self.counts.executed += u32::from(done.executed);
             self.counts.web_searches += u32::from(done.executed && tool == "web_search");
@@ -300,7 +283,13 @@ impl ServerTools {
         self.loaded.extend(self.offer.newly_loaded(&self.loaded, |name| view.is_loaded(name)));
         let tools = self.offer.write(&self.loaded);
         let choice = if self.is_over { Some(b"\"none\"".as_slice()) } else { self.choice.later.as_deref() };
-        let turn = GuestTurn { model: None, items: &view.added(), tools: Some(&tools), tool_choice: choice };
+        let turn = GuestTurn {
+            model: None,
+            input: self.retold.as_deref(),
+            items: &view.added(),
+            tools: Some(&tools),
+            tool_choice: choice,
+        };
         self.turn_json = request.guest_json_for(&turn);
     }
 

@@ -14,6 +14,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 
 BASE_URL = os.environ["COFFERDAM_URL"]
 KEY = os.environ["COFFERDAM_KEY"]
+MANAGER_KEY = os.environ["COFFERDAM_MANAGER_KEY"]
 UPSTREAM = os.environ["UPSTREAM_URL"]
 TIMEOUT_S = 30.0
 

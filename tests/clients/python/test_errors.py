@@ -8,7 +8,7 @@ from typing import Any
 
 import openai
 import pytest
-from conftest import BASE_URL, KEY, SCRIPTED, checked, checked_events, delta_text, upstream_state
+from conftest import BASE_URL, KEY, MANAGER_KEY, SCRIPTED, checked, checked_events, delta_text, upstream_state
 from openai import AsyncOpenAI, OpenAI
 
 SECRETS = [
@@ -175,6 +175,31 @@ def test_a_limited_embedder_is_a_rate_limit_error(client: OpenAI) -> None:
     with pytest.raises(openai.RateLimitError) as caught:
         client.embeddings.create(model="house/embed", input="script: error 429")
     fault(caught, 429)
+
+
+def test_a_key_that_has_used_its_tokens_is_told_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = OpenAI(base_url=BASE_URL, api_key=MANAGER_KEY, max_retries=0)
+    made: Any = manager.post("/keys", cast_to=object, body={"name": "thirsty"})
+    client = OpenAI(base_url=BASE_URL, api_key=made["key"], max_retries=0)
+    # A minute's tokens are a few of these.
+    with pytest.raises(openai.RateLimitError) as caught:
+        for _ in range(20):
+            ask(client, "house/chat", input="word " * 80_000, max_output_tokens=16)
+    metadata = fault(caught, 429)["metadata"]
+    assert (metadata["refused_by"], metadata["limit"]) == ("host", "tokens_per_minute")
+    assert 1 <= int(caught.value.response.headers["retry-after"]) <= 60
+
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", wait)
+    with pytest.raises(KeyboardInterrupt):
+        ask(client.with_options(max_retries=1), "house/chat")
+    # Not the client's own guess, which is below a second.
+    assert waits and waits[0].is_integer() and waits[0] >= 1
 
 
 def test_retrying_is_left_to_the_client(client: OpenAI) -> None:

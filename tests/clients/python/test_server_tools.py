@@ -8,8 +8,9 @@ from typing import Any
 import openai
 import pytest
 from agents import Agent, ModelSettings, OpenAIResponsesModel, Runner, function_tool
-from conftest import check_items
+from conftest import check_items, checked, checked_events
 from openai import AsyncOpenAI, OpenAI
+from openai.types.responses import ResponseApplyPatchToolCall, ResponseCodeInterpreterToolCall
 
 # The client's types know no items and tools of ours.
 pytestmark = pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
@@ -80,6 +81,47 @@ def test_wrong_settings_are_a_bad_request(client: OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.responses.create(model="local/demo", input=WHEN, tools=[tool])
     assert "tools[0].parameters.timezone" in str(caught.value)
+
+
+CODE = "console.log('hi'); 6 * 7"
+INTERPRETER: dict[str, Any] = {"type": "code_interpreter", "container": {"type": "auto"}}
+
+
+def test_code_is_run_and_typed_as_the_client_knows_it(client: OpenAI) -> None:
+    ask = f'Run the code_interpreter with "{CODE}".'
+    asked: dict[str, Any] = {"model": "local/demo", "input": ask, "tools": [INTERPRETER]}
+    include: Any = ["code_interpreter_call.outputs"]
+    events = list(client.responses.create(**asked, include=include, stream=True))
+    checked_events(events)
+    assert [event.type for event in events if "code_interpreter" in event.type] == [
+        "response.code_interpreter_call.in_progress",
+        "response.code_interpreter_call_code.delta",
+        "response.code_interpreter_call_code.done",
+        "response.code_interpreter_call.interpreting",
+        "response.code_interpreter_call.completed",
+    ]
+    item = events[-1].response.output[0]
+    assert isinstance(item, ResponseCodeInterpreterToolCall) and item.code == CODE
+    assert item.outputs is not None and [output.logs for output in item.outputs] == ["hi\n", "42"]
+    whole = checked(client.responses.create(**asked))
+    assert whole.output[0].outputs is None and whole.output[0].container_id.startswith("cntr_")
+    with client.responses.stream(**asked) as stream:
+        assert len(list(stream)) and stream.get_final_response().output[0].code == CODE
+
+
+def test_a_patch_is_the_clients_to_apply(client: OpenAI) -> None:
+    ask = 'Use apply_patch with type delete_file and path "src/a.js".'
+    events = list(
+        client.responses.create(model="local/demo", input=ask, tools=[{"type": "apply_patch"}], stream=True)
+    )
+    checked_events(events)
+    [item] = events[-1].response.output
+    assert isinstance(item, ResponseApplyPatchToolCall), item
+    assert item.operation.type == "delete_file" and item.operation.path == "src/a.js"
+    answer: Any = {"type": "apply_patch_call_output", "call_id": item.call_id, "status": "completed"}
+    history = [{"role": "user", "content": ask}, item.to_dict(), answer]
+    second = client.responses.create(model="local/demo", input=history, tools=[{"type": "apply_patch"}])
+    assert second.status == "completed"
 
 
 def mixed_agent(client: AsyncOpenAI, asked: list[str]) -> Agent:

@@ -1,6 +1,6 @@
 //! A question as a body that a client could have sent.
 
-use crate::request::ResponsesRequest;
+use crate::request::{Prompts, ResponsesRequest};
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -10,9 +10,10 @@ pub(super) fn read(
     written: &[u8],
     default: &[String],
     hook_ids: &[String],
+    prompts: &Prompts,
 ) -> Result<ResponsesRequest, Failure> {
     let body = completed(written, default);
-    ResponsesRequest::parse(&body, hook_ids)
+    ResponsesRequest::parse_with(&body, hook_ids, prompts)
         .map_err(|error| Failure::new(ErrorKind::InvalidRequest, error.to_string()))
 }
 
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     fn read_it(written: &str) -> Result<ResponsesRequest, Failure> {
-        read(written.as_bytes(), &["a/b".to_owned(), "c/d".to_owned()], &[])
+        read(written.as_bytes(), &["a/b".to_owned(), "c/d".to_owned()], &[], &Prompts::default())
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) fn smallest(catalog: &Catalog, models: &[String]) -> Option<u32> {
 }
 
 /// Whether every model named is known to be small. One with more room would be told less than it can take.
-pub(super) fn are_small(catalog: &Catalog, models: &[String]) -> bool {
+pub(crate) fn are_small(catalog: &Catalog, models: &[String]) -> bool {
     let length = |slug: &String| catalog.find(slug)?.context_length;
     models.iter().all(|slug| length(slug).is_some_and(|tokens| tokens <= SMALL_TOKENS))
 }

@@ -63,6 +63,8 @@ pub(super) struct Spans {
 pub struct GuestTurn<'a> {
     /// The catalog id to ask instead of the first candidate.
     pub model: Option<&'a str>,
+    /// The items that replace those of `input`, comma-separated, without the brackets.
+    pub input: Option<&'a [u8]>,
     /// Items to append to `input`, each a JSON object in normal form.
     pub items: &'a [Bytes],
     /// The JSON array that replaces `tools`; an empty slice leaves tools out.
@@ -90,7 +92,13 @@ pub(super) fn write_turn(json: &[u8], spans: &Spans, turn: &GuestTurn<'_>) -> By
         Some(model) => out.extend_from_slice(serde_json::Value::from(model).to_string().as_bytes()),
         None => copy(spans.model.clone(), &mut out),
     }
-    copy(spans.model.end..spans.input_end, &mut out);
+    match turn.input {
+        Some(input) => {
+            copy(spans.model.end..spans.input_start.saturating_add(1), &mut out);
+            out.extend_from_slice(input);
+        }
+        None => copy(spans.model.end..spans.input_end, &mut out),
+    }
     for item in turn.items {
         separate(&mut out);
         out.extend_from_slice(item);

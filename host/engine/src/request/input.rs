@@ -201,6 +201,11 @@ fn stateless(at: Value<'_>) -> InvalidRequest {
 /// Appends `input` in normal form. Returns where the first system or developer message and the first
 /// other message stand: together they tell one conversation from another.
 pub(super) fn write(input: Value<'_>, out: &mut Vec<u8>) -> [Option<Range<usize>>; 2] {
+    write_for(input, &[], out)
+}
+
+/// The same for models that know items of `kinds` as calls of functions only.
+pub(super) fn write_for(input: Value<'_>, kinds: &[&str], out: &mut Vec<u8>) -> [Option<Range<usize>>; 2] {
     let mut opening = [None, None];
     out.push(b'[');
     if input.kind() == Kind::String {
@@ -210,7 +215,7 @@ pub(super) fn write(input: Value<'_>, out: &mut Vec<u8>) -> [Option<Range<usize>
         out.push(b'}');
         opening = [None, Some(start..out.len())];
     }
-    let mut replay = Replay::default();
+    let mut replay = Replay::new(input, kinds);
     for (place, item) in input.items().enumerate() {
         if replay.take(item, place, out) {
             continue;

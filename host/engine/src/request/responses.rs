@@ -5,12 +5,12 @@ use super::guest::{GuestTurn, Spans};
 use super::input::{Tally, saturated};
 use super::json::{Document, Value};
 use super::rule::Rule;
-use super::settings::Needs;
+use super::settings::{Needs, Truncation};
 use super::shapes::body::BODY;
 use super::tools::Offered;
 use super::{
     Ability, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route, ServiceTier,
-    StopCondition, TextFormat, ToolChoice, echo, guest,
+    StopCondition, TextFormat, ToolChoice, echo, guest, input, replay,
 };
 use bytes::Bytes;
 
@@ -61,8 +61,8 @@ pub struct ResponsesRequest {
     pub facts: TextFacts,
     /// A rough count of input tokens: a quarter of the characters of text, instructions and tools.
     pub input_tokens: u32,
-    /// `truncation` is `auto`: what does not fit the context may be dropped.
-    pub truncates: bool,
+    /// What the client wants done about a conversation that is too long; none where it does not say.
+    pub truncation: Option<Truncation>,
     /// `debug.echo_upstream_body` of a streamed request; false otherwise.
     pub echo_upstream_body: bool,
     /// `metadata` in the client's order, at most 16 pairs.
@@ -181,7 +181,7 @@ impl ResponsesRequest {
             parameters: fields.parameters(),
             facts: tally.facts(),
             input_tokens: saturated((tally.chars() + tool_bytes as u64).div_ceil(4)),
-            truncates: fields.get("truncation").is_some_and(|truncation| truncation.is("auto")),
+            truncation: fields.get("truncation").map(Truncation::of),
             echo_upstream_body: stream && fields.wants_echo(),
             metadata: fields.metadata(),
             trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
@@ -204,6 +204,22 @@ impl ResponsesRequest {
     #[must_use]
     pub fn input_items(&self) -> Bytes {
         guest::input_items(&self.guest_json, &self.spans)
+    }
+
+    /// The same for models that know items of `kinds`, such as `code_interpreter_call`, as calls of functions
+    /// only; none if there are none.
+    #[must_use]
+    pub fn retold_items(&self, kinds: &[&str]) -> Option<Bytes> {
+        let array = [b"[".as_slice(), &self.input_items(), b"]"].concat();
+        // It is a piece of a document that was read before.
+        let document = Document::parse(&array).ok()?;
+        if kinds.is_empty() || !replay::has_kinds(document.root(), kinds) {
+            return None;
+        }
+        let mut out = Vec::with_capacity(array.len() + 256);
+        input::write_for(document.root(), kinds, &mut out);
+        let items = out.get(1..out.len().saturating_sub(1)).unwrap_or_default();
+        Some(Bytes::copy_from_slice(items))
     }
 
     /// Takes over what models are told from another request. Routing, session and echo stay what the

@@ -190,6 +190,22 @@ impl StopCondition {
     }
 }
 
+/// `truncation`: what is done about a conversation that is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truncation {
+    /// What does not fit the context may be dropped.
+    Auto,
+    /// Nothing may be dropped.
+    Disabled,
+}
+
+impl Truncation {
+    /// A checked value.
+    pub(super) fn of(value: Value<'_>) -> Self {
+        if value.is("auto") { Self::Auto } else { Self::Disabled }
+    }
+}
+
 /// `text.format` by its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TextFormat {

@@ -2,7 +2,7 @@
 //! router is told.
 
 use super::Job;
-use crate::catalog::{Endpoint, Model, ModelKind};
+use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
 use crate::refusal::Refusal;
 use crate::request::{RequestTool, ResponsesRequest, ToolClass};
 use crate::{random_seed, routing};
@@ -18,16 +18,43 @@ pub(super) struct Plan {
 impl Job {
     /// Has models chosen where the request names a model router.
     pub(super) async fn choose_models(&mut self) -> Result<(), Refusal> {
+        if !self.engine.names_model_router(&self.request) {
+            return Ok(());
+        }
+        self.find_session();
+        let remembered = self.remembered();
         let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &[]);
         let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
             request.tools.iter().all(|tool| offers(endpoint, tool))
         };
         let Self { engine, request, context, .. } = self;
-        self.chosen_models = engine.choose_models(request, context, summary, serves, random_seed()).await?;
+        self.chosen_models =
+            engine.choose_models(request, context, summary, serves, remembered, random_seed()).await?;
         Ok(())
     }
 
-    pub(super) fn plan(&self) -> Result<Plan, Refusal> {
+    /// The endpoint that answered this conversation last, by the id of its health.
+    pub(super) fn remembered(&self) -> Option<u64> {
+        let memory = &self.engine.parts.memory;
+        memory.sessions.endpoint(self.session?, memory.clock.monotonic_ms())
+    }
+
+    fn find_session(&mut self) {
+        let sessions = &self.engine.parts.memory.sessions;
+        let header = self.options.session_header.as_deref();
+        self.session = sessions.find(&self.caller, &self.trail.requested, header, &self.request);
+    }
+
+    pub(super) fn plan(&mut self) -> Result<Plan, Refusal> {
+        let plan = self.candidates()?;
+        // Where there is nothing to choose, nothing is remembered.
+        if self.session.is_none() && plan.candidates.len() > 1 {
+            self.find_session();
+        }
+        Ok(plan)
+    }
+
+    fn candidates(&self) -> Result<Plan, Refusal> {
         let request = &self.request;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
         let missing = |endpoint: &Endpoint| request.tools.iter().find(|tool| !offers(endpoint, tool));
@@ -35,9 +62,10 @@ impl Job {
         if candidates.is_empty() {
             let all = routing::candidates(&models, |_| true);
             let tool = all.first().and_then(|(_, endpoint)| missing(endpoint));
-            return Err(
-                tool.map_or_else(|| Refusal::not_found("No endpoints found for this model"), unoffered)
-            );
+            return Err(match tool {
+                Some(tool) => unoffered(&self.engine.parts.catalog, tool),
+                None => Refusal::not_found("No endpoints found for this model"),
+            });
         }
         let summary = summary(&self.trail.requested, request, &models);
         Ok(Plan { candidates, summary })
@@ -59,12 +87,16 @@ fn summary(requested: &str, request: &ResponsesRequest, models: &[Arc<Model>]) -
     }
 }
 
-fn unoffered(tool: &RequestTool) -> Refusal {
-    Refusal::invalid(format!(
-        "{}.type \"{}\" is not offered by any endpoint of this model",
-        tool.source.place,
-        routing::printable(&tool.type_name)
-    ))
+/// Why a tool stays without an endpoint.
+fn unoffered(catalog: &Catalog, tool: &RequestTool) -> Refusal {
+    let mut endpoints = catalog.models().iter().flat_map(|model| &model.endpoints);
+    let why = if endpoints.any(|endpoint| endpoint.offers(&tool.type_name)) {
+        "offered by any endpoint of this model"
+    } else {
+        "available on this host"
+    };
+    let type_name = routing::printable(&tool.type_name);
+    Refusal::invalid(format!("{}.type \"{type_name}\" is not {why}", tool.source.place))
 }
 
 /// Whether the endpoint's dialect has this kind of tool; a server tool is offered as functions.

@@ -53,7 +53,9 @@ impl HookTools {
         let output = output.map_err(|mishap| match mishap {
             Mishap::Arguments(_) => ToolCallError::InvalidArguments,
             Mishap::Late | Mishap::NoRoom => ToolCallError::Exhausted,
-            Mishap::Failed(_) | Mishap::TooLarge | Mishap::Broken => ToolCallError::Failed,
+            Mishap::Failed(_) | Mishap::TooLarge | Mishap::OutOfMemory | Mishap::TooDeep | Mishap::Broken => {
+                ToolCallError::Failed
+            }
         })?;
         add_to(&self.cost, Amount(output.cost_pico));
         Ok(as_json(shortened(output.for_model)))

@@ -8,7 +8,7 @@ use crate::assembler::{ServerCall, ToolOutcome};
 use crate::cost::Amount;
 use cofferdam_runtime::manifest::Import;
 use cofferdam_runtime::wire::{Output, ToolError};
-use cofferdam_runtime::{CallContext, CallErrorKind, Plugin, Services};
+use cofferdam_runtime::{CallContext, CallErrorKind, Plugin, Services, TrapKind};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -92,6 +92,10 @@ pub(crate) enum Mishap {
     TooLarge,
     /// This host has no room for it now.
     NoRoom,
+    /// It wanted more memory than it may have.
+    OutOfMemory,
+    /// It came to the end of its stack.
+    TooDeep,
     /// It broke.
     Broken,
 }
@@ -131,6 +135,8 @@ impl Invocation<'_> {
                     CallErrorKind::OutOfTime => Mishap::Late,
                     CallErrorKind::OutputTooLarge => Mishap::TooLarge,
                     CallErrorKind::Saturated => Mishap::NoRoom,
+                    CallErrorKind::OutOfMemory => Mishap::OutOfMemory,
+                    CallErrorKind::Trap(TrapKind::StackOverflow) => Mishap::TooDeep,
                     _ => Mishap::Broken,
                 })
             }
@@ -167,6 +173,8 @@ pub(crate) async fn run(
         Err(Mishap::Late) => Finished::failed("The tool took too long.", true),
         Err(Mishap::TooLarge) => Finished::failed("The tool's result is too large.", true),
         Err(Mishap::NoRoom) => Finished::failed("The tool has no room at the moment.", false),
+        Err(Mishap::OutOfMemory) => Finished::failed("The tool ran out of memory.", true),
+        Err(Mishap::TooDeep) => Finished::failed("The tool recursed too deeply.", true),
         Err(Mishap::Broken) => Finished::failed("The tool failed.", true),
     }
 }

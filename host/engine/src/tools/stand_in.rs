@@ -6,7 +6,7 @@
 //! names an engine decides it: `native` is the endpoint's own, any other the host's.
 
 use crate::Engine;
-use crate::request::{RequestTool, ResponsesRequest, ToolClass};
+use crate::request::{RequestTool, ResponsesRequest, ToolClass, ToolKind};
 use crate::routing::router_slug;
 
 /// Puts server tools in the place of tools that not every endpoint has itself, as far as this host has them.
@@ -23,7 +23,7 @@ pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest) {
             model.is_some_and(|model| model.endpoints.iter().all(|endpoint| endpoint.offers(tool_type)))
         })
     };
-    for tool in request.tools.iter_mut().filter(|tool| tool.kind.class() == ToolClass::Hosted) {
+    for tool in request.tools.iter_mut().filter(|tool| is_replaceable(tool)) {
         if is_endpoints_own(tool, have_all) {
             continue;
         }
@@ -31,6 +31,12 @@ pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest) {
             tool.replace(&name);
         }
     }
+}
+
+/// What a client defines itself is its own to run, and server tools are what they are.
+fn is_replaceable(tool: &RequestTool) -> bool {
+    let is_defined = matches!(tool.kind, ToolKind::Function | ToolKind::Custom | ToolKind::Namespace);
+    !is_defined && tool.kind.class() != ToolClass::Server
 }
 
 fn is_endpoints_own(tool: &RequestTool, have_all: impl Fn(&str) -> bool) -> bool {

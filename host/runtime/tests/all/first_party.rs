@@ -76,13 +76,13 @@ fn item(output: &Output) -> Value {
 async fn web_fetch_reads_pages_of_every_kind_within_its_limits() {
     let runtime = runtime();
     let fetcher = first_party(&runtime, "tool-web-fetch");
-    let guests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests/tool-web-fetch/fixtures");
-    let article = std::fs::read(format!("{guests}/article.html")).unwrap();
+    let guests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guests");
+    let article = std::fs::read(format!("{guests}/tool-web-fetch/fixtures/article.html")).unwrap();
     let output = fetch(&fetcher, behind(&Site::with("text/html", article)), "{}").await.unwrap();
     assert_eq!(item(&output)["title"], "Ten facts & a half | Site");
     assert!(output.for_model.contains("# Ten facts") && !output.for_model.contains("previous instructions"));
 
-    let paper = std::fs::read(format!("{guests}/paper.pdf")).unwrap();
+    let paper = std::fs::read(format!("{guests}/pdf/fixtures/paper.pdf")).unwrap();
     let output = fetch(&fetcher, behind(&Site::with("application/pdf", paper)), "{}").await.unwrap();
     assert!(output.for_model.contains("Hello from a page"), "{}", output.for_model);
 }

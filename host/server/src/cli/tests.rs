@@ -92,8 +92,11 @@ fn what_makes_no_sense_is_a_usage_error() {
         "vault import-legacy f",
         "vault audit --since x",
         "vault recovery",
-        "credits show w",
-        "usage",
+        "credits",
+        "credits add w",
+        "credits add w -1",
+        "usage --by w",
+        "key create --workspace w --limit-day x",
     ] {
         let error = parse(line).expect_err(line);
         assert_eq!(error.exit_code(), 2, "{line}");

@@ -216,6 +216,7 @@ fn a_turn_changes_model_items_and_tools_and_copies_the_rest() {
     let items =
         [Bytes::from_static(br#"{"type":"compaction"}"#), Bytes::from_static(br#"{"type":"agent_message"}"#)];
     let turn = GuestTurn {
+        input: None,
         model: Some("a/\"b\""),
         items: &items,
         tools: Some(b"[1]"),

@@ -1,0 +1,147 @@
+//! The server tool `code_interpreter`: runs JavaScript that a model writes.
+//!
+//! The interpreter is part of this component, so that the code stands inside two boxes: it has no import but
+//! those of the sandbox, which has no network and no files, and whatever it does ends with this call.
+
+#[allow(unsafe_code, reason = "generated")]
+mod export {
+    use super::CodeInterpreter;
+    use cofferdam_toolbox::bindings;
+
+    bindings::export!(CodeInterpreter with_types_in bindings);
+}
+mod console;
+mod inspect;
+mod script;
+mod timers;
+
+#[cfg(test)]
+mod tests;
+
+use cofferdam_toolbox::Fields;
+use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
+use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
+use script::{LOOP_ITERATIONS_MAX, Ran};
+use serde_json::{Value, json};
+
+/// The only function, named like the tool.
+const NAME: &str = "code_interpreter";
+/// What it runs, in items of the prefixed tool.
+const LANGUAGE: &str = "javascript";
+/// The longest code, in bytes: more than any model writes in one answer.
+const CODE_BYTES_MAX: usize = 256 * 1024;
+
+const DESCRIPTION: &str = "Runs JavaScript (ECMAScript 2024; not Python and not Node.js) and returns what \
+console.log printed and the value of the last expression. Use it to calculate, to transform data and to try out \
+code. Each call starts afresh: nothing is kept between calls. There is no network, no file system, no import or \
+require; `await` works at top level. A call may run for a few seconds.";
+
+struct CodeInterpreter;
+
+impl Guest for CodeInterpreter {
+    fn functions(settings: Json, context: CallContext) -> Result<Vec<Function>, ToolError> {
+        let settings = Fields::settings(&settings)?;
+        check(&settings)?;
+        let begin = if is_clients(&settings) {
+            json!({ "code": "", "container_id": container(&context), "outputs": null })
+        } else {
+            json!({ "code": "", "language": LANGUAGE })
+        };
+        let parameters = json!({
+            "type": "object",
+            "properties": { "code": { "type": "string", "description": "The JavaScript to run." } },
+            "required": ["code"],
+            "additionalProperties": false,
+            "x-item": begin
+        });
+        Ok(vec![Function {
+            name: NAME.to_owned(),
+            description: DESCRIPTION.to_owned(),
+            parameters: parameters.to_string().into_bytes(),
+        }])
+    }
+
+    fn invoke(
+        function: String,
+        arguments: Json,
+        settings: Json,
+        context: CallContext,
+    ) -> Result<Output, ToolError> {
+        if function != NAME {
+            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
+        }
+        let arguments = Fields::arguments(&arguments)?;
+        let code = arguments.text("code")?.ok_or_else(|| arguments.wrong("code", "is required"))?;
+        if code.len() > CODE_BYTES_MAX {
+            return Err(arguments.wrong("code", &format!("may have at most {CODE_BYTES_MAX} bytes")));
+        }
+        let ran = script::run(code, context.now_ms, LOOP_ITERATIONS_MAX);
+        let item = if is_clients(&Fields::settings(&settings)?) {
+            json!({ "code": code, "container_id": container(&context), "outputs": outputs(&ran) })
+        } else {
+            json!({
+                "code": code,
+                "language": LANGUAGE,
+                "stdout": printed(&ran),
+                "stderr": ran.error.as_deref().unwrap_or_default(),
+                "exit_code": i32::from(ran.error.is_some()),
+            })
+        };
+        Ok(Output {
+            for_model: told(&ran),
+            item: item.to_string().into_bytes(),
+            annotations: Vec::new(),
+            cost_pico: 0,
+        })
+    }
+}
+
+/// Whether the entry is one of the client's own kind, whose calls have its members.
+fn is_clients(settings: &Fields) -> bool {
+    settings.value("type").is_some()
+}
+
+/// Files of a client's container would have to be stored somewhere; a container's id names nothing here.
+fn check(settings: &Fields) -> Result<(), ToolError> {
+    let files = settings.value("container").and_then(|container| container.get("file_ids"));
+    let none = files.is_none_or(|files| files.is_null() || files.as_array().is_some_and(Vec::is_empty));
+    if none {
+        return Ok(());
+    }
+    Err(settings.wrong("container.file_ids", "names files, but this host stores none: send their text"))
+}
+
+/// Every request has a container of its own, as far as one can speak of any.
+fn container(context: &CallContext) -> String {
+    format!("cntr_{}", context.request_id.strip_prefix("resp_").unwrap_or(&context.request_id))
+}
+
+/// What was printed, and what came of it.
+fn outputs(ran: &Ran) -> Vec<Value> {
+    let texts = [(!ran.logs.is_empty()).then_some(&ran.logs), ran.value.as_ref(), ran.error.as_ref()];
+    texts.into_iter().flatten().map(|logs| json!({ "type": "logs", "logs": logs })).collect()
+}
+
+/// What was printed and the value, on a line of its own.
+fn printed(ran: &Ran) -> String {
+    let mut printed = ran.logs.clone();
+    if let Some(value) = &ran.value {
+        add_line(&mut printed, &format!("=> {value}"));
+    }
+    printed
+}
+
+fn add_line(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(line);
+}
+
+fn told(ran: &Ran) -> String {
+    let mut told = printed(ran);
+    if let Some(error) = &ran.error {
+        add_line(&mut told, error);
+    }
+    if told.is_empty() { "(The code ran and printed nothing.)".to_owned() } else { told }
+}

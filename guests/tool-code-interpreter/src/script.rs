@@ -1,0 +1,179 @@
+//! Running code: as a script, whose last expression has a value, or as a module where it awaits at top level.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+use boa_engine::builtins::promise::{OperationType, Promise, PromiseState};
+use boa_engine::context::{ContextBuilder, HostHooks};
+use boa_engine::error::{EngineError, RuntimeLimitError};
+use boa_engine::job::SimpleJobExecutor;
+use boa_engine::module::IdleModuleLoader;
+use boa_engine::object::builtins::JsPromise;
+use boa_engine::property::Attribute;
+use boa_engine::{Context, JsError, JsObject, JsResult, JsValue, Module, Script, Source, js_string};
+
+use cofferdam_toolbox::clip;
+
+use crate::console::{self, Logs};
+use crate::inspect::inspect;
+use crate::timers::{CallClock, Timers};
+
+/// Iterations of all loops in one call of a function. The sandbox ends what goes on in other ways, but then
+/// nothing is left of what was printed.
+pub(crate) const LOOP_ITERATIONS_MAX: u64 = 50_000_000;
+/// Calls inside calls. Those that go through functions of the interpreter itself, such as `map`, reach the end of
+/// the sandbox's stack before.
+const RECURSION_MAX: usize = 5_000;
+/// Values on the interpreter's stack.
+const STACK_VALUES_MAX: usize = 500_000;
+/// The largest `ArrayBuffer`.
+const BUFFER_BYTES_MAX: u64 = 32 << 20;
+/// How much is shown of a value.
+const VALUE_BYTES_MAX: usize = 20_000;
+
+/// What came of running code.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ran {
+    /// What was printed.
+    pub(crate) logs: String,
+    /// The value of the last expression, unless there is none.
+    pub(crate) value: Option<String>,
+    /// What was thrown and not caught.
+    pub(crate) error: Option<String>,
+}
+
+/// Runs `code`. `now_ms` is the time when the call began, `loop_iterations_max` how often the loops of one call
+/// of a function may go round.
+pub(crate) fn run(code: &str, now_ms: u64, loop_iterations_max: u64) -> Ran {
+    let logs = Logs::default();
+    let rejected = Rc::new(Hooks::default());
+    let mut ran = match prepare(&logs, &rejected, now_ms) {
+        Ok((mut context, timers)) => {
+            context.runtime_limits_mut().set_loop_iteration_limit(loop_iterations_max);
+            let came = evaluate(code, &mut context).and_then(|value| {
+                settle(&mut context, &timers)?;
+                settled(value)
+            });
+            let came = came.and_then(|value| rejected.first().map_or(Ok(value), |promise| settled(promise.into())));
+            shown(came, &mut context)
+        }
+        Err(error) => Ran { error: Some(format!("The interpreter could not start: {error}")), ..Ran::default() },
+    };
+    ran.logs = logs.take();
+    ran
+}
+
+fn prepare(logs: &Logs, hooks: &Rc<Hooks>, now_ms: u64) -> JsResult<(Context, Timers)> {
+    let clock = Rc::new(CallClock::new(now_ms));
+    let mut context = ContextBuilder::new()
+        .host_hooks(Rc::clone(hooks))
+        .clock(Rc::clone(&clock))
+        .job_executor(Rc::new(SimpleJobExecutor::new()))
+        .module_loader(Rc::new(IdleModuleLoader))
+        .can_block(false)
+        .build()?;
+    let limits = context.runtime_limits_mut();
+    limits.set_recursion_limit(RECURSION_MAX);
+    limits.set_stack_size_limit(STACK_VALUES_MAX);
+    console::install(&mut context, logs)?;
+    let timers = Timers::install(&mut context, clock)?;
+    let global = context.global_object();
+    context.register_global_property(js_string!("globalThis"), global, Attribute::all())?;
+    Ok((context, timers))
+}
+
+/// Runs the code up to what it waits for.
+fn evaluate(code: &str, context: &mut Context) -> JsResult<JsValue> {
+    let source = || Source::from_bytes(code.as_bytes()).with_path(Path::new("code.js"));
+    let error = match Script::parse(source(), None, context) {
+        Ok(script) => return script.evaluate(context),
+        Err(error) => error,
+    };
+    // A script cannot wait; what it cannot do either is not worth another message.
+    match Module::parse(source(), None, context) {
+        Ok(module) if code.contains("await") => Ok(module.load_link_evaluate(context).into()),
+        _ => Err(error),
+    }
+}
+
+/// Runs what waits for promises and timers.
+fn settle(context: &mut Context, timers: &Timers) -> JsResult<()> {
+    context.run_jobs()?;
+    while let Some(fired) = timers.fire(context) {
+        fired?;
+        context.run_jobs()?;
+    }
+    Ok(())
+}
+
+/// What a promise came to; any other value as it is.
+fn settled(value: JsValue) -> JsResult<JsValue> {
+    let Some(promise) = value.as_object().and_then(|object| JsPromise::from_object(object).ok()) else {
+        return Ok(value);
+    };
+    match promise.state() {
+        PromiseState::Pending => Ok(value),
+        PromiseState::Fulfilled(value) => Ok(value),
+        PromiseState::Rejected(reason) => Err(JsError::from_opaque(reason)),
+    }
+}
+
+fn shown(came: JsResult<JsValue>, context: &mut Context) -> Ran {
+    match came {
+        Ok(value) if value.is_undefined() => Ran::default(),
+        Ok(value) => Ran { value: Some(inspect(&value, context, VALUE_BYTES_MAX)), ..Ran::default() },
+        Err(error) => Ran { error: Some(told(&error, context)), ..Ran::default() },
+    }
+}
+
+fn told(error: &JsError, context: &mut Context) -> String {
+    if let Some(EngineError::RuntimeLimit(limit)) = error.as_engine() {
+        return match limit {
+            RuntimeLimitError::LoopIteration => "Stopped: a loop went round too many times.",
+            RuntimeLimitError::Recursion | RuntimeLimitError::StackSize => "Stopped: the code recursed too deeply.",
+        }
+        .to_owned();
+    }
+    let what = match error.as_opaque() {
+        Some(value) => inspect(value, context, VALUE_BYTES_MAX),
+        None => clip(&error.to_string(), VALUE_BYTES_MAX).text.to_owned(),
+    };
+    format!("Uncaught {what}")
+}
+
+/// What the interpreter asks its surroundings.
+#[derive(Default)]
+struct Hooks {
+    /// Promises that were rejected and that nobody looks at.
+    rejected: RefCell<Vec<JsObject<Promise>>>,
+}
+
+impl Hooks {
+    fn first(&self) -> Option<JsObject> {
+        self.rejected.borrow().first().map(|promise| promise.clone().upcast())
+    }
+}
+
+impl HostHooks for Hooks {
+    fn promise_rejection_tracker(
+        &self,
+        promise: &JsObject<Promise>,
+        operation: OperationType,
+        _: &mut Context,
+    ) {
+        let mut rejected = self.rejected.borrow_mut();
+        match operation {
+            OperationType::Reject => rejected.push(promise.clone()),
+            OperationType::Handle => rejected.retain(|known| !JsObject::equals(known, promise)),
+        }
+    }
+
+    fn local_timezone_offset_seconds(&self, _: i64) -> i32 {
+        0
+    }
+
+    fn max_buffer_size(&self, _: &mut Context) -> u64 {
+        BUFFER_BYTES_MAX
+    }
+}

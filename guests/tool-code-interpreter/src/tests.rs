@@ -1,0 +1,218 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use cofferdam_toolbox::bindings::cofferdam::plugin::types::CallContext;
+use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Guest, ToolError};
+
+use super::CodeInterpreter;
+use super::console::LOGS_BYTES_MAX;
+use super::script::{self, Ran};
+
+const ROUND: &str = "Stopped: a loop went round too many times.";
+const DEEP: &str = "Stopped: the code recursed too deeply.";
+/// 2026-07-01 22:30:00.120 UTC.
+const SUMMER_MS: u64 = 1_782_945_000_120;
+
+/// With a limit that a debug build reaches within a second.
+fn run(code: &str, now_ms: u64) -> Ran {
+    script::run(code, now_ms, 100_000)
+}
+
+fn value(code: &str) -> String {
+    let ran = run(code, SUMMER_MS);
+    ran.value.unwrap_or_else(|| panic!("{code}: {:?}", ran.error))
+}
+
+fn error(code: &str) -> String {
+    let ran = run(code, SUMMER_MS);
+    ran.error.unwrap_or_else(|| panic!("{code}: {:?}", ran.value))
+}
+
+fn context() -> CallContext {
+    CallContext { request_id: "resp_ab12".into(), workspace: "w".into(), now_ms: SUMMER_MS }
+}
+
+#[test]
+fn the_last_expression_has_a_value() {
+    let table = [
+        ("1 + 1", "2"),
+        ("'a' + 'b'", "ab"),
+        ("let a = [1, 'two', null, undefined, true]; a", "[ 1, 'two', null, undefined, true ]"),
+        ("({ a: 1, 'b c': [{}], f() {} })", "{ a: 1, 'b c': [ {} ], f: [Function: f] }"),
+        ("class P { constructor() { this.x = 1 } } new P()", "P { x: 1 }"),
+        ("Object.create(null)", "[null prototype] {}"),
+        ("[1, , 3]", "[ 1, <empty>, 3 ]"),
+        ("const o = {}; o.self = o; o", "{ self: [Circular] }"),
+        ("({ get secret() { throw 1 } })", "{ secret: [Getter] }"),
+        ("new Proxy({}, { get() { throw 1 }, ownKeys() { throw 2 } })", "[Proxy]"),
+        ("10n ** 20n", "100000000000000000000n"),
+        ("0.1 + 0.2", "0.30000000000000004"),
+        ("new Date(Date.now()).toISOString().slice(0, 16)", "2026-07-01T22:30"),
+        ("new Date(2026, 0, 1).toISOString()", "2026-01-01T00:00:00.000Z"),
+        ("JSON.stringify({ a: [1, 2] })", "{\"a\":[1,2]}"),
+        ("'x'.substr(0, 1)", "x"),
+        ("eval('2 * 3')", "6"),
+        ("[3, 1, 2].toSorted().join()", "1,2,3"),
+        ("globalThis === this", "true"),
+    ];
+    for (code, expected) in table {
+        assert_eq!(value(code), expected, "{code}");
+    }
+    for code in ["", "let a = 1", "undefined", "// nothing"] {
+        assert_eq!(run(code, SUMMER_MS), Ran::default(), "{code}");
+    }
+}
+
+#[test]
+fn what_is_printed_is_kept_in_its_order() {
+    let ran = run("console.log('a', 1, { b: 'c' }); console.error('d'); console.log(); 7", SUMMER_MS);
+    assert_eq!(ran.logs, "a 1 { b: 'c' }\nd\n\n");
+    assert_eq!(ran.value.as_deref(), Some("7"));
+}
+
+#[test]
+fn what_is_thrown_is_told_with_what_was_printed_before() {
+    let ran = run("console.log('before'); null.x", SUMMER_MS);
+    assert_eq!(ran.logs, "before\n");
+    assert!(ran.error.unwrap().starts_with("Uncaught TypeError: "));
+    let table = [
+        ("throw new RangeError('too far')", "Uncaught RangeError: too far"),
+        ("throw { code: 7 }", "Uncaught { code: 7 }"),
+        ("throw 'text'", "Uncaught text"),
+        ("let x = ;", "Uncaught SyntaxError: "),
+        ("nothing_of_that_name", "Uncaught ReferenceError: "),
+        ("require('fs')", "Uncaught ReferenceError: "),
+        ("fetch('https://example.com')", "Uncaught ReferenceError: "),
+        ("Promise.reject(new Error('later'))", "Uncaught Error: later"),
+        ("(async () => { throw new Error('inside') })(); 1", "Uncaught Error: inside"),
+        ("await Promise.reject(new TypeError('awaited'))", "Uncaught TypeError: awaited"),
+    ];
+    for (code, begin) in table {
+        let error = error(code);
+        assert!(error.starts_with(begin), "{code}: {error}");
+    }
+    assert!(error("import x from 'fs'; await 0").starts_with("Uncaught "));
+    assert!(error("await import('fs')").starts_with("Uncaught "));
+}
+
+#[test]
+fn promises_and_timers_come_to_their_end_without_waiting() {
+    assert_eq!(value("Promise.resolve(5)"), "5");
+    assert_eq!(value("(async () => { const a = await 1; return a + 1 })()"), "2");
+    let pause = "new Promise(go => setTimeout(go, 3600000, 'late'))";
+    assert_eq!(value(pause), "late");
+    let ran = run(&format!("console.log(await {pause}); await null"), SUMMER_MS);
+    assert_eq!((ran.logs.as_str(), ran.error), ("late\n", None));
+    let order = "const a = []; setTimeout(() => a.push(2), 20); setTimeout(() => a.push(1), 10); \
+        const id = setTimeout(() => a.push(9), 15); clearTimeout(id); \
+        new Promise(go => setTimeout(() => go(a), 30))";
+    assert_eq!(value(order), "[ 1, 2 ]");
+    let clock = "const t = Date.now(); new Promise(go => setTimeout(() => go(Date.now() - t >= 5000), 5000))";
+    assert_eq!(value(clock), "true");
+    assert!(error("for (let i = 0; i < 10001; i++) setTimeout(() => {}, 1)").contains("too many timers"));
+    assert!(error("setTimeout('code', 1)").contains("setTimeout takes a function"));
+}
+
+#[test]
+fn endless_loops_and_recursion_end_with_what_was_printed() {
+    let ran = run("console.log('begin'); while (true) {}", SUMMER_MS);
+    assert_eq!(ran.logs, "begin\n");
+    assert_eq!(ran.error.unwrap(), ROUND);
+    assert_eq!(error("function f() { return f() + 1 } f()"), DEEP);
+    assert_eq!(value("function f(n) { return n ? f(n - 1) + 1 : 0 } f(4000)"), "4000");
+    // A limit is nothing that code can catch and go on.
+    assert_eq!(error("while (true) { try { while (true) {} } catch { } }"), ROUND);
+    assert_eq!(error("const again = () => setTimeout(again, 1); again(); for (;;) {}"), ROUND);
+}
+
+#[test]
+fn output_is_bounded() {
+    let ran = run("for (let i = 0; i < 20000; i++) console.log('0123456789')", SUMMER_MS);
+    assert!(ran.logs.len() < LOGS_BYTES_MAX + 100, "{}", ran.logs.len());
+    assert!(ran.logs.ends_with("was left out.]"));
+    assert!(value("Array.from({ length: 1000 }, (_, i) => i)").contains("... 800 more"));
+    assert!(value("'x'.repeat(90000)").len() < 30_000);
+    assert!(value("({ long: 'x'.repeat(90000) })").len() < 30_000);
+    assert!(value("Object.fromEntries(Array.from({ length: 1000 }, (_, i) => ['k' + i, 'v'.repeat(100)]))").len() < 40_000);
+    assert_eq!(value("let o = {}; let d = o; for (let i = 0; i < 10000; i++) d = d.n = {}; o").matches('{').count(), 6);
+    let printed = run("const a = 'x'.repeat(99990); console.log(a); console.log('äöüß'.repeat(10)); console.log('z')", 0);
+    assert!(!printed.logs.contains('z'));
+}
+
+#[test]
+fn what_code_does_to_prototypes_does_not_reach_the_answer() {
+    let table = [
+        "Object.prototype.toString = () => { throw 1 }; ({ a: 1 })",
+        "Array.prototype.join = null; Array.prototype[Symbol.iterator] = null; ({ a: 1 })",
+        "Object.prototype.toJSON = () => 'x'; Promise.prototype.then = null; ({ a: 1 })",
+        "delete globalThis.Object; delete globalThis.JSON; ({ a: 1 })",
+        "Object.freeze(Object.prototype); Object.defineProperty(Object.prototype, 'constructor', { get() { throw 1 } }); ({ a: 1 })",
+    ];
+    for code in table {
+        let ran = run(code, SUMMER_MS);
+        assert!(ran.value.as_deref() == Some("{ a: 1 }") || ran.error.is_some(), "{code}: {ran:?}");
+    }
+    assert_eq!(run("console = null; 1", SUMMER_MS).value.as_deref(), Some("1"));
+    let error = error("class E extends Error { get message() { throw 1 } get name() { throw 2 } } throw new E('x')");
+    assert!(error.starts_with("Uncaught "), "{error}");
+    assert!(super::tests::error("throw new Proxy(new Error('x'), {})").starts_with("Uncaught [Proxy]"));
+}
+
+#[test]
+fn a_call_becomes_an_item_and_what_the_model_is_told() {
+    let invoke_for = |settings: &str, code: &str| {
+        let arguments = json!({ "code": code }).to_string().into_bytes();
+        let settings = settings.as_bytes().to_vec();
+        CodeInterpreter::invoke("code_interpreter".into(), arguments, settings, context()).unwrap()
+    };
+    let invoke = |code: &str| invoke_for(r#"{"type":"code_interpreter","container":{"type":"auto"}}"#, code);
+    let output = invoke("console.log('hi'); 6 * 7");
+    assert_eq!(output.for_model, "hi\n=> 42");
+    let item: Value = serde_json::from_slice(&output.item).unwrap();
+    let outputs = json!([{"type": "logs", "logs": "hi\n"}, {"type": "logs", "logs": "42"}]);
+    assert_eq!(item, json!({"code": "console.log('hi'); 6 * 7", "container_id": "cntr_ab12", "outputs": outputs}));
+    let item: Value = serde_json::from_slice(&invoke_for("{}", "console.log('hi'); throw 7").item).unwrap();
+    assert_eq!(
+        item,
+        json!({"code": "console.log('hi'); throw 7", "language": "javascript", "stdout": "hi\n",
+            "stderr": "Uncaught 7", "exit_code": 1})
+    );
+    assert_eq!(invoke("let x").for_model, "(The code ran and printed nothing.)");
+    assert_eq!(invoke("throw 'no'").for_model, "Uncaught no");
+    for (arguments, message) in [
+        (json!({}), "code is required"),
+        (json!({ "code": 7 }), "code must be a string"),
+        (json!({ "code": "x".repeat(300_000) }), "code may have at most 262144 bytes"),
+    ] {
+        let arguments = arguments.to_string().into_bytes();
+        let refused = CodeInterpreter::invoke("code_interpreter".into(), arguments, b"{}".to_vec(), context());
+        assert!(matches!(refused, Err(ToolError::InvalidArguments(text)) if text == message), "{message}");
+    }
+}
+
+#[test]
+fn the_offer_says_what_it_runs_and_how_a_call_begins() {
+    let offer = |settings: &str| CodeInterpreter::functions(settings.as_bytes().to_vec(), context());
+    let clients = json!({"code": "", "container_id": "cntr_ab12", "outputs": null});
+    for (settings, begin) in [
+        ("{}", json!({"code": "", "language": "javascript"})),
+        (r#"{"type":"code_interpreter","container":{"type":"auto","file_ids":[]}}"#, clients.clone()),
+        (r#"{"type":"code_interpreter","container":"cntr_1"}"#, clients),
+    ] {
+        let functions = offer(settings).unwrap();
+        assert!(functions[0].description.starts_with("Runs JavaScript"));
+        let parameters: Value = serde_json::from_slice(&functions[0].parameters).unwrap();
+        assert_eq!(parameters["x-item"], begin);
+    }
+    let files = r#"{"type":"code_interpreter","container":{"type":"auto","file_ids":["file_1"]}}"#;
+    let refused = offer(files).unwrap_err();
+    assert!(matches!(refused, ToolError::InvalidSettings(text) if text.starts_with("parameters.container.file_ids names files")));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_text_is_run_or_refused(code in "[a-z0-9{}()\\[\\];=+'\"`$.,!<>/ \\n-]{0,60}") {
+        run(&code, SUMMER_MS);
+    }
+}

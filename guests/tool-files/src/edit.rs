@@ -1,0 +1,52 @@
+//! Changing a piece of a text.
+
+use cofferdam_toolbox::Fields;
+use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+
+use crate::shelf::FILE_BYTES_MAX;
+
+/// A piece of text and what comes in its place.
+pub(crate) struct Edit<'a> {
+    old: &'a str,
+    new: &'a str,
+    everywhere: bool,
+}
+
+impl<'a> Edit<'a> {
+    pub(crate) fn read(arguments: &'a Fields) -> Result<Self, ToolError> {
+        let old = arguments.text("old_text")?.unwrap_or_default();
+        if old.is_empty() {
+            return Err(arguments.wrong("old_text", "must be a string that is not empty"));
+        }
+        let new = arguments.text("new_text")?.ok_or_else(|| arguments.wrong("new_text", "is required"))?;
+        let everywhere = match arguments.value("everywhere") {
+            None => false,
+            Some(value) => value.as_bool().ok_or_else(|| arguments.wrong("everywhere", "must be a boolean"))?,
+        };
+        Ok(Self { old, new, everywhere })
+    }
+
+    /// The changed text and the number of places.
+    ///
+    /// # Errors
+    ///
+    /// The piece is not there, stands in several places though one is meant, or the text grows too long.
+    pub(crate) fn apply(&self, text: &str, arguments: &Fields) -> Result<(String, usize), ToolError> {
+        let places = text.matches(self.old).count();
+        match places {
+            0 => return Err(arguments.wrong("old_text", "does not occur in the file, to the letter")),
+            1 => {}
+            _ if self.everywhere => {}
+            _ => {
+                let takes = format!("occurs {places} times: give more of the text around it, or everywhere = true");
+                return Err(arguments.wrong("old_text", &takes));
+            }
+        }
+        // Before it is made: a short piece that stands everywhere may become a long one.
+        let bytes = text.len() - places * self.old.len() + places.saturating_mul(self.new.len());
+        if bytes > FILE_BYTES_MAX {
+            return Err(ToolError::Failed(format!("A file has at most {FILE_BYTES_MAX} bytes.")));
+        }
+        Ok((text.replace(self.old, self.new), places))
+    }
+}

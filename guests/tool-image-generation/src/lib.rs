@@ -1,0 +1,126 @@
+//! The server tool `image_generation`: a model that writes has another one make a picture. Which one that is, the
+//! request says, else the operator, else it is the first of the catalog that says it makes pictures.
+
+#[allow(unsafe_code, reason = "generated")]
+mod export {
+    use super::ImageGeneration;
+    use cofferdam_toolbox::bindings;
+
+    bindings::export!(ImageGeneration with_types_in bindings);
+}
+mod choice;
+mod picture;
+mod settings;
+
+#[cfg(test)]
+mod tests;
+
+use cofferdam_toolbox::bindings::cofferdam::plugin::model::{self, Answer};
+use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Failure, Json};
+use cofferdam_toolbox::bindings::cofferdam::plugin::{catalog, config};
+use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
+use cofferdam_toolbox::{Fields, clip};
+use serde_json::{Map, Value, json};
+
+use settings::Settings;
+
+/// The only function, named like the tool.
+const NAME: &str = "image_generation";
+/// The longest prompt, in characters.
+const PROMPT_CHARS_MAX: usize = 32_000;
+/// What the model is told of the words that came with a picture, in characters.
+const TEXT_CHARS_MAX: usize = 2_000;
+
+struct ImageGeneration;
+
+impl Guest for ImageGeneration {
+    fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
+        let fields = Fields::settings(&settings)?;
+        let settings = Settings::read(&fields)?;
+        choice::model(&settings, &fields, &config::settings(), &catalog::models())?;
+        Ok(vec![function(&settings)])
+    }
+
+    fn invoke(
+        function: String,
+        arguments: Json,
+        settings: Json,
+        _: CallContext,
+    ) -> Result<Output, ToolError> {
+        if function != NAME {
+            return Err(ToolError::InvalidArguments(format!("there is no function {function}")));
+        }
+        let fields = Fields::settings(&settings)?;
+        let settings = Settings::read(&fields)?;
+        let model = choice::model(&settings, &fields, &config::settings(), &catalog::models())?;
+        make(&Fields::arguments(&arguments)?, &settings, &model, |question| model::ask(question))
+    }
+}
+
+fn function(settings: &Settings) -> Function {
+    let mut parameters = json!({
+        "type": "object",
+        "properties": {
+            "prompt": {
+                "type": "string",
+                "description": "What the picture shows, in all detail: the model that makes it sees nothing else."
+            }
+        },
+        "required": ["prompt"],
+        "additionalProperties": false
+    });
+    if settings.is_clients {
+        // Clients of the kind know these members from the beginning.
+        parameters["x-item"] = json!({ "result": null });
+    }
+    Function {
+        name: NAME.to_owned(),
+        description: "Makes a picture from a description and shows it to the user.".to_owned(),
+        parameters: parameters.to_string().into_bytes(),
+    }
+}
+
+/// Has `model` make a picture, by way of `ask`.
+fn make(
+    arguments: &Fields,
+    settings: &Settings,
+    model: &str,
+    ask: impl Fn(&Json) -> Result<Answer, Failure>,
+) -> Result<Output, ToolError> {
+    let prompt = arguments.required_text("prompt")?;
+    if clip(prompt, PROMPT_CHARS_MAX).cut {
+        return Err(arguments.wrong("prompt", &format!("may have at most {PROMPT_CHARS_MAX} characters")));
+    }
+    let question = json!({
+        "model": model,
+        "input": prompt,
+        "modalities": ["image"],
+        "image_config": settings.image,
+    });
+    let answer = ask(&question.to_string().into_bytes()).map_err(|failure| {
+        ToolError::Failed(format!("The image could not be made: {}", clip(&failure.message, TEXT_CHARS_MAX).text))
+    })?;
+    let picture = picture::find(&answer.output).map_err(|problem| ToolError::Failed(problem.to_owned()))?;
+    let mut item = Map::new();
+    item.insert("prompt".to_owned(), Value::from(prompt));
+    if let Some(revised) = picture.revised_prompt {
+        item.insert("revised_prompt".to_owned(), Value::from(revised));
+    }
+    if !settings.is_clients {
+        let url = format!("data:{};base64,{}", picture.media_type, picture.base64);
+        item.insert("image_url".to_owned(), Value::from(url));
+        item.insert("image_b64".to_owned(), Value::from(picture.base64.as_str()));
+    }
+    item.insert("result".to_owned(), Value::from(picture.base64));
+    let mut told = "The picture was made and the user sees it.".to_owned();
+    if !answer.text.trim().is_empty() {
+        told.push_str(" The model that made it says: ");
+        told.push_str(clip(answer.text.trim(), TEXT_CHARS_MAX).text);
+    }
+    Ok(Output {
+        for_model: told,
+        item: Value::Object(item).to_string().into_bytes(),
+        annotations: Vec::new(),
+        cost_pico: 0,
+    })
+}
