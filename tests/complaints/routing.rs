@@ -136,7 +136,8 @@ async fn a_conversation_stays_with_its_provider_until_that_fails() {
             upstream.clear();
             // In the twelfth turn the endpoint that has the conversation breaks.
             let breaks = turn == 12 && answered.last().is_some_and(|last| last == name);
-            upstream.reply(if breaks { script::refusal(500, "broken") } else { script::chat(name) });
+            let reply = breaks.then(|| script::refusal(500, "broken"));
+            upstream.reply(reply.unwrap_or_else(|| script::chat(name)));
         }
         answered.push(ask(&host, &request).await.output_text().to_owned());
     }

@@ -182,7 +182,8 @@ async fn a_request_that_was_running_is_charged_once_wherever_the_next_start_is_k
         starting.wait().unwrap();
         for _ in 0..2 {
             let rows = rows_in(&host.data(), 10);
-            let [row] = rows.as_slice() else { panic!("{path}: {rows:?}") };
+            assert_eq!(rows.len(), 1, "{path}: {rows:?}");
+            let row = &rows[0];
             assert_eq!((row.outcome, row.model.as_str()), (UsageOutcome::Interrupted, "test/paid"));
             let reserved = row.cost_pico / 1_000_000_000_000;
             assert!((u64::from(OUTPUT)..20).contains(&reserved), "{reserved}");

@@ -72,8 +72,7 @@ async fn a_stream_tells_of_the_panel_and_its_analysis() {
     assert_eq!(names[..2], ["in_progress", "panel.added"]);
     assert_eq!(names[7..], ["analysis.in_progress", "analysis.completed", "completed"]);
     for model in ["m/a", "m/b"] {
-        let of_model: Vec<_> =
-            told.iter().filter(|event| event["model"] == model).map(|event| name(event)).collect();
+        let of_model: Vec<_> = told.iter().filter(|event| event["model"] == model).map(name).collect();
         assert_eq!(of_model, ["panel.added", "panel.delta", "panel.completed"]);
     }
     let completed = told

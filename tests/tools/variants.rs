@@ -5,7 +5,7 @@ use crate::kit::client::Client;
 use crate::kit::config::{MODEL, model, provider, single};
 use crate::kit::host::Setup;
 use crate::kit::script::{message, response};
-use crate::kit::upstream::Upstream;
+use crate::kit::upstream::{Reply, Upstream};
 use serde_json::{Value, json};
 
 /// What becomes of a variant.
@@ -65,40 +65,40 @@ fn table() -> Vec<(Value, Fate, Fate)> {
 #[tokio::test]
 async fn every_variant_is_offered_or_refused_by_its_place() {
     assert_eq!(table().len(), 28);
-    for (dialect, is_chat) in [("openai-chat", true), ("openai-responses", false)] {
-        let upstream = Upstream::start().await;
-        let host = Setup::new().config(&single(dialect, &upstream.base)).start();
-        let client = Client::new(&host);
-        for (tool, in_chat, in_responses) in table() {
-            let fate = if is_chat { in_chat } else { in_responses };
-            let type_name = tool["type"].as_str().unwrap();
-            let before = upstream.asked().len();
-            let request = json!({"model": MODEL, "input": "x", "tools": [tool]});
-            if matches!(fate, AsItIs | Function(_)) {
-                upstream.reply(if is_chat {
-                    answer(false, "done")
-                } else {
-                    response(&json!([message("done")]))
-                });
-                let answered = client.post("/responses", &request).await;
-                assert_eq!(answered.status, 200, "{dialect} {type_name}: {}", answered.text);
-                assert_eq!(answered.body["tools"][0]["type"], type_name);
-                let asked = &upstream.asked()[before];
-                let offered = &asked.body["tools"][0];
-                let name = offered.get("function").unwrap_or(offered)["name"].clone();
-                match fate {
-                    Function(function) => assert_eq!(name, function, "{dialect} {type_name}"),
-                    _ => assert_eq!(offered["type"], type_name, "{dialect}"),
-                }
-                continue;
-            }
+    let chat = table().into_iter().map(|(tool, in_chat, _)| (tool, in_chat));
+    offer_all("openai-chat", || answer(false, "done"), chat).await;
+    let responses = table().into_iter().map(|(tool, _, in_responses)| (tool, in_responses));
+    offer_all("openai-responses", || response(&json!([message("done")])), responses).await;
+}
+
+async fn offer_all(dialect: &str, reply: impl Fn() -> Reply, tools: impl Iterator<Item = (Value, Fate)>) {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&single(dialect, &upstream.base)).start();
+    let client = Client::new(&host);
+    for (tool, fate) in tools {
+        let type_name = tool["type"].as_str().unwrap();
+        let before = upstream.asked().len();
+        let request = json!({"model": MODEL, "input": "x", "tools": [tool]});
+        if matches!(fate, AsItIs | Function(_)) {
+            upstream.reply(reply());
             let answered = client.post("/responses", &request).await;
-            let text = format!("tools[0].type \"{type_name}\" is not available on this host");
-            assert_eq!(answered.status, 400, "{dialect} {type_name}");
-            // What only has to be granted says so behind it.
-            assert!(answered.message().starts_with(&text), "{dialect}: {}", answered.message());
-            assert_eq!(upstream.asked().len(), before, "{dialect} {type_name}");
+            assert_eq!(answered.status, 200, "{dialect} {type_name}: {}", answered.text);
+            assert_eq!(answered.body["tools"][0]["type"], type_name);
+            let asked = &upstream.asked()[before];
+            let offered = &asked.body["tools"][0];
+            let name = offered.get("function").unwrap_or(offered)["name"].clone();
+            match fate {
+                Function(function) => assert_eq!(name, function, "{dialect} {type_name}"),
+                _ => assert_eq!(offered["type"], type_name, "{dialect}"),
+            }
+            continue;
         }
+        let answered = client.post("/responses", &request).await;
+        let text = format!("tools[0].type \"{type_name}\" is not available on this host");
+        assert_eq!(answered.status, 400, "{dialect} {type_name}");
+        // What only has to be granted says so behind it.
+        assert!(answered.message().starts_with(&text), "{dialect}: {}", answered.message());
+        assert_eq!(upstream.asked().len(), before, "{dialect} {type_name}");
     }
 }
 

@@ -233,17 +233,16 @@ impl Assembler {
             return Ok(());
         }
         let item = Arc::clone(item);
+        let said = if item.streams_arguments { arguments.clone() } else { String::new() };
         let text = item.text_of(arguments);
         if text.is_some() {
             *members = item.written(call_id, item.text_members(arguments))?;
         }
         if item.streams_arguments {
             let name = format!("response.{}_arguments.done", item.item_type);
-            self.item_event(&name, place, |out, item| {
-                if let Body::Tool { arguments, .. } = &item.body {
-                    raw(out, ",\"arguments\":");
-                    string(out, arguments);
-                }
+            self.item_event(&name, place, |out, _| {
+                raw(out, ",\"arguments\":");
+                string(out, &said);
             });
         }
         match text {
