@@ -3,7 +3,7 @@
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
 use crate::broadcast::About;
 use crate::candidates::{Answered, Candidates, Notes, Trial};
-use crate::catalog::{Endpoint, ModelKind};
+use crate::catalog::{Endpoint, Model, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
 use crate::ledger::{Caller, Entry};
@@ -19,7 +19,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use cofferdam_egress::Error as EgressError;
 use cofferdam_runtime::wire::{
-    EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, Purpose, UpstreamRequest, Usage,
+    EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, Purpose, RequestSummary,
+    UpstreamRequest, Usage,
 };
 use cofferdam_runtime::{CallContext, ProviderInstance};
 use cofferdam_store::{UsageKind, UsageOutcome};
@@ -64,11 +65,7 @@ impl Engine {
         let slugs = [request.model.clone()];
         let models = routing::find_models(&self.parts.catalog, &slugs, ModelKind::Embeddings)?;
         let mut trail = Trail::new(&request.model, self.parts.region.as_deref());
-        let mut summary = routing::summary(Purpose::Embeddings, &request.model, &models);
-        summary.preferences = request.provider.json.to_vec();
-        summary.needs = request.needs.iter().map(|need| need.as_str().to_owned()).collect();
-        summary.parameters = request.parameters.iter().map(|&name| name.to_owned()).collect();
-        summary.input_tokens = request.input_tokens;
+        let summary = summary(&request, &models);
         let credentials =
             Credentials { store: &self.parts.store, caller: &caller, request_id: &context.request_id };
         let route = Route {
@@ -130,6 +127,17 @@ impl Engine {
                 Err(refusal)
             }
         }
+    }
+}
+
+/// What the router is told of the request.
+fn summary(request: &EmbeddingsRequest, models: &[Arc<Model>]) -> RequestSummary {
+    RequestSummary {
+        preferences: request.provider.json.to_vec(),
+        needs: request.needs.iter().map(|need| need.as_str().to_owned()).collect(),
+        parameters: request.parameters.iter().map(|&name| name.to_owned()).collect(),
+        input_tokens: request.input_tokens,
+        ..routing::summary(Purpose::Embeddings, &request.model, models)
     }
 }
 
