@@ -1,6 +1,8 @@
 //! What operators type: every command with the store free and against a running
 //! host, mistakes and their exit codes, and the data directory itself.
 
+mod credits;
+
 use crate::kit::host::{Host, Setup, program};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;

@@ -4,6 +4,7 @@ use crate::kit::client::{Answer, Client};
 use crate::kit::config::{MODEL, model};
 use crate::kit::host::{Host, Setup, program};
 use crate::kit::script;
+use crate::kit::store::usage_of;
 use crate::kit::upstream::{Reply, Upstream};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -208,4 +209,33 @@ async fn streams_and_embeddings_say_whose_key_was_used() {
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.body["usage"]["is_byok"], true);
     assert_eq!(sent(&a), format!("Bearer {CALLERS}"));
+}
+
+#[tokio::test]
+async fn what_the_caller_pays_its_provider_is_told_and_not_charged() {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    let mut host = host(&[&a, &b]);
+    put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);
+    host.command(&["credits", "add", "default", "1"]);
+    let client = Client::new(&host);
+    b.reply(script::chat("hello"));
+    let only = json!({"only": ["b"]});
+    let answer = client.post("/responses", &json!({"model": MODEL, "input": "x", "provider": only})).await;
+    let usage = &answer.body["usage"];
+    assert_eq!((&usage["cost"], &usage["is_byok"]), (&json!(0), &json!(true)), "{}", answer.text);
+    // 7 tokens at 10 dollars a million.
+    assert_eq!(usage["cost_details"]["upstream_inference_cost"], json!(0.00007), "{}", answer.text);
+    let vectors =
+        json!({"data": [{"index": 0, "embedding": [1]}], "usage": {"prompt_tokens": 9, "total_tokens": 9}});
+    b.reply(Reply::json(200, vectors));
+    let answer =
+        client.post("/embeddings", &json!({"model": "test/embed", "input": "x", "provider": only})).await;
+    let usage = &answer.body["usage"];
+    assert_eq!((&usage["cost"], &usage["is_byok"]), (&json!(0), &json!(true)), "{}", answer.text);
+    assert_eq!(usage["cost_details"]["upstream_inference_cost"], json!(0.00009), "{}", answer.text);
+    assert_eq!(host.command(&["credits", "show", "default"])["left"], 1);
+    assert_eq!(host.command(&["usage"])["total"]["byok_cost"], json!(0.00016));
+    let rows = usage_of(&mut host);
+    let told: Vec<_> = rows.iter().map(|row| (row.cost_pico, row.byok_pico)).collect();
+    assert_eq!(told, [(0, 70_000_000), (0, 90_000_000)]);
 }

@@ -3,7 +3,7 @@
 mod statuses;
 
 use crate::kit::client::{Answer, Client};
-use crate::kit::config::{MODEL, model, provider, several};
+use crate::kit::config::{MODEL, STEADY, model, provider, several};
 use crate::kit::host::{Host, Setup};
 use crate::kit::script;
 use crate::kit::upstream::{Closed, Reply, Upstream};
@@ -14,10 +14,10 @@ fn request() -> Value {
     json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}})
 }
 
-/// Two chat providers, tried in this order.
+/// Two chat providers, tried in this order whatever happened before, and once each.
 async fn pair() -> (Upstream, Upstream, Host) {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
-    let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
+    let host = Setup::new().config(&(STEADY.to_owned() + &several(&[&a.base, &b.base]))).start();
     (a, b, host)
 }
 
@@ -39,7 +39,7 @@ async fn a_provider_that_cannot_be_reached_is_passed_over() {
 #[tokio::test]
 async fn when_nobody_can_be_reached_the_gateway_is_bad() {
     let closed = Closed::new();
-    let host = Setup::new().config(&several(&[&closed.base, &closed.base])).start();
+    let host = Setup::new().config(&(STEADY.to_owned() + &several(&[&closed.base, &closed.base]))).start();
     let answer = ask(&host, &request()).await;
     assert_eq!((answer.status, answer.message()), (502, "Provider returned error"));
     let metadata = &answer.body["error"]["metadata"];
@@ -136,7 +136,8 @@ async fn our_own_validation_errors_never_reach_a_provider() {
 async fn provider_preferences_are_honoured() {
     let upstreams = [Upstream::start().await, Upstream::start().await, Upstream::start().await];
     let [a, b, c] = &upstreams;
-    let host = Setup::new().config(&several(&[&a.base, &b.base, &c.base])).start();
+    let config = STEADY.to_owned() + &several(&[&a.base, &b.base, &c.base]);
+    let host = Setup::new().config(&config).start();
     for (preferences, order) in [
         (json!({"order": ["c", "a"]}), "cab"),
         (json!({"order": ["b"], "sort": "price"}), "bac"),

@@ -175,34 +175,38 @@ async fn tokens_are_counted_however_they_were_used() {
     used_up(&looping).await;
 }
 
-/// What a stream has used counts although its client has left before the end.
+/// What a stream has used counts although its client has left before the end, whether the
+/// provider has told how much that is or not.
 #[tokio::test]
 async fn tokens_of_a_stream_that_its_client_leaves_count() {
-    let mut a = Upstream::start().await;
-    let config = limits("tokens_per_minute = 5") + &single("anthropic", &a.base);
-    let host = Setup::new().config(&config).start();
-    let client = Client::new(&host);
-    let (feed, reply) = Reply::fed();
-    a.reply(reply);
-    // This dialect tells the input at the beginning.
-    for event in [
+    let told = [
         json!({"type": "message_start", "message": {"usage": {"input_tokens": 12, "output_tokens": 1}}}),
         json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Hm"}}),
-    ] {
-        feed.send(sse_event(&event)).await.unwrap();
-    }
-    let mut events = client.open(&scripted()).await;
-    events.until("response.output_text.delta").await;
-    drop(events);
-    a.dropped.recv().await.unwrap();
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let answer = client.post("/responses", &scripted()).await;
-        if answer.status == 429 {
-            assert_limited(&answer, "tokens_per_minute");
-            break;
+    ];
+    let untold = [script::word("more than a token")];
+    for (dialect, said) in [("anthropic", told.as_slice()), ("openai-chat", untold.as_slice())] {
+        let mut a = Upstream::start().await;
+        let config = limits("tokens_per_minute = 2") + &single(dialect, &a.base);
+        let host = Setup::new().config(&config).start();
+        let client = Client::new(&host);
+        let (feed, reply) = Reply::fed();
+        a.reply(reply);
+        for event in said {
+            feed.send(sse_event(event)).await.unwrap();
         }
-        assert!(Instant::now() < end, "{}", answer.text);
+        let mut events = client.open(&scripted()).await;
+        events.until("response.output_text.delta").await;
+        drop(events);
+        a.dropped.recv().await.unwrap();
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let answer = client.post("/responses", &scripted()).await;
+            if answer.status == 429 {
+                assert_eq!(answer.body["error"]["metadata"]["limit"], "tokens_per_minute", "{}", answer.text);
+                break;
+            }
+            assert!(Instant::now() < end, "{dialect}: {}", answer.text);
+        }
     }
 }
 

@@ -21,6 +21,8 @@ mod names;
 mod fallback;
 #[cfg(test)]
 mod model_router;
+#[cfg(test)]
+mod routing;
 
 #[cfg(test)]
 mod plugins;
@@ -46,6 +48,8 @@ mod keys;
 #[cfg(test)]
 mod operations;
 
+#[cfg(test)]
+mod key_routes;
 #[cfg(test)]
 mod limits;
 

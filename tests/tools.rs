@@ -1,9 +1,13 @@
 //! Server tools: what the model calls and the host runs, in a loop inside one response.
 
+mod advice;
+mod asking;
 mod endings;
 mod failures;
 mod first_party;
+mod fusion;
 mod hooks;
+mod models;
 mod offers;
 mod plugins;
 mod reach;

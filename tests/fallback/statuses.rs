@@ -108,11 +108,7 @@ async fn a_providers_words_are_passed_on_only_where_they_help() {
 #[tokio::test]
 async fn only_when_all_are_limited_the_client_is_told_to_wait() {
     let (a, b, host) = pair().await;
-    let limited = |seconds: &str| Reply::Whole {
-        status: 429,
-        headers: vec![("content-type", "application/json".to_owned()), ("retry-after", seconds.to_owned())],
-        body: json!({"error": {"message": "slow down", "code": "rate_limit_exceeded"}}).to_string(),
-    };
+    let limited = |seconds: &str| script::limited(429, seconds);
     a.reply(limited("3"));
     b.reply(limited("7"));
     let all = ask(&host, &request()).await;

@@ -126,14 +126,14 @@ async fn a_kill_leaves_every_request_in_the_books_once_and_lends_nothing_for_eve
         let rows = rows_in(&host.data(), 1_000_000);
         assert_eq!(first, rows, "round {round}: opening again changes nothing");
         let by_id = once(&rows);
-        for (id, at) in finished {
-            if killed_at.saturating_duration_since(at) > LOST_MAX {
-                assert!(by_id.contains_key(&id), "round {round}: no row for {id}");
-                due_in_all += 1;
-            }
-            lost_in_all += usize::from(!by_id.contains_key(&id));
-            finished_in_all.insert(id);
+        let is_due = |at: &Instant| killed_at.saturating_duration_since(*at) > LOST_MAX;
+        let (due, late): (Vec<_>, Vec<_>) = finished.into_iter().partition(|(_, at)| is_due(at));
+        for (id, _) in &due {
+            assert!(by_id.contains_key(id), "round {round}: no row for {id}");
         }
+        due_in_all += due.len();
+        lost_in_all += late.iter().filter(|(id, _)| !by_id.contains_key(id)).count();
+        finished_in_all.extend(due.into_iter().chain(late).map(|(id, _)| id));
         let paid_rows = of(&rows, "test/paid");
         let seen = paid.asked().len();
         assert!(paid_rows.len() >= seen, "round {round}: {} rows, {seen} requests seen", paid_rows.len());
@@ -168,16 +168,7 @@ async fn a_request_that_was_running_is_charged_once_wherever_the_next_start_is_k
     for (call, path) in
         [(Call::Write, "jnl"), (Call::Sync, "jnl"), (Call::Write, "anchor"), (Call::Sync, "anchor")]
     {
-        let (paid, open) = (Upstream::start().await, Upstream::start().await);
-        let mut host = setup(&paid, &open).start();
-        let key = prepaid_key(&host);
-        paid.reply(Reply::Hang);
-        let client = Client::with_key(&host, &key);
-        let body = json!({"model": "test/paid", "input": "x", "max_output_tokens": OUTPUT});
-        tokio::select! {
-            answer = client.post("/responses", &body) => panic!("{}", answer.text),
-            () = async { while paid.asked().is_empty() { tokio::task::yield_now().await } } => host.kill(),
-        }
+        let host = killed_while_one_runs().await;
         // The next start is killed in the commit that charges it.
         let shim = Shim::new(&host.data());
         shim.rules(&[Rule::new(call, path, Action::Freeze)]);
@@ -198,4 +189,24 @@ async fn a_request_that_was_running_is_charged_once_wherever_the_next_start_is_k
         assert_eq!(credit["reserved"], 0.0, "{credit}");
         assert!(credit["spent"].as_f64().unwrap() >= f64::from(OUTPUT), "{credit}");
     }
+}
+
+/// A host that was killed while its provider had one request and had not answered.
+async fn killed_while_one_runs() -> Host {
+    let (paid, open) = (Upstream::start().await, Upstream::start().await);
+    let mut host = setup(&paid, &open).start();
+    let key = prepaid_key(&host);
+    paid.reply(Reply::Hang);
+    let client = Client::with_key(&host, &key);
+    let body = json!({"model": "test/paid", "input": "x", "max_output_tokens": OUTPUT});
+    let asked = async {
+        while paid.asked().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        answer = client.post("/responses", &body) => panic!("{}", answer.text),
+        () = asked => host.kill(),
+    }
+    host
 }

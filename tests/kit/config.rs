@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 /// The model most tests ask for.
 pub const MODEL: &str = "test/model";
 
+/// Every request is routed as the first one: what failed before does not count, and nothing is tried twice.
+pub const STEADY: &str = "[routing]\neject = false\nretry = false\n";
+
 /// A provider without a credential.
 pub fn provider(name: &str, adapter: &str, base: &str) -> String {
     format!("[[providers]]\nname = \"{name}\"\nadapter = \"{adapter}\"\nbase_url = \"{base}\"\n")
@@ -33,6 +36,18 @@ pub fn single(adapter: &str, base: &str) -> String {
 /// [`MODEL`] at providers `a`, `b`, ... of the chat dialect.
 pub fn several(bases: &[&str]) -> String {
     several_of("responses", bases)
+}
+
+/// [`MODEL`] at providers `a`, `b`, ... of the chat dialect, each at this price of input.
+pub fn priced(endpoints: &[(&str, f64)]) -> String {
+    let names = ["a", "b", "c", "d"].into_iter().zip(endpoints);
+    let (mut config, mut list) = (String::new(), String::new());
+    for (name, (base, price)) in names {
+        config += &provider(name, "openai-chat", base);
+        write!(list, "{{ provider = \"{name}\", model = \"up\", input = {price} }}, ").unwrap();
+    }
+    write!(config, "[[models]]\nid = \"{MODEL}\"\nendpoints = [{list}]\n").unwrap();
+    config
 }
 
 /// The same for a model of this kind.

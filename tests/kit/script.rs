@@ -56,6 +56,30 @@ pub fn chat_message(message: &Value, reason: &str) -> Reply {
     )
 }
 
+/// A chat answer whose prompt was in the provider's cache.
+pub fn cached_chat(text: &str) -> Reply {
+    let message = json!({"role": "assistant", "content": text});
+    Reply::json(
+        200,
+        json!({
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "usage": {
+                "prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10,
+                "prompt_tokens_details": {"cached_tokens": 5}
+            }
+        }),
+    )
+}
+
+/// A refusal that asks to wait so many seconds.
+pub fn limited(status: u16, seconds: &str) -> Reply {
+    Reply::Whole {
+        status,
+        headers: vec![("content-type", "application/json".to_owned()), ("retry-after", seconds.to_owned())],
+        body: json!({"error": {"message": "slow down", "code": "rate_limit_exceeded"}}).to_string(),
+    }
+}
+
 /// An error in the form of OpenAI.
 pub fn refusal(status: u16, message: &str) -> Reply {
     Reply::json(status, json!({"error": {"message": message, "type": "invalid_request_error", "code": null}}))

@@ -67,8 +67,13 @@ impl Reply {
 
     /// A stream that the test feeds.
     pub fn fed() -> (Sender<String>, Self) {
+        Self::fed_as("text/event-stream")
+    }
+
+    /// A body of another type that the test feeds.
+    pub fn fed_as(content_type: &'static str) -> (Sender<String>, Self) {
         let (sender, pieces) = channel(64);
-        (sender, Self::Fed { content_type: "text/event-stream", pieces })
+        (sender, Self::Fed { content_type, pieces })
     }
 }
 
@@ -80,11 +85,13 @@ pub fn sse_event(event: &Value) -> String {
     }
 }
 
+type Always = Box<dyn Fn(&Asked) -> Reply + Send>;
+
 /// What to do with the next requests, and with all that come after them.
 #[derive(Default)]
 struct Plan {
     next: VecDeque<Reply>,
-    always: Option<Box<dyn Fn(&Asked) -> Reply + Send>>,
+    always: Option<Always>,
 }
 
 type Replies = Arc<Mutex<Plan>>;

@@ -2,6 +2,7 @@
 
 use super::script::{answer, call, calls};
 use super::{Bench, GRANTS, with_tool};
+use crate::kit::admin::Admin;
 use crate::kit::client::{Client, last_response, text_of, types_of};
 use crate::kit::config::several;
 use crate::kit::guests::folder;
@@ -132,6 +133,7 @@ async fn a_client_that_leaves_while_a_tool_runs_ends_the_tool_and_leaves_one_row
     let mut events = Client::new(&bench.host).open(&with_tool("service:rogue")).await;
     events.until("response.output_item.done").await;
     drop(events);
+    Admin::new(&bench.host).until_metric("cofferdam_streams_abandoned_total", 1).await;
     let rows = usage_of(&mut bench.host);
     let [row] = rows.as_slice() else { panic!("{} rows", rows.len()) };
     assert_eq!(format!("{:?}", row.outcome), "Cancelled");

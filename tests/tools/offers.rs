@@ -69,10 +69,12 @@ async fn a_tool_without_its_grants_is_not_available() {
     let guests = folder(&["tool-rogue"]);
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).plugins(guests.path()).start();
     let answer = Client::new(&host).post("/responses", &with_tool("service:rogue")).await;
-    assert_eq!(answer.message(), "tools[0].type \"service:rogue\" is not available on this host");
+    let line = "[plugins.tool-rogue] imports = [\"request\"]";
+    let message = "tools[0].type \"service:rogue\" is not available on this host";
+    assert_eq!(answer.message(), format!("{message}; its operator can allow it with {line}"));
     let listed = host.command(&["plugin", "list"]);
     let rogue = listed.as_array().unwrap().iter().find(|plugin| plugin["name"] == "tool-rogue").unwrap();
-    assert_eq!(rogue["denied"], json!(["[plugins.tool-rogue] imports = [\"request\"]"]));
+    assert_eq!(rogue["denied"], json!([line]));
 }
 
 #[tokio::test]

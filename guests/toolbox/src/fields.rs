@@ -159,6 +159,19 @@ impl Fields {
         Ok(Some(items.iter().filter_map(Value::as_str).map(str::trim).collect()))
     }
 
+    /// A field that is true or false.
+    ///
+    /// # Errors
+    ///
+    /// It is something else.
+    pub fn flag(&self, name: &str) -> Result<Option<bool>, ToolError> {
+        match self.value(name) {
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(_) => Err(self.wrong(name, "must be true or false")),
+        }
+    }
+
     /// A field that is an object.
     ///
     /// # Errors

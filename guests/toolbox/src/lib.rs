@@ -1,5 +1,6 @@
 //! What server tools share: the bindings of the world `tool`, reading settings
-//! and arguments, rules about domains, and what came back over HTTP as text.
+//! and arguments, rules about domains, what came back over HTTP as text, and
+//! asking models.
 //!
 //! Nothing here keeps state or decides by a tool's name.
 
@@ -17,12 +18,16 @@ pub mod bindings {
 mod domains;
 mod fields;
 mod media;
+mod models;
 mod network;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod words;
 
 pub use cofferdam_text::{Clipped, clip, decode};
 pub use domains::DomainRules;
 pub use fields::Fields;
 pub use media::Media;
+pub use models::{Instance, Manner, Models, Service, completed, failed, text_of};
 pub use network::{Network, Wire, header, sentence, web_address};
 pub use words::{grade, lower_words};

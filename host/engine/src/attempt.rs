@@ -1,17 +1,23 @@
 //! One try of one endpoint, up to the first real content: until then nothing
 //! has been promised to the client and the next endpoint may be tried.
 
+mod failure;
+
+pub(crate) use failure::{AttemptFailure, Cause};
+
+use crate::candidates::{Answered, Ask};
 use crate::catalog::Endpoint;
 use crate::credential::{Credentials, Used};
 use crate::echo::Echo;
-use crate::pace::{Late, Pace, Timeouts};
-use crate::reading::{ANSWER_BYTES_MAX, ReadError, Reading, Verdict, verdict};
-use cofferdam_egress::{Egress, Error as EgressError, Limits, Outgoing, Reply};
+use crate::pace::{Pace, Timeouts};
+use crate::reading::{ANSWER_BYTES_MAX, Reading, Verdict, verdict};
+use crate::request::ProviderPreferences;
+use cofferdam_egress::{Egress, Limits, Outgoing, Reply};
 use cofferdam_runtime::manifest::Framing;
-use cofferdam_runtime::wire::{ErrorKind, Event, Failure, Prepared, ResponseHead, UpstreamRequest};
+use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, ResponseHead, UpstreamRequest};
 use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
+use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
-use http::{HeaderMap, StatusCode};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -28,138 +34,6 @@ pub(crate) struct Begun {
     pub(crate) used: Option<Used>,
 }
 
-/// Why an attempt gave no answer.
-#[derive(Debug)]
-pub(crate) struct AttemptFailure {
-    /// The provider's status, when it answered at all.
-    pub(crate) status: Option<u16>,
-    pub(crate) failure: Failure,
-    pub(crate) cause: Cause,
-}
-
-/// What kind of failure it was, as far as the next step depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// The provider refused the request itself: another endpoint of the model would too.
-    Request,
-    /// The endpoint's own trouble.
-    Endpoint,
-    /// The dialect cannot carry the request; another one may.
-    Dialect,
-    /// The provider did not accept our credential.
-    Credential,
-    /// The provider did not accept the caller's own credential.
-    CallersCredential,
-    /// The provider's limit for us.
-    Limited,
-    /// It took too long. `begun` says whether the answer had started.
-    Late { total: bool, begun: bool },
-    /// This host has no room.
-    Saturated,
-    /// The plugin broke.
-    Plugin,
-}
-
-impl AttemptFailure {
-    fn new(cause: Cause, status: Option<u16>, failure: Failure) -> Self {
-        Self { status, failure, cause }
-    }
-
-    pub(crate) fn plain(cause: Cause, kind: ErrorKind, message: &str) -> Self {
-        let failure = Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None };
-        Self::new(cause, None, failure)
-    }
-
-    pub(crate) fn call(error: &CallError) -> Self {
-        tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
-        if error.is_saturated() {
-            return Self::plain(
-                Cause::Saturated,
-                ErrorKind::ProviderOverloaded,
-                "Service temporarily unavailable",
-            );
-        }
-        Self::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
-    }
-
-    pub(crate) fn late(late: Late, begun: bool) -> Self {
-        let cause = Cause::Late { total: late == Late::Total, begun };
-        Self::plain(cause, ErrorKind::Timeout, "The operation was aborted due to timeout")
-    }
-
-    pub(crate) fn egress(error: &EgressError) -> Self {
-        tracing::info!(%error, "a provider could not be reached");
-        match error {
-            EgressError::TimedOut => Self::late(Late::Step, false),
-            _ => Self::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error"),
-        }
-    }
-
-    /// The dialect cannot carry the request.
-    pub(crate) fn dialect(failure: Failure) -> Self {
-        Self::new(Cause::Dialect, None, failure)
-    }
-
-    /// An error inside a successful answer.
-    pub(crate) fn in_band(failure: Failure, status: u16) -> Self {
-        Self::new(in_band_cause(failure.kind), Some(status), failure)
-    }
-
-    /// The answer is not one.
-    pub(crate) fn malformed() -> Self {
-        Self::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error")
-    }
-
-    /// `begun` says whether what was read so far counts as an answer.
-    fn read(error: ReadError, status: u16, begun: bool) -> Self {
-        let mut failed = match &error {
-            ReadError::Late(late) => Self::late(*late, begun),
-            ReadError::Call(error) => Self::call(error),
-            ReadError::Upstream(error) => Self::egress(error),
-            ReadError::Guest(_) | ReadError::TooLong => {
-                let failure = error.failure();
-                Self::new(in_band_cause(failure.kind), None, failure)
-            }
-        };
-        failed.status = Some(status);
-        failed
-    }
-
-    /// With the credential in mind that went along: a provider's words may repeat it, and who owns it has to
-    /// know that it was refused.
-    pub(crate) fn after(mut self, used: Option<&Used>) -> Self {
-        let Some(used) = used else { return self };
-        self.failure.message = used.credential.covered(self.failure.message);
-        self.failure.code = self.failure.code.map(|code| used.credential.covered(code));
-        if used.is_byok && self.cause == Cause::Credential {
-            self.cause = Cause::CallersCredential;
-        }
-        self
-    }
-
-    fn from_status(status: StatusCode, failure: Failure) -> Self {
-        let cause = match status.as_u16() {
-            400 | 404 | 413 | 422 => Cause::Request,
-            401..=403 => Cause::Credential,
-            429 => Cause::Limited,
-            408 => Cause::Late { total: false, begun: false },
-            _ => Cause::Endpoint,
-        };
-        Self::new(cause, Some(status.as_u16()), failure)
-    }
-}
-
-/// What an error inside a successful answer stands for.
-fn in_band_cause(kind: ErrorKind) -> Cause {
-    match crate::refusal::status_of(kind) {
-        401..=403 => Cause::Credential,
-        429 => Cause::Limited,
-        504 => Cause::Late { total: false, begun: true },
-        500.. => Cause::Endpoint,
-        _ => Cause::Request,
-    }
-}
-
 /// What an attempt needs besides the endpoint.
 pub(crate) struct Attempting<'a> {
     pub(crate) egress: &'a Egress,
@@ -168,21 +42,33 @@ pub(crate) struct Attempting<'a> {
     pub(crate) context: &'a CallContext,
     /// The checked request for the guest.
     pub(crate) request: &'a [u8],
-    /// `provider.options` of this provider.
-    pub(crate) options: &'a [u8],
+    /// Each endpoint's guest gets the options of its provider.
+    pub(crate) preferences: &'a ProviderPreferences,
     /// Where the client wants to see what is sent.
     pub(crate) echo: Option<&'a Echo>,
 }
 
-impl Attempting<'_> {
+impl Answered for Begun {
+    fn status(&self) -> Option<u16> {
+        self.status
+    }
+
+    fn used(&self) -> Option<&Used> {
+        self.used.as_ref()
+    }
+}
+
+impl Ask for Attempting<'_> {
+    type Answer = Begun;
+
     /// Tries `endpoint` until its first content, or its whole answer if the
     /// request is not streamed.
-    pub(crate) async fn run(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Begun, AttemptFailure> {
+    async fn ask(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
         let call = |error: CallError| AttemptFailure::call(&error);
         let mut instance = provider.adapter.open_provider(self.context).await.map_err(call)?;
         let mut target = endpoint.target.clone();
-        self.options.clone_into(&mut target.options);
+        self.preferences.options_for(&provider.name).clone_into(&mut target.options);
         let prepared = instance.prepare(self.request, &target).await.map_err(call)?;
         let upstream = match prepared {
             Ok(Prepared::Answer(events)) => {
@@ -202,7 +88,9 @@ impl Attempting<'_> {
             Err(failed) => Err(failed.after(used.as_ref())),
         }
     }
+}
 
+impl Attempting<'_> {
     async fn exchange(
         &self,
         mut instance: ProviderInstance,
@@ -258,13 +146,16 @@ impl Attempting<'_> {
             let ended = events.iter().any(|event| matches!(event, Event::Finish(_)));
             match verdict_for(new, pace.is_streamed()) {
                 Verdict::Failed(failure) => {
-                    return Err(AttemptFailure::in_band(failure, status));
+                    return Err(AttemptFailure::in_band(failure, Some(status)));
                 }
                 Verdict::Answered if pace.is_streamed() || ended => {
                     let (reading, status) = (Some(reading), Some(status));
                     return Ok(Begun { events, reading, status, used: None });
                 }
                 Verdict::Wait | Verdict::Answered if !reading.is_over() => {}
+                Verdict::Empty => {
+                    return Err(AttemptFailure { status: Some(status), ..AttemptFailure::empty() });
+                }
                 _ => return Err(AttemptFailure { status: Some(status), ..AttemptFailure::malformed() }),
             }
         }
@@ -287,8 +178,8 @@ fn verdict_for(events: &[Event], streamed: bool) -> Verdict {
 fn local(events: Vec<Event>) -> Result<Begun, AttemptFailure> {
     match verdict(&events) {
         Verdict::Answered => Ok(Begun { events, reading: None, status: None, used: None }),
-        Verdict::Failed(failure) => Err(AttemptFailure::new(in_band_cause(failure.kind), None, failure)),
-        Verdict::Wait | Verdict::Empty => Err(AttemptFailure::malformed()),
+        Verdict::Failed(failure) => Err(AttemptFailure::in_band(failure, None)),
+        Verdict::Wait | Verdict::Empty => Err(AttemptFailure::empty()),
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::cost::Prices;
 use crate::credential::Authentication;
+use crate::health::Health;
 use cofferdam_egress::Origin;
 use cofferdam_runtime::{Plugin, wire};
 use serde_json::{Value, json};
@@ -72,6 +73,8 @@ pub struct Endpoint {
     pub candidate: wire::Candidate,
     /// What the provider guest is told of it, but for the request's options.
     pub target: wire::Target,
+    /// How it does. Outlives this catalog.
+    pub health: Arc<Health>,
 }
 
 /// One model.
@@ -122,6 +125,11 @@ impl Catalog {
     /// All models in the order of the configuration.
     pub fn models(&self) -> &[Arc<Model>] {
         &self.models
+    }
+
+    /// Every endpoint of every model.
+    pub fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+        self.models.iter().flat_map(|model| &model.endpoints)
     }
 
     /// The body of `GET /v1/models`.

@@ -182,7 +182,7 @@ fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
 }
 
 fn unavailable() -> AttemptFailure {
-    AttemptFailure::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error")
+    AttemptFailure::plain(Cause::Credential, ErrorKind::ProviderUnavailable, "Provider returned error")
 }
 
 /// Only the caller can cure this, so it is told, and no other endpoint is tried.

@@ -27,11 +27,6 @@ pub(crate) fn estimate(endpoints: &[Arc<Endpoint>], input_tokens: u32, max_outpu
     costs.max().unwrap_or_default()
 }
 
-/// What input alone costs at the dearest of `endpoints`.
-pub(crate) fn input_estimate(endpoints: &[Arc<Endpoint>], input_tokens: u32) -> Amount {
-    estimate(endpoints, input_tokens, Some(0))
-}
-
 /// 402 with what is used up and when there is more; 503 when the ledger takes no more requests.
 pub(crate) fn refusal(refused: Refused) -> Refusal {
     let (message, limit) = match refused {

@@ -2,11 +2,10 @@
 
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
 use crate::broadcast::About;
+use crate::candidates::{Answered, Ask, Candidates, Notes};
 use crate::catalog::{Endpoint, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
-use crate::credit;
-use crate::fallback::Failures;
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
 use crate::pace::{Late, Pace};
@@ -25,11 +24,27 @@ use cofferdam_runtime::wire::{
 use cofferdam_runtime::{CallContext, ProviderInstance};
 use cofferdam_store::{UsageKind, UsageOutcome};
 use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Vectors, the status of the provider that made them, and the credential that it took.
-type Vectors = (Embeddings, Option<u16>, Option<Used>);
+struct Vectors {
+    vectors: Embeddings,
+    status: Option<u16>,
+    used: Option<Used>,
+}
+
+impl Answered for Vectors {
+    fn status(&self) -> Option<u16> {
+        self.status
+    }
+
+    fn used(&self) -> Option<&Used> {
+        self.used.as_ref()
+    }
+}
 
 impl Engine {
     /// Answers a request for embeddings. `body` is the client's JSON.
@@ -48,8 +63,7 @@ impl Engine {
         let context = self.context(&id, &caller);
         let slugs = [request.model.clone()];
         let models = routing::find_models(&self.parts.catalog, &slugs, ModelKind::Embeddings)?;
-        let mut trail =
-            Trail { requested: request.model.clone(), region: self.parts.region.clone(), ..Trail::default() };
+        let mut trail = Trail::new(&request.model, self.parts.region.as_deref());
         let mut summary = routing::summary(Purpose::Embeddings, &request.model, &models);
         summary.preferences = request.provider.json.to_vec();
         summary.needs = request.needs.iter().map(|need| need.as_str().to_owned()).collect();
@@ -63,35 +77,44 @@ impl Engine {
             context: &context,
             summary,
             allow_fallbacks: request.provider.allow_fallbacks,
+            remembered: None,
+            eject: self.parts.eject,
+            now_ms: self.parts.memory.clock.monotonic_ms(),
             seed: random_seed(),
         };
+        let field = options.metadata_field;
         let bill = Arc::default();
         let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
-        let order = route.order(routing::candidates(&models, |_| true), &mut trail).await?;
+        let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
+        let order = order.map_err(|refusal| trail.beside(refusal, field))?;
         entry.routed();
-        let about = || About {
-            started_ms: context.now_ms,
-            requested: request.model.clone(),
-            intern: caller.intern,
-            session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
-            user: request.user.clone(),
-            trace: request.trace.clone(),
-        };
+        let about = || about(&request, &caller, &options, &context);
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total);
-        let estimate = || credit::input_estimate(&order, request.input_tokens);
-        if let Err(refusal) = entry.reserve(estimate, &mut pace).await {
+        // There is no output.
+        if let Err(refusal) = entry.reserve(&order, request.input_tokens, Some(0), &mut pace).await {
             entry.refuse();
-            return Err(refusal);
+            return Err(trail.beside(refusal, field));
         }
-        let mut attempts =
-            Attempts { engine: self, request: &request, context: &context, credentials, entry: &mut entry };
-        match Box::pin(attempts.run(order, &mut trail, options.metadata_field.is_some(), &mut pace)).await {
-            Ok((endpoint, vectors)) => {
-                let cost = settle(&mut entry, &endpoint, &vectors, trail.is_byok);
-                let format = request.encoding_format;
-                let body = body_of(&id, &endpoint, format, &vectors, &cost, trail.is_byok);
-                let body = body.map_err(|_| Refusal::internal())?;
+        let question = Question { engine: self, request: &request, context: &context, credentials };
+        // A session groups embeddings and does not route them (names.md 6).
+        let candidates = Candidates {
+            order: &order,
+            preferred: None,
+            may_retry: self.parts.retry && request.provider.allow_fallbacks,
+            session: None,
+            input_tokens: request.input_tokens,
+            memory: &self.parts.memory,
+        };
+        let mut notes = Notes { entry: &mut entry, trail: &mut trail };
+        let won = Box::pin(candidates.ask(&question, &mut notes, &mut pace)).await;
+        trail.ended(pace.since_dispatch());
+        let won = won.map_err(|failures| trail.beside(failures.refusal(&trail), field));
+        match won.and_then(|won| Ok((order.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
+            Ok((endpoint, Vectors { vectors, .. })) => {
+                let cost = settle(&mut entry, endpoint, &vectors, trail.is_byok);
+                let answer = Made { id: &id, endpoint, vectors: &vectors, cost, trail: &trail };
+                let body = answer.body(request.encoding_format, field).map_err(|_| Refusal::internal())?;
                 Ok(Answer { id, body: AnswerBody::Whole(body) })
             }
             Err(refusal) => {
@@ -103,44 +126,18 @@ impl Engine {
     }
 }
 
-struct Attempts<'a> {
+/// What endpoints are asked.
+struct Question<'a> {
     engine: &'a Engine,
     request: &'a EmbeddingsRequest,
     context: &'a CallContext,
     credentials: Credentials<'a>,
-    entry: &'a mut Entry,
 }
 
-impl Attempts<'_> {
-    async fn run(
-        &mut self,
-        order: Vec<Arc<Endpoint>>,
-        trail: &mut Trail,
-        metadata_wanted: bool,
-        pace: &mut Pace,
-    ) -> Result<(Arc<Endpoint>, Embeddings), Refusal> {
-        let mut failures = Failures::default();
-        for (place, endpoint) in order.into_iter().enumerate() {
-            if !failures.allow(&endpoint) {
-                continue;
-            }
-            self.entry.asked(&endpoint, self.request.input_tokens);
-            let failed = match self.attempt(&endpoint, pace).await {
-                Ok((vectors, status, used)) => {
-                    trail.answered(place, &endpoint, status, used.as_ref());
-                    return Ok((endpoint, vectors));
-                }
-                Err(failed) => failed,
-            };
-            self.entry.unanswered();
-            if failures.add(&endpoint, failed, trail).is_break() {
-                break;
-            }
-        }
-        Err(failures.refusal(trail, metadata_wanted))
-    }
+impl Ask for Question<'_> {
+    type Answer = Vectors;
 
-    async fn attempt(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Vectors, AttemptFailure> {
+    async fn ask(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Vectors, AttemptFailure> {
         let call = |error| AttemptFailure::call(&error);
         let adapter = &endpoint.provider.adapter;
         let mut instance = adapter.open_provider(self.context).await.map_err(call)?;
@@ -152,7 +149,7 @@ impl Attempts<'_> {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
                 let vectors = self.checked(vectors)?;
                 instance.close().await;
-                return Ok((vectors, None, None));
+                return Ok(Vectors { vectors, status: None, used: None });
             }
             Ok(PreparedEmbeddings::Upstream(upstream)) => upstream,
             Err(EmbeddingFailure::Failed(failure)) => return Err(AttemptFailure::dialect(failure)),
@@ -160,11 +157,13 @@ impl Attempts<'_> {
         };
         let used = self.credentials.release(&endpoint.provider).await?;
         match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
-            Ok((vectors, status)) => Ok((vectors, Some(status), used)),
+            Ok((vectors, status)) => Ok(Vectors { vectors, status: Some(status), used }),
             Err(failed) => Err(failed.after(used.as_ref())),
         }
     }
+}
 
+impl Question<'_> {
     async fn exchange(
         &self,
         mut instance: ProviderInstance,
@@ -187,7 +186,7 @@ impl Attempts<'_> {
         let body = body.map_err(|error: EgressError| AttemptFailure::egress(&error))?;
         let vectors = instance.decode_embeddings(&head, &body).await;
         let vectors = vectors.map_err(|error| AttemptFailure::call(&error))?;
-        let vectors = vectors.map_err(|failure| AttemptFailure::in_band(failure, status.as_u16()))?;
+        let vectors = vectors.map_err(|failure| AttemptFailure::in_band(failure, Some(status.as_u16())))?;
         let vectors = self.checked(vectors)?;
         instance.close().await;
         Ok((vectors, status.as_u16()))
@@ -223,6 +222,23 @@ fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings, is_by
     cost
 }
 
+/// What destinations are told of a request.
+fn about(
+    request: &EmbeddingsRequest,
+    caller: &Caller,
+    options: &RespondOptions,
+    context: &CallContext,
+) -> About {
+    About {
+        started_ms: context.now_ms,
+        requested: request.model.clone(),
+        intern: caller.intern,
+        session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
+        user: request.user.clone(),
+        trace: request.trace.clone(),
+    }
+}
+
 #[derive(Serialize)]
 struct Body<'a> {
     object: &'static str,
@@ -230,6 +246,9 @@ struct Body<'a> {
     model: &'a str,
     data: Vec<Entity>,
     usage: BodyUsage,
+    /// Routing metadata under the name that the client asked for.
+    #[serde(flatten)]
+    metadata: BTreeMap<&'static str, Value>,
 }
 
 #[derive(Serialize)]
@@ -262,35 +281,42 @@ struct CostDetails {
     upstream_inference_cost: Option<Amount>,
 }
 
-fn body_of(
-    id: &str,
-    endpoint: &Endpoint,
-    format: EncodingFormat,
-    embeddings: &Embeddings,
-    cost: &Cost,
-    is_byok: bool,
-) -> Result<Bytes, serde_json::Error> {
-    let embedding = |vector: &Vec<u8>| match format {
-        EncodingFormat::Base64 => Embedding::Base64(STANDARD.encode(vector)),
-        EncodingFormat::Float => Embedding::Floats(floats(vector).collect()),
-    };
-    let data = embeddings
-        .vectors
-        .iter()
-        .enumerate()
-        .map(|(index, vector)| Entity { object: "embedding", index, embedding: embedding(vector) })
-        .collect();
-    let details = String::from_utf8(embeddings.prompt_tokens_details.clone()).unwrap_or_default();
-    let usage = BodyUsage {
-        prompt_tokens: embeddings.prompt_tokens,
-        total_tokens: embeddings.total_tokens,
-        prompt_tokens_details: RawValue::from_string(details).ok(),
-        cost: cost.total(),
-        cost_details: CostDetails { upstream_inference_cost: cost.upstream },
-        is_byok,
-    };
-    let body = Body { object: "list", id, model: &endpoint.candidate.model, data, usage };
-    serde_json::to_vec(&body).map(Bytes::from)
+/// What was made, for the client to be told.
+struct Made<'a> {
+    id: &'a str,
+    endpoint: &'a Endpoint,
+    vectors: &'a Embeddings,
+    cost: Cost,
+    trail: &'a Trail,
+}
+
+impl Made<'_> {
+    /// `field` is the name under which the client asked for routing metadata.
+    fn body(&self, format: EncodingFormat, field: Option<&'static str>) -> Result<Bytes, serde_json::Error> {
+        let Self { id, endpoint, vectors: embeddings, cost, trail } = self;
+        let embedding = |vector: &Vec<u8>| match format {
+            EncodingFormat::Base64 => Embedding::Base64(STANDARD.encode(vector)),
+            EncodingFormat::Float => Embedding::Floats(floats(vector).collect()),
+        };
+        let data = embeddings
+            .vectors
+            .iter()
+            .enumerate()
+            .map(|(index, vector)| Entity { object: "embedding", index, embedding: embedding(vector) })
+            .collect();
+        let details = String::from_utf8(embeddings.prompt_tokens_details.clone()).unwrap_or_default();
+        let usage = BodyUsage {
+            prompt_tokens: embeddings.prompt_tokens,
+            total_tokens: embeddings.total_tokens,
+            prompt_tokens_details: RawValue::from_string(details).ok(),
+            cost: cost.total(),
+            cost_details: CostDetails { upstream_inference_cost: cost.upstream },
+            is_byok: trail.is_byok,
+        };
+        let metadata = field.map(|field| (field, trail.json())).into_iter().collect();
+        let body = Body { object: "list", id, model: &endpoint.candidate.model, data, usage, metadata };
+        serde_json::to_vec(&body).map(Bytes::from)
+    }
 }
 
 /// The numbers of a vector as guests give it.

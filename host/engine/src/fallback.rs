@@ -55,6 +55,7 @@ impl Failures {
             model: endpoint.candidate.model.clone(),
             status: failed.status,
             error: Some(failed.failure.kind),
+            has_reached: failed.has_reached(),
         });
         tracing::info!(
             provider = %endpoint.provider.name,
@@ -81,7 +82,7 @@ impl Failures {
 
     /// The answer when every candidate has failed: the last error, but a limit
     /// only if every candidate was limited.
-    pub(crate) fn refusal(self, trail: &Trail, metadata_wanted: bool) -> Refusal {
+    pub(crate) fn refusal(self, trail: &Trail) -> Refusal {
         let Some(Failed { why: failed, provider, place }) = self.last.or(self.limited) else {
             return Refusal::not_found("No endpoints found for this model");
         };
@@ -97,9 +98,6 @@ impl Failures {
             }
         }
         refusal.metadata = Box::new(metadata);
-        if metadata_wanted && refusal.status != 500 {
-            refusal.service_metadata = Some(Box::new(trail.json()));
-        }
         refusal
     }
 }
@@ -111,6 +109,8 @@ fn refused_by(cause: Cause) -> &'static str {
         Cause::Dialect | Cause::Plugin | Cause::Saturated | Cause::Late { total: true, .. } => "host",
         Cause::Request
         | Cause::Endpoint
+        | Cause::Unreachable
+        | Cause::Empty
         | Cause::Credential
         | Cause::CallersCredential
         | Cause::Limited
@@ -151,7 +151,7 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
             let words = words(failure).unwrap_or("This host cannot tell the provider this request");
             Refusal::new(status_of(failure.kind), failure.kind, words)
         }
-        Cause::Endpoint | Cause::Plugin => {
+        Cause::Endpoint | Cause::Unreachable | Cause::Empty | Cause::Plugin => {
             let status = if failed.status == Some(529) { 529 } else { 502 };
             let kind = match failure.kind {
                 ErrorKind::ProviderOverloaded => ErrorKind::ProviderOverloaded,

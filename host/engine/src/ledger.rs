@@ -114,18 +114,25 @@ impl Entry {
         self.is_routed = true;
     }
 
-    /// Reserves what the request may cost and, in a prepaid workspace, waits until that is written down. Nothing
-    /// is dispatched before. Costs nothing where there are no limits.
+    /// Reserves what the request may cost at `endpoints` and, in a prepaid workspace, waits until that is written
+    /// down. Nothing is dispatched before. Costs nothing where there are no limits.
     ///
     /// # Errors
     /// 402 when other requests have taken what was left; 503 when it could not be written down.
     pub(crate) async fn reserve(
         &mut self,
-        estimate: impl FnOnce() -> Amount,
+        endpoints: &[Arc<Endpoint>],
+        input_tokens: u32,
+        max_output: Option<u32>,
         pace: &mut Pace,
     ) -> Result<(), Refusal> {
         let Some(reservation) = self.reservation.as_mut().filter(|it| it.is_limited()) else { return Ok(()) };
-        reservation.raise(estimate().0).map_err(credit::refusal)?;
+        let estimate = credit::estimate(endpoints, input_tokens, max_output);
+        reservation.raise(estimate.0).map_err(credit::refusal)?;
+        if let Some(first) = endpoints.first() {
+            // Should the process end before it is known who answers.
+            reservation.note(|row| name(row, first));
+        }
         match pace.during(reservation.commit_intent(), INTENT_TIME_MAX).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
@@ -143,8 +150,7 @@ impl Entry {
         self.underway = Some(Underway::of(endpoint, input_tokens));
         if let Some(reservation) = &mut self.reservation {
             reservation.note(|row| {
-                endpoint.candidate.model.clone_into(&mut row.model);
-                endpoint.provider.name.clone_into(&mut row.provider);
+                name(row, endpoint);
                 row.attempts = row.attempts.saturating_add(1);
             });
         }
@@ -270,6 +276,11 @@ impl Drop for Entry {
             self.abandon();
         }
     }
+}
+
+fn name(row: &mut UsageRow, endpoint: &Endpoint) {
+    endpoint.candidate.model.clone_into(&mut row.model);
+    endpoint.provider.name.clone_into(&mut row.provider);
 }
 
 /// What plugins spend while they are waited for: noted in the entry at the latest when this is dropped, so also

@@ -20,14 +20,21 @@ mod allowance;
 mod pace;
 pub mod rate;
 
+pub mod health;
+mod memory;
+mod session;
+
 mod door;
 
 mod attempt;
+mod blame;
+mod candidates;
 mod credential;
 mod echo;
 mod fallback;
 mod framing;
 mod reading;
+mod retry;
 
 pub mod assembler;
 pub mod cost;
@@ -49,6 +56,7 @@ pub use credential::{Authentication, BoundSecret, OwnKey};
 pub use defaults::{PluginDefault, PluginDefaults};
 pub use hooks::is_request_plugin;
 pub use ledger::Caller;
+pub use memory::Memory;
 pub use pace::Timeouts;
 pub use refusal::Refusal;
 pub use stream::EventStream;
@@ -85,8 +93,14 @@ pub struct EngineParts {
     pub timeouts: Timeouts,
     /// Reported in routing metadata.
     pub region: Option<String>,
+    /// Whether routers are told to try endpoints last that fail, are limited or do far worse than their peers.
+    pub eject: bool,
+    /// Whether a request that every endpoint failed with something that passes is tried again.
+    pub retry: bool,
     /// The time.
     pub clock: Clock,
+    /// What is known of endpoints, sessions and retries; shared with the engines before and after.
+    pub memory: Arc<Memory>,
 }
 
 /// The engine: answers requests.
@@ -169,6 +183,19 @@ impl Engine {
     /// The loaded guests.
     pub fn plugins(&self) -> &Plugins {
         &self.parts.plugins
+    }
+
+    /// Compares the endpoints of each model and sets outliers aside. To be called every few seconds.
+    pub fn compare_endpoints(&self) {
+        let now_ms = self.parts.memory.clock.monotonic_ms();
+        for model in self.parts.catalog.models() {
+            health::compare(model.endpoints.iter().map(|endpoint| &endpoint.health), now_ms);
+        }
+    }
+
+    /// How often a request was not tried again because too many others had been.
+    pub fn retries_refused(&self) -> u64 {
+        self.parts.memory.retries.refused()
     }
 
     /// The guests that must be ready before requests are taken: the router and

@@ -3,8 +3,10 @@
 
 use crate::catalog::Endpoint;
 use crate::credential::Used;
+use crate::refusal::Refusal;
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// One try of one endpoint.
 #[derive(Clone, Debug)]
@@ -15,10 +17,12 @@ pub(crate) struct Attempt {
     pub(crate) status: Option<u16>,
     /// Why it failed; none for the one that answered.
     pub(crate) error: Option<ErrorKind>,
+    /// Whether the provider was reached, or the guest answered by itself.
+    pub(crate) has_reached: bool,
 }
 
 /// Everything a request's routing left behind.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Trail {
     /// The model as the client wrote it.
     pub(crate) requested: String,
@@ -39,6 +43,32 @@ pub(crate) struct Trail {
 }
 
 impl Trail {
+    /// Nothing was tried yet for a request that names this model first.
+    pub(crate) fn new(requested: &str, region: Option<&str>) -> Self {
+        Self {
+            requested: requested.to_owned(),
+            // Until a router says otherwise.
+            strategy: "direct".to_owned(),
+            region: region.map(str::to_owned),
+            total: 0,
+            available: Vec::new(),
+            selected: None,
+            attempts: Vec::new(),
+            generation_ms: None,
+            is_byok: false,
+            pipeline: Vec::new(),
+        }
+    }
+
+    /// The refusal with this object beside its error, if the client asked for it under a name. A failure of this
+    /// host has none (names.md 6).
+    pub(crate) fn beside(&self, mut refusal: Refusal, field: Option<&'static str>) -> Refusal {
+        if field.is_some() && refusal.status != 500 {
+            refusal.service_metadata = Some(Box::new(self.json()));
+        }
+        refusal
+    }
+
     /// Notes which candidate answered, with what status and whose credential.
     pub(crate) fn answered(
         &mut self,
@@ -55,7 +85,19 @@ impl Trail {
             model: endpoint.candidate.model.clone(),
             status,
             error: None,
+            has_reached: true,
         });
+    }
+
+    /// Whether any provider was reached.
+    pub(crate) fn has_reached(&self) -> bool {
+        self.attempts.iter().any(|attempt| attempt.has_reached)
+    }
+
+    /// Notes how long ago the first endpoint was asked, which is when the answer or the last error has ended.
+    pub(crate) fn ended(&mut self, since_dispatch: Option<Duration>) {
+        let reached = since_dispatch.filter(|_| self.has_reached());
+        self.generation_ms = reached.map(|since| since.as_millis() as u64);
     }
 
     /// The object of interface section 2.8.
@@ -88,7 +130,8 @@ impl Trail {
             "strategy": self.strategy,
             "region": self.region,
             "summary": self.summary(),
-            "attempt": self.attempts.len(),
+            // 0 says that no provider was reached (names.md 6).
+            "attempt": if self.has_reached() { self.attempts.len() } else { 0 },
             "is_byok": self.is_byok,
             "endpoints": { "total": self.total, "available": available },
             "attempts": attempts,

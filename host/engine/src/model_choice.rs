@@ -44,10 +44,26 @@ impl Chosen {
 }
 
 impl Engine {
+    /// Whether a request names a model router in the place of a model.
+    pub(crate) fn names_model_router(&self, request: &ResponsesRequest) -> bool {
+        request.models.iter().any(|slug| self.is_model_router(slug))
+    }
+
+    fn is_model_router(&self, slug: &str) -> bool {
+        self.catalog().get(slug).is_none() && router_slug(slug).is_some()
+    }
+
+    /// The place among `offered` of the model that an endpoint serves, by the id of its health.
+    fn place_of(&self, endpoint: u64, offered: &[wire::Model]) -> Option<u32> {
+        let known = self.catalog().endpoints().find(|known| known.health.id() == endpoint)?;
+        let place = offered.iter().position(|model| model.id == known.candidate.model)?;
+        u32::try_from(place).ok()
+    }
+
     /// Puts the models that model routers choose in the place of their names. The last choice, if there was any.
     ///
     /// `summary` is what routers are told of the request that names them by a slug; `serves` says which endpoints
-    /// could answer it.
+    /// could answer it; `remembered` is the endpoint that answered the conversation last.
     ///
     /// # Errors
     /// What the guest refuses, 404 where nothing is left; 500 when it fails, 503 when there is no room for it.
@@ -58,27 +74,25 @@ impl Engine {
         context: &CallContext,
         summary: impl Fn(&str, &ResponsesRequest) -> RequestSummary,
         serves: impl Fn(&Endpoint, &ResponsesRequest) -> bool,
+        remembered: Option<u64>,
         seed: u64,
     ) -> Result<Option<Chosen>, Refusal> {
-        let catalog = self.catalog();
-        let names_router = |slug: &String| catalog.get(slug).is_none() && router_slug(slug).is_some();
-        if !request.models.iter().any(names_router) {
-            return Ok(None);
-        }
         let routers = self.model_routers.get_or_try_init(|| ModelRouters::find(self, context)).await?;
         let mut models: Vec<String> = Vec::with_capacity(request.models.len());
         let mut last = None;
         for slug in &request.models {
-            let bare = router_slug(slug).filter(|_| names_router(slug));
+            let bare = router_slug(slug).filter(|_| self.is_model_router(slug));
             let Some((bare, router)) = bare.and_then(|bare| Some((bare, routers.by_slug.get(bare)?))) else {
                 models.push(slug.clone());
                 continue;
             };
+            let offered = routers.offered(|endpoint| serves(endpoint, request));
+            let sticky = remembered.and_then(|endpoint| self.place_of(endpoint, &offered));
             let question = ChoiceQuestion {
                 slug: bare,
-                summary: &summary(slug, request),
+                summary: &RequestSummary { sticky, ..summary(slug, request) },
                 facts: &facts(&request.facts),
-                models: &routers.offered(|endpoint| serves(endpoint, request)),
+                models: &offered,
                 settings: settings_of(request, bare),
                 seed,
             };

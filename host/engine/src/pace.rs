@@ -41,6 +41,7 @@ pub(crate) struct Pace {
     spoke: Instant,
     end: Instant,
     has_spoken: bool,
+    dispatched: Option<Instant>,
 }
 
 /// The client is gone; nobody reads what the request still produces.
@@ -50,7 +51,7 @@ pub(crate) struct ClientGone;
 impl Pace {
     pub(crate) fn new(client: Option<Sender<Bytes>>, total: Duration) -> Self {
         let now = Instant::now();
-        Self { client, silence: SILENCE, spoke: now, end: now + total, has_spoken: false }
+        Self { client, silence: SILENCE, spoke: now, end: now + total, has_spoken: false, dispatched: None }
     }
 
     /// Whether anything went to the client, so that its status is decided.
@@ -61,6 +62,21 @@ impl Pace {
     /// Whether the request's time is up.
     pub(crate) fn is_over(&self) -> bool {
         Instant::now() >= self.end
+    }
+
+    /// How much time the request has left.
+    pub(crate) fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    /// The first endpoint is being asked.
+    pub(crate) fn note_dispatch(&mut self) {
+        self.dispatched.get_or_insert_with(Instant::now);
+    }
+
+    /// How long ago that was.
+    pub(crate) fn since_dispatch(&self) -> Option<Duration> {
+        self.dispatched.map(|dispatched| dispatched.elapsed())
     }
 
     /// Whether this request is streamed.
@@ -129,6 +145,20 @@ mod tests {
         assert_eq!(late, Err(Late::Step));
         assert!(pace.has_spoken());
         assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_is_kept_alive_while_it_waits_to_try_again() {
+        let (sender, mut client) = channel(8);
+        let mut pace = Pace::new(Some(sender), Duration::from_secs(600));
+        let left = pace.left();
+        pace.during(tokio::time::sleep(Duration::from_secs(40)), left).await.unwrap();
+        assert_eq!(pace.left(), Duration::from_secs(560));
+        drop(pace);
+        for _ in 0..2 {
+            assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
+        }
+        assert_eq!(client.recv().await, None);
     }
 
     #[tokio::test]

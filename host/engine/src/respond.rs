@@ -16,6 +16,7 @@ use crate::attempt::Begun;
 use crate::catalog::Endpoint;
 use crate::cost::Cost;
 use crate::echo::Echo;
+use crate::health::Watch;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
@@ -23,6 +24,7 @@ use crate::model_choice;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::request::ResponsesRequest;
+use crate::session::Session;
 use crate::stream::EventStream;
 use crate::tools::{self, Occasion, Scratches, ServerTools};
 use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex};
@@ -32,7 +34,6 @@ use cofferdam_store::{UsageKind, UsageOutcome};
 use plan::Plan;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
 
 impl Engine {
     /// Answers a request for a response. `body` is the client's JSON.
@@ -91,6 +92,8 @@ impl Engine {
 struct Chosen {
     endpoint: Arc<Endpoint>,
     begun: Begun,
+    /// To be told how the answer ends.
+    watch: Watch,
 }
 
 /// One request under way.
@@ -103,7 +106,8 @@ struct Job {
     context: CallContext,
     hex: String,
     trail: Trail,
-    dispatched: Option<Instant>,
+    /// The conversation it belongs to, where that makes a difference.
+    session: Option<Session>,
     /// The loop of server tools, for a request that has any.
     tools: Option<Box<ServerTools>>,
     /// The endpoints in the router's order.
@@ -135,11 +139,8 @@ impl Job {
         let scratches = (!hooks.is_empty()).then(Scratches::default);
         let echo = request.echo_upstream_body.then(Echo::default);
         let context = engine.context(asking.response_id(), &caller);
-        let trail = Trail {
-            requested: request.models.first().cloned().unwrap_or_default(),
-            region: engine.parts.region.clone(),
-            ..Trail::default()
-        };
+        let requested = request.models.first().map_or("", String::as_str);
+        let trail = Trail::new(requested, engine.parts.region.as_deref());
         Ok(Self {
             engine,
             caller,
@@ -149,7 +150,7 @@ impl Job {
             context,
             hex,
             trail,
-            dispatched: None,
+            session: None,
             tools: None,
             order: Vec::new(),
             preferred: None,
@@ -207,13 +208,21 @@ impl Job {
     /// Answers. For a stream everything goes through `pace` and the result is
     /// empty; otherwise it is the body.
     async fn run(mut self, plan: Plan, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+        let field = self.options.metadata_field;
         match self.choose(plan, &mut entry, pace).await {
-            Ok(chosen) => self.carry_on(chosen, entry, pace).await,
+            Ok(chosen) => {
+                let carried = self.carry_on(chosen, entry, pace).await;
+                carried.map_err(|refusal| {
+                    self.trail.ended(pace.since_dispatch());
+                    self.trail.beside(refusal, field)
+                })
+            }
             Err(refusal) => {
                 entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
+                self.trail.ended(pace.since_dispatch());
                 if !pace.has_spoken() {
-                    return Err(refusal);
+                    return Err(self.trail.beside(refusal, field));
                 }
                 let model = self.trail.requested.clone();
                 let mut assembler = Assembler::new(self.identity(&model, "default"), true);

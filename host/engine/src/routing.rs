@@ -7,7 +7,6 @@ use crate::metadata::Trail;
 use crate::refusal::Refusal;
 use cofferdam_runtime::wire::{Candidate, Purpose, RequestSummary};
 use cofferdam_runtime::{CallContext, Plugin};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Vendors under which the service's own model routers are known, the first being its own name.
@@ -73,6 +72,12 @@ pub(crate) struct Route<'a> {
     pub(crate) summary: RequestSummary,
     /// Whether more than the first endpoint may be tried.
     pub(crate) allow_fallbacks: bool,
+    /// The endpoint that answered this conversation last, by the id of its health.
+    pub(crate) remembered: Option<u64>,
+    /// Whether routers are told which endpoints to try last.
+    pub(crate) eject: bool,
+    /// Milliseconds of the clock that only grows, for what was measured of endpoints.
+    pub(crate) now_ms: u64,
     pub(crate) seed: u64,
 }
 
@@ -89,28 +94,34 @@ pub(crate) fn candidates(
 }
 
 impl Route<'_> {
-    /// The candidates as the router is shown them. The only one of a request is as a rule just as the catalog
-    /// has it.
-    async fn describe<'c>(&self, candidates: &'c [(u32, Arc<Endpoint>)]) -> Cow<'c, [Candidate]> {
-        let mut described = Vec::new();
+    /// The candidates as the router is shown them.
+    async fn describe(&self, candidates: &[(u32, Arc<Endpoint>)]) -> Vec<Candidate> {
+        let mut described = Vec::with_capacity(candidates.len());
         for (rank, endpoint) in candidates {
             let byok = self.credentials.has_byok(&endpoint.provider).await;
-            let candidate = &endpoint.candidate;
-            if candidates.len() == 1 && (candidate.model_rank, candidate.byok) == (*rank, byok) {
-                return Cow::Borrowed(std::slice::from_ref(candidate));
-            }
-            described.push(Candidate { model_rank: *rank, byok, ..candidate.clone() });
+            let mut statistics = endpoint.health.statistics(self.now_ms, self.summary.streamed);
+            statistics.ejected &= self.eject;
+            let candidate = endpoint.candidate.clone();
+            described.push(Candidate { model_rank: *rank, byok, statistics, ..candidate });
         }
-        Cow::Owned(described)
+        described
+    }
+
+    /// The place of the endpoint that answered this conversation last.
+    fn sticky(&self, candidates: &[(u32, Arc<Endpoint>)]) -> Option<u32> {
+        let remembered = self.remembered?;
+        let places = candidates.iter().zip(0..);
+        places.filter(|((_, endpoint), _)| endpoint.health.id() == remembered).map(|(_, place)| place).next()
     }
 
     /// Has the router guest order the candidates and notes it in the trail.
     pub(crate) async fn order(
-        &self,
+        mut self,
         candidates: Vec<(u32, Arc<Endpoint>)>,
         trail: &mut Trail,
     ) -> Result<Vec<Arc<Endpoint>>, Refusal> {
         trail.total = candidates.len();
+        self.summary.sticky = self.sticky(&candidates);
         let described = self.describe(&candidates).await;
         let answer = self.router.route(self.context, &self.summary, &described, self.seed).await;
         let decision = match answer {

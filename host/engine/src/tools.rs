@@ -9,18 +9,20 @@ mod choice;
 mod doors;
 mod hook;
 mod offer;
+mod refused;
 mod run;
 mod shown;
 mod stand_in;
 mod stop;
+mod wait;
 
 use crate::Engine;
-use crate::ask::{Asking, Progress, Reporter};
+use crate::ask::{Asking, Reporter};
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
 use crate::catalog::split_suffix;
 use crate::cost::Amount;
 use crate::ledger::{Caller, Entry, Spending, add_to};
-use crate::pace::{ClientGone, Late, Pace};
+use crate::pace::{ClientGone, Pace};
 use crate::refusal::Refusal;
 use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass};
 use bytes::Bytes;
@@ -37,7 +39,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use stop::{Called, Progress as Advance, StopRules};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::channel;
+use wait::next_done;
 
 pub(crate) use doors::{Doors, Scratches};
 pub(crate) use hook::HookTools;
@@ -97,14 +100,6 @@ pub(crate) struct ServerTools {
     asked_before: Amount,
     /// The current turn is made with tools switched off: calls made all the same are not run.
     is_over: bool,
-}
-
-/// What happens next while calls run.
-enum Step {
-    /// Something about a question of the call whose item stands at this place.
-    Note((usize, Progress)),
-    /// The next call in their order is over.
-    Done(Option<Finished>),
 }
 
 /// One call under way.
@@ -219,7 +214,7 @@ impl ServerTools {
         self.doors.view().add(&assembler.turn_items());
         self.counts.requested = self.counts.requested.saturating_add(saturated(calls.len()));
         let (offer, doors, is_over, cost) = (&self.offer, &self.doors, self.is_over, &self.cost);
-        let (notes, mut told) = mpsc::channel(NOTES_WAITING_MAX);
+        let (notes, mut told) = channel(NOTES_WAITING_MAX);
         let is_told = pace.is_streamed();
         let reporter = |item| {
             (is_told && assembler.tells_questions(item)).then(|| Reporter { item, notes: notes.clone() })
@@ -228,15 +223,7 @@ impl ServerTools {
             match offer.owner(&call.function) {
                 _ if is_over => refused("No further tool calls are allowed."),
                 _ if place >= CALLS_PER_TURN_MAX => refused("Too many tool calls at once."),
-                Some(tool) => {
-                    let reporter = reporter(call.item);
-                    Box::pin(async move {
-                        let done = run::run(tool, call, context, doors, reporter).await;
-                        // At once: the calls before it may take longer than the client waits.
-                        add_to(cost, done.cost);
-                        done
-                    })
-                }
+                Some(tool) => charged(run::run(tool, call, context, doors, reporter(call.item)), cost),
                 None => refused("There is no such function."),
             }
         });
@@ -248,25 +235,8 @@ impl ServerTools {
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         for call in calls {
-            let done = loop {
-                let step = async {
-                    tokio::select! {
-                        biased;
-                        Some(note) = told.recv() => Step::Note(note),
-                        done = work.next() => Step::Done(done),
-                    }
-                };
-                match pace.during(step, time).await.map_err(|_: Late| Interrupted::Late)? {
-                    Step::Done(done) => break done,
-                    Step::Note(note) => assembler.tell(note.0, &note.1).map_err(Interrupted::Malformed)?,
-                }
-                pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
-            };
+            let done = next_done(&mut work, &mut told, assembler, pace, time).await?;
             let Some(done) = done else { break };
-            // What a call told before it ended comes before its end.
-            while let Ok((item, progress)) = told.try_recv() {
-                assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
-            }
             let tool = offer.owner(&call.function).map_or("", |tool| tool.name.as_str());
             self.counts.executed += u32::from(done.executed);
             self.counts.web_searches += u32::from(done.executed && tool == "web_search");
@@ -316,6 +286,16 @@ impl ServerTools {
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
     }
+}
+
+/// A call that adds what it cost to `total` as soon as it is over: the calls before it may take longer than the
+/// client waits.
+fn charged<'a>(call: impl Future<Output = Finished> + Send + 'a, total: &'a AtomicU64) -> Work<'a> {
+    Box::pin(async move {
+        let done = call.await;
+        add_to(total, done.cost);
+        done
+    })
 }
 
 /// A call that is not run.

@@ -1,7 +1,7 @@
 //! Who may call what: one table from routes and kinds of keys to a verdict, and
 //! one for what a key reaches inside the vault.
 
-use cofferdam_store::{Directory, InternId, KeyKind, Principal, Role};
+use cofferdam_store::{ApiKey, Directory, InternId, KeyKind, MemberId, Principal, Role};
 
 use crate::reply::{Fault, VaultFault};
 use crate::route::Label;
@@ -99,6 +99,33 @@ pub(crate) fn intern(principal: &Principal, directory: &Directory, id: InternId)
 /// Whether the key reaches these secrets. What it does not reach is not there for it.
 pub(crate) fn reaches(principal: &Principal, whose: Whose) -> bool {
     reaches_as(principal.kind(), principal.role(), whose)
+}
+
+/// Whether a provisioning key may see, change and delete another: one of its workspace
+/// that makes requests and reaches no more than the provisioning key's own member does.
+/// No provisioning key is there for another, or for itself.
+pub(crate) fn manages(principal: &Principal, directory: &Directory, key: &ApiKey) -> bool {
+    if key.workspace.is_none() || key.workspace != principal.workspace() {
+        return false;
+    }
+    match (key.kind, key.member, key.intern) {
+        (KeyKind::Member, Some(member), _) => manages_member(principal, directory, member),
+        (KeyKind::Intern, _, Some(intern)) => manages_intern(principal, directory, intern),
+        _ => false,
+    }
+}
+
+/// Whether a provisioning key may have keys of a member: of its own, or as an admin's of
+/// any in its workspace.
+pub(crate) fn manages_member(principal: &Principal, directory: &Directory, id: MemberId) -> bool {
+    let is_inside =
+        directory.member(id).is_some_and(|member| Some(member.workspace) == principal.workspace());
+    is_inside && (principal.role() == Some(Role::Admin) || principal.member() == Some(id))
+}
+
+/// Whether a provisioning key may have keys of an intern: of those that its member sees.
+pub(crate) fn manages_intern(principal: &Principal, directory: &Directory, id: InternId) -> bool {
+    reaches_as(KeyKind::Member, principal.role(), intern(principal, directory, id))
 }
 
 fn reaches_as(kind: KeyKind, role: Option<Role>, whose: Whose) -> bool {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
 use cofferdam_runtime::Runtime;
-use cofferdam_store::Store;
+use cofferdam_store::{Clock, Store};
 use tokio::sync::Semaphore;
 
 use crate::body::Budget;
@@ -40,6 +40,8 @@ pub(crate) struct App {
     pub(crate) runtime: Runtime,
     /// Where grants are changed.
     pub(crate) desk: Desk,
+    /// The time.
+    pub(crate) clock: Clock,
     live: ArcSwap<Live>,
     at: Addresses,
     started: Instant,
@@ -83,6 +85,7 @@ impl App {
             store: ground.store.clone(),
             runtime: ground.runtime.clone(),
             desk,
+            clock: ground.clock.clone(),
             metrics,
             bodies: Budget::default(),
             rates: rate::Limits::new(&ground.clock),

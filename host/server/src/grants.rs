@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cofferdam_engine::Memory;
 use cofferdam_runtime::{Asked, Manifest, Plugins, Runtime};
 use cofferdam_store::{HostName, SecretName};
 use rustix::process::{Signal, getpid, kill_process};
@@ -100,7 +101,8 @@ impl Desk {
         let mut config = Config::parse(text, file, &self.options.data)?;
         self.arguments.apply(&mut config);
         let folder = self.arguments.plugins.as_deref();
-        Ok(wiring::services(&config, folder, &self.runtime, &self.environment, 0)?.plugins)
+        Ok(wiring::services(&config, folder, &self.runtime, &self.environment, &Memory::default(), 0)?
+            .plugins)
     }
 
     /// Has the process that serves, which is this one, read its configuration again.

@@ -172,7 +172,10 @@ async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Res
         Route::Models => api::models::list(call),
         Route::Model(id) => api::models::read(call, &id),
         Route::Key => api::key::read(call),
-        Route::Keys | Route::OneKey(_) | Route::Credits | Route::Vault(_) => Err(Fault::NotFound),
+        Route::Keys => Box::pin(api::keys::all(call, body)).await,
+        Route::OneKey(id) => Box::pin(api::keys::one(call, &id, body)).await,
+        Route::Credits => api::credits::read(call),
+        Route::Vault(_) => Err(Fault::NotFound),
     }
 }
 

@@ -11,6 +11,8 @@ use crate::admission::Admission;
 const VAULT_AT_ONCE_MIN: u64 = 20;
 /// Failed authentications from one address in a minute, and at once.
 const FAILURES_PER_MINUTE: u64 = 60;
+/// Changes of keys that one key makes in a minute, and at once. A deleted key is kept as one that is revoked.
+const KEY_CHANGES_PER_MINUTE: u64 = 60;
 
 /// The limits of this host.
 pub(crate) struct Limits {
@@ -18,6 +20,8 @@ pub(crate) struct Limits {
     pub(crate) vault_reads: Limit<KeyId>,
     /// Vault requests that change something, by key.
     pub(crate) vault_writes: Limit<KeyId>,
+    /// Changes of keys, by the key that makes them.
+    pub(crate) key_changes: Limit<KeyId>,
     /// Tokens that were refused, by address.
     pub(crate) failures: Limit<Source>,
     /// Requests for inference.
@@ -31,6 +35,7 @@ impl Limits {
         Self {
             vault_reads: Limit::new(clock.clone()),
             vault_writes: Limit::new(clock.clone()),
+            key_changes: Limit::new(clock.clone()),
             failures: Limit::new(clock.clone()),
             inference: Admission::new(clock),
         }
@@ -48,6 +53,12 @@ pub(crate) fn vault_quota(per_minute: u64) -> Option<Quota> {
 #[must_use]
 pub(crate) fn failures_quota() -> Option<Quota> {
     Quota::of_minute(FAILURES_PER_MINUTE)
+}
+
+/// The quota of a key that changes others.
+#[must_use]
+pub(crate) fn key_changes_quota() -> Option<Quota> {
+    Quota::of_minute(KEY_CHANGES_PER_MINUTE)
 }
 
 /// A client's address as far as one client can be told from the next: the whole

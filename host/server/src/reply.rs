@@ -39,6 +39,17 @@ pub(crate) enum Fault {
     WrongMethod(&'static [Method]),
     /// The path, a header or the body is malformed; the text says which.
     Malformed(&'static str),
+    /// A part of the request is wrong.
+    Flawed(Flaw),
+    /// The workspace has as many keys as it may have.
+    TooManyKeys,
+    /// The key changes others too often.
+    TooManyChanges {
+        /// How long to wait, in seconds.
+        wait_s: u64,
+    },
+    /// The store took a change and has not told what became of it.
+    OutcomeUnknown,
     /// The request line is too long.
     UriTooLong,
     /// The headers are too many or too long.
@@ -96,6 +107,20 @@ impl Fault {
             Self::NotFound => Line(S::NOT_FOUND, "not_found", "Not found"),
             Self::WrongMethod(_) => Line(S::METHOD_NOT_ALLOWED, "invalid_request", "Method not allowed"),
             Self::Malformed(what) => Line(S::BAD_REQUEST, "invalid_request", what),
+            Self::Flawed(_) => Line(S::BAD_REQUEST, "invalid_request", "Invalid request parameters"),
+            Self::TooManyKeys => {
+                Line(S::CONFLICT, "precondition_failed", "The workspace has too many keys; delete some first")
+            }
+            Self::TooManyChanges { .. } => Line(
+                S::TOO_MANY_REQUESTS,
+                "rate_limit_exceeded",
+                "Rate limit exceeded: this host allows this API key 60 changes of keys per minute",
+            ),
+            Self::OutcomeUnknown => Line(
+                S::GATEWAY_TIMEOUT,
+                "timeout",
+                "It is not known whether the change was made; look before you repeat it",
+            ),
             Self::UriTooLong => Line(S::URI_TOO_LONG, "invalid_request", "Request path and query too long"),
             Self::HeadersTooLarge => {
                 Line(S::REQUEST_HEADER_FIELDS_TOO_LARGE, "invalid_request", "Request headers too large")
@@ -154,18 +179,21 @@ impl Fault {
                 let Line(_, kind, message) = fault.line();
                 let more = match &fault {
                     Self::Vault(fault) => fault.details(),
+                    Self::Flawed(flaw) => flaw.details(),
                     Self::Limited(limited) => limited.details(),
                     _ => Value::Null,
                 };
                 Parts {
                     message: match &fault {
                         Self::Limited(limited) => Cow::Owned(limited.message()),
+                        Self::Flawed(Flaw { path, reason }) => Cow::Owned(format!("{path} {reason}")),
                         _ => Cow::Borrowed(message),
                     },
                     metadata: metadata(kind, more),
                     routing: None,
                     retry_after_s: match &fault {
                         Self::Busy => Some(RETRY_AFTER_S),
+                        Self::TooManyChanges { wait_s } => Some(*wait_s),
                         Self::Limited(limited) => Some(limited.wait_s),
                         Self::Vault(VaultFault::TooManyRequests { wait_s }) => Some(*wait_s),
                         _ => None,

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cofferdam_engine::Memory;
 use cofferdam_store::Clock;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -60,7 +61,9 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let mut workers = tokio::runtime::Builder::new_multi_thread();
     workers.enable_all().thread_name("cofferdam");
     let workers = cofferdam_runtime::tune(&mut workers).build().map_err(Failure::system("worker threads"))?;
-    let ground = Ground { runtime, store: store.clone(), clock: Clock::system(), environment };
+    let clock = Clock::system();
+    let memory = Arc::new(Memory::new(&clock));
+    let ground = Ground { runtime, store: store.clone(), clock, environment, memory };
     let ended = workers.block_on(Box::pin(serve(options, arguments, config, ground)));
     workers.shutdown_background();
     if matches!(ended, Err(Failure::StoreHangs)) {
@@ -100,7 +103,8 @@ fn check(
     environment: &Environment,
 ) -> Result<(), Failure> {
     let runtime = runtime(config, &options.data)?;
-    let services = wiring::services(config, arguments.plugins.as_deref(), &runtime, environment, 0)?;
+    let folder = arguments.plugins.as_deref();
+    let services = wiring::services(config, folder, &runtime, environment, &Memory::default(), 0)?;
     let (models, plugins) = (services.catalog.models().len(), services.plugins.iter().count());
     if options.json {
         return write_out(&format!("{}\n", json!({"ok": true, "models": models, "plugins": plugins})));

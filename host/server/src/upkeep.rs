@@ -1,5 +1,6 @@
 //! What a host does by itself from time to time: it writes down which tokens were
-//! refused, and deletes keys of vaults and sums of usage whose time is over. When is a question of
+//! refused, compares the endpoints of each model, and deletes keys of vaults and sums
+//! of usage whose time is over. When is a question of
 //! the injected clock; the rounds are only there to ask it.
 
 use std::ops::ControlFlow;
@@ -28,6 +29,7 @@ pub(crate) async fn run(app: Arc<App>, clock: Clock, stop: CancellationToken) {
             () = stop.cancelled() => break,
         }
         record(&app.store, app.refusals.take_due());
+        app.live().engine.compare_endpoints();
         if app.store.has_due_vault_keys() && clock.monotonic_ms() >= not_before_ms {
             not_before_ms = clock.monotonic_ms().saturating_add(AGAIN_MS);
             delete_due_keys(app.store.clone(), stop.clone()).await;

@@ -11,9 +11,12 @@ use cofferdam_egress::{Egress, Origin, Placement};
 use cofferdam_engine::broadcast::{Broadcaster, Destination};
 use cofferdam_engine::catalog::{self, Catalog, Endpoint, ModelKind, Provider};
 use cofferdam_engine::cost::{Amount, Prices};
-use cofferdam_engine::{Authentication, BoundSecret, Engine, EngineParts, OwnKey, PluginDefaults, Timeouts};
+use cofferdam_engine::health::{self, EndpointKey};
+use cofferdam_engine::{
+    Authentication, BoundSecret, Engine, EngineParts, Memory, OwnKey, PluginDefaults, Timeouts,
+};
 use cofferdam_runtime::manifest::CredentialSlot;
-use cofferdam_runtime::wire::{Candidate, Percentiles, Price, Statistics, Target};
+use cofferdam_runtime::wire::{Candidate, Price, Target};
 use cofferdam_runtime::{Kind, Plugins, Runtime};
 use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
@@ -62,6 +65,8 @@ pub(crate) struct Ground {
     pub clock: Clock,
     /// Credentials from the environment.
     pub environment: Arc<Environment>,
+    /// What is known of endpoints and sessions.
+    pub memory: Arc<Memory>,
 }
 
 /// The providers and the catalog of a configuration, with the plugins they need.
@@ -88,6 +93,7 @@ pub(crate) fn services(
     folder: Option<&Path>,
     runtime: &Runtime,
     environment: &Environment,
+    memory: &Memory,
     now_s: u64,
 ) -> Result<Services, WiringError> {
     let plugins = plugins::load(runtime, folder, config)?;
@@ -112,7 +118,7 @@ pub(crate) fn services(
     if !problems.is_empty() {
         return Err(ConfigError::Invalid(problems).into());
     }
-    let models = models.iter().map(|written| model(written, &providers)).collect();
+    let models = models.iter().map(|written| model(written, &providers, memory)).collect();
     let catalog = Catalog::new(models, now_s);
     let providers = configured.iter().filter_map(|written| providers.get(written.name.as_str()).cloned());
     Ok(Services { plugins, providers: providers.collect(), catalog, destinations, defaults })
@@ -124,9 +130,9 @@ pub(crate) fn services(
 ///
 /// The configuration cannot be served.
 pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
-    let Ground { runtime, store, clock, environment } = ground;
+    let Ground { runtime, store, clock, environment, memory } = ground;
     let Services { plugins, providers, catalog, destinations, defaults } =
-        services(&config, folder, runtime, environment, clock.now_ms() / 1000)?;
+        services(&config, folder, runtime, environment, memory, clock.now_ms() / 1000)?;
     defaults::warn_of_unknown(&config.workspaces, &store.directory());
     let egress = Egress::new(config.egress.clone())?;
     let broadcast = Broadcaster::start(destinations, &egress, store);
@@ -144,7 +150,10 @@ pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Re
             total: config.timeouts.total,
         },
         region: config.server.region.clone(),
+        eject: config.routing.eject,
+        retry: config.routing.retry,
         clock: clock.clone(),
+        memory: Arc::clone(memory),
     })?;
     Ok(Live { config, engine: Arc::new(engine), plugins, providers, broadcast })
 }
@@ -215,11 +224,15 @@ fn bound(name: &SecretName, origin: Option<&Origin>) -> Result<BoundSecret, Host
     Ok(BoundSecret { name: name.clone(), host: origin.map_or("", Origin::host).parse()? })
 }
 
-fn model(written: &config::Model, providers: &BTreeMap<&str, Arc<Provider>>) -> catalog::Model {
+fn model(
+    written: &config::Model,
+    providers: &BTreeMap<&str, Arc<Provider>>,
+    memory: &Memory,
+) -> catalog::Model {
     let endpoints = written.endpoints.iter().filter_map(|endpoint| {
         // Unknown providers were refused with the file.
         let provider = providers.get(endpoint.provider.as_str())?;
-        Some(Arc::new(self::endpoint(written, endpoint, provider)))
+        Some(Arc::new(self::endpoint(written, endpoint, provider, memory)))
     });
     catalog::Model {
         id: written.id.clone(),
@@ -232,7 +245,12 @@ fn model(written: &config::Model, providers: &BTreeMap<&str, Arc<Provider>>) -> 
     }
 }
 
-fn endpoint(model: &config::Model, written: &config::Endpoint, provider: &Arc<Provider>) -> Endpoint {
+fn endpoint(
+    model: &config::Model,
+    written: &config::Endpoint,
+    provider: &Arc<Provider>,
+    memory: &Memory,
+) -> Endpoint {
     let prices = Prices {
         input: Amount(written.input),
         output: Amount(written.output),
@@ -263,8 +281,14 @@ fn endpoint(model: &config::Model, written: &config::Endpoint, provider: &Arc<Pr
         zdr: written.zdr,
         data_collection: written.data_collection == DataCollection::Allow,
         byok: false,
-        statistics: no_statistics(),
+        statistics: health::unmeasured(),
     };
+    let health = memory.endpoint(EndpointKey {
+        model: model.id.clone(),
+        provider: provider.name.clone(),
+        upstream: written.model.clone(),
+        tier: tier.clone(),
+    });
     let target = Target {
         model: written.model.clone(),
         max_output,
@@ -272,17 +296,12 @@ fn endpoint(model: &config::Model, written: &config::Endpoint, provider: &Arc<Pr
         tier,
         options: b"{}".to_vec(),
     };
-    Endpoint { provider: Arc::clone(provider), prices, candidate, target }
+    Endpoint { provider: Arc::clone(provider), prices, candidate, target, health }
 }
 
 /// Pico-dollars per token as dollars per million tokens.
 fn per_million(price: Amount) -> f64 {
     price.0 as f64 / 1e6
-}
-
-fn no_statistics() -> Statistics {
-    let none = Percentiles { p50: 0.0, p75: 0.0, p90: 0.0, p99: 0.0 };
-    Statistics { latency_ms: none, throughput: none, requests: 0, failures: 0, outage: false, ejected: false }
 }
 
 fn problem(place: &Place, message: String) -> Problem {

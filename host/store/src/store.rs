@@ -3,6 +3,7 @@
 mod backup;
 mod guests;
 mod key_records;
+mod keys;
 mod money;
 mod orphans;
 mod secrets;

@@ -35,29 +35,26 @@ impl Assembler {
 
     /// An answer comes in one piece: it may be the second model that gave it, after the first broke off.
     fn tell_of_panel(&mut self, place: usize, model: &str, note: &Note) {
-        let mut event = |name: &str, members: &[(&str, &str)], status: Option<u16>| {
+        let mut event = |name: &str, value: Option<(&str, &str)>, status: Option<u16>| {
             self.call_event(place, name, |out| {
                 member(out, "model", model);
-                members.iter().for_each(|(name, value)| member(out, name, value));
-                if let Some(status) = status {
-                    raw(out, ",\"status_code\":");
-                    number(out, u64::from(status));
-                }
+                value.into_iter().for_each(|(name, value)| member(out, name, value));
+                status.into_iter().for_each(|status| write_status(out, status));
             });
         };
         match note {
-            Note::Asked => event("panel.added", &[], None),
+            Note::Asked => event("panel.added", None, None),
             Note::Answered { text, reasoning } => {
                 if !reasoning.is_empty() {
-                    event("panel.reasoning.delta", &[("delta", reasoning)], None);
+                    event("panel.reasoning.delta", Some(("delta", reasoning)), None);
                 }
                 if !text.is_empty() {
-                    event("panel.delta", &[("delta", text)], None);
+                    event("panel.delta", Some(("delta", text)), None);
                 }
-                event("panel.completed", &[("content", text)], None);
+                event("panel.completed", Some(("content", text)), None);
             }
             Note::Failed { message, status } => {
-                event("panel.failed", &[("error", message)], Some(*status));
+                event("panel.failed", Some(("error", message)), Some(*status));
             }
         }
     }
@@ -78,6 +75,11 @@ impl Assembler {
             Note::Failed { .. } => {}
         }
     }
+}
+
+fn write_status(out: &mut Vec<u8>, status: u16) {
+    raw(out, ",\"status_code\":");
+    number(out, u64::from(status));
 }
 
 fn member(out: &mut Vec<u8>, name: &str, value: &str) {

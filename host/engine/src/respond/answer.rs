@@ -1,11 +1,13 @@
 //! Reading an answer from its first event to its end, turn by turn.
 
-use super::outcome::{broken, covered, failed, finished, refused};
+use super::outcome::{TurnEnd, covered, failed, finished, refused};
 use super::turns::Step;
 use super::{Chosen, Job};
 use crate::assembler::{Assembler, Outcome};
 use crate::attempt::Begun;
+use crate::catalog::Endpoint;
 use crate::cost::{Cost, no_usage};
+use crate::health::Watch;
 use crate::ledger::Entry;
 use crate::pace::{ClientGone, Pace};
 use crate::reading::Reading;
@@ -29,19 +31,22 @@ impl Job {
         self.echo(&mut assembler);
         assembler.begin();
         let (outcome, reading) = loop {
-            let Chosen { endpoint, begun } = chosen;
+            let Chosen { endpoint, begun, watch } = chosen;
             let Begun { events, mut reading, used, .. } = begun;
             let is_byok = used.as_ref().is_some_and(|used| used.is_byok);
             entry.answered(is_byok);
             let price = |usage: &Usage| Cost::of(usage, &endpoint.prices, is_byok);
             let read = self.read(&price, events, &mut reading, &mut assembler, &mut entry, pace).await;
-            let Ok(outcome) = read else { return Ok(Vec::new()) };
+            let Ok(TurnEnd { outcome, is_endpoints_fault }) = read else { return Ok(Vec::new()) };
             entry.turn_over();
             let outcome = covered(outcome, used.as_ref());
+            let usage = assembler.usage().copied().unwrap_or_else(no_usage);
             if let Outcome::Failed(kind, _) = &outcome {
                 self.trail.broke(*kind);
+                self.broke(&endpoint, &watch, is_endpoints_fault);
+            } else {
+                self.answered(&endpoint, &watch, &usage);
             }
-            let usage = assembler.usage().copied().unwrap_or_else(no_usage);
             self.cost = self.cost.plus(&price(&usage));
             if self.tools.is_none() {
                 break (outcome, reading);
@@ -65,7 +70,7 @@ impl Job {
         assembler: &mut Assembler,
         entry: &mut Entry,
         pace: &mut Pace,
-    ) -> Result<Outcome, ClientGone> {
+    ) -> Result<TurnEnd, ClientGone> {
         loop {
             entry.received(&events);
             let applied = apply(assembler, events);
@@ -74,22 +79,43 @@ impl Job {
                 entry.consumed(usage, &total, &self.cost.plus(&price(usage)));
             }
             if let Some(outcome) = applied {
-                return Ok(outcome);
+                return Ok(TurnEnd::told(outcome));
             }
             pace.say(assembler.take_events()).await?;
             events = match reading {
                 Some(reading) if !reading.is_over() => {
                     match reading.next(pace, self.engine.parts.timeouts.idle).await {
                         Ok(events) => events,
-                        Err(error) => return Ok(broken(&error)),
+                        Err(error) => return Ok(TurnEnd::broken(&error)),
                     }
                 }
                 // The provider's answer is over and there was no end to it.
                 _ => {
                     let message = "Provider returned error".to_owned();
-                    return Ok(Outcome::Failed(ErrorKind::ProviderUnavailable, message));
+                    return Ok(TurnEnd::told(Outcome::Failed(ErrorKind::ProviderUnavailable, message)));
                 }
             };
+        }
+    }
+
+    /// The endpoint's answer is complete: its conversation stays with it.
+    fn answered(&self, endpoint: &Endpoint, watch: &Watch, usage: &Usage) {
+        watch.finished(usage.output_tokens);
+        let memory = &self.engine.parts.memory;
+        if let Some(session) = self.session {
+            let now_ms = memory.clock.monotonic_ms();
+            memory.sessions.answered(session, endpoint.health.id(), usage.cached_tokens > 0, now_ms);
+        }
+    }
+
+    /// The endpoint's answer broke after it had begun.
+    fn broke(&self, endpoint: &Endpoint, watch: &Watch, is_endpoints_fault: bool) {
+        if !is_endpoints_fault {
+            return;
+        }
+        watch.broke();
+        if let Some(session) = self.session {
+            self.engine.parts.memory.sessions.failed(session, endpoint.health.id());
         }
     }
 }

@@ -28,7 +28,7 @@ impl Job {
             entry.failed(*kind);
             self.trail.selected = None;
         }
-        self.trail.generation_ms = self.dispatched.map(|start| start.elapsed().as_millis() as u64);
+        self.trail.ended(pace.since_dispatch());
         self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
         let last = assembler.complete(&outcome, &self.receipt(self.cost));
         if !pace.is_streamed() {

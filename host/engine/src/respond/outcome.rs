@@ -4,9 +4,35 @@ use crate::assembler::{Ended, Malformed, Outcome};
 use crate::credential::Used;
 use crate::pace::Late;
 use crate::reading::ReadError;
-use crate::refusal::{PLUGIN_FAILED, Refusal, client_message, is_length};
+use crate::refusal::{self, PLUGIN_FAILED, Refusal, client_message, is_length};
 use cofferdam_runtime::wire::{ErrorKind, Failure, FinishReason};
 use cofferdam_store::UsageOutcome;
+
+/// How reading one turn ended.
+pub(super) struct TurnEnd {
+    pub(super) outcome: Outcome,
+    /// For a failure: whether it speaks against the endpoint.
+    pub(super) is_endpoints_fault: bool,
+}
+
+impl TurnEnd {
+    /// The provider said so itself.
+    pub(super) fn told(outcome: Outcome) -> Self {
+        let is_endpoints_fault =
+            matches!(&outcome, Outcome::Failed(kind, _) if refusal::status_of(*kind) >= 500);
+        Self { outcome, is_endpoints_fault }
+    }
+
+    /// Reading stopped.
+    pub(super) fn broken(error: &ReadError) -> Self {
+        let outcome = broken(error);
+        match error {
+            // The time of the whole request is up, or a plugin broke.
+            ReadError::Late(Late::Total) | ReadError::Call(_) => Self { outcome, is_endpoints_fault: false },
+            _ => Self::told(outcome),
+        }
+    }
+}
 
 pub(super) fn finished(ended: &Ended) -> Outcome {
     match ended.reason {
@@ -28,7 +54,7 @@ pub(super) fn refused(malformed: Malformed) -> Outcome {
     Outcome::Failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED.to_owned())
 }
 
-pub(super) fn broken(error: &ReadError) -> Outcome {
+fn broken(error: &ReadError) -> Outcome {
     match error {
         ReadError::Late(Late::Total) => {
             Outcome::Failed(ErrorKind::Timeout, "Request timed out. Please try again later.".to_owned())

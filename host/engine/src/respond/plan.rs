@@ -18,16 +18,43 @@ pub(super) struct Plan {
 impl Job {
     /// Has models chosen where the request names a model router.
     pub(super) async fn choose_models(&mut self) -> Result<(), Refusal> {
+        if !self.engine.names_model_router(&self.request) {
+            return Ok(());
+        }
+        self.find_session();
+        let remembered = self.remembered();
         let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &[]);
         let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
             request.tools.iter().all(|tool| offers(endpoint, tool))
         };
         let Self { engine, request, context, .. } = self;
-        self.chosen_models = engine.choose_models(request, context, summary, serves, random_seed()).await?;
+        self.chosen_models =
+            engine.choose_models(request, context, summary, serves, remembered, random_seed()).await?;
         Ok(())
     }
 
-    pub(super) fn plan(&self) -> Result<Plan, Refusal> {
+    /// The endpoint that answered this conversation last, by the id of its health.
+    pub(super) fn remembered(&self) -> Option<u64> {
+        let memory = &self.engine.parts.memory;
+        memory.sessions.endpoint(self.session?, memory.clock.monotonic_ms())
+    }
+
+    fn find_session(&mut self) {
+        let sessions = &self.engine.parts.memory.sessions;
+        let header = self.options.session_header.as_deref();
+        self.session = sessions.find(&self.caller, &self.trail.requested, header, &self.request);
+    }
+
+    pub(super) fn plan(&mut self) -> Result<Plan, Refusal> {
+        let plan = self.candidates()?;
+        // Where there is nothing to choose, nothing is remembered.
+        if self.session.is_none() && plan.candidates.len() > 1 {
+            self.find_session();
+        }
+        Ok(plan)
+    }
+
+    fn candidates(&self) -> Result<Plan, Refusal> {
         let request = &self.request;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
         let missing = |endpoint: &Endpoint| request.tools.iter().find(|tool| !offers(endpoint, tool));

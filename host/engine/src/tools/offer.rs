@@ -2,6 +2,7 @@
 //! of the entry.
 
 use super::doors::{Deferred, Doors};
+use super::refused::{too_deep, unavailable};
 use super::shown;
 use crate::Engine;
 use crate::assembler::{CallItem, Served};
@@ -9,6 +10,7 @@ use crate::refusal::Refusal;
 use crate::request::{Place, RequestTool, ResponsesRequest, ToolKind, ToolSource};
 use crate::routing::printable;
 use bytes::Bytes;
+use cofferdam_runtime::manifest::Import;
 use cofferdam_runtime::wire::{Function, ToolError};
 use cofferdam_runtime::{CallContext, Kind, Plugin, Plugins};
 use serde_json::{Map, Value, json};
@@ -81,7 +83,7 @@ impl Offer {
         for tool in &request.tools {
             entries.push(match (&tool.kind, tool.name.as_ref()) {
                 (ToolKind::Server(name), _) => {
-                    let server = engine.server_tool(tool, name)?;
+                    let server = engine.server_tool(tool, name, doors)?;
                     let functions = functions(&server, tool, context, doors).await?;
                     let (functions, json) = written(functions, &server, tool, &request.include)?;
                     Entry::Server { tool: server, functions, json }
@@ -191,8 +193,11 @@ fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
 
 impl Engine {
     /// The guest behind an entry.
-    fn server_tool(&self, tool: &RequestTool, name: &str) -> Result<ServerTool, Refusal> {
-        let plugin = self.tool_plugin(name).ok_or_else(|| unavailable(tool))?;
+    fn server_tool(&self, tool: &RequestTool, name: &str, doors: &Doors) -> Result<ServerTool, Refusal> {
+        let plugin = self.tool_plugin(name).ok_or_else(|| self.unavailable(tool, name))?;
+        if doors.asking().is_deepest() && plugin.grant().imports.contains(&Import::Model) {
+            return Err(too_deep(tool));
+        }
         Ok(ServerTool {
             source: tool.source,
             plugin: Arc::clone(plugin),
@@ -210,19 +215,15 @@ impl Engine {
 
 /// The one of these plugins that is a tool of this type and has all it needs.
 pub(crate) fn installed<'a>(plugins: &'a Plugins, name: &str) -> Option<&'a Arc<Plugin>> {
-    let has_type = |plugin: &&Arc<Plugin>| {
-        plugin.kind() == Kind::Tool
-            && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
-    };
-    plugins.iter().filter(has_type).find(|plugin| plugin.is_usable())
+    of_type(plugins, name).find(|plugin| plugin.is_usable())
 }
 
-fn unavailable(tool: &RequestTool) -> Refusal {
-    Refusal::invalid(format!(
-        "{}.type \"{}\" is not available on this host",
-        tool.source.place,
-        printable(&tool.type_name)
-    ))
+/// Those of these plugins that are tools of this type, whether or not they have all they need.
+pub(super) fn of_type<'a>(plugins: &'a Plugins, name: &str) -> impl Iterator<Item = &'a Arc<Plugin>> {
+    plugins.iter().filter(move |plugin| {
+        plugin.kind() == Kind::Tool
+            && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
+    })
 }
 
 async fn functions(

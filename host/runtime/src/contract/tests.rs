@@ -57,6 +57,19 @@ fn findings_read_back_from_the_cache() {
     assert_eq!(finding.used(), [Import::Http].into());
 }
 
+#[test]
+fn an_interface_belongs_to_the_import_that_brings_it() {
+    let used = |interface: &str| {
+        Finding { exports: [Export::Tools].into(), imports: [interface.to_owned()].into() }.used()
+    };
+    assert_eq!(used("model-panel"), [Import::Model].into());
+    assert_eq!(used("model"), [Import::Model].into());
+    assert!(used("telepathy").is_empty());
+    for import in Import::ALL {
+        assert_eq!(import.interfaces().first(), Some(&import.as_str()));
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn foreign_bytes_never_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {

@@ -105,6 +105,13 @@ impl Import {
         }
     }
 
+    /// Whether the operator grants it by its name, because it costs money or shows content. `http` comes with
+    /// the hosts that are granted, and asking is enough for the others.
+    #[must_use]
+    pub fn is_granted_by_name(self) -> bool {
+        matches!(self, Self::Model | Self::ToolCall | Self::Request)
+    }
+
     /// Whether this is one of its interfaces.
     #[must_use]
     pub fn brings(self, interface: &str) -> bool {

@@ -56,6 +56,27 @@ fn hooks_and_tools_name_their_phases_and_imports() {
 }
 
 #[test]
+fn a_tool_names_what_it_can_do_without_and_its_events() {
+    let text = |rest: &str| {
+        format!("name = \"t\"\nkind = \"tool\"\nversion = \"1\"\nimports = [\"model\", \"request\"]\n{rest}")
+    };
+    let tool = |item: &str| format!("[tool]\ntype = \"x\"\n[[tool.items]]\ntype = \"service:x\"\n{item}");
+    let told = tool("events = \"x_call\"\nquestions = true");
+    let manifest = Manifest::parse(&text(&format!("optional_imports = [\"request\"]\n{told}"))).unwrap();
+    assert_eq!(manifest.optional_imports, [Import::Request].into());
+    let tool_table = manifest.tool.unwrap();
+    let item = tool_table.own_item().unwrap();
+    assert_eq!((item.events.as_deref(), item.questions), (Some("x_call"), true));
+    for (wrong, message) in [
+        (text(&format!("optional_imports = [\"http\"]\n{told}")), "names http, which `imports`"),
+        (text(&tool("events = \"x.y\"")), "lower-case letters"),
+        (text(&tool("questions = true")), "is needed"),
+    ] {
+        assert!(refused(&wrong).contains(message), "{}", refused(&wrong));
+    }
+}
+
+#[test]
 fn a_tool_asks_for_hosts_secrets_and_places() {
     let asks = "hosts = [\"API.test.\"]\nsecrets = [\"*\"]\nplaceholder_headers = [\"x-key\"]\n";
     let rule = "secret = \"k\"\nhost = \"api.test\"\nheader = \"X-Token\"\nformat = \"token {}\"";

@@ -9,6 +9,7 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::json;
 
+use super::endpoints;
 use crate::answer::Body;
 use crate::app::App;
 use crate::connection::Peer;
@@ -78,6 +79,7 @@ fn metrics(app: &App) -> Page {
     app.metrics.write(&mut text);
     sandbox(app, &mut text);
     providers(app, &mut text);
+    endpoints::write(app, &mut text);
     plugins(app, &mut text);
     broadcast(app, &mut text);
     Page::new(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text.finish())

@@ -1,5 +1,6 @@
 //! What operators reach: health and metrics over HTTP, commands over a socket in
 //! the data directory.
 
+mod endpoints;
 pub(crate) mod http;
 pub(crate) mod socket;

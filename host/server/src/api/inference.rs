@@ -30,13 +30,22 @@ pub(crate) async fn read_body(
     body: &mut Incoming,
     share: &mut Share<'_>,
 ) -> Result<Bytes, Fault> {
+    plain_body(call, body, BODY_BYTES_MAX, share).await
+}
+
+/// The same for a body of at most so many bytes.
+pub(crate) async fn plain_body(
+    call: &Call<'_>,
+    body: &mut Incoming,
+    bytes_max: usize,
+    share: &mut Share<'_>,
+) -> Result<Bytes, Fault> {
     let encoding = call.head.headers.get(CONTENT_ENCODING);
     if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Err(Fault::Malformed("The request body must not be compressed"));
     }
     let timeouts = call.app.live().config.timeouts;
-    let limits =
-        body::Limits { bytes_max: BODY_BYTES_MAX, idle: timeouts.body_idle, total: timeouts.body_total };
+    let limits = body::Limits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total };
     body::read(body, limits, share).await
 }
 

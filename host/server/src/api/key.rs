@@ -1,30 +1,73 @@
-//! `GET /v1/key`: what a key is told about itself.
+//! `GET /v1/key`: what a key is told about itself, in OpenRouter's names and ours.
 
-use http::{Response, StatusCode};
-use serde_json::json;
+use cofferdam_store::{ApiKey, KeyKind};
+use http::Response;
+use serde::Serialize;
 
+use super::spending::{Spending, document, label};
 use crate::answer::Body;
 use crate::handle::Call;
-use crate::reply::{Fault, json_response};
+use crate::reply::Fault;
 use crate::timestamp::timestamp;
+
+#[derive(Serialize)]
+struct Data<'k> {
+    data: Key<'k>,
+}
+
+#[derive(Serialize)]
+struct Key<'k> {
+    id: &'k str,
+    label: String,
+    name: Option<&'k str>,
+    kind: &'static str,
+    workspace_id: Option<String>,
+    member_id: Option<String>,
+    creator_user_id: Option<String>,
+    intern_id: Option<String>,
+    created_at: String,
+    expires_at: Option<String>,
+    #[serde(flatten)]
+    spending: Spending,
+    is_free_tier: bool,
+    is_provisioning_key: bool,
+    is_management_key: bool,
+    rate_limit: RateLimit,
+}
+
+/// Requests in an interval; -1 without a limit, as OpenRouter has it.
+#[derive(Serialize)]
+struct RateLimit {
+    requests: i64,
+    interval: &'static str,
+}
 
 pub(crate) fn read(call: &Call<'_>) -> Result<Response<Body>, Fault> {
     let directory = call.app.store.directory();
     // A key that was deleted a moment ago is as unknown as any other.
-    let key = directory.key(call.principal.key_id()).ok_or(Fault::InvalidKey)?;
-    let body = json!({
-        "data": {
-            "id": key.id.to_string(),
-            "name": key.name.as_ref().map(ToString::to_string),
-            "kind": key.kind.as_str(),
-            "workspace_id": key.workspace.map(|id| id.to_string()),
-            "member_id": key.member.map(|id| id.to_string()),
-            "intern_id": key.intern.map(|id| id.to_string()),
-            "created_at": timestamp(key.created_at_ms),
-            "expires_at": key.expires_at_ms.map(timestamp),
-            "limit": null,
-            "limit_remaining": null,
-        }
-    });
-    Ok(json_response(StatusCode::OK, body.to_string().into()))
+    let key: &ApiKey = directory.key(call.principal.key_id()).ok_or(Fault::InvalidKey)?;
+    let requests = match call.app.live().config.limits.pace.requests_per_minute {
+        0 => -1,
+        requests => i64::try_from(requests).unwrap_or(i64::MAX),
+    };
+    let manages = key.kind == KeyKind::Provisioning;
+    let member = key.member.map(|id| id.to_string());
+    let data = Key {
+        id: key.id.as_str(),
+        label: label(key),
+        name: key.name.as_ref().map(AsRef::as_ref),
+        kind: key.kind.as_str(),
+        workspace_id: key.workspace.map(|id| id.to_string()),
+        creator_user_id: member.clone(),
+        member_id: member,
+        intern_id: key.intern.map(|id| id.to_string()),
+        created_at: timestamp(key.created_at_ms),
+        expires_at: key.expires_at_ms.map(timestamp),
+        spending: Spending::of(&call.app.store, key),
+        is_free_tier: false,
+        is_provisioning_key: manages,
+        is_management_key: manages,
+        rate_limit: RateLimit { requests, interval: "1m" },
+    };
+    Ok(document(&Data { data }))
 }

@@ -1,8 +1,12 @@
 //! The endpoints, one file each.
 
+pub(crate) mod credits;
 pub(crate) mod embeddings;
 pub(crate) mod inference;
 pub(crate) mod key;
+pub(crate) mod keys;
 pub(crate) mod models;
+mod query;
 pub(crate) mod responses;
+mod spending;
 pub(crate) mod vault;

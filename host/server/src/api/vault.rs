@@ -7,7 +7,6 @@ mod document;
 pub(crate) mod doors;
 mod gate;
 mod input;
-mod query;
 mod work;
 
 use cofferdam_store::{Actor, NewSecret, SecretName, VaultId};
@@ -17,10 +16,10 @@ use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use input::{COPY_BYTES_MAX, PUT_BYTES_MAX, Put};
-use query::Window;
 use serde::Serialize;
 use work::Deadline;
 
+use super::query::Window;
 use crate::answer::Body;
 use crate::body;
 use crate::handle::Call;
@@ -43,7 +42,8 @@ pub(crate) async fn answer(
 }
 
 async fn read(call: &Call<'_>, leave: &Leave<'_>) -> Result<Response<Body>, Fault> {
-    let Window { offset, limit } = Window::parse(call.head.uri.query().unwrap_or_default())?;
+    let Window { offset, limit } =
+        Window::parse(call.head.uri.query().unwrap_or_default()).map_err(invalid)?;
     let (store, places) = (call.app.store.clone(), &call.app.vault_reads);
     if leave.wish == Wish::Effective {
         let intern = leave.intern()?;

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
+use cofferdam_engine::Memory;
 use cofferdam_store::{DirectoryLock, LockError, Store};
 use zeroize::Zeroizing;
 
@@ -131,7 +132,7 @@ fn describe(options: &Options, command: &Command) -> Result<Outcome, Failure> {
     if let Command::Plugin(PluginCommand::Grant(grant)) = command {
         return Desk::alone(options, runtime).carry_out(grant);
     }
-    let services = wiring::services(&config, None, &runtime, &Environment::offline(), 0)?;
+    let services = wiring::services(&config, None, &runtime, &Environment::offline(), &Memory::default(), 0)?;
     let facts = facts::of(&services.catalog, &services.plugins);
     Ok(carry_out(command, None, &facts, &mut teller(options))?)
 }

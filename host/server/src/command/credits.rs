@@ -60,19 +60,20 @@ fn show(store: &Store, id: WorkspaceId) -> Result<Outcome, CommandError> {
     let directory = store.directory();
     let name = directory.workspace(id).map_or_else(|| id.to_string(), |workspace| workspace.name.to_string());
     let dollars = |pico: u64| format!("${}", Dollars::from_pico(pico));
-    let mut rows = vec![("workspace", format!("{name} ({id})"))];
-    let mut document = json!({ "workspace_id": id.to_string(), "workspace": name });
     let kind = if balance.credited_pico.is_some() { "prepaid" } else { "unlimited" };
-    rows.push(("credit", kind.to_owned()));
-    document["credit"] = kind.into();
+    let mut rows = vec![("workspace", format!("{name} ({id})")), ("credit", kind.to_owned())];
     if let (Some(credited), Some(left)) = (balance.credited_pico, balance.left_pico()) {
-        rows.push(("added", dollars(credited)));
-        document["added"] = number(credited);
-        rows.push(("left", format!("${}", signed(left))));
-        document["left"] = signed(left).parse().unwrap_or(Value::Null);
+        rows.extend([("added", dollars(credited)), ("left", format!("${}", signed(left)))]);
     }
     rows.extend([("spent", dollars(balance.spent_pico)), ("reserved", dollars(balance.reserved_pico))]);
-    document["spent"] = number(balance.spent_pico);
-    document["reserved"] = number(balance.reserved_pico);
+    let document = json!({
+        "workspace_id": id.to_string(),
+        "workspace": name,
+        "credit": kind,
+        "added": balance.credited_pico.map(number),
+        "left": balance.left_pico().and_then(|left| signed(left).parse::<Value>().ok()),
+        "spent": number(balance.spent_pico),
+        "reserved": number(balance.reserved_pico),
+    });
     Ok(Outcome { document, text: pairs(&rows) })
 }

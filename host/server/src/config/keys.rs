@@ -70,6 +70,13 @@ pub const KEYS: &[Key] = &[
         "Per workspace, input and output; 0 is no limit",
     ),
     key("limits.concurrent_per_key", "0", "requests", "Per key at the same time; 0 is no limit"),
+    key(
+        "routing.eject",
+        "true",
+        "flag",
+        "False: endpoints that fail, are limited or do far worse than their peers are not tried last for it",
+    ),
+    key("routing.retry", "true", "flag", "False: a request that every endpoint failed is not tried again"),
     key("vault.enabled", "true", "flag", "False: every vault route answers 503"),
     Key {
         path: "vault.root_key",

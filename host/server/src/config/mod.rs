@@ -15,6 +15,7 @@ mod models;
 mod plugins;
 mod prompts;
 mod providers;
+mod routing;
 mod server;
 mod timeouts;
 mod vault;
@@ -33,6 +34,7 @@ pub use environment::{Credentials, Environment, Of};
 pub use limits::{Limits, Pace};
 pub use models::{DataCollection, Endpoint, Model, ModelKind, demo};
 pub use providers::{KeySource, Provider};
+pub use routing::Routing;
 pub use server::Server;
 pub use timeouts::Timeouts;
 pub use vault::Vault;
@@ -51,6 +53,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// How much may happen at once.
     pub limits: Limits,
+    /// What the host does by itself when endpoints fail.
+    pub routing: Routing,
     /// The root key, and what clients may ask of the vault.
     pub vault: Vault,
     /// What may leave the machine.
@@ -136,6 +140,7 @@ impl Config {
         let config = Self {
             server,
             limits: limits::read(&root.table("limits")),
+            routing: routing::read(&root.table("routing")),
             vault: vault::read(&root.table("vault"), data),
             models: models::read(&root.tables("models"), &providers),
             prompts: prompts::read(&root.tables("prompts")),

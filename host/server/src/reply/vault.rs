@@ -56,6 +56,12 @@ impl Flaw {
     pub(crate) fn in_list(list: &'static str, index: usize, reason: &'static str) -> Self {
         Self { path: Cow::Owned(format!("{list}[{index}]")), reason }
     }
+
+    /// What stands in `error.metadata` beside the type.
+    pub(super) fn details(&self) -> Value {
+        let Self { path, reason } = self;
+        json!({"path": path, "reason": reason})
+    }
 }
 
 impl VaultFault {
@@ -93,7 +99,7 @@ impl VaultFault {
     /// What stands in `error.metadata` beside the type.
     pub(super) fn details(&self) -> Value {
         match self {
-            Self::Invalid(Flaw { path, reason }) => json!({"path": path, "reason": reason}),
+            Self::Invalid(flaw) => flaw.details(),
             _ => Value::Null,
         }
     }

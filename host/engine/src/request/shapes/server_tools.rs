@@ -75,6 +75,7 @@ const SUBAGENT: Shape = Shape::of(&[
     optional("instructions", TEXT),
     optional("tools", OBJECTS),
     optional("max_tool_calls", Rule::Integer { min: 1, max: 25 }),
+    optional("inherit_functions", Rule::Bool),
 ]);
 
 const FUSION: Shape = Shape::of(&[

@@ -1,7 +1,7 @@
 //! What the fuzz targets reach of the vault's requests.
 
 use super::input::{self, Put};
-use super::query::Window;
+use crate::api::query::Window;
 
 pub(crate) fn put(body: &[u8]) -> bool {
     Put::parse(body).is_ok()

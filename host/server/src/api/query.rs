@@ -1,6 +1,7 @@
-//! The query of a listing: `limit` and `offset`, each at most once, plain digits.
+//! The query of a listing: `limit` and `offset`, each at most once, plain digits;
+//! and switches, each at most once, `true` or `false`.
 
-use crate::reply::{Fault, Flaw, VaultFault};
+use crate::reply::Flaw;
 use crate::route::decode;
 
 /// Entries of a page at most, and when nothing is said.
@@ -10,11 +11,11 @@ const OFFSET_MAX: usize = 10_000;
 
 /// Which part of a listing is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Window {
+pub(crate) struct Window {
     /// Entries to skip.
-    pub(super) offset: usize,
+    pub(crate) offset: usize,
     /// Entries at most.
-    pub(super) limit: usize,
+    pub(crate) limit: usize,
 }
 
 impl Window {
@@ -23,24 +24,13 @@ impl Window {
     /// # Errors
     ///
     /// A parameter is given twice, is no number or too great or small.
-    pub(super) fn parse(query: &str) -> Result<Self, Fault> {
-        let (mut limit, mut offset) = (None, None);
-        for pair in query.split('&') {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (slot, path) = match decode(name).as_deref() {
-                Ok("limit") => (&mut limit, "limit"),
-                Ok("offset") => (&mut offset, "offset"),
-                _ => continue,
-            };
-            if slot.replace(value).is_some() {
-                return Err(flaw(path, "must be given once"));
-            }
-        }
+    pub(crate) fn parse(query: &str) -> Result<Self, Flaw> {
+        let (limit, offset) = (parameter(query, "limit")?, parameter(query, "offset")?);
         let limit = limit.map_or(Some(LIMIT_MAX), number).filter(|limit| (1..=LIMIT_MAX).contains(limit));
         let offset = offset.map_or(Some(0), number).filter(|offset| *offset <= OFFSET_MAX);
         Ok(Self {
-            limit: limit.ok_or_else(|| flaw("limit", "must be a whole number from 1 to 100"))?,
-            offset: offset.ok_or_else(|| flaw("offset", "must be a whole number from 0 to 10000"))?,
+            limit: limit.ok_or_else(|| Flaw::at("limit", "must be a whole number from 1 to 100"))?,
+            offset: offset.ok_or_else(|| Flaw::at("offset", "must be a whole number from 0 to 10000"))?,
         })
     }
 }
@@ -51,13 +41,30 @@ fn number(written: &str) -> Option<usize> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
-fn flaw(path: &'static str, reason: &'static str) -> Fault {
-    Fault::Vault(VaultFault::Invalid(Flaw::at(path, reason)))
+/// A switch, off when it is not given.
+///
+/// # Errors
+///
+/// It is given twice, or says neither.
+pub(crate) fn flag(query: &str, name: &'static str) -> Result<bool, Flaw> {
+    match parameter(query, name)? {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(Flaw::at(name, "must be true or false")),
+    }
+}
+
+/// The value of a parameter as written.
+fn parameter<'q>(query: &'q str, name: &'static str) -> Result<Option<&'q str>, Flaw> {
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let mut values = pairs.filter(|(written, _)| decode(written).as_deref() == Ok(name));
+    let value = values.next().map(|(_, value)| value);
+    if values.next().is_some() { Err(Flaw::at(name, "must be given once")) } else { Ok(value) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Window;
+    use super::{Window, flag};
 
     fn window(query: &str) -> Option<(usize, usize)> {
         Window::parse(query).ok().map(|window| (window.offset, window.limit))
@@ -103,6 +110,21 @@ mod tests {
             "offset=1&%6fffset=1",
         ] {
             assert_eq!(window(query), None, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_switch_is_true_or_false_or_not_there() {
+        for (query, expected) in [
+            ("", Some(false)),
+            ("on=true", Some(true)),
+            ("x&on=false&y=1", Some(false)),
+            ("on", None),
+            ("on=1", None),
+            ("on=TRUE", None),
+            ("on=true&on=true", None),
+        ] {
+            assert_eq!(flag(query, "on").ok(), expected, "{query}");
         }
     }
 

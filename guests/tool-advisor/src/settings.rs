@@ -1,0 +1,35 @@
+//! What the client sets: `parameters` of the tool entry.
+
+use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::ToolError;
+use cofferdam_toolbox::{Fields, Instance, Manner};
+
+/// The tool's type, and the function of an advisor without a name.
+const TYPE: &str = "advisor";
+/// Steps of an advisor's own tools when the client is silent, and at most.
+const CALLS_DEFAULT: u32 = 10;
+const CALLS_MAX: u32 = 25;
+
+/// Checked settings.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) instance: Instance,
+    pub(crate) manner: Manner,
+    /// Whether the advisor sees the conversation.
+    pub(crate) forwards_transcript: bool,
+}
+
+impl Settings {
+    /// Reads the settings. `stream` is taken and changes nothing: the interface has no events for advice.
+    ///
+    /// # Errors
+    ///
+    /// A field is wrong; the message names it.
+    pub(crate) fn read(fields: &Fields) -> Result<Self, ToolError> {
+        fields.flag("stream")?;
+        Ok(Self {
+            instance: Instance::read(fields, TYPE)?,
+            manner: Manner::read(fields, TYPE, CALLS_DEFAULT, CALLS_MAX)?,
+            forwards_transcript: fields.flag("forward_transcript")?.unwrap_or(false),
+        })
+    }
+}

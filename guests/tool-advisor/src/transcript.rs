@@ -1,0 +1,122 @@
+//! A conversation as text. The advisor gets it told rather than replayed: it is another model, which could
+//! take neither calls of functions that it is not offered nor sealed reasoning.
+
+use serde_json::Value;
+
+/// The most that is told, in characters; of a longer conversation the end.
+const CHARS_MAX: usize = 400_000;
+/// The most of one call's arguments or result, in characters.
+const CALL_CHARS_MAX: usize = 20_000;
+
+/// Whether there is nothing to tell.
+pub(crate) fn is_empty(transcript: &[u8]) -> bool {
+    items(transcript).is_empty()
+}
+
+/// The conversation of `transcript`, a JSON array of items; none where there is nothing to tell.
+pub(crate) fn told(transcript: &[u8]) -> Option<String> {
+    let lines: Vec<String> = items(transcript).iter().filter_map(line).collect();
+    if lines.is_empty() {
+        return None;
+    }
+    let mut left = CHARS_MAX;
+    let fits = |line: &&String| {
+        let chars = line.chars().count();
+        let fits = chars <= left;
+        left = left.saturating_sub(if fits { chars } else { left });
+        fits
+    };
+    let kept = lines.iter().rev().take_while(fits).count();
+    let cut = if kept < lines.len() { "[The beginning was left out.]\n" } else { "" };
+    let lines = lines.get(lines.len() - kept..).unwrap_or_default();
+    Some(format!("The conversation so far:\n{cut}{}", lines.join("\n")))
+}
+
+fn items(transcript: &[u8]) -> Vec<Value> {
+    serde_json::from_slice(transcript).unwrap_or_default()
+}
+
+/// One item in words; none for what says nothing to another model.
+fn line(item: &Value) -> Option<String> {
+    let text = |name: &str| item.get(name).and_then(Value::as_str);
+    match text("type").unwrap_or("message") {
+        "message" => {
+            let said = content(item.get("content")?);
+            (!said.is_empty()).then(|| format!("{}: {said}", text("role").unwrap_or("user")))
+        }
+        "function_call" | "custom_tool_call" => {
+            let passed = text("arguments").or_else(|| text("input")).unwrap_or_default();
+            Some(format!("assistant called {}({})", text("name")?, short(passed)))
+        }
+        "function_call_output" | "custom_tool_call_output" => {
+            Some(format!("result of the call: {}", short(&content(item.get("output")?))))
+        }
+        _ => None,
+    }
+}
+
+/// Text as it is; of parts the texts, and a word for the others.
+fn content(content: &Value) -> String {
+    let parts = match content {
+        Value::String(text) => return text.clone(),
+        Value::Array(parts) => parts,
+        _ => return String::new(),
+    };
+    let part = |part: &Value| {
+        let said = ["text", "refusal"].iter().find_map(|name| part.get(name)?.as_str());
+        said.map_or_else(
+            || format!("[{}]", part.get("type").and_then(Value::as_str).unwrap_or("content")),
+            str::to_owned,
+        )
+    };
+    parts.iter().map(part).collect::<Vec<_>>().join("\n")
+}
+
+fn short(text: &str) -> String {
+    let clipped = cofferdam_toolbox::clip(text, CALL_CHARS_MAX);
+    if clipped.cut { format!("{} [...]", clipped.text) } else { clipped.text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_conversation_is_told_item_by_item() {
+        let items = json!([
+            {"type": "message", "role": "user", "content": [
+                {"type": "input_text", "text": "Look"}, {"type": "input_image", "image_url": "data:..."}]},
+            {"role": "assistant", "content": "Yes?"},
+            {"type": "reasoning", "summary": [], "encrypted_content": "x"},
+            {"type": "function_call", "name": "f", "arguments": "{\"a\":1}", "call_id": "c"},
+            {"type": "function_call_output", "call_id": "c", "output": "done"},
+        ]);
+        assert_eq!(
+            told(items.to_string().as_bytes()).unwrap(),
+            "The conversation so far:\nuser: Look\n[input_image]\nassistant: Yes?\nassistant called f({\"a\":1})\n\
+             result of the call: done"
+        );
+        assert_eq!(told(b"[]"), None);
+    }
+
+    #[test]
+    fn of_a_long_conversation_the_end_is_told() {
+        let long = "x".repeat(CHARS_MAX / 2);
+        let items: Vec<_> =
+            ["one", &long, &long, "four"].map(|text| json!({"role": "user", "content": text})).into();
+        let told = told(Value::from(items).to_string().as_bytes()).unwrap();
+        assert!(told.contains("[The beginning was left out.]") && told.ends_with("user: four"));
+        assert!(!told.contains("one") && told.chars().count() < CHARS_MAX + 100);
+    }
+
+    proptest! {
+        #[test]
+        fn foreign_items_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in ".{0,50}") {
+            told(&bytes);
+            let items = json!([{"type": text, "content": text, "output": [text], "name": 7}]);
+            told(items.to_string().as_bytes());
+        }
+    }
+}

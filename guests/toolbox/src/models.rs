@@ -1,0 +1,306 @@
+//! Asking models through the host: who is asked, with which settings, and what to say when there is no answer.
+
+use serde_json::{Map, Value, json};
+
+use crate::bindings::cofferdam::plugin::model::{self, Answer};
+use crate::bindings::cofferdam::plugin::model_panel;
+use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
+use crate::bindings::exports::cofferdam::plugin::tools::{Output, ToolError};
+use crate::fields::Fields;
+
+/// Longest list of a question's own tools.
+const TOOLS_MAX: usize = 8;
+/// Longest name of an entry, in characters.
+const NAME_CHARS_MAX: usize = 64;
+/// Longest name of a function, in bytes.
+const FUNCTION_BYTES_MAX: usize = 64;
+/// Types of tools that a client runs. A question has no client.
+const CLIENT_TOOLS: [&str; 7] =
+    ["function", "custom", "namespace", "apply_patch", "local_shell", "shell", "computer_use_preview"];
+
+/// Asks models. Two implementations: the host, and the scripted answers of tests.
+pub trait Models {
+    /// Asks one and waits.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer.
+    fn ask(&mut self, request: &Value) -> Result<Answer, Failure>;
+
+    /// Asks several at the same time and waits for all; the results stand in the order of the requests.
+    fn ask_all(&mut self, requests: &[Value]) -> Vec<Result<Answer, Failure>>;
+}
+
+/// The models that the host serves, at the cost of the request being served.
+#[derive(Debug)]
+pub struct Service;
+
+impl Models for Service {
+    fn ask(&mut self, request: &Value) -> Result<Answer, Failure> {
+        model::ask(request.to_string().as_bytes())
+    }
+
+    fn ask_all(&mut self, requests: &[Value]) -> Vec<Result<Answer, Failure>> {
+        let requests: Vec<_> = requests.iter().map(|request| request.to_string().into_bytes()).collect();
+        model_panel::ask_all(&requests)
+    }
+}
+
+/// How the models of one tool entry are asked: the parameters that such tools share.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Manner {
+    /// The model; absent means that of the request being served.
+    pub model: Option<String>,
+    /// What it is told to be.
+    pub instructions: Option<String>,
+    temperature: Option<f64>,
+    reasoning: Option<Value>,
+    max_output_tokens: Option<u32>,
+    cache_control: Option<Value>,
+    tools: Vec<Value>,
+    max_tool_calls: u32,
+}
+
+impl Manner {
+    /// Reads `model`, `instructions`, `temperature`, `reasoning`, `max_completion_tokens`, `cache_control`,
+    /// `tools` and `max_tool_calls`, which is `calls_default` when absent and `calls_max` at most. `tool` is the
+    /// type that asks, which a question must not have among its own tools.
+    ///
+    /// # Errors
+    ///
+    /// A field is wrong; the message names it.
+    pub fn read(fields: &Fields, tool: &str, calls_default: u32, calls_max: u32) -> Result<Self, ToolError> {
+        let temperature = fields.amount("temperature")?;
+        if temperature.is_some_and(|temperature| temperature > 2.0) {
+            return Err(fields.wrong("temperature", "must be a number from 0 to 2"));
+        }
+        Ok(Self {
+            model: filled(fields, "model")?,
+            instructions: fields.text("instructions")?.map(str::to_owned),
+            temperature,
+            reasoning: fields.object("reasoning")?.cloned().map(Value::Object),
+            max_output_tokens: fields.integer("max_completion_tokens", 1..=u32::MAX)?,
+            cache_control: fields.object("cache_control")?.cloned().map(Value::Object),
+            tools: tools(fields, tool)?,
+            max_tool_calls: fields.integer("max_tool_calls", 1..=calls_max)?.unwrap_or(calls_default),
+        })
+    }
+
+    /// A question to `model`, else to the one of the entry.
+    #[must_use]
+    pub fn question(&self, model: Option<&str>, input: Value) -> Map<String, Value> {
+        let mut request = Map::new();
+        let mut set = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                request.insert(name.to_owned(), value);
+            }
+        };
+        set("model", model.or(self.model.as_deref()).map(Value::from));
+        set("instructions", self.instructions.as_deref().map(Value::from));
+        set("input", Some(input));
+        set("temperature", self.temperature.map(Value::from));
+        set("reasoning", self.reasoning.clone());
+        set("max_output_tokens", self.max_output_tokens.map(Value::from));
+        set("cache_control", self.cache_control.clone());
+        if !self.tools.is_empty() {
+            set("tools", Some(Value::from(self.tools.clone())));
+            set("max_tool_calls", Some(Value::from(self.max_tool_calls)));
+        }
+        request
+    }
+}
+
+fn tools(fields: &Fields, own: &str) -> Result<Vec<Value>, ToolError> {
+    const NAME: &str = "tools";
+    let Some(value) = fields.value(NAME) else { return Ok(Vec::new()) };
+    let tools = value.as_array().filter(|tools| tools.len() <= TOOLS_MAX);
+    let tools =
+        tools.ok_or_else(|| fields.wrong(NAME, &format!("must be a list of at most {TOOLS_MAX} tools")))?;
+    for (place, tool) in tools.iter().enumerate() {
+        let path = format!("{NAME}[{place}].type");
+        let Some(kind) = tool.get("type").and_then(Value::as_str) else {
+            return Err(fields.wrong(&path, "must be the type of a tool"));
+        };
+        let bare = ["service:", "openrouter:"].iter().find_map(|prefix| kind.strip_prefix(prefix));
+        if bare == Some(own) {
+            return Err(fields.wrong(&path, "must be another tool than the one it is given to"));
+        }
+        if CLIENT_TOOLS.contains(&kind) {
+            return Err(fields.wrong(&path, "must be a tool that this service runs, not the client"));
+        }
+    }
+    Ok(tools.clone())
+}
+
+/// A text that is not blank where it is there.
+fn filled(fields: &Fields, name: &str) -> Result<Option<String>, ToolError> {
+    match fields.text(name)?.map(str::trim) {
+        Some("") => Err(fields.wrong(name, "must be a string that is not empty")),
+        text => Ok(text.map(str::to_owned)),
+    }
+}
+
+/// One of several entries of the same tool, told apart by `name`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// As the client wrote it; none for the only or default one.
+    pub name: Option<String>,
+    /// The function it offers.
+    pub function: String,
+}
+
+impl Instance {
+    /// Reads `name`; the function is called like the tool, with the name's letters and digits behind it.
+    ///
+    /// # Errors
+    ///
+    /// No function can be called like that.
+    pub fn read(fields: &Fields, tool: &str) -> Result<Self, ToolError> {
+        const NAME: &str = "name";
+        let Some(name) = filled(fields, NAME)? else {
+            return Ok(Self { name: None, function: tool.to_owned() });
+        };
+        let letter = |char: char| if char.is_ascii_alphanumeric() { char.to_ascii_lowercase() } else { '_' };
+        let slug: String = name.chars().map(letter).collect();
+        let slug = slug.trim_matches('_');
+        if slug.is_empty() || name.chars().count() > NAME_CHARS_MAX {
+            let takes = format!("must hold a letter a-z or a digit and at most {NAME_CHARS_MAX} characters");
+            return Err(fields.wrong(NAME, &takes));
+        }
+        let mut function = format!("{tool}_{slug}");
+        function.truncate(FUNCTION_BYTES_MAX);
+        Ok(Self { name: Some(name), function })
+    }
+}
+
+/// The text of an answer, or why there is none, for models and clients.
+///
+/// # Errors
+///
+/// The message.
+pub fn text_of(answer: &Result<Answer, Failure>) -> Result<&str, String> {
+    match answer {
+        Ok(answer) if answer.text.trim().is_empty() => Err("The model gave an empty answer.".to_owned()),
+        Ok(answer) => Ok(&answer.text),
+        Err(failure) => Err(sentence(failure)),
+    }
+}
+
+/// A failure in words: whose fault it is, and what the host or provider said.
+fn sentence(failure: &Failure) -> String {
+    let message = failure.message.trim();
+    match failure.kind {
+        ErrorKind::InvalidRequest | ErrorKind::InvalidPrompt | ErrorKind::NotFound => {
+            format!("The question was refused: {message}")
+        }
+        _ if message.is_empty() => "The model gave no answer.".to_owned(),
+        _ => message.to_owned(),
+    }
+}
+
+/// The output of a call that came to nothing: `members` of the item, `error` among them.
+#[must_use]
+pub fn failed(mut members: Map<String, Value>, error: &str) -> Output {
+    members.insert("status".to_owned(), Value::from("failed"));
+    members.insert("error".to_owned(), Value::from(error));
+    Output { for_model: json!({ "error": error }).to_string(), ..completed(members, String::new()) }
+}
+
+/// The output of a call that went well. The models asked are on the bill already.
+#[must_use]
+pub fn completed(members: Map<String, Value>, for_model: String) -> Output {
+    Output {
+        for_model,
+        item: Value::Object(members).to_string().into_bytes(),
+        annotations: Vec::new(),
+        cost_pico: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(json: &Value) -> Fields {
+        Fields::settings(json.to_string().as_bytes()).unwrap()
+    }
+
+    fn message<T>(result: Result<T, ToolError>) -> String {
+        match result {
+            Err(ToolError::InvalidSettings(message)) => message,
+            _ => panic!("this is taken"),
+        }
+    }
+
+    #[test]
+    fn a_question_says_what_the_entry_says_and_nothing_else() {
+        let plain = Manner::read(&fields(&json!({})), "t", 3, 9).unwrap();
+        assert_eq!(Value::Object(plain.question(None, json!("x"))), json!({"input": "x"}));
+        let all = json!({
+            "model": "a/b", "instructions": "Be brief.", "temperature": 0.5, "reasoning": {"effort": "low"},
+            "max_completion_tokens": 7, "cache_control": {"type": "ephemeral"},
+            "tools": [{"type": "service:datetime"}]
+        });
+        let all = Manner::read(&fields(&all), "t", 3, 9).unwrap();
+        assert_eq!(
+            Value::Object(all.question(Some("c/d"), json!("x"))),
+            json!({
+                "model": "c/d", "instructions": "Be brief.", "input": "x", "temperature": 0.5,
+                "reasoning": {"effort": "low"}, "max_output_tokens": 7, "cache_control": {"type": "ephemeral"},
+                "tools": [{"type": "service:datetime"}], "max_tool_calls": 3
+            })
+        );
+    }
+
+    #[test]
+    fn wrong_settings_are_named() {
+        for (settings, starts) in [
+            (json!({"model": " "}), "parameters.model must be"),
+            (json!({"temperature": 2.1}), "parameters.temperature must be a number from 0 to 2"),
+            (json!({"reasoning": "high"}), "parameters.reasoning must be an object"),
+            (json!({"max_completion_tokens": 0}), "parameters.max_completion_tokens must be"),
+            (json!({"max_tool_calls": 10}), "parameters.max_tool_calls must be a whole number from 1 to 9"),
+            (json!({"tools": {}}), "parameters.tools must be a list"),
+            (json!({"tools": vec![json!({"type": "service:x"}); 9]}), "parameters.tools must be a list"),
+            (json!({"tools": [{"type": "service:x"}, {}]}), "parameters.tools[1].type must be the type"),
+            (
+                json!({"tools": [{"type": "function", "name": "f"}]}),
+                "parameters.tools[0].type must be a tool that",
+            ),
+            (json!({"tools": [{"type": "openrouter:t"}]}), "parameters.tools[0].type must be another tool"),
+        ] {
+            let message = message(Manner::read(&fields(&settings), "t", 3, 9));
+            assert!(message.starts_with(starts), "{settings}: {message}");
+        }
+    }
+
+    #[test]
+    fn instances_have_functions_of_their_own() {
+        let read = |name: Value| Instance::read(&fields(&json!({"name": name})), "advisor");
+        for (name, function) in [
+            (Value::Null, "advisor"),
+            (json!("Reviewer"), "advisor_reviewer"),
+            (json!(" plan-reviewer (1) "), "advisor_plan_reviewer__1"),
+        ] {
+            assert_eq!(read(name).unwrap().function, function);
+        }
+        assert_eq!(read(json!("x".repeat(64))).unwrap().function.len(), 64);
+        for name in [json!(""), json!("日本"), json!("x".repeat(65)), json!(7)] {
+            assert!(message(read(name)).starts_with("parameters.name must"));
+        }
+    }
+
+    #[test]
+    fn failures_say_whose_fault_they_are() {
+        let failure = |kind, message: &str| {
+            Err(Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None })
+        };
+        for (kind, message, told) in [
+            (ErrorKind::NotFound, "There is no model a/b", "The question was refused: There is no model a/b"),
+            (ErrorKind::ProviderUnavailable, "Provider returned error", "Provider returned error"),
+            (ErrorKind::Server, "", "The model gave no answer."),
+        ] {
+            assert_eq!(text_of(&failure(kind, message)).unwrap_err(), told);
+        }
+    }
+}

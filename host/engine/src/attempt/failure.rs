@@ -1,0 +1,156 @@
+//! Why an attempt gave no answer.
+
+use crate::credential::Used;
+use crate::pace::Late;
+use crate::reading::ReadError;
+use cofferdam_egress::Error as EgressError;
+use cofferdam_runtime::CallError;
+use cofferdam_runtime::wire::{ErrorKind, Failure};
+use http::StatusCode;
+
+/// Why an attempt gave no answer.
+#[derive(Debug)]
+pub(crate) struct AttemptFailure {
+    /// The provider's status, when it answered at all.
+    pub(crate) status: Option<u16>,
+    pub(crate) failure: Failure,
+    pub(crate) cause: Cause,
+    /// The caller's own credential went along.
+    pub(crate) is_byok: bool,
+}
+
+/// What kind of failure it was, as far as the next step depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The provider refused the request itself: another endpoint of the model would too.
+    Request,
+    /// The endpoint's own trouble.
+    Endpoint,
+    /// It could not be reached: nothing was sent.
+    Unreachable,
+    /// An answer without content. As often as not that is what the request asked for.
+    Empty,
+    /// The dialect cannot carry the request; another one may.
+    Dialect,
+    /// The provider did not accept our credential.
+    Credential,
+    /// The provider did not accept the caller's own credential.
+    CallersCredential,
+    /// The provider's limit for us.
+    Limited,
+    /// It took too long. `begun` says whether the answer had started.
+    Late { total: bool, begun: bool },
+    /// This host has no room.
+    Saturated,
+    /// The plugin broke.
+    Plugin,
+}
+
+impl AttemptFailure {
+    fn new(cause: Cause, status: Option<u16>, failure: Failure) -> Self {
+        Self { status, failure, cause, is_byok: false }
+    }
+
+    pub(crate) fn plain(cause: Cause, kind: ErrorKind, message: &str) -> Self {
+        let failure = Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None };
+        Self::new(cause, None, failure)
+    }
+
+    pub(crate) fn call(error: &CallError) -> Self {
+        tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
+        if error.is_saturated() {
+            return Self::plain(
+                Cause::Saturated,
+                ErrorKind::ProviderOverloaded,
+                "Service temporarily unavailable",
+            );
+        }
+        Self::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
+    }
+
+    pub(crate) fn late(late: Late, begun: bool) -> Self {
+        let cause = Cause::Late { total: late == Late::Total, begun };
+        Self::plain(cause, ErrorKind::Timeout, "The operation was aborted due to timeout")
+    }
+
+    pub(crate) fn egress(error: &EgressError) -> Self {
+        tracing::info!(%error, "a provider could not be reached");
+        match error {
+            EgressError::TimedOut => Self::late(Late::Step, false),
+            error => {
+                let cause = if error.is_connect() { Cause::Unreachable } else { Cause::Endpoint };
+                Self::plain(cause, ErrorKind::ProviderUnavailable, "Provider returned error")
+            }
+        }
+    }
+
+    /// The dialect cannot carry the request.
+    pub(crate) fn dialect(failure: Failure) -> Self {
+        Self::new(Cause::Dialect, None, failure)
+    }
+
+    /// An error inside a successful answer, or one that a guest made by itself.
+    pub(crate) fn in_band(failure: Failure, status: Option<u16>) -> Self {
+        Self::new(in_band_cause(failure.kind), status, failure)
+    }
+
+    /// The answer is not one.
+    pub(crate) fn malformed() -> Self {
+        Self::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error")
+    }
+
+    /// The answer ended without content.
+    pub(super) fn empty() -> Self {
+        Self::plain(Cause::Empty, ErrorKind::ProviderUnavailable, "Provider returned error")
+    }
+
+    /// `begun` says whether what was read so far counts as an answer.
+    pub(super) fn read(error: ReadError, status: u16, begun: bool) -> Self {
+        let mut failed = match &error {
+            ReadError::Late(late) => Self::late(*late, begun),
+            ReadError::Call(error) => Self::call(error),
+            ReadError::Upstream(error) => Self::egress(error),
+            ReadError::Guest(_) | ReadError::TooLong => {
+                let failure = error.failure();
+                Self::new(in_band_cause(failure.kind), None, failure)
+            }
+        };
+        failed.status = Some(status);
+        failed
+    }
+
+    /// With the credential in mind that went along: a provider's words may repeat it, and who owns it has to
+    /// know that it was refused.
+    pub(crate) fn after(mut self, used: Option<&Used>) -> Self {
+        let Some(used) = used else { return self };
+        self.failure.message = used.credential.covered(self.failure.message);
+        self.failure.code = self.failure.code.map(|code| used.credential.covered(code));
+        self.is_byok = used.is_byok;
+        if used.is_byok && self.cause == Cause::Credential {
+            self.cause = Cause::CallersCredential;
+        }
+        self
+    }
+
+    pub(super) fn from_status(status: StatusCode, failure: Failure) -> Self {
+        let cause = match status.as_u16() {
+            400 | 404 | 413 | 422 => Cause::Request,
+            401..=403 => Cause::Credential,
+            429 => Cause::Limited,
+            408 => Cause::Late { total: false, begun: false },
+            _ => Cause::Endpoint,
+        };
+        Self::new(cause, Some(status.as_u16()), failure)
+    }
+}
+
+/// What an error inside a successful answer stands for.
+fn in_band_cause(kind: ErrorKind) -> Cause {
+    match crate::refusal::status_of(kind) {
+        401..=403 => Cause::Credential,
+        429 => Cause::Limited,
+        504 => Cause::Late { total: false, begun: true },
+        500.. => Cause::Endpoint,
+        _ => Cause::Request,
+    }
+}

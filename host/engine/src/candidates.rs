@@ -1,0 +1,172 @@
+//! Trying the endpoints of a request in their order until one answers: the only place that goes from one attempt
+//! to the next, for responses and embeddings alike. What is measured, remembered and budgeted is noted here.
+
+use crate::attempt::AttemptFailure;
+use crate::blame::Blame;
+use crate::catalog::Endpoint;
+use crate::credential::Used;
+use crate::fallback::Failures;
+use crate::health::Watch;
+use crate::ledger::Entry;
+use crate::memory::Memory;
+use crate::metadata::Trail;
+use crate::pace::Pace;
+use crate::retry::{Retries, Round};
+use crate::session::Session;
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use tokio::time::sleep;
+
+/// What is asked of one endpoint after another.
+pub(crate) trait Ask: Sync {
+    /// What it gives.
+    type Answer: Answered + Send;
+
+    /// Asks one endpoint, up to the first content of a stream or to the end of another answer.
+    fn ask(
+        &self,
+        endpoint: &Endpoint,
+        pace: &mut Pace,
+    ) -> impl Future<Output = Result<Self::Answer, AttemptFailure>> + Send;
+}
+
+/// What an answer tells of its attempt.
+pub(crate) trait Answered {
+    /// The provider's status; none for a guest that answers by itself.
+    fn status(&self) -> Option<u16>;
+    /// The credential that went along.
+    fn used(&self) -> Option<&Used>;
+}
+
+/// The endpoints of one request, and how far it may go with them.
+pub(crate) struct Candidates<'a> {
+    /// In the router's order.
+    pub(crate) order: &'a [Arc<Endpoint>],
+    /// The place of the one that is tried before the others.
+    pub(crate) preferred: Option<usize>,
+    /// Whether endpoints may be tried again when all have failed.
+    pub(crate) may_retry: bool,
+    /// The conversation that the request belongs to.
+    pub(crate) session: Option<Session>,
+    /// A rough count of the request's input, for the ledger.
+    pub(crate) input_tokens: u32,
+    pub(crate) memory: &'a Memory,
+}
+
+/// The endpoint that answers, and its answer.
+pub(crate) struct Won<T> {
+    /// Its place in the order.
+    pub(crate) place: usize,
+    pub(crate) answer: T,
+    /// To be told how the answer ends.
+    pub(crate) watch: Watch,
+}
+
+/// Where what happens is noted.
+pub(crate) struct Notes<'a> {
+    pub(crate) entry: &'a mut Entry,
+    pub(crate) trail: &'a mut Trail,
+}
+
+/// What has failed so far.
+#[derive(Default)]
+struct Failed {
+    failures: Failures,
+    retries: Retries,
+}
+
+impl Candidates<'_> {
+    /// Asks until one endpoint answers.
+    ///
+    /// # Errors
+    /// What failed, when nothing is left to be tried.
+    pub(crate) async fn ask<A: Ask>(
+        &self,
+        question: &A,
+        notes: &mut Notes<'_>,
+        pace: &mut Pace,
+    ) -> Result<Won<A::Answer>, Failures> {
+        pace.note_dispatch();
+        self.memory.retries.earn();
+        let mut failed = Failed::default();
+        let others = (0..self.order.len()).filter(|place| Some(*place) != self.preferred);
+        let mut places = self.preferred.into_iter().chain(others).collect();
+        loop {
+            match self.round(places, question, &mut failed, notes, pace).await {
+                ControlFlow::Break(Some(won)) => return Ok(won),
+                ControlFlow::Break(None) => return Err(failed.failures),
+                ControlFlow::Continue(()) => {}
+            }
+            match self.wait(&mut failed.retries, pace).await {
+                Some(again) => places = again,
+                None => return Err(failed.failures),
+            }
+        }
+    }
+
+    /// Asks each of the endpoints at `places` once; breaks with the answer, or with nothing when no other may be
+    /// asked.
+    async fn round<A: Ask>(
+        &self,
+        places: Vec<usize>,
+        question: &A,
+        failed: &mut Failed,
+        notes: &mut Notes<'_>,
+        pace: &mut Pace,
+    ) -> ControlFlow<Option<Won<A::Answer>>> {
+        let Failed { failures, retries } = failed;
+        for place in places {
+            let Some(endpoint) = self.order.get(place).filter(|endpoint| failures.allow(endpoint)) else {
+                continue;
+            };
+            notes.entry.asked(endpoint, self.input_tokens);
+            let mut watch = Watch::begin(&endpoint.health, &self.memory.clock, pace.is_streamed());
+            let failed = match question.ask(endpoint, pace).await {
+                Ok(answer) => {
+                    watch.answered();
+                    notes.trail.answered(place, endpoint, answer.status(), answer.used());
+                    return ControlFlow::Break(Some(Won { place, answer, watch }));
+                }
+                Err(failed) => failed,
+            };
+            notes.entry.unanswered();
+            watch.failed(&failed);
+            self.unpin(endpoint, &failed);
+            retries.note(place, &failed);
+            if failures.add(endpoint, failed, notes.trail).is_break() {
+                return ControlFlow::Break(None);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// A conversation does not stay with an endpoint that fails it.
+    fn unpin(&self, endpoint: &Endpoint, failed: &AttemptFailure) {
+        if let Some(session) = self.session.filter(|_| failed.blame() != Blame::Other) {
+            self.memory.sessions.failed(session, endpoint.health.id());
+        }
+    }
+
+    /// Waits until those that failed may be tried again, if they may; says which.
+    async fn wait(&self, retries: &mut Retries, pace: &mut Pace) -> Option<Vec<usize>> {
+        let left = pace.left();
+        let Round { wait, places } =
+            if self.may_retry { retries.next(&self.memory.retries, left, share())? } else { return None };
+        tracing::info!(
+            wait_ms = wait.as_millis() as u64,
+            attempts = places.len(),
+            "every endpoint failed, trying again"
+        );
+        pace.during(sleep(wait), left).await.ok()?;
+        for endpoint in places.iter().filter_map(|place| self.order.get(*place)) {
+            endpoint.health.retried();
+        }
+        Some(places)
+    }
+}
+
+/// A random number from 0 to 1.
+fn share() -> f64 {
+    crate::random_seed() as f64 / u64::MAX as f64
+}

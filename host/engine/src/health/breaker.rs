@@ -1,0 +1,274 @@
+//! The breaker of one endpoint: open after failures, so that requests go elsewhere first; after a while it lets
+//! single requests through, and closes with the first that is answered.
+
+/// Failures in a row that open it.
+const IN_A_ROW: u32 = 5;
+/// How long it stays open the first time, in milliseconds; each time it opens again soon doubles that.
+const COOL_DOWN_MS: u64 = 10_000;
+/// The longest it stays open, in milliseconds.
+const COOL_DOWN_MAX_MS: u64 = 300_000;
+/// Once closed for so many milliseconds, what was before is forgotten.
+const FORGIVEN_MS: u64 = 300_000;
+/// While half-open, one request in so many milliseconds is let through.
+const PROBE_EVERY_MS: u64 = 1_000;
+
+/// What a breaker lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Everything.
+    Closed,
+    /// One request now and then, to see whether the endpoint is back.
+    HalfOpen,
+    /// Nothing, as long as there is another endpoint.
+    Open,
+}
+
+/// A breaker. Times are milliseconds of a clock that only grows.
+#[derive(Clone, Debug)]
+pub(super) struct Breaker {
+    state: State,
+    in_a_row: u32,
+    /// How often it opened without having been closed for long.
+    openings: u32,
+    closed_at_ms: u64,
+    random: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Closed,
+    /// Open from `since_ms` to `until_ms`, half-open after that.
+    Open {
+        since_ms: u64,
+        until_ms: u64,
+        next_probe_ms: u64,
+    },
+}
+
+impl Breaker {
+    /// A closed one; `seed` is where its jitter comes from.
+    pub(super) fn new(seed: u64) -> Self {
+        Self { state: State::Closed, in_a_row: 0, openings: 0, closed_at_ms: 0, random: seed }
+    }
+
+    pub(super) fn phase(&self, now_ms: u64) -> Phase {
+        match self.state {
+            State::Closed => Phase::Closed,
+            State::Open { until_ms, .. } if now_ms < until_ms => Phase::Open,
+            State::Open { .. } => Phase::HalfOpen,
+        }
+    }
+
+    /// Whether a request that is routed now may count on the endpoint. Half-open, each yes uses up the turn of
+    /// the next second.
+    pub(super) fn admits(&mut self, now_ms: u64) -> bool {
+        match &mut self.state {
+            State::Closed => true,
+            State::Open { until_ms, next_probe_ms, .. } => {
+                let admitted = now_ms >= *until_ms && now_ms >= *next_probe_ms;
+                if admitted {
+                    *next_probe_ms = now_ms.saturating_add(PROBE_EVERY_MS);
+                }
+                admitted
+            }
+        }
+    }
+
+    /// An attempt that began at `began_ms` was answered. True when that closes the breaker.
+    ///
+    /// What began before it opened says nothing of what it is like now.
+    pub(super) fn succeeded(&mut self, began_ms: u64, now_ms: u64) -> bool {
+        self.in_a_row = 0;
+        match self.state {
+            State::Open { since_ms, .. } if began_ms >= since_ms => {
+                self.state = State::Closed;
+                self.closed_at_ms = now_ms;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// An attempt that began at `began_ms` failed; `is_often` says that failures are a large share of what was
+    /// tried lately. True when that opens the breaker.
+    pub(super) fn failed(&mut self, began_ms: u64, now_ms: u64, is_often: bool) -> bool {
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        let opens = match self.state {
+            State::Closed => self.in_a_row >= IN_A_ROW || is_often,
+            // A probe failed. What began before was no probe.
+            State::Open { until_ms, .. } => began_ms >= until_ms,
+        };
+        if opens {
+            self.open(now_ms);
+        }
+        opens
+    }
+
+    fn open(&mut self, now_ms: u64) {
+        let forgiven =
+            matches!(self.state, State::Closed) && now_ms.saturating_sub(self.closed_at_ms) >= FORGIVEN_MS;
+        self.openings = if forgiven { 1 } else { self.openings.saturating_add(1) };
+        let doublings = (self.openings - 1).min(16);
+        let cool_down_ms = COOL_DOWN_MS.saturating_mul(1 << doublings).min(COOL_DOWN_MAX_MS);
+        // Four to five fifths of it, so that endpoints that failed together are not probed together.
+        let until_ms = now_ms.saturating_add(cool_down_ms - self.draw(cool_down_ms / 5));
+        self.in_a_row = 0;
+        self.state = State::Open { since_ms: now_ms, until_ms, next_probe_ms: until_ms };
+    }
+
+    /// A number below `bound`, 0 without one (splitmix64).
+    fn draw(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut drawn = self.random;
+        drawn = (drawn ^ (drawn >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        drawn = (drawn ^ (drawn >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (drawn ^ (drawn >> 31)).checked_rem(bound).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn opened(at_ms: u64) -> Breaker {
+        let mut breaker = Breaker::new(1);
+        for _ in 0..IN_A_ROW {
+            breaker.failed(at_ms, at_ms, false);
+        }
+        assert_eq!(breaker.phase(at_ms), Phase::Open);
+        breaker
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it() {
+        let mut breaker = Breaker::new(1);
+        for round in 0..3 {
+            for _ in 1..IN_A_ROW {
+                assert!(!breaker.failed(0, 0, false), "round {round}");
+            }
+            breaker.succeeded(0, 0);
+        }
+        for _ in 1..IN_A_ROW {
+            breaker.failed(0, 0, false);
+        }
+        assert!(breaker.failed(0, 0, false));
+    }
+
+    #[test]
+    fn a_large_share_of_failures_opens_it() {
+        let mut breaker = Breaker::new(1);
+        breaker.succeeded(0, 0);
+        assert!(breaker.failed(0, 0, true));
+    }
+
+    #[test]
+    fn it_lets_single_requests_through_after_a_while_and_closes_with_a_success() {
+        let mut breaker = opened(1_000);
+        assert!(!breaker.admits(1_000) && !breaker.admits(8_999));
+        assert!(breaker.admits(11_000), "the cool-down is over");
+        assert_eq!(breaker.phase(11_000), Phase::HalfOpen);
+        assert!(!breaker.admits(11_500), "one probe a second");
+        assert!(breaker.admits(12_000));
+        assert!(breaker.succeeded(11_000, 12_100));
+        assert_eq!(breaker.phase(12_100), Phase::Closed);
+        assert!(breaker.admits(12_100) && breaker.admits(12_100));
+    }
+
+    #[test]
+    fn a_failed_probe_doubles_the_cool_down() {
+        let mut breaker = opened(0);
+        assert!(breaker.failed(10_000, 10_000, false));
+        assert!(!breaker.admits(10_000 + 15_999));
+        assert!(breaker.admits(30_000));
+    }
+
+    #[test]
+    fn what_began_before_decides_nothing() {
+        let mut breaker = opened(5_000);
+        assert!(!breaker.succeeded(4_999, 20_000), "it began before the failures");
+        assert!(!breaker.failed(6_000, 20_000, false), "it was no probe");
+        assert_eq!(breaker.phase(20_000), Phase::HalfOpen);
+    }
+
+    #[test]
+    fn a_long_good_time_is_forgiven() {
+        let mut breaker = opened(0);
+        breaker.failed(10_000, 10_000, false);
+        breaker.succeeded(30_000, 30_000);
+        let later = 30_000 + FORGIVEN_MS;
+        assert!(breaker.failed(later, later, true));
+        assert!(breaker.admits(later + COOL_DOWN_MS));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Wait(u64),
+        Route,
+        Succeed,
+        Fail,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            (0u64..60_000).prop_map(Step::Wait),
+            Just(Step::Route),
+            Just(Step::Succeed),
+            Just(Step::Fail),
+        ];
+        proptest::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        /// Whatever happens: it never opens for good, it admits at most one request a second while it is not
+        /// closed, and a success that began now closes it.
+        #[test]
+        fn it_always_comes_back(steps in steps(), seed: u64) {
+            let mut breaker = Breaker::new(seed);
+            let mut now_ms = 0;
+            let mut admitted_ms = None;
+            for step in steps {
+                match step {
+                    Step::Wait(ms) => now_ms += ms,
+                    Step::Route if breaker.phase(now_ms) == Phase::Closed => prop_assert!(breaker.admits(now_ms)),
+                    Step::Route => {
+                        let phase = breaker.phase(now_ms);
+                        if breaker.admits(now_ms) {
+                            prop_assert_eq!(phase, Phase::HalfOpen);
+                            let apart = admitted_ms.is_none_or(|before| now_ms >= before + PROBE_EVERY_MS);
+                            prop_assert!(apart);
+                            admitted_ms = Some(now_ms);
+                        }
+                    }
+                    Step::Succeed => {
+                        breaker.succeeded(now_ms, now_ms);
+                        prop_assert_eq!(breaker.phase(now_ms), Phase::Closed);
+                        admitted_ms = None;
+                    }
+                    Step::Fail => {
+                        if breaker.failed(now_ms, now_ms, false) {
+                            prop_assert_eq!(breaker.phase(now_ms), Phase::Open);
+                            admitted_ms = None;
+                        }
+                    }
+                }
+            }
+            now_ms += COOL_DOWN_MAX_MS;
+            prop_assert!(breaker.admits(now_ms));
+        }
+
+        /// The jitter never makes a cool-down longer than its bound or shorter than four fifths of it.
+        #[test]
+        fn cool_downs_double_up_to_their_bound(seed: u64, openings in 1u32..40) {
+            let mut breaker = Breaker::new(seed);
+            let mut now_ms = 0;
+            for opening in 0..openings {
+                prop_assert!(breaker.failed(now_ms, now_ms, true));
+                let full = (COOL_DOWN_MS << opening.min(16)).min(COOL_DOWN_MAX_MS);
+                prop_assert_eq!(breaker.phase(now_ms + full * 4 / 5 - 1), Phase::Open);
+                prop_assert_eq!(breaker.phase(now_ms + full), Phase::HalfOpen);
+                now_ms += full;
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Percentiles of the last minutes in a fixed amount of memory: counts in buckets that grow by a constant
+//! factor, in slots of a minute that are forgotten one by one.
+
+use cofferdam_runtime::wire::Percentiles;
+
+/// Buckets for each doubling of the value, so that a percentile is off by at most 9 %.
+const PER_DOUBLING: f64 = 4.0;
+/// Twenty doublings: from 1 ms to 17 minutes, from 0.1 to 100,000 tokens a second. What is beyond counts as the
+/// bucket at the end.
+const BUCKETS: usize = 80;
+/// The present slot and those before it.
+const SLOTS: usize = 5;
+/// How long a slot is, in milliseconds.
+const SLOT_MS: u64 = 60_000;
+
+/// How many values fell into each bucket.
+#[derive(Clone, Copy, Debug)]
+struct Buckets {
+    counts: [u32; BUCKETS],
+    total: u32,
+}
+
+impl Buckets {
+    const EMPTY: Self = Self { counts: [0; BUCKETS], total: 0 };
+
+    fn add(&mut self, bucket: usize) {
+        if let Some(count) = self.counts.get_mut(bucket) {
+            *count += 1;
+            self.total += 1;
+        }
+    }
+
+    fn subtract(&mut self, other: &Self) {
+        for (count, gone) in self.counts.iter_mut().zip(&other.counts) {
+            *count -= gone;
+        }
+        self.total -= other.total;
+    }
+}
+
+/// Values of the last four to five minutes.
+#[derive(Clone, Debug)]
+pub(super) struct Histogram {
+    /// Where the first bucket begins.
+    lowest: f64,
+    slots: [Buckets; SLOTS],
+    /// All slots together, kept so that reading costs one pass.
+    sum: Buckets,
+    /// The number of the present slot, counted from the clock's start.
+    newest: u64,
+}
+
+impl Histogram {
+    /// Without values. `lowest` is the smallest value that is told apart, above 0.
+    pub(super) fn new(lowest: f64) -> Self {
+        Self { lowest, slots: [Buckets::EMPTY; SLOTS], sum: Buckets::EMPTY, newest: 0 }
+    }
+
+    /// Adds a value. What is no positive number counts as the smallest.
+    pub(super) fn add(&mut self, now_ms: u64, value: f64) {
+        self.turn(now_ms);
+        let doublings = (value / self.lowest).log2();
+        // A cast of what is no number or below zero gives 0.
+        let bucket = ((doublings * PER_DOUBLING) as usize).min(BUCKETS - 1);
+        self.sum.add(bucket);
+        if let Some(slot) = self.slots.get_mut(self.newest as usize % SLOTS) {
+            slot.add(bucket);
+        }
+    }
+
+    /// The percentiles of what is not forgotten; zeros without a value.
+    pub(super) fn percentiles(&mut self, now_ms: u64) -> Percentiles {
+        self.turn(now_ms);
+        let total = f64::from(self.sum.total);
+        let mut marks = [0.5, 0.75, 0.9, 0.99].map(|share| (share * total, 0.0));
+        let mut seen = 0.0;
+        for (bucket, count) in self.sum.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let before = seen;
+            seen += f64::from(*count);
+            let reached = |(rank, _): &&mut (f64, f64)| before < *rank && *rank <= seen;
+            marks.iter_mut().filter(reached).for_each(|(_, value)| *value = self.middle(bucket));
+        }
+        let [p50, p75, p90, p99] = marks.map(|(_, value)| value);
+        Percentiles { p50, p75, p90, p99 }
+    }
+
+    fn middle(&self, bucket: usize) -> f64 {
+        self.lowest * ((bucket as f64 + 0.5) / PER_DOUBLING).exp2()
+    }
+
+    /// Forgets the slots whose time is over.
+    fn turn(&mut self, now_ms: u64) {
+        let present = now_ms / SLOT_MS;
+        for number in (self.newest + 1..=present).take(SLOTS) {
+            if let Some(slot) = self.slots.get_mut(number as usize % SLOTS) {
+                self.sum.subtract(slot);
+                *slot = Buckets::EMPTY;
+            }
+        }
+        self.newest = self.newest.max(present);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn list(percentiles: Percentiles) -> [f64; 4] {
+        let Percentiles { p50, p75, p90, p99 } = percentiles;
+        [p50, p75, p90, p99]
+    }
+
+    #[test]
+    fn nothing_measured_is_zero() {
+        assert_eq!(list(Histogram::new(1.0).percentiles(0)), [0.0; 4]);
+    }
+
+    #[test]
+    fn values_are_forgotten_after_five_minutes() {
+        let mut histogram = Histogram::new(1.0);
+        histogram.add(0, 100.0);
+        histogram.add(120_000, 800.0);
+        let before = list(histogram.percentiles(299_999));
+        assert!((before[0] - 100.0).abs() < 10.0 && (before[3] - 800.0).abs() < 80.0, "{before:?}");
+        let after = list(histogram.percentiles(300_000));
+        assert!((after[0] - 800.0).abs() < 80.0, "{after:?}");
+        assert_eq!(list(histogram.percentiles(10_000_000)), [0.0; 4]);
+    }
+
+    #[test]
+    fn odd_values_break_nothing() {
+        let mut histogram = Histogram::new(1.0);
+        for value in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE] {
+            histogram.add(0, value);
+        }
+        assert!(list(histogram.percentiles(0)).iter().all(|value| value.is_finite()));
+    }
+
+    proptest! {
+        /// Each percentile is within 10 % of the value that sorting finds.
+        #[test]
+        fn percentiles_are_those_of_the_sorted_values(
+            values in proptest::collection::vec(1.0f64..500_000.0, 1..300),
+            now_ms in 0u64..1_000_000_000,
+        ) {
+            let mut histogram = Histogram::new(1.0);
+            for value in &values {
+                histogram.add(now_ms, *value);
+            }
+            let mut sorted = values;
+            sorted.sort_by(f64::total_cmp);
+            for (share, found) in [0.5, 0.75, 0.9, 0.99].into_iter().zip(list(histogram.percentiles(now_ms))) {
+                let rank = (share * sorted.len() as f64).ceil() as usize;
+                let exact = sorted[rank.max(1) - 1];
+                prop_assert!((found / exact - 1.0).abs() < 0.1, "{share}: {found} for {exact}");
+            }
+        }
+
+        /// The sum that is kept is that of the slots, whatever the steps of the clock.
+        #[test]
+        fn the_sum_is_that_of_the_slots(steps in proptest::collection::vec((0u64..400_000, 1.0f64..1e6), 1..100)) {
+            let mut histogram = Histogram::new(1.0);
+            let mut now_ms = 0;
+            for (step, value) in steps {
+                now_ms += step;
+                histogram.add(now_ms, value);
+                let total: u32 = histogram.slots.iter().map(|slot| slot.total).sum();
+                prop_assert_eq!(histogram.sum.total, total);
+            }
+        }
+    }
+}

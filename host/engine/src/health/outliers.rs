@@ -1,0 +1,142 @@
+//! Endpoints that do far worse than the others of their model are set aside for a while, even where nothing of
+//! theirs fails by itself.
+
+/// A share of failures this much above that of the others is far off.
+const SHARE_ABOVE: f64 = 0.25;
+/// A latency this many times that of the others is far off, if it is also [`LATENCY_ABOVE_MS`] above it.
+const LATENCY_TIMES: f64 = 4.0;
+/// In milliseconds.
+const LATENCY_ABOVE_MS: f64 = 1_000.0;
+
+/// What is compared of one endpoint of a model. What was not measured often enough is none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Peer {
+    /// Who it is compared with: the tiers of a provider differ on purpose.
+    pub(super) tier: String,
+    /// The share of failures, 0 to 1.
+    pub(super) failed_share: Option<f64>,
+    /// Milliseconds to first content of streams, and to the whole of other answers.
+    pub(super) latency_ms: [Option<f64>; 2],
+    /// It is set aside already, for whatever reason.
+    pub(super) is_ejected: bool,
+}
+
+/// Which of a model's endpoints are to be set aside now, by their places. At most half of them are set aside at a
+/// time, those included that were before.
+pub(super) fn outliers(peers: &[Peer]) -> Vec<usize> {
+    let ejected = peers.iter().filter(|peer| peer.is_ejected).count();
+    let room = (peers.len() / 2).saturating_sub(ejected);
+    let mut worst: Vec<(f64, usize)> = (0..peers.len())
+        .filter_map(|place| {
+            let excess = excess(peers, place)?;
+            (excess >= 1.0).then_some((excess, place))
+        })
+        .collect();
+    worst.sort_by(|one, other| other.0.total_cmp(&one.0));
+    worst.into_iter().take(room).map(|(_, place)| place).collect()
+}
+
+/// How far off an endpoint is, 1 being just too far; none for one that is set aside.
+fn excess(peers: &[Peer], place: usize) -> Option<f64> {
+    let peer = peers.get(place).filter(|peer| !peer.is_ejected)?;
+    let others = |value: &dyn Fn(&Peer) -> Option<f64>| {
+        let others = peers.iter().enumerate().filter(|(other, _)| *other != place);
+        let alike = others.filter(|(_, other)| !other.is_ejected && other.tier == peer.tier);
+        median(alike.filter_map(|(_, other)| value(other)).collect())
+    };
+    let share = |peer: &Peer| peer.failed_share;
+    let mut worst = match (share(peer), others(&share)) {
+        (Some(own), Some(others)) => (own - others) / SHARE_ABOVE,
+        _ => 0.0,
+    };
+    for kind in 0..peer.latency_ms.len() {
+        let latency = |peer: &Peer| peer.latency_ms.get(kind).copied().flatten();
+        if let (Some(own), Some(others)) = (latency(peer), others(&latency)) {
+            let far = (own / (others * LATENCY_TIMES)).min((own - others) / LATENCY_ABOVE_MS);
+            worst = worst.max(far);
+        }
+    }
+    Some(worst)
+}
+
+/// The lower one of two in the middle.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn failing(share: f64) -> Peer {
+        Peer { failed_share: Some(share), ..Peer::default() }
+    }
+
+    fn slow(latency_ms: f64) -> Peer {
+        Peer { failed_share: Some(0.0), latency_ms: [Some(latency_ms), None], ..Peer::default() }
+    }
+
+    #[test]
+    fn one_that_fails_far_more_often_than_the_others_is_an_outlier() {
+        assert_eq!(outliers(&[failing(0.01), failing(0.4), failing(0.02)]), [1]);
+        assert_eq!(outliers(&[failing(0.4), failing(0.35), failing(0.45)]), [] as [usize; 0]);
+        assert_eq!(outliers(&[failing(0.0), failing(0.3)]), [1]);
+    }
+
+    #[test]
+    fn one_that_is_far_slower_than_the_others_is_an_outlier() {
+        assert_eq!(outliers(&[slow(300.0), slow(350.0), slow(2_500.0)]), [2]);
+        assert_eq!(outliers(&[slow(10.0), slow(12.0), slow(90.0)]), [] as [usize; 0], "nobody minds 80 ms");
+    }
+
+    #[test]
+    fn tiers_are_not_compared() {
+        let flex = Peer { tier: "flex".to_owned(), ..slow(20_000.0) };
+        assert!(outliers(&[slow(300.0), slow(300.0), flex]).is_empty());
+    }
+
+    #[test]
+    fn nobody_is_an_outlier_alone() {
+        assert!(outliers(&[failing(1.0)]).is_empty());
+        assert!(outliers(&[failing(1.0), Peer::default()]).is_empty());
+        assert!(outliers(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_worst_go_first_and_half_of_them_stay() {
+        let peers = [failing(0.3), failing(0.9), failing(0.5), failing(0.0), failing(0.0), failing(0.0)];
+        assert_eq!(outliers(&peers), [1, 2, 0]);
+        let mut peers = peers;
+        peers[1].is_ejected = true;
+        peers[3].is_ejected = true;
+        assert_eq!(outliers(&peers), [2]);
+    }
+
+    fn peer() -> impl Strategy<Value = Peer> {
+        let share = proptest::option::of(0.0f64..=1.0);
+        let latency = || proptest::option::of(1.0f64..1e6);
+        (share, latency(), latency(), any::<bool>(), 0u8..2).prop_map(
+            |(failed_share, streamed, whole, is_ejected, tier)| Peer {
+                tier: tier.to_string(),
+                failed_share,
+                latency_ms: [streamed, whole],
+                is_ejected,
+            },
+        )
+    }
+
+    proptest! {
+        /// However bad all are, at most half are set aside, and nobody twice.
+        #[test]
+        fn never_more_than_half(peers in proptest::collection::vec(peer(), 0..20)) {
+            let chosen = outliers(&peers);
+            let before = peers.iter().filter(|peer| peer.is_ejected).count();
+            prop_assert!(chosen.is_empty() || before + chosen.len() <= peers.len() / 2);
+            prop_assert!(chosen.iter().all(|place| !peers[*place].is_ejected));
+            let distinct: std::collections::BTreeSet<_> = chosen.iter().collect();
+            prop_assert_eq!(distinct.len(), chosen.len());
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Counting requests and failures of the last while, in slots that are forgotten one by one.
+
+/// Requests and how many of them failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) requests: u32,
+    pub(super) failures: u32,
+}
+
+impl Counts {
+    /// The share of failures, 0 to 1; none with fewer than `requests_min`.
+    pub(super) fn failed_share(self, requests_min: u32) -> Option<f64> {
+        let enough = self.requests >= requests_min.max(1);
+        enough.then(|| f64::from(self.failures) / f64::from(self.requests))
+    }
+}
+
+/// Counts of the last `SLOTS` slots, the present one among them.
+#[derive(Clone, Debug)]
+pub(super) struct Tally<const SLOTS: usize> {
+    slot_ms: u64,
+    slots: [Counts; SLOTS],
+    newest: u64,
+}
+
+impl<const SLOTS: usize> Tally<SLOTS> {
+    /// With nothing counted; a slot has `slot_ms` milliseconds.
+    pub(super) fn new(slot_ms: u64) -> Self {
+        Self { slot_ms, slots: [Counts::default(); SLOTS], newest: 0 }
+    }
+
+    /// Counts a request, or the failure of one that was counted.
+    pub(super) fn add(&mut self, now_ms: u64, counts: Counts) {
+        self.turn(now_ms);
+        if let Some(slot) = self.slots.get_mut(self.newest as usize % SLOTS) {
+            slot.requests = slot.requests.saturating_add(counts.requests);
+            slot.failures = slot.failures.saturating_add(counts.failures);
+        }
+    }
+
+    /// All slots together. A failure whose request was counted in a slot that is forgotten counts as one.
+    pub(super) fn sum(&mut self, now_ms: u64) -> Counts {
+        self.turn(now_ms);
+        let sum = self.slots.iter().fold(Counts::default(), |sum, slot| Counts {
+            requests: sum.requests.saturating_add(slot.requests),
+            failures: sum.failures.saturating_add(slot.failures),
+        });
+        Counts { requests: sum.requests.max(sum.failures), ..sum }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.slots = [Counts::default(); SLOTS];
+    }
+
+    fn turn(&mut self, now_ms: u64) {
+        let present = now_ms / self.slot_ms;
+        for number in (self.newest + 1..=present).take(SLOTS) {
+            if let Some(slot) = self.slots.get_mut(number as usize % SLOTS) {
+                *slot = Counts::default();
+            }
+        }
+        self.newest = self.newest.max(present);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Counts = Counts { requests: 1, failures: 0 };
+    const FAILED: Counts = Counts { requests: 1, failures: 1 };
+    const BROKEN: Counts = Counts { requests: 0, failures: 1 };
+
+    #[test]
+    fn slots_are_forgotten_one_by_one() {
+        let mut tally = Tally::<3>::new(10);
+        tally.add(0, ONE);
+        tally.add(15, FAILED);
+        assert_eq!(tally.sum(29), Counts { requests: 2, failures: 1 });
+        assert_eq!(tally.sum(30), Counts { requests: 1, failures: 1 });
+        assert_eq!(tally.sum(40), Counts::default());
+        tally.add(1_000_000, ONE);
+        assert_eq!(tally.sum(1_000_000), ONE);
+    }
+
+    #[test]
+    fn there_are_never_more_failures_than_requests() {
+        let mut tally = Tally::<2>::new(10);
+        tally.add(0, ONE);
+        tally.add(25, BROKEN);
+        assert_eq!(tally.sum(25), FAILED);
+    }
+
+    #[test]
+    fn few_requests_have_no_share() {
+        assert_eq!(Counts { requests: 9, failures: 9 }.failed_share(10), None);
+        assert_eq!(Counts { requests: 10, failures: 5 }.failed_share(10), Some(0.5));
+        assert_eq!(Counts::default().failed_share(0), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! What an engine remembers from one request to the next. It outlives the configuration: a reload takes over what
+//! is known of the endpoints that it still names, and forgets the others.
+
+use crate::health::{EndpointKey, Health};
+use crate::random_seed;
+use crate::retry::Budget;
+use crate::session::Sessions;
+use cofferdam_store::Clock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The memory of all engines of a process, one after the other.
+pub struct Memory {
+    pub(crate) clock: Clock,
+    pub(crate) retries: Budget,
+    pub(crate) sessions: Sessions,
+    endpoints: Mutex<Endpoints>,
+}
+
+/// Held by the catalogs that name them, so that whatever no configuration in use names is gone.
+#[derive(Default)]
+struct Endpoints {
+    known: BTreeMap<EndpointKey, Weak<Health>>,
+    last_id: u64,
+}
+
+impl Default for Memory {
+    /// A memory on the machine's clock.
+    fn default() -> Self {
+        Self::new(&Clock::system())
+    }
+}
+
+impl Memory {
+    /// Nothing is remembered yet.
+    pub fn new(clock: &Clock) -> Self {
+        Self {
+            clock: clock.clone(),
+            retries: Budget::new(clock),
+            sessions: Sessions::default(),
+            endpoints: Mutex::default(),
+        }
+    }
+
+    /// What is known of an endpoint, for a catalog to hold.
+    pub fn endpoint(&self, key: EndpointKey) -> Arc<Health> {
+        let mut endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(health) = endpoints.known.get(&key).and_then(Weak::upgrade) {
+            return health;
+        }
+        endpoints.known.retain(|_, health| health.strong_count() > 0);
+        endpoints.last_id += 1;
+        let health = Arc::new(Health::new(endpoints.last_id, key.clone(), random_seed()));
+        endpoints.known.insert(key, Arc::downgrade(&health));
+        health
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(provider: &str) -> EndpointKey {
+        let word = |word: &str| word.to_owned();
+        EndpointKey { model: word("m"), provider: word(provider), upstream: word("m"), tier: word("default") }
+    }
+
+    #[test]
+    fn an_endpoint_keeps_its_health_as_long_as_a_configuration_names_it() {
+        let memory = Memory::new(&Clock::manual());
+        let (before, gone) = (memory.endpoint(key("a")), memory.endpoint(key("b")));
+        let after = memory.endpoint(key("a"));
+        assert!(Arc::ptr_eq(&before, &after));
+        assert_ne!(before.id(), gone.id());
+        let gone_id = gone.id();
+        drop(gone);
+        assert_ne!(memory.endpoint(key("b")).id(), gone_id, "it was forgotten");
+        drop(memory.endpoint(key("c")));
+        drop(memory.endpoint(key("d")));
+        assert_eq!(memory.endpoints.lock().unwrap().known.len(), 2, "a, and d until the next look");
+    }
+}

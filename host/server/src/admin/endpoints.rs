@@ -1,0 +1,51 @@
+//! Metrics of endpoints: one line for each that the configuration names.
+
+use cofferdam_engine::health::{EndpointKey, Phase, Reading};
+
+use crate::app::App;
+use crate::metrics::{Text, escape};
+
+/// Writes what is known of every endpoint.
+pub(super) fn write(app: &App, text: &mut Text) {
+    let (live, now_ms) = (app.live(), app.clock.monotonic_ms());
+    let health = live.engine.catalog().endpoints().map(|endpoint| &endpoint.health);
+    let mut known: Vec<(&EndpointKey, Reading)> =
+        health.map(|health| (health.key(), health.reading(now_ms))).collect();
+    known.sort_by_key(|(key, _)| *key);
+    // An endpoint may stand in the configuration twice, with other prices.
+    known.dedup_by_key(|(key, _)| *key);
+    let known: Vec<(String, Reading)> =
+        known.into_iter().map(|(key, reading)| (labels(key), reading)).collect();
+    let mut family = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Reading) -> u64| {
+        text.family(name, kind, help);
+        for (labels, reading) in &known {
+            text.sample(name, labels, value(reading));
+        }
+    };
+    family("cofferdam_endpoint_breaker", "gauge", "0 closed, 1 half-open, 2 open", &|it| match it.phase {
+        Phase::Closed => 0,
+        Phase::HalfOpen => 1,
+        Phase::Open => 2,
+    });
+    let ejected = "1 when the endpoint is a last resort: failing, limited or far worse than its peers";
+    family("cofferdam_endpoint_ejected", "gauge", ejected, &|it| u64::from(it.is_ejected));
+    let requests = "Attempts of the last five minutes";
+    family("cofferdam_endpoint_requests", "gauge", requests, &|it| u64::from(it.requests));
+    let failures = "Attempts of the last five minutes that failed for the endpoint's own reasons";
+    family("cofferdam_endpoint_failures", "gauge", failures, &|it| u64::from(it.failures));
+    let openings = "How often the breaker opened";
+    family("cofferdam_endpoint_breaker_openings_total", "counter", openings, &|it| it.openings);
+    let outliers = "How often the endpoint was set aside for doing far worse than its peers";
+    family("cofferdam_endpoint_outliers_total", "counter", outliers, &|it| it.outliers);
+    let retries = "Attempts made after every endpoint of a request had failed";
+    family("cofferdam_endpoint_retries_total", "counter", retries, &|it| it.retries);
+    let refused = "Requests that were not tried again because too many others had been";
+    text.family("cofferdam_retries_refused_total", "counter", refused);
+    text.sample("cofferdam_retries_refused_total", "", live.engine.retries_refused());
+}
+
+fn labels(key: &EndpointKey) -> String {
+    let EndpointKey { model, provider, upstream, tier } = key;
+    let [model, provider, upstream, tier] = [model, provider, upstream, tier].map(|value| escape(value));
+    format!("model=\"{model}\",provider=\"{provider}\",upstream=\"{upstream}\",tier=\"{tier}\"")
+}

@@ -1,0 +1,147 @@
+//! `/v1/keys`: a provisioning key lists, makes, changes and deletes the keys of its
+//! workspace that make requests. What it makes reaches no more than its own member
+//! does; it makes no key of its own kind, and neither it nor any other of its kind is
+//! there for it, so that a stolen one can be revoked and has no successor.
+
+mod document;
+mod input;
+mod work;
+
+use std::sync::Arc;
+
+use cofferdam_store::{Actor, ApiKey, Directory, KeyChange, KeyOwner, NewKey, WorkspaceId};
+use document::{Created, Data, Deleted, Key, Listing};
+use http::{Method, Response, StatusCode};
+use hyper::body::Incoming;
+use input::{Create, Patch};
+
+use super::inference::plain_body;
+use super::query::{Window, flag};
+use super::spending::document;
+use crate::access::{manages, manages_intern, manages_member};
+use crate::answer::Body;
+use crate::handle::Call;
+use crate::rate::key_changes_quota;
+use crate::reply::{Fault, Flaw};
+
+/// Keys that make requests in one workspace, for all of which there is a page.
+const KEYS_MAX: usize = 10_000;
+/// The longest body, in bytes.
+const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// Answers a request for all keys: a page of them, or another one.
+pub(crate) async fn all(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+    if call.head.method == Method::POST { create(call, body).await } else { list(call) }
+}
+
+/// Answers a request for one key.
+pub(crate) async fn one(call: &Call<'_>, id: &str, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+    let directory = call.app.store.directory();
+    let key = managed(call, &directory, id)?;
+    match call.head.method {
+        Method::PATCH => change(call, key, body).await,
+        Method::DELETE => delete(call, key).await,
+        _ => Ok(document(&Data { data: Key::of(&call.app.store, key) })),
+    }
+}
+
+/// The newest first, as OpenRouter has them.
+fn list(call: &Call<'_>) -> Result<Response<Body>, Fault> {
+    let query = call.head.uri.query().unwrap_or_default();
+    let Window { offset, limit } = Window::parse(query).map_err(Fault::Flawed)?;
+    let disabled_too = flag(query, "include_disabled").map_err(Fault::Flawed)?;
+    let directory = call.app.store.directory();
+    let keys = directory.keys().into_iter().rev();
+    let mut keys =
+        keys.filter(|key| is_there(call, &directory, key) && (disabled_too || !key.disabled)).skip(offset);
+    let data = keys.by_ref().take(limit).map(|key| Key::of(&call.app.store, key)).collect();
+    Ok(document(&Listing { data, has_more: keys.next().is_some() }))
+}
+
+async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+    count_change(call)?;
+    // Access has refused keys without a workspace; a key that lost it since is no key.
+    let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
+    let wanted = {
+        let mut share = call.app.bodies.share();
+        Create::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?).map_err(Fault::Flawed)?
+    };
+    let directory = call.app.store.directory();
+    let owner = owner(call, &directory, workspace, &wanted).map_err(Fault::Flawed)?;
+    let live = |key: &&ApiKey| key.workspace == Some(workspace) && key.revoked_at_ms.is_none();
+    if directory.keys().into_iter().filter(live).count() >= KEYS_MAX {
+        return Err(Fault::TooManyKeys);
+    }
+    let Create { name, limits, expires_at_ms, .. } = wanted;
+    let new = NewKey { owner, name: Some(name), expires_at_ms, limits };
+    let store = &call.app.store;
+    let issued = work::carry_out(store, |place| store.issue_key_at(place, actor(call), new)).await?;
+    let key = String::from_utf8_lossy(issued.token.expose());
+    let mut response = document(&Created { data: Key::of(store, &issued.key), key: &key });
+    *response.status_mut() = StatusCode::CREATED;
+    Ok(response)
+}
+
+/// Whom the key is for: whoever is named, else the provisioning key's own member.
+fn owner(
+    call: &Call<'_>,
+    directory: &Directory,
+    workspace: WorkspaceId,
+    wanted: &Create,
+) -> Result<KeyOwner, Flaw> {
+    let principal = &call.principal;
+    match (wanted.member, wanted.intern) {
+        (_, Some(intern)) if manages_intern(principal, directory, intern) => {
+            Ok(KeyOwner::Intern { workspace, intern })
+        }
+        (_, Some(_)) => Err(Flaw::at("intern_id", "must be an intern that this key's member sees")),
+        (Some(member), None) if manages_member(principal, directory, member) => {
+            Ok(KeyOwner::Member { workspace, member: Some(member) })
+        }
+        (Some(_), None) => Err(Flaw::at("member_id", "must be a member that this key may act for")),
+        (None, None) => Ok(KeyOwner::Member { workspace, member: principal.member() }),
+    }
+}
+
+async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Response<Body>, Fault> {
+    count_change(call)?;
+    let wanted = {
+        let mut share = call.app.bodies.share();
+        Patch::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?).map_err(Fault::Flawed)?
+    };
+    let store = &call.app.store;
+    let limits = wanted.limits(store, key).map_err(Fault::Flawed)?;
+    let Patch { name, disabled, .. } = wanted;
+    let change = KeyChange { name: name.map(Some), disabled, limits };
+    let id = key.id;
+    let changed = work::carry_out(store, |place| store.set_key_at(place, actor(call), id, change)).await?;
+    Ok(document(&Data { data: Key::of(store, &changed) }))
+}
+
+async fn delete(call: &Call<'_>, key: &ApiKey) -> Result<Response<Body>, Fault> {
+    count_change(call)?;
+    let (store, id) = (&call.app.store, key.id);
+    work::carry_out(store, |place| store.revoke_key_at(place, actor(call), id)).await?;
+    Ok(document(&Deleted { deleted: true }))
+}
+
+/// The key of a path, if it is there for the one that asks. A word that is no id names
+/// nothing.
+fn managed<'d>(call: &Call<'_>, directory: &'d Arc<Directory>, id: &str) -> Result<&'d ApiKey, Fault> {
+    let key = id.parse().ok().and_then(|id| directory.key(id));
+    key.filter(|key| is_there(call, directory, key)).ok_or(Fault::NotFound)
+}
+
+fn is_there(call: &Call<'_>, directory: &Directory, key: &ApiKey) -> bool {
+    key.revoked_at_ms.is_none() && manages(&call.principal, directory, key)
+}
+
+fn count_change(call: &Call<'_>) -> Result<(), Fault> {
+    let Some(quota) = key_changes_quota() else { return Ok(()) };
+    let taken = call.app.rates.key_changes.take(call.principal.key_id(), quota);
+    taken.map(drop).map_err(|too_often| Fault::TooManyChanges { wait_s: too_often.wait_s })
+}
+
+fn actor(call: &Call<'_>) -> Actor {
+    Actor::Key(call.principal.key_id())
+}

@@ -1,0 +1,228 @@
+//! The bodies of requests that make and change keys. A member that is not known is an
+//! error: a limit that is misspelt must not make a key without one.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use cofferdam_store::{ApiKey, Dollars, DollarsError, InternId, MemberId, Name, SpendLimits, Store, Window};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::api::spending::reset_of;
+use crate::reply::Flaw;
+
+/// Members of a body that are looked at.
+const MEMBERS_MAX: usize = 32;
+/// The longest name of a member that is repeated to the client.
+const MEMBER_NAME_BYTES_MAX: usize = 64;
+
+/// What `POST` makes.
+#[derive(Debug)]
+pub(super) struct Create {
+    pub(super) name: Name,
+    pub(super) limits: SpendLimits,
+    pub(super) expires_at_ms: Option<u64>,
+    pub(super) member: Option<MemberId>,
+    pub(super) intern: Option<InternId>,
+}
+
+/// What `PATCH` changes; `None` leaves a part as it is.
+#[derive(Debug, Default)]
+pub(super) struct Patch {
+    pub(super) name: Option<Name>,
+    pub(super) disabled: Option<bool>,
+    /// Pico-dollars, or no limit.
+    limit: Option<Option<u64>>,
+    reset: Option<Window>,
+}
+
+impl Create {
+    /// Reads a body.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and where.
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Flaw> {
+        let (mut name, mut expires_at_ms, mut member, mut intern) = (None, None, None, None);
+        let (mut limit, mut reset) = (None, None);
+        for (member_name, value) in members(body)? {
+            match member_name.as_str() {
+                "name" => name = Some(read_name(value)?),
+                "limit" => limit = read_limit(value)?,
+                "limit_reset" => reset = Some(read_reset(value)?),
+                "include_byok_in_limit" => check_byok(value)?,
+                "expires_at" => expires_at_ms = nullable(value, read_date)?,
+                "member_id" => member = nullable(value, |value| read_id(value, "member_id"))?,
+                "intern_id" => intern = nullable(value, |value| read_id(value, "intern_id"))?,
+                other => return Err(unknown(other)),
+            }
+        }
+        if member.is_some() && intern.is_some() {
+            return Err(Flaw::at("intern_id", "must not stand beside member_id"));
+        }
+        let name = name.ok_or_else(|| Flaw::at("name", "is missing"))?;
+        let limits = limits(limit, reset.unwrap_or(Window::Total))?;
+        Ok(Self { name, limits, expires_at_ms, member, intern })
+    }
+}
+
+impl Patch {
+    /// Reads a body.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, and where.
+    pub(super) fn parse(body: &[u8]) -> Result<Self, Flaw> {
+        let mut patch = Self::default();
+        for (member_name, value) in members(body)? {
+            match member_name.as_str() {
+                "name" => patch.name = Some(read_name(value)?),
+                "disabled" => patch.disabled = Some(read_flag(value, "disabled")?),
+                "limit" => patch.limit = Some(read_limit(value)?),
+                "limit_reset" => patch.reset = Some(read_reset(value)?),
+                "include_byok_in_limit" => check_byok(value)?,
+                other => return Err(unknown(other)),
+            }
+        }
+        Ok(patch)
+    }
+
+    /// The limits that the key has from now on, if they change: one, of which the part that
+    /// is not given stays as the key shows it.
+    ///
+    /// # Errors
+    ///
+    /// A span of time for no limit.
+    pub(super) fn limits(&self, store: &Store, key: &ApiKey) -> Result<Option<SpendLimits>, Flaw> {
+        if self.limit.is_none() && self.reset.is_none() {
+            return Ok(None);
+        }
+        let spend = store.key_spend(key.id).unwrap_or_default();
+        let shown = spend.tightest(&key.limits).map(|(window, _)| window);
+        let limit = self.limit.unwrap_or_else(|| shown.and_then(|window| key.limits.of(window)));
+        // Without a limit there is nothing that could begin anew.
+        let kept = if limit.is_some() { shown } else { None };
+        limits(limit, self.reset.or(kept).unwrap_or(Window::Total)).map(Some)
+    }
+}
+
+fn limits(limit_pico: Option<u64>, window: Window) -> Result<SpendLimits, Flaw> {
+    if limit_pico.is_none() && window != Window::Total {
+        return Err(Flaw::at("limit_reset", "must be null without a limit"));
+    }
+    Ok(SpendLimits::default().with(window, limit_pico))
+}
+
+fn read_name(value: &RawValue) -> Result<Name, Flaw> {
+    let name = text(value).and_then(|text| Name::parse(&text).ok());
+    name.ok_or_else(|| {
+        Flaw::at(
+            "name",
+            "must be a text of 1 to 64 characters, none of them a control character, no space at the ends",
+        )
+    })
+}
+
+/// An amount in pico-dollars, exactly as it is written.
+fn read_limit(value: &RawValue) -> Result<Option<u64>, Flaw> {
+    nullable(value, |value| {
+        let amount = value.get().parse::<Dollars>().map_err(|error| match error {
+            DollarsError::NotANumber => "must be a number of dollars, 0 or more, or null",
+            DollarsError::TooFine => "must have at most 12 digits after the point",
+            DollarsError::TooMuch => "must be at most 18446744",
+        });
+        amount.map(Dollars::pico).map_err(|reason| Flaw::at("limit", reason))
+    })
+}
+
+fn read_reset(value: &RawValue) -> Result<Window, Flaw> {
+    let reset = nullable(value, |value| {
+        let window = text(value).and_then(|text| reset_of(&text));
+        window.ok_or_else(|| Flaw::at("limit_reset", "must be daily, weekly, monthly or null"))
+    });
+    reset.map(|window| window.unwrap_or(Window::Total))
+}
+
+fn check_byok(value: &RawValue) -> Result<(), Flaw> {
+    let wanted = nullable(value, |value| read_flag(value, "include_byok_in_limit"))?;
+    if wanted == Some(true) {
+        return Err(Flaw::at(
+            "include_byok_in_limit",
+            "must be false: what own keys cost is not limited here",
+        ));
+    }
+    Ok(())
+}
+
+fn read_flag(value: &RawValue, path: &'static str) -> Result<bool, Flaw> {
+    serde_json::from_str(value.get()).map_err(|_| Flaw::at(path, "must be true or false"))
+}
+
+fn read_date(value: &RawValue) -> Result<u64, Flaw> {
+    let date = text(value).and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    let date = date.ok_or_else(|| Flaw::at("expires_at", "must be a date like 2027-12-31T23:59:59Z"))?;
+    u64::try_from(date.as_millisecond()).map_err(|_| Flaw::at("expires_at", "must lie in the future"))
+}
+
+fn read_id<T: std::str::FromStr>(value: &RawValue, path: &'static str) -> Result<T, Flaw> {
+    let id = text(value).and_then(|text| text.parse().ok());
+    id.ok_or_else(|| Flaw::at(path, "must be a UUID"))
+}
+
+fn text(value: &RawValue) -> Option<String> {
+    serde_json::from_str(value.get()).ok()
+}
+
+fn nullable<T>(value: &RawValue, read: impl FnOnce(&RawValue) -> Result<T, Flaw>) -> Result<Option<T>, Flaw> {
+    if value.get() == "null" { Ok(None) } else { read(value).map(Some) }
+}
+
+/// Names a member that nobody knows, unless its name is one that no member has.
+fn unknown(name: &str) -> Flaw {
+    let is_plain = name.len() <= MEMBER_NAME_BYTES_MAX
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    let path = if is_plain && !name.is_empty() { Cow::Owned(name.to_owned()) } else { Cow::Borrowed("body") };
+    Flaw { path, reason: "is not known here" }
+}
+
+/// The members of a JSON object, each once and not yet read.
+fn members(body: &[u8]) -> Result<Vec<(String, &RawValue)>, Flaw> {
+    let flaw = || Flaw::at("body", "must be a JSON object with each member once");
+    let text = std::str::from_utf8(body).map_err(|_| flaw())?;
+    // What the parser says may quote the body, so it goes nowhere.
+    let Members(members) = serde_json::from_str(text).map_err(|_| flaw())?;
+    Ok(members)
+}
+
+struct Members<'b>(Vec<(String, &'b RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EachOnce)
+    }
+}
+
+struct EachOnce;
+
+impl<'de> Visitor<'de> for EachOnce {
+    type Value = Members<'de>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+        let mut members: Vec<(String, &RawValue)> = Vec::new();
+        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+            if members.len() == MEMBERS_MAX || members.iter().any(|(known, _)| *known == name) {
+                return Err(serde::de::Error::custom("too many members"));
+            }
+            members.push((name, value));
+        }
+        Ok(Members(members))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! What a key may spend and has spent, in OpenRouter's names: one limit with the span
+//! of time it is for. A key that an operator gave several shows the one of which least
+//! is left there, and all of them under `limits`.
+
+use cofferdam_engine::cost::Amount;
+use cofferdam_store::{ApiKey, KeySpend, SpendLimits, Store, Window, WindowSpend};
+use http::header::{CACHE_CONTROL, HeaderValue};
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+use crate::answer::Body;
+use crate::reply::{Fault, json_response};
+
+/// The members of a key that are about money, in dollars.
+#[derive(Serialize)]
+pub(super) struct Spending {
+    limit: Option<Amount>,
+    limit_remaining: Option<Amount>,
+    limit_reset: Option<&'static str>,
+    include_byok_in_limit: bool,
+    limits: Limits,
+    usage: Amount,
+    usage_daily: Amount,
+    usage_weekly: Amount,
+    usage_monthly: Amount,
+    byok_usage: Amount,
+    byok_usage_daily: Amount,
+    byok_usage_weekly: Amount,
+    byok_usage_monthly: Amount,
+}
+
+#[derive(Serialize)]
+struct Limits {
+    day: Option<Amount>,
+    week: Option<Amount>,
+    month: Option<Amount>,
+    total: Option<Amount>,
+}
+
+impl Spending {
+    /// Of a key as it stands at this moment.
+    pub(super) fn of(store: &Store, key: &ApiKey) -> Self {
+        // One that has just gone has nothing more to tell.
+        let KeySpend { charged, byok, .. } = store.key_spend(key.id).unwrap_or_default();
+        let spend = KeySpend { charged, byok, reserved_pico: 0 };
+        let shown = spend.tightest(&key.limits);
+        let limit = shown.and_then(|(window, _)| key.limits.of(window));
+        let used = |spend: &WindowSpend, window| Amount(spend.of(window));
+        Self {
+            limit: limit.map(Amount),
+            limit_remaining: shown.map(|(_, left)| Amount(left)),
+            limit_reset: shown.and_then(|(window, _)| reset_name(window)),
+            include_byok_in_limit: false,
+            limits: Limits::of(&key.limits),
+            usage: used(&charged, Window::Total),
+            usage_daily: used(&charged, Window::Day),
+            usage_weekly: used(&charged, Window::Week),
+            usage_monthly: used(&charged, Window::Month),
+            byok_usage: used(&byok, Window::Total),
+            byok_usage_daily: used(&byok, Window::Day),
+            byok_usage_weekly: used(&byok, Window::Week),
+            byok_usage_monthly: used(&byok, Window::Month),
+        }
+    }
+}
+
+impl Limits {
+    fn of(limits: &SpendLimits) -> Self {
+        let of = |window| limits.of(window).map(Amount);
+        Self {
+            day: of(Window::Day),
+            week: of(Window::Week),
+            month: of(Window::Month),
+            total: of(Window::Total),
+        }
+    }
+}
+
+/// What `limit_reset` calls a span of time; all time has no name.
+fn reset_name(window: Window) -> Option<&'static str> {
+    match window {
+        Window::Day => Some("daily"),
+        Window::Week => Some("weekly"),
+        Window::Month => Some("monthly"),
+        Window::Total => None,
+    }
+}
+
+/// The span of time that `limit_reset` calls so.
+pub(super) fn reset_of(name: &str) -> Option<Window> {
+    Window::ALL.into_iter().find(|window| reset_name(*window) == Some(name))
+}
+
+/// The public part of a key's token, as people recognise it.
+pub(super) fn label(key: &ApiKey) -> String {
+    format!("cfd_{}_...", key.id)
+}
+
+/// An answer that nobody keeps.
+pub(super) fn document<T: Serialize>(document: &T) -> Response<Body> {
+    match serde_json::to_vec(document) {
+        Ok(bytes) => {
+            let mut response = json_response(StatusCode::OK, bytes.into());
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            response
+        }
+        // Texts, numbers and lists of them always are JSON.
+        Err(_) => Fault::Internal.into_response(None),
+    }
+}

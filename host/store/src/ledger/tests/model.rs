@@ -1,0 +1,137 @@
+//! The ledger against a list of what happened.
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Reserve { key: usize, estimate: u64 },
+    Settle { open: usize, cost: u64 },
+    Drop { open: usize },
+    Release { open: usize },
+    AddCredit { amount: u64 },
+    Later { ms: u64 },
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..3_usize, 0..200_u64).prop_map(|(key, estimate)| Step::Reserve { key, estimate }),
+        4 => (any::<usize>(), 0..300_u64).prop_map(|(open, cost)| Step::Settle { open, cost }),
+        1 => any::<usize>().prop_map(|open| Step::Drop { open }),
+        1 => any::<usize>().prop_map(|open| Step::Release { open }),
+        1 => (0..500_u64).prop_map(|amount| Step::AddCredit { amount }),
+        2 => (0..3 * DAY_MS).prop_map(|ms| Step::Later { ms }),
+        1 => Just(Step::Reopen),
+    ];
+    proptest::collection::vec(step, 1..40)
+}
+
+/// What the accounts should say, kept as lists of what happened.
+#[derive(Default)]
+struct Model {
+    credited: u64,
+    paid: Vec<(usize, u64, u64)>,
+    open: Vec<(usize, u64, Reservation)>,
+}
+
+impl Model {
+    fn spent(&self) -> u64 {
+        self.paid.iter().map(|(_, _, cost)| cost).sum()
+    }
+
+    fn held(&self, of: impl Fn(usize) -> bool) -> u64 {
+        self.open.iter().filter(|(key, _, _)| of(*key)).map(|(_, held, _)| held).sum()
+    }
+
+    fn in_window(&self, key: usize, window: Window, now_ms: u64) -> u64 {
+        let end = window.resets_at_ms(now_ms);
+        let counts = |at: u64| end.is_none() || window.resets_at_ms(at) == end;
+        self.paid.iter().filter(|(of, at, _)| *of == key && counts(*at)).map(|(_, _, cost)| cost).sum()
+    }
+
+    /// What is left for a key, if anything is.
+    fn left(&self, key: usize, limits: &SpendLimits, now_ms: u64) -> Option<u64> {
+        let mut left = self.credited.checked_sub(self.spent() + self.held(|_| true))?;
+        for window in Window::ALL {
+            let Some(limit) = limits.of(window) else { continue };
+            let used = self.in_window(key, window, now_ms) + self.held(|of| of == key);
+            left = left.min(limit.checked_sub(used)?);
+        }
+        (left > 0).then_some(left)
+    }
+
+    fn pick(&mut self, open: usize) -> Option<(usize, u64, Reservation)> {
+        let count = self.open.len();
+        (count > 0).then(|| self.open.swap_remove(open % count))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// Whatever is reserved, settled, dropped and released, over any days and restarts: accounts, rows and totals
+    /// are the sums of what happened, and what is refused is refused for want of money.
+    #[test]
+    fn accounts_never_drift(steps in steps()) {
+        let scratch = Scratch::new();
+        let mut store = scratch.open();
+        let limits = [
+            SpendLimits::default(),
+            SpendLimits { day_pico: Some(150), week_pico: Some(400), ..SpendLimits::default() },
+            SpendLimits { month_pico: Some(300), total_pico: Some(900), ..SpendLimits::default() },
+        ];
+        let keys = limits.map(|limits| key_with(&store, limits));
+        store.add_credit(OPERATOR, workspace(&store), 1_000).unwrap();
+        let mut model = Model { credited: 1_000, ..Model::default() };
+        for step in steps {
+            let now_ms = scratch.clock.now_ms();
+            match step {
+                Step::Reserve { key, estimate } => {
+                    let expected = model.left(key, &limits[key], now_ms).map(|left| left.min(estimate));
+                    let reserved = reserve(&store, keys[key], estimate);
+                    prop_assert_eq!(reserved.as_ref().ok().map(|reservation| reservation.held_pico()), expected);
+                    model.open.extend(reserved.ok().map(|it| (key, it.held_pico(), it)));
+                }
+                Step::Settle { open, cost } => {
+                    if let Some((key, _, reservation)) = model.pick(open) {
+                        settle(reservation, cost);
+                        model.paid.push((key, now_ms, cost));
+                    }
+                }
+                Step::Drop { open } => drop(model.pick(open)),
+                Step::Release { open } => {
+                    if let Some((_, _, reservation)) = model.pick(open) {
+                        reservation.release();
+                    }
+                }
+                Step::AddCredit { amount } => {
+                    store.add_credit(OPERATOR, workspace(&store), amount).unwrap();
+                    model.credited += amount;
+                }
+                Step::Later { ms } => scratch.clock.advance(Duration::from_millis(ms)),
+                Step::Reopen => {
+                    model.open.clear();
+                    store.close();
+                    store = scratch.open();
+                }
+            }
+            let expected = (Some(model.credited), model.spent(), model.held(|_| true));
+            prop_assert_eq!(balance(&store), expected);
+            for (number, key) in keys.iter().enumerate() {
+                let spend = store.key_spend(*key).unwrap();
+                prop_assert_eq!(spend.reserved_pico, model.held(|of| of == number));
+                for window in Window::ALL {
+                    let expected = model.in_window(number, window, scratch.clock.now_ms());
+                    prop_assert_eq!(spend.charged.of(window), expected, "{}", window);
+                }
+            }
+        }
+        model.open.clear();
+        store.flush().unwrap();
+        let rows: u64 = store.usage_rows(1_000).unwrap().iter().map(|row| row.cost_pico).sum();
+        prop_assert_eq!(rows, model.spent());
+        let (first, last) = (UsageDay(0), UsageDay::of_ms(scratch.clock.now_ms()));
+        let query = UsageQuery { first, last, by: UsageBy::Day, workspace: None, groups_max: 1_000 };
+        prop_assert_eq!(store.usage_report(query).unwrap().sum.cost_pico, model.spent());
+    }
+}

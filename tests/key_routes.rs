@@ -1,0 +1,373 @@
+//! `/v1/key`, `/v1/credits`, and `/v1/keys` for provisioning keys.
+
+use crate::kit::client::{Answer, Client, read};
+use crate::kit::host::{Host, Setup};
+use crate::kit::raw::Raw;
+use crate::kit::store::prepare;
+use cofferdam_store::Actor;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+fn command(host: &Host, line: &str) -> Value {
+    host.command(&line.split_whitespace().collect::<Vec<_>>())
+}
+
+fn text(document: &Value, name: &str) -> String {
+    document[name].as_str().unwrap_or_else(|| panic!("no {name} in {document}")).to_owned()
+}
+
+/// Manages keys as one provisioning key.
+struct Manager(Client);
+
+impl Manager {
+    fn of(host: &Host, workspace: &str) -> Self {
+        let made = command(host, &format!("key create --provisioning --workspace {workspace}"));
+        Self(Client::with_key(host, &text(&made, "key")))
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: &Value) -> Answer {
+        let request = self.0.request(method, path).header("content-type", "application/json");
+        read(request.body(body.to_string()).send().await.unwrap()).await
+    }
+
+    async fn create(&self, body: &Value) -> Answer {
+        self.ask(Method::POST, "/keys", body).await
+    }
+
+    /// A key with this name: its id and its token.
+    async fn created(&self, name: &str) -> (String, String) {
+        let answer = self.create(&json!({"name": name})).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        (text(&answer.body["data"], "hash"), text(&answer.body, "key"))
+    }
+
+    async fn patch(&self, id: &str, body: &Value) -> Answer {
+        self.ask(Method::PATCH, &format!("/keys/{id}"), body).await
+    }
+
+    async fn delete(&self, id: &str) -> Answer {
+        self.ask(Method::DELETE, &format!("/keys/{id}"), &json!({})).await
+    }
+
+    /// The names on a page.
+    async fn names(&self, query: &str) -> (Vec<String>, bool) {
+        let page = self.0.get(&format!("/keys{query}")).await;
+        assert_eq!(page.status, 200, "{}", page.text);
+        let names = page.body["data"].as_array().unwrap().iter();
+        let names = names.map(|key| key["name"].as_str().unwrap_or("").to_owned());
+        (names.collect(), page.body["has_more"].as_bool().unwrap())
+    }
+}
+
+async fn status_of(host: &Host, token: &str) -> u16 {
+    Client::with_key(host, token).get("/models").await.status
+}
+
+#[tokio::test]
+async fn a_key_lives_from_its_making_to_its_deletion() {
+    let mut host = Setup::new().start();
+    let manager = Manager::of(&host, "default");
+    let made = manager.create(&json!({"name": "Team A", "limit": 2.5, "limit_reset": "weekly"})).await;
+    assert_eq!((made.status, made.headers["cache-control"].to_str().unwrap()), (201, "no-store"));
+    let (id, token) = (text(&made.body["data"], "hash"), text(&made.body, "key"));
+    let data = &made.body["data"];
+    for (name, expected) in [
+        ("name", json!("Team A")),
+        ("label", json!(format!("cfd_{id}_..."))),
+        ("kind", json!("member")),
+        ("disabled", json!(false)),
+        ("limit", json!(2.5)),
+        ("limit_remaining", json!(2.5)),
+        ("limit_reset", json!("weekly")),
+        ("limits", json!({"day": null, "week": 2.5, "month": null, "total": null})),
+        ("include_byok_in_limit", json!(false)),
+        ("usage", json!(0)),
+        ("usage_daily", json!(0)),
+        ("byok_usage_monthly", json!(0)),
+        ("updated_at", Value::Null),
+        ("expires_at", Value::Null),
+    ] {
+        assert_eq!(data[name], expected, "{name}: {}", made.text);
+    }
+    assert_eq!(data["creator_user_id"], data["member_id"]);
+
+    let client = Client::with_key(&host, &token);
+    let answer = client.post("/responses", &json!({"model": "local/demo", "input": "hi"})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let read = manager.0.get(&format!("/keys/{id}")).await;
+    assert_eq!((read.status, &read.body["data"]["id"]), (200, &json!(id)), "{}", read.text);
+
+    let changed = manager.patch(&id, &json!({"name": "Team B", "disabled": true})).await;
+    assert_eq!((changed.status, &changed.body["data"]["name"]), (200, &json!("Team B")), "{}", changed.text);
+    assert_eq!(status_of(&host, &token).await, 401, "at once");
+    assert_eq!(manager.names("").await.0, ["".to_owned()], "the first key has no name");
+    assert_eq!(manager.names("?include_disabled=true").await.0, ["Team B", ""]);
+    assert_eq!(manager.patch(&id, &json!({"disabled": false})).await.status, 200);
+    assert_eq!(status_of(&host, &token).await, 200);
+
+    let deleted = manager.delete(&id).await;
+    assert_eq!((deleted.status, &deleted.body), (200, &json!({"deleted": true})));
+    assert_eq!(status_of(&host, &token).await, 401);
+    for answer in [
+        manager.0.get(&format!("/keys/{id}")).await,
+        manager.patch(&id, &json!({"disabled": false})).await,
+        manager.delete(&id).await,
+    ] {
+        assert_eq!((answer.status, answer.message()), (404, "Not found"), "{}", answer.text);
+    }
+    assert_eq!(manager.names("?include_disabled=true").await.0, [""]);
+    for later in [&read, &changed] {
+        assert!(!later.text.contains(&token));
+    }
+    let audit = command(&host, "vault audit").to_string();
+    let manager_id = text(&manager.0.get("/key").await.body["data"], "id");
+    assert_eq!(audit.matches(&format!("{{\"key\":\"{manager_id}\"}}")).count(), 4, "{audit}");
+    assert!(!audit.contains(&token) && !host.end().contains(&token));
+    assert!(host.files_with(&token).is_empty());
+}
+
+#[tokio::test]
+async fn a_limit_and_its_span_of_time_change_together_and_alone() {
+    let host = Setup::new().start();
+    let manager = Manager::of(&host, "default");
+    let (id, _) = manager.created("a").await;
+    for (change, limits) in [
+        (json!({"limit": 5}), json!({"day": null, "week": null, "month": null, "total": 5})),
+        (json!({"limit_reset": "daily"}), json!({"day": 5, "week": null, "month": null, "total": null})),
+        (json!({"limit": 7.25}), json!({"day": 7.25, "week": null, "month": null, "total": null})),
+        (json!({"name": "b"}), json!({"day": 7.25, "week": null, "month": null, "total": null})),
+        (json!({"limit_reset": null}), json!({"day": null, "week": null, "month": null, "total": 7.25})),
+        (
+            json!({"limit": 0, "limit_reset": "monthly"}),
+            json!({"day": null, "week": null, "month": 0, "total": null}),
+        ),
+        (json!({"limit": null}), json!({"day": null, "week": null, "month": null, "total": null})),
+    ] {
+        let answer = manager.patch(&id, &change).await;
+        assert_eq!(
+            (answer.status, &answer.body["data"]["limits"]),
+            (200, &limits),
+            "{change}: {}",
+            answer.text
+        );
+    }
+    let answer = manager.patch(&id, &json!({"limit_reset": "daily"})).await;
+    assert_eq!((answer.status, answer.message()), (400, "limit_reset must be null without a limit"));
+}
+
+/// What is not for a provisioning key is not there for it, whatever it is.
+#[tokio::test]
+async fn a_provisioning_key_has_the_keys_of_its_workspace_that_make_requests_and_no_others() {
+    let host = Setup::new().start();
+    command(&host, "workspace create elsewhere");
+    command(&host, "intern create scout --workspace default");
+    command(&host, "intern create stranger --workspace elsewhere");
+    command(&host, "member create bob --workspace default");
+    let made = |line: &str| text(&command(&host, &format!("key create {line}")), "id");
+    let own = [
+        made("--workspace default --member bob"),
+        made("--workspace default --intern scout"),
+        made("--workspace default"),
+    ];
+    let revoked = made("--workspace default");
+    command(&host, &format!("key revoke {revoked}"));
+    let manager = Manager::of(&host, "default");
+    let manager_id = text(&manager.0.get("/key").await.body["data"], "id");
+    let hidden = [
+        made("--workspace elsewhere"),
+        made("--workspace elsewhere --intern stranger"),
+        made("--no-scope"),
+        made("--provisioning --workspace default"),
+        made("--provisioning --workspace elsewhere"),
+        manager_id,
+        revoked,
+        "abcdefghijkl".to_owned(),
+        "nonsense".to_owned(),
+        "%2e%2e".to_owned(),
+    ];
+    let unknown = manager.0.get("/keys/000000000000").await;
+    assert_eq!((unknown.status, unknown.message()), (404, "Not found"));
+    for id in &hidden {
+        for answer in [
+            manager.0.get(&format!("/keys/{id}")).await,
+            manager.patch(id, &json!({"disabled": true})).await,
+            manager.patch(id, &json!({"nonsense": true})).await,
+            manager.delete(id).await,
+        ] {
+            assert_eq!((answer.status, &answer.text), (404, &unknown.text), "{id}");
+        }
+    }
+    let page = manager.0.get("/keys").await;
+    for id in &own {
+        assert!(page.text.contains(id), "{id}: {}", page.text);
+        assert_eq!(manager.0.get(&format!("/keys/{id}")).await.status, 200);
+    }
+    for id in &hidden {
+        assert!(!page.text.contains(id), "{id}: {}", page.text);
+    }
+}
+
+#[tokio::test]
+async fn what_it_makes_reaches_no_more_than_its_own_member() {
+    let host = Setup::new().start();
+    command(&host, "workspace create elsewhere");
+    let scout = text(&command(&host, "intern create scout --workspace default"), "id");
+    let stranger = text(&command(&host, "intern create stranger --workspace elsewhere"), "id");
+    let bob = text(&command(&host, "member create bob --workspace default --role admin"), "id");
+    let bobs = text(&command(&host, "intern create helper --workspace default --member bob"), "id");
+    let other = text(&command(&host, "member create eve --workspace elsewhere"), "id");
+    let bobs_key = text(&command(&host, "key create --workspace default --member bob"), "id");
+    let manager = Manager::of(&host, "default");
+    let made = async |member: &str, id: &str| {
+        let answer = manager.create(&json!({"name": "k", member: id})).await;
+        (answer.status, answer.body["data"][member].clone())
+    };
+    // The owner is an admin.
+    assert_eq!(made("member_id", &bob).await, (201, json!(bob)));
+    assert_eq!(made("intern_id", &scout).await, (201, json!(scout)));
+    assert_eq!(made("intern_id", &bobs).await, (201, json!(bobs)));
+    for (name, id) in
+        [("member_id", &other), ("intern_id", &stranger), ("intern_id", &bob), ("member_id", &scout)]
+    {
+        let answer = manager.create(&json!({"name": "k", name: id})).await;
+        assert_eq!(answer.status, 400, "{name}: {}", answer.text);
+        assert!(answer.message().starts_with(name), "{}", answer.text);
+    }
+    // Once it is none, it has its own keys and those of interns it made.
+    let owner = text(&manager.0.get("/key").await.body["data"], "member_id");
+    command(&host, &format!("member set {owner} --role member"));
+    assert_eq!(made("member_id", &bob).await.0, 400);
+    assert_eq!(made("intern_id", &bobs).await.0, 400);
+    assert_eq!(made("intern_id", &scout).await.0, 201);
+    assert_eq!(manager.create(&json!({"name": "k"})).await.status, 201);
+    assert_eq!(manager.0.get(&format!("/keys/{bobs_key}")).await.status, 404);
+    assert_eq!(manager.delete(&bobs_key).await.status, 404);
+    assert!(!manager.0.get("/keys").await.text.contains(&bobs_key));
+}
+
+#[tokio::test]
+async fn pages_are_newest_first_and_meet_without_a_gap() {
+    let host = Setup::new().start();
+    let manager = Manager::of(&host, "default");
+    for name in ["a", "b", "c", "d"] {
+        manager.created(name).await;
+    }
+    assert_eq!(manager.names("?limit=2").await, (vec!["d".to_owned(), "c".to_owned()], true));
+    assert_eq!(manager.names("?limit=2&offset=2").await, (vec!["b".to_owned(), "a".to_owned()], true));
+    assert_eq!(manager.names("?limit=2&offset=4").await, (vec![String::new()], false));
+    assert_eq!(manager.names("?offset=10000").await, (Vec::new(), false));
+    let answer = manager.0.get("/keys?include_disabled=1").await;
+    assert_eq!((answer.status, answer.message()), (400, "include_disabled must be true or false"));
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told_by_its_place_and_makes_nothing() {
+    let host = Setup::new().start();
+    let manager = Manager::of(&host, "default");
+    let before = manager.names("").await;
+    for (body, message) in [
+        (json!([]), "body must be a JSON object with each member once"),
+        (json!({}), "name is missing"),
+        (json!({"name": "a", "limit": -1}), "limit must be a number of dollars, 0 or more, or null"),
+        (json!({"name": "a", "limit": "1"}), "limit must be a number of dollars, 0 or more, or null"),
+        (json!({"name": "a", "limt": 1}), "limt is not known here"),
+        (json!({"name": "a", "kind": "provisioning"}), "kind is not known here"),
+        (json!({"name": "a", "expires_at": "2020-01-01T00:00:00Z"}), "expires_at must lie in the future"),
+    ] {
+        let answer = manager.create(&body).await;
+        assert_eq!((answer.status, answer.message()), (400, message), "{body}");
+        let metadata = &answer.body["error"]["metadata"];
+        assert_eq!(metadata["path"], message.split(' ').next().unwrap());
+    }
+    let long = manager.create(&json!({"name": "x".repeat(20_000)})).await;
+    assert_eq!(long.status, 413, "{}", long.text);
+    for (method, path, allow) in [
+        (Method::PUT, "/keys", "GET, HEAD, POST"),
+        (Method::POST, "/keys/abcdefghijkl", "GET, HEAD, PATCH, DELETE"),
+    ] {
+        let answer = manager.ask(method, path, &json!({})).await;
+        assert_eq!((answer.status, answer.headers["allow"].to_str().unwrap()), (405, allow));
+    }
+    // A compressed body, and one that breaks off.
+    let token = host.key.clone();
+    let packed = manager.0.request(Method::POST, "/keys").header("content-encoding", "gzip").body("x");
+    assert_eq!(read(packed.send().await.unwrap()).await.status, 400);
+    let mut raw = Raw::connect(&host).await;
+    let head = format!(
+        "POST /v1/keys HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: 9\r\n\r\n{{"
+    );
+    assert!(raw.send(head.as_bytes()).await);
+    drop(raw);
+    assert_eq!(manager.names("").await, before);
+}
+
+#[tokio::test]
+async fn changes_of_keys_have_a_pace() {
+    let host = Setup::new().start();
+    let manager = Manager::of(&host, "default");
+    let (id, _) = manager.created("a").await;
+    let mut changes = 1;
+    let refused = loop {
+        let answer = manager.patch(&id, &json!({})).await;
+        if answer.status != 200 {
+            break answer;
+        }
+        changes += 1;
+        assert!(changes < 1000, "there is no limit");
+    };
+    assert!(changes >= 60, "only {changes} at once");
+    assert_eq!((refused.status, refused.headers["retry-after"].to_str().unwrap()), (429, "1"));
+    assert_eq!(refused.body["error"]["metadata"]["refused_by"], "host");
+    assert_eq!(manager.names("").await.0.len(), 2, "reading has none");
+    let (_, token) = Manager::of(&host, "default").created("b").await;
+    assert_eq!(status_of(&host, &token).await, 200);
+}
+
+#[tokio::test]
+async fn a_key_is_told_about_itself() {
+    let host = Setup::new().config("[limits]\nrequests_per_minute = 30").start();
+    let answer = Client::new(&host).get("/key").await;
+    let data = &answer.body["data"];
+    let id = text(data, "id");
+    for (name, expected) in [
+        ("label", json!(format!("cfd_{id}_..."))),
+        ("name", Value::Null),
+        ("kind", json!("member")),
+        ("usage", json!(0)),
+        ("usage_monthly", json!(0)),
+        ("byok_usage", json!(0)),
+        ("limit", Value::Null),
+        ("limit_remaining", Value::Null),
+        ("limit_reset", Value::Null),
+        ("include_byok_in_limit", json!(false)),
+        ("is_free_tier", json!(false)),
+        ("is_provisioning_key", json!(false)),
+        ("is_management_key", json!(false)),
+        ("rate_limit", json!({"requests": 30, "interval": "1m"})),
+    ] {
+        assert_eq!(data[name], expected, "{name}: {}", answer.text);
+    }
+    let manager = Manager::of(&host, "default");
+    let data = &manager.0.get("/key").await.body["data"];
+    assert_eq!((&data["is_provisioning_key"], &data["kind"]), (&json!(true), &json!("provisioning")));
+}
+
+#[tokio::test]
+async fn the_balance_of_a_workspace_is_what_was_paid_in_and_what_was_used() {
+    let host = Setup::new().start();
+    let unlimited = Client::new(&host).get("/credits").await;
+    let expected =
+        "{\"data\":{\"total_credits\":18446744.073709551615,\"total_usage\":0,\"unlimited\":true}}";
+    assert_eq!((unlimited.status, unlimited.text.as_str()), (200, expected));
+    let key = host.key.clone();
+    let setup = Setup::after(&host);
+    drop(host);
+    prepare(&setup, |store| {
+        let workspace = store.directory().workspaces()[0].id;
+        store.add_credit(Actor::Operator, workspace, 12_500_000_000_000).unwrap();
+    });
+    let host = setup.start();
+    let prepaid = Client::with_key(&host, &key).get("/credits").await;
+    let expected = "{\"data\":{\"total_credits\":12.5,\"total_usage\":0,\"unlimited\":false}}";
+    assert_eq!((prepaid.status, prepaid.text.as_str()), (200, expected));
+}

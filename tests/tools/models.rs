@@ -1,0 +1,75 @@
+//! Models that tools ask: four providers, each with a model of its own price.
+
+use crate::kit::client::{Client, last_response};
+use crate::kit::config::{MODEL, provider};
+use crate::kit::guests::folder;
+use crate::kit::host::{Host, Setup};
+use crate::kit::upstream::Upstream;
+use serde_json::{Value, json};
+
+/// A host whose model may ask others. A turn has ten tokens: it costs 10, 20, 30 and 40 millionths of a dollar.
+pub struct Models {
+    pub host: Host,
+    /// Serves [`MODEL`], which the client asks.
+    pub outer: Upstream,
+    /// Serves `m/a`.
+    pub a: Upstream,
+    /// Serves `m/b`.
+    pub b: Upstream,
+    /// Serves `m/j`.
+    pub j: Upstream,
+    _guests: tempfile::TempDir,
+}
+
+impl Models {
+    /// With everything that asks models granted.
+    pub async fn start() -> Self {
+        let grant = |name: &str| format!("[plugins.tool-{name}]\nimports = [\"model\"]\n");
+        Self::with(&["asker", "advisor", "subagent", "fusion"].map(grant).concat()).await
+    }
+
+    /// With this configuration and nothing granted.
+    pub async fn with(config: &str) -> Self {
+        let [outer, a, b, j] = [
+            Upstream::start().await,
+            Upstream::start().await,
+            Upstream::start().await,
+            Upstream::start().await,
+        ];
+        let mut served = String::new();
+        for (place, (id, upstream)) in
+            [(MODEL, &outer), ("m/a", &a), ("m/b", &b), ("m/j", &j)].iter().enumerate()
+        {
+            let (name, price) = (format!("p{place}"), place + 1);
+            let endpoint = format!(
+                "{{ provider = \"{name}\", model = \"up-{place}\", input = {price}, output = {price} }}"
+            );
+            served += &provider(&name, "openai-chat", &upstream.base);
+            served += &format!("[[models]]\nid = \"{id}\"\nendpoints = [{endpoint}]\n");
+        }
+        let guests = folder(&["hook-asker", "tool-asker"]);
+        let host = Setup::new().config(config).config(&served).plugins(guests.path()).start();
+        Self { host, outer, a, b, j, _guests: guests }
+    }
+
+    /// Asks, streamed or not; the finished response.
+    pub async fn ask(&self, request: &Value, streamed: bool) -> Value {
+        let client = Client::new(&self.host);
+        if streamed {
+            return last_response(&client.stream(request).await).clone();
+        }
+        let answer = client.post("/responses", request).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.body
+    }
+}
+
+/// A request with these tools.
+pub fn with_tools(tools: &Value) -> Value {
+    json!({"model": MODEL, "input": "Go.", "tools": tools})
+}
+
+/// The same as a line, for a call that passes it on.
+pub fn question(model: &str) -> Value {
+    json!({"model": model, "input": "Why?"})
+}
