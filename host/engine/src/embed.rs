@@ -84,14 +84,7 @@ impl Engine {
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
         let order = order.map_err(|refusal| trail.beside(refusal, field))?;
         entry.routed();
-        let about = || About {
-            started_ms: context.now_ms,
-            requested: request.model.clone(),
-            intern: caller.intern,
-            session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
-            user: request.user.clone(),
-            trace: request.trace.clone(),
-        };
+        let about = || about(&request, &caller, &options, &context);
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total);
         // There is no output.
@@ -234,6 +227,23 @@ fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings, is_by
     entry.consumed(&usage, &usage, &cost);
     entry.settle(UsageOutcome::Completed);
     cost
+}
+
+/// What destinations are told of a request.
+fn about(
+    request: &EmbeddingsRequest,
+    caller: &Caller,
+    options: &RespondOptions,
+    context: &CallContext,
+) -> About {
+    About {
+        started_ms: context.now_ms,
+        requested: request.model.clone(),
+        intern: caller.intern,
+        session_id: request.session_id.clone().or_else(|| options.session_header.clone()),
+        user: request.user.clone(),
+        trace: request.trace.clone(),
+    }
 }
 
 #[derive(Serialize)]
