@@ -240,10 +240,7 @@ impl Assembler {
         }
         if item.streams_arguments {
             let name = format!("response.{}_arguments.done", item.item_type);
-            self.item_event(&name, place, |out, _| {
-                raw(out, ",\"arguments\":");
-                string(out, &said);
-            });
+            self.item_event(&name, place, write_arguments);
         }
         match text {
             Some((table, text)) => self.text_events(place, table, &text),
@@ -409,5 +406,13 @@ impl Assembler {
         self.turn_start = self.items.len();
         model.clone_into(&mut self.identity.model);
         service_tier.clone_into(&mut self.identity.service_tier);
+    }
+}
+
+/// What an event about the end of a call's arguments says.
+fn write_arguments(out: &mut Vec<u8>, item: &Item) {
+    if let Body::Tool { arguments, .. } = &item.body {
+        raw(out, ",\"arguments\":");
+        string(out, arguments);
     }
 }
