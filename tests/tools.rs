@@ -9,6 +9,7 @@ mod files;
 mod first_party;
 mod fusion;
 mod hooks;
+mod image;
 mod models;
 mod offers;
 mod patch;
