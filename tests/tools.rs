@@ -11,6 +11,7 @@ mod first_party;
 mod fusion;
 mod hooks;
 mod mcp;
+mod image;
 mod models;
 mod offers;
 mod patch;
