@@ -233,7 +233,6 @@ impl Assembler {
             return Ok(());
         }
         let item = Arc::clone(item);
-        let said = if item.streams_arguments { arguments.clone() } else { String::new() };
         let text = item.text_of(arguments);
         if text.is_some() {
             *members = item.written(call_id, item.text_members(arguments))?;
