@@ -32,8 +32,7 @@ async fn host(adapter: &str) -> (Upstream, Host) {
 async fn the_middle_is_dropped_where_the_dialect_cannot() {
     let (upstream, host) = host("openai-chat").await;
     let client = Client::new(&host);
-    // A model of so little context has it by default.
-    for (truncation, cut) in [(Some("auto"), true), (Some("disabled"), false), (None, true)] {
+    for (truncation, cut) in [(Some("auto"), true), (Some("disabled"), false), (None, false)] {
         let before = upstream.asked().len();
         upstream.reply(script::chat("ok"));
         let answer = client.post("/responses", &request(truncation)).await;

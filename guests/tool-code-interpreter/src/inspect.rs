@@ -63,6 +63,11 @@ impl View<'_> {
         if self.above.len() >= DEPTH_MAX {
             return self.spend(if is_array { "[Array]" } else { "[Object]" }.to_owned());
         }
+        // Brackets take room too: nested empty lists are long when they are written.
+        self.room = self.room.saturating_sub(2);
+        if self.room == 0 {
+            return LEFT_OUT.to_owned();
+        }
         self.above.push(object.clone());
         let entries = if is_array { self.elements(object) } else { self.members(object) };
         self.above.pop();

@@ -125,7 +125,7 @@ fn tools(fields: &Fields, own: &str) -> Result<Vec<Value>, ToolError> {
         if bare == Some(own) {
             return Err(fields.wrong(&path, "must be another tool than the one it is given to"));
         }
-        if CLIENT_TOOLS.contains(&kind) {
+        if CLIENT_TOOLS.contains(&bare.unwrap_or(kind)) {
             return Err(fields.wrong(&path, "must be a tool that this service runs, not the client"));
         }
     }

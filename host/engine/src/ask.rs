@@ -15,6 +15,7 @@ pub(crate) use progress::{Note, Progress, Reporter};
 
 use crate::cost::Amount;
 use crate::request::{ResponsesRequest, StopCondition};
+use bytes::Bytes;
 use cofferdam_runtime::services::{QUESTION_DEPTH_MAX, Question};
 use pool::Pool;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub(crate) struct Asking {
     askers: Vec<String>,
     /// Who is asked where a question does not say: the models of this request.
     models: Vec<String>,
+    /// The client's `provider` object: what it rules out is ruled out for questions too.
+    provider: Bytes,
 }
 
 impl Asking {
@@ -44,6 +47,7 @@ impl Asking {
             depth: 0,
             askers: Vec::new(),
             models: request.models.clone(),
+            provider: request.provider.json.clone(),
         }
     }
 
@@ -58,6 +62,7 @@ impl Asking {
             depth: question.depth,
             askers,
             models: request.models.clone(),
+            provider: request.provider.json.clone(),
         }
     }
 

@@ -72,9 +72,11 @@ impl Credentials<'_> {
     pub(crate) async fn release(&self, provider: &Provider) -> Result<Option<Used>, AttemptFailure> {
         let Some(Authentication { placement, own, byok }) = &provider.authentication else { return Ok(None) };
         let failed = |error| failed(provider, error);
+        // One workspace's vault says nothing about the endpoint.
+        let callers = |error| AttemptFailure { cause: Cause::Plugin, ..failed(error) };
         // That a caller has no key of its own is no refusal to be audited.
         if let Some(secret) = byok
-            && let Some(release) = self.released_if_bound(secret, provider).await.map_err(failed)?
+            && let Some(release) = self.released_if_bound(secret, provider).await.map_err(callers)?
         {
             let credential = placement.fill(release.expose());
             let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;

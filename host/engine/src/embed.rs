@@ -207,8 +207,22 @@ impl Attempting<'_> {
         let fits =
             embeddings.vectors.len() == self.request.input_count && width > 0 && width.is_multiple_of(4);
         let finite = embeddings.vectors.iter().all(|vector| floats(vector).all(f32::is_finite));
-        if fits && even && asked && finite { Ok(embeddings) } else { Err(AttemptFailure::malformed()) }
+        match fits && even && finite {
+            true if asked => Ok(embeddings),
+            true => Err(undimensioned()),
+            false => Err(AttemptFailure::malformed()),
+        }
     }
+}
+
+/// The endpoint made vectors of a length of its own.
+fn undimensioned() -> AttemptFailure {
+    AttemptFailure::dialect(Failure {
+        kind: ErrorKind::InvalidRequest,
+        message: "dimensions is not supported by any endpoint of this model".to_owned(),
+        code: None,
+        retry_after_ms: None,
+    })
 }
 
 fn unsupported(index: u32) -> AttemptFailure {

@@ -69,6 +69,7 @@ impl Engine {
             })
             .collect();
         let mut hooks = hooks?;
+        hooks.sort_by_key(|hook| hook.plugin.manifest().hook.as_ref().is_some_and(|table| table.judges));
         // What is short and stays as it is needs no further look.
         let fitting = self.fitting(request);
         hooks.extend(

@@ -249,15 +249,25 @@ impl Entry {
         }
     }
 
+    /// The answer under way is read no further. As much as has arrived is charged, where the provider has not said
+    /// how much that is; tells what is charged beyond its own figures.
+    pub(crate) fn break_off(&mut self) -> Cost {
+        let Some(underway) = self.underway.take() else {
+            self.note();
+            return Cost::default();
+        };
+        let missing = underway.missing();
+        let cost = underway.cost(&missing);
+        self.usage = sum(&self.usage, &missing);
+        self.models = self.models.plus(&cost);
+        self.note();
+        cost
+    }
+
     /// The client is gone. What it was being told is charged all the same: as much as has arrived, where the
     /// provider has not said how much that is.
     fn abandon(&mut self) {
-        if let Some(underway) = self.underway.take() {
-            let missing = underway.missing();
-            self.usage = sum(&self.usage, &missing);
-            self.models = self.models.plus(&underway.cost(&missing));
-        }
-        self.note();
+        self.break_off();
         self.charge_tokens();
         let has_spent = self.reservation.as_ref().is_some_and(|it| it.spent_pico() > 0);
         match self.reservation.take() {

@@ -98,6 +98,10 @@ pub struct HookTable {
     pub id: String,
     /// When it is called.
     pub phases: BTreeSet<Phase>,
+    /// It judges what others make of a request: whatever the order of the entries, it is called after hooks that
+    /// do not, so that nothing it would refuse is put in behind its back.
+    #[serde(default)]
+    pub judges: bool,
 }
 
 /// The `[limits]` table: what the plugin asks for.

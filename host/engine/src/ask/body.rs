@@ -5,32 +5,44 @@ use cofferdam_runtime::wire::{ErrorKind, Failure};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// Reads what a plugin wrote. It is not streamed, and without models those in `default` are asked.
+/// Reads what a plugin wrote. It is not streamed, without models those in `default` are asked, and without a
+/// `provider` object that of the request counts which it is asked for.
 pub(super) fn read(
     written: &[u8],
     default: &[String],
+    provider: &[u8],
     hook_ids: &[String],
     prompts: &Prompts,
 ) -> Result<ResponsesRequest, Failure> {
-    let body = completed(written, default);
+    let body = completed(written, default, provider);
     ResponsesRequest::parse_with(&body, hook_ids, prompts)
         .map_err(|error| Failure::new(ErrorKind::InvalidRequest, error.to_string()))
 }
 
-/// What is no object is left to the parser to complain about.
-fn completed<'a>(written: &'a [u8], default: &[String]) -> Cow<'a, [u8]> {
+/// What is no object is left to the parser to complain about, and so is what stands in one twice.
+fn completed<'a>(written: &'a [u8], default: &[String], provider: &[u8]) -> Cow<'a, [u8]> {
     let Ok(mut body) = serde_json::from_slice::<Map<String, Value>>(written) else {
         return Cow::Borrowed(written);
     };
     let streamed = body.shift_remove("stream").is_some();
-    let names_models = ["model", "models"].iter().any(|name| body.get(*name).is_some_and(|it| !it.is_null()));
-    if names_models && !streamed {
-        return Cow::Borrowed(written);
+    let is_null = body.get("provider").is_some_and(Value::is_null);
+    let says_null = is_null && body.shift_remove("provider").is_some();
+    let has = |name: &str| body.get(name).is_some_and(|it| !it.is_null());
+    let names_models = has("model") || has("models");
+    let inherits = !has("provider") && !matches!(provider, b"" | b"{}");
+    let whole = if names_models && !streamed && !says_null {
+        Cow::Borrowed(written)
+    } else {
+        if !names_models {
+            body.insert("models".to_owned(), Value::from(default));
+        }
+        Cow::Owned(Value::Object(body).to_string().into_bytes())
+    };
+    match whole.trim_ascii().strip_prefix(b"{") {
+        // It names models, so there is something behind the comma.
+        Some(rest) if inherits => Cow::Owned([b"{\"provider\":", provider, b",", rest].concat()),
+        _ => whole,
     }
-    if !names_models {
-        body.insert("models".to_owned(), Value::from(default));
-    }
-    Cow::Owned(Value::Object(body).to_string().into_bytes())
 }
 
 #[cfg(test)]
@@ -38,7 +50,13 @@ mod tests {
     use super::*;
 
     fn read_it(written: &str) -> Result<ResponsesRequest, Failure> {
-        read(written.as_bytes(), &["a/b".to_owned(), "c/d".to_owned()], &[], &Prompts::default())
+        read(
+            written.as_bytes(),
+            &["a/b".to_owned(), "c/d".to_owned()],
+            br#"{"zdr":true}"#,
+            &[],
+            &Prompts::default(),
+        )
     }
 
     #[test]
@@ -47,11 +65,12 @@ mod tests {
             (r#"{"input":"x"}"#, vec!["a/b", "c/d"]),
             (r#"{"input":"x","model":null}"#, vec!["a/b", "c/d"]),
             (r#"{"input":"x","model":"e/f","stream":true}"#, vec!["e/f"]),
-            (r#"{"input":"x","models":["e/f"]}"#, vec!["e/f"]),
+            (r#"{"input":"x","models":["e/f"],"provider":null}"#, vec!["e/f"]),
         ] {
             let request = read_it(written).unwrap();
             assert_eq!(request.models, models, "{written}");
             assert!(!request.stream, "{written}");
+            assert_eq!(request.provider.json.as_ref(), br#"{"zdr":true}"#, "{written}");
         }
     }
 

@@ -40,7 +40,13 @@ impl Door {
 
     async fn answer(&self, question: Question) -> Result<Answer, Failure> {
         let Engine { hook_ids, parts, .. } = &*self.engine;
-        let request = body::read(&question.request, &self.asking.models, hook_ids, &parts.prompts)?;
+        let request = body::read(
+            &question.request,
+            &self.asking.models,
+            &self.asking.provider,
+            hook_ids,
+            &parts.prompts,
+        )?;
         let model = request.models.first().cloned().unwrap_or_default();
         let in_panel = question.in_panel;
         let tell = async |note: Note| {

@@ -25,7 +25,7 @@ fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>)
         reasoning_tokens: 1,
         cost_pico: 1_500_000,
         byok_pico: 0,
-        attempts: 1,
+        attempts: 2,
         outcome,
         streamed: true,
     };

@@ -3,7 +3,7 @@
 //! What the client left unset is answered with the effective value, so that strict clients parse it.
 
 use super::fields::Fields;
-use super::json::{Kind, Value, separate, write_member, write_name};
+use super::json::{Kind, Value, separate, write_key, write_member, write_name};
 use super::tools::{Offered, ToolKind};
 
 /// Members echoed as sent, each with what stands for it when unset; in the order of the alphabet,
@@ -105,11 +105,36 @@ fn write_tools(tools: &[Offered<'_>], out: &mut Vec<u8>) {
         match tool.kind() {
             ToolKind::Function => write_function(tool.value(), out),
             // A client's credentials for its own servers have no business in answers and their logs.
-            ToolKind::Mcp => write_members(Some(tool.value()), &[], &["authorization", "headers"], out),
+            ToolKind::Mcp | ToolKind::Server(_) => {
+                write_without(tool.value(), &["authorization", "headers"], out)
+            }
             _ => tool.value().write(out),
         }
     }
     out.push(b']');
+}
+
+/// Writes a value without members of these names, at any depth.
+fn write_without(value: Value<'_>, names: &[&str], out: &mut Vec<u8>) {
+    match value.kind() {
+        Kind::Object => {
+            out.push(b'{');
+            for (key, member) in value.members().filter(|(key, _)| !names.iter().any(|name| key.is(name))) {
+                write_key(key, out);
+                write_without(member, names, out);
+            }
+            out.push(b'}');
+        }
+        Kind::Array => {
+            out.push(b'[');
+            for item in value.items() {
+                separate(out);
+                write_without(item, names, out);
+            }
+            out.push(b']');
+        }
+        _ => value.write(out),
+    }
 }
 
 /// Strict clients want these three members of a function even where they are null.

@@ -393,7 +393,13 @@ impl ToolChoice {
             return Err(value.invalid_member("tools", "is required"));
         };
         Rule::List { of: &OPEN_OBJECT, min: 1, max: TOOLS_MAX }.check(tools)?;
-        tools.items().try_for_each(|tool| TOOLS.tag_of(tool).map(|_| ()))?;
+        for tool in tools.items() {
+            TOOLS.tag_of(tool)?;
+            ["name", "server_label"]
+                .iter()
+                .filter_map(|name| tool.get(name))
+                .try_for_each(|it| TEXT.check(it))?;
+        }
         Ok(Self::Allowed { required: mode.is("required"), tools: Bytes::from(tools.compact()) })
     }
 }

@@ -1,6 +1,6 @@
 //! Reading an answer from its first event to its end, turn by turn.
 
-use super::outcome::{TurnEnd, covered, failed, finished, refused};
+use super::outcome::{TurnEnd, covered, failed, finished};
 use super::turns::Step;
 use super::{Chosen, Job};
 use crate::assembler::{Assembler, Outcome};
@@ -39,7 +39,12 @@ impl Job {
             let price = |usage: &Usage| Cost::of(usage, &endpoint.prices, is_byok);
             let held = pace.held();
             let read = self.read(&price, events, &mut reading, &mut assembler, &mut entry, pace).await;
-            let Ok(TurnEnd { outcome, is_endpoints_fault }) = read else { return Ok(Vec::new()) };
+            let Ok(TurnEnd { outcome, is_endpoints_fault, is_cut_here }) = read else {
+                return Ok(Vec::new());
+            };
+            if is_cut_here {
+                self.cost = self.cost.plus(&entry.break_off());
+            }
             entry.turn_over();
             let outcome = covered(outcome, used.as_ref());
             let usage = assembler.usage().copied().unwrap_or_else(no_usage);
@@ -81,8 +86,8 @@ impl Job {
                 // Kept at once: a client that leaves has used it all the same.
                 entry.consumed(usage, &total, &self.cost.plus(&price(usage)));
             }
-            if let Some(outcome) = applied {
-                return Ok(TurnEnd::told(outcome));
+            if let Some(end) = applied {
+                return Ok(end);
             }
             pace.say(assembler.take_events()).await?;
             events = match reading {
@@ -122,17 +127,17 @@ impl Job {
     }
 }
 
-/// Hands events to the assembler; says how the response ends, if it does.
-fn apply(assembler: &mut Assembler, events: Vec<Event>) -> Option<Outcome> {
+/// Hands events to the assembler; says how the turn ends, if it does.
+fn apply(assembler: &mut Assembler, events: Vec<Event>) -> Option<TurnEnd> {
     for event in events {
         if let Event::Error(failure) = event {
-            return Some(failed(&failure));
+            return Some(TurnEnd::told(failed(&failure)));
         }
         if let Err(malformed) = assembler.apply(event) {
-            return Some(refused(malformed));
+            return Some(TurnEnd::malformed(malformed));
         }
         if let Some(ended) = assembler.ended() {
-            return Some(finished(ended));
+            return Some(TurnEnd::told(finished(ended)));
         }
     }
     None

@@ -11,6 +11,7 @@ use crate::ledger::Entry;
 use crate::pace::Pace;
 use crate::reading::Reading;
 use crate::refusal::Refusal;
+use cofferdam_store::UsageOutcome;
 use std::sync::Arc;
 
 impl Job {
@@ -40,7 +41,10 @@ impl Job {
                 }
                 whole => whole,
             };
-            entry.settle(settled);
+            if let Err(refusal) = &body {
+                entry.failed(refusal.kind);
+            }
+            entry.settle(if body.is_err() { UsageOutcome::Failed } else { settled });
             if let Some(reading) = reading.filter(|_| body.is_ok()) {
                 reading.close().await;
             }

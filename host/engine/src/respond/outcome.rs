@@ -14,14 +14,21 @@ pub(super) struct TurnEnd {
     pub(super) outcome: Outcome,
     /// For a failure: whether it speaks against the endpoint.
     pub(super) is_endpoints_fault: bool,
+    /// This host stopped reading, and the provider goes on for what has arrived.
+    pub(super) is_cut_here: bool,
 }
 
 impl TurnEnd {
+    /// What the plugin made of it is no answer. The request may have brought that about.
+    pub(super) fn malformed(malformed: Malformed) -> Self {
+        Self { outcome: refused(malformed), is_endpoints_fault: false, is_cut_here: false }
+    }
+
     /// The provider said so itself.
     pub(super) fn told(outcome: Outcome) -> Self {
         let is_endpoints_fault =
             matches!(&outcome, Outcome::Failed(kind, _) if refusal::status_of(*kind) >= 500);
-        Self { outcome, is_endpoints_fault }
+        Self { outcome, is_endpoints_fault, is_cut_here: false }
     }
 
     /// Reading stopped.
@@ -29,7 +36,10 @@ impl TurnEnd {
         let outcome = broken(error);
         match error {
             // The time of the whole request is up, or a plugin broke.
-            ReadError::Late(Late::Total) | ReadError::Call(_) => Self { outcome, is_endpoints_fault: false },
+            ReadError::Late(Late::Total) | ReadError::Call(_) => {
+                let is_cut_here = matches!(error, ReadError::Late(_));
+                Self { outcome, is_endpoints_fault: false, is_cut_here }
+            }
             _ => Self::told(outcome),
         }
     }

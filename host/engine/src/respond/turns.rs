@@ -86,6 +86,7 @@ impl Job {
                 Ok(Step::End(Outcome::Failed(refusal.kind, refusal.message), None))
             }
             Err(refusal) => {
+                self.trail.selected = None;
                 entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
                 Err(refusal)
@@ -106,10 +107,11 @@ impl Job {
     }
 
     /// The time of the whole request is up, and an answer had begun.
-    fn late(&self, entry: &mut Entry, pace: &Pace) -> Result<Step, Refusal> {
+    fn late(&mut self, entry: &mut Entry, pace: &Pace) -> Result<Step, Refusal> {
         if pace.is_streamed() {
             return Ok(Step::End(Outcome::Failed(ErrorKind::Timeout, TIMED_OUT.to_owned()), None));
         }
+        self.trail.selected = None;
         entry.failed(ErrorKind::Timeout);
         entry.settle(UsageOutcome::Failed);
         Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT))

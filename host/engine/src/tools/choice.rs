@@ -42,8 +42,8 @@ impl Choice {
             }
             ToolChoice::Mcp { server_label, name } => {
                 let functions = offer.functions_on(server_label, name.as_deref());
-                // Without one, it is an endpoint's own server.
-                let first = (!functions.is_empty()).then(|| must_call(&functions_as_choices(functions)));
+                // Without a tool for it, it is an endpoint's own server; one that lists nothing forces nothing.
+                let first = offer.serves(server_label).then(|| must_call(&functions_as_choices(functions)));
                 Self { first, later: auto() }
             }
             ToolChoice::Type(type_name) => {
@@ -96,10 +96,8 @@ fn allowed(tools: &[u8], offer: &Offer) -> Result<Vec<Value>, Refusal> {
     for (place, tool) in tools.into_iter().enumerate() {
         let Tagged { tag, server_label, name } =
             serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?;
-        if let Some(functions) = server_label.map(|label| offer.functions_on(&label, name.as_deref()))
-            && !functions.is_empty()
-        {
-            allowed.extend(functions_as_choices(functions));
+        if let Some(label) = server_label.filter(|label| offer.serves(label)) {
+            allowed.extend(functions_as_choices(offer.functions_on(&label, name.as_deref())));
             continue;
         }
         match named(&tag, &format!("tool_choice.tools[{place}].type"), offer)? {

@@ -16,8 +16,23 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Members of a call's item that are no result.
-const NOT_RESULT: [&str; 8] =
-    ["type", "id", "call_id", "status", "arguments", "name", "server_label", "approval_request_id"];
+/// Nor are those whose strings are media or names, which no moderation reads.
+const NOT_RESULT: [&str; 14] = [
+    "type",
+    "id",
+    "call_id",
+    "status",
+    "arguments",
+    "name",
+    "server_label",
+    "approval_request_id",
+    "data",
+    "file_data",
+    "image_b64",
+    "image_url",
+    "result",
+    "signature",
+];
 
 type Item = Map<String, Value>;
 
@@ -65,6 +80,8 @@ pub(super) struct History {
     pieces: Vec<Piece>,
     /// Calls to be run before the first turn.
     pub(super) approved: Vec<Approved>,
+    /// The requests for approval that were met, by id.
+    seen: BTreeSet<String>,
     /// Types and labels of the opening items that the client has already.
     listed: BTreeSet<(String, String)>,
 }
@@ -165,8 +182,8 @@ impl History {
         results: &mut Vec<Piece>,
     ) {
         let id = text(item, "id").to_owned();
-        if answers.done.contains(&id) {
-            // The item of the call tells it.
+        if answers.done.contains(&id) || !self.seen.insert(id.clone()) {
+            // The item of the call tells it; one that stands there twice is asked for once.
             return;
         }
         let function = offer.function_like(item);
@@ -261,7 +278,8 @@ fn unasked(item: &Item, id: &str) -> Refusal {
 /// The items that the request's tools declare, by type.
 fn roles(offer: &Offer) -> BTreeMap<&str, Role<'_>> {
     let mut roles = BTreeMap::new();
-    for tool in offer.server_tools() {
+    // Items of tools that never ask the client are told by the parser, as calls of functions.
+    for tool in offer.server_tools().filter(|tool| tool.asks_client()) {
         let items = tool.plugin.manifest().tool.iter().flat_map(|table| &table.items);
         // What the client has answered itself is told by its own items.
         for table in items.filter(|table| !table.halts) {

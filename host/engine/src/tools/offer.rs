@@ -17,12 +17,14 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// The most server tools of one request; each is a call into its guest.
 const SERVER_TOOLS_MAX: usize = 64;
 /// How long a tool may take to say what it offers: most look at their settings, some ask a server.
 const OFFER_TIME_MAX: Duration = Duration::from_secs(25);
+/// How long all tools of a request may take for that. Nothing is told to the client meanwhile.
+const OFFERS_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A server tool of a request.
 #[derive(Clone)]
@@ -42,8 +44,13 @@ pub(crate) struct ServerTool {
 }
 
 impl ServerTool {
+    /// Whether it shows what it found before the first turn.
+    fn opens(&self) -> bool {
+        self.plugin.manifest().tool.iter().flat_map(|table| &table.items).any(|item| item.opening.is_some())
+    }
+
     /// Whether some of its calls are put to the client first.
-    fn asks_client(&self) -> bool {
+    pub(super) fn asks_client(&self) -> bool {
         self.plugin.manifest().tool.iter().flat_map(|table| &table.items).any(|item| item.asks.is_some())
     }
 }
@@ -88,12 +95,20 @@ impl Offer {
         let defers = defers(&request.tools);
         let named = request.tool_choice.named();
         let mut entries = Vec::with_capacity(request.tools.len());
+        for plugin in request.tools.iter().filter_map(|tool| match &tool.kind {
+            ToolKind::Server(name) => engine.tool_plugin(name),
+            _ => None,
+        }) {
+            // The first use of a guest compiles it, which takes what it takes; what is wrong is told below.
+            plugin.compile().await.unwrap_or_default();
+        }
+        let until = Instant::now() + OFFERS_TIME_MAX;
         check_count(&request.tools)?;
         for tool in &request.tools {
             entries.push(match (&tool.kind, tool.name.as_ref()) {
                 (ToolKind::Server(name), _) => {
                     let server = engine.server_tool(tool, name, doors)?;
-                    let functions = functions(&server, tool, context, doors).await?;
+                    let functions = functions(&server, tool, context, doors, until).await?;
                     let (functions, json) = written(functions, &server, tool, &request.include)?;
                     Entry::Server { tool: server, functions, json }
                 }
@@ -142,6 +157,11 @@ impl Offer {
     pub(crate) fn function_like(&self, item: &Map<String, Value>) -> Option<&str> {
         let label = item.get("server_label")?.as_str()?;
         self.functions_on(label, Some(item.get("name")?.as_str()?)).first().copied()
+    }
+
+    /// Whether a tool of this host speaks to the server with this label, whatever that lists.
+    pub(crate) fn serves(&self, label: &str) -> bool {
+        self.server_tools().any(|tool| tool.label.as_deref() == Some(label))
     }
 
     /// The functions that stand for the tools of the server with this label, or for one of them.
@@ -293,6 +313,7 @@ async fn functions(
     asked_for: &RequestTool,
     context: &CallContext,
     doors: &Doors,
+    until: Instant,
 ) -> Result<Vec<Function>, Refusal> {
     // The first use of a guest compiles it, which takes what it takes.
     let compiled = tool.plugin.compile().await;
@@ -300,8 +321,10 @@ async fn functions(
         compiled?;
         tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings).await
     };
-    match timeout(OFFER_TIME_MAX, asked).await {
+    match timeout_at(until.min(Instant::now() + OFFER_TIME_MAX), asked).await {
         Ok(Ok(Ok(functions))) => Ok(functions),
+        // It depends on somebody else's server; an item of the response says what became of that.
+        Ok(Err(_)) | Err(_) if tool.opens() => Ok(Vec::new()),
         Ok(Ok(Err(ToolError::InvalidSettings(message) | ToolError::InvalidArguments(message)))) => {
             Err(Refusal::invalid(tool.source.complaint(&message)))
         }

@@ -26,6 +26,8 @@ use crate::reply::{Fault, Flaw};
 
 /// Keys that make requests in one workspace, for all of which there is a page.
 const KEYS_MAX: usize = 10_000;
+/// The same with those that were revoked, which stay in the store.
+const KEYS_KEPT_MAX: usize = 10 * KEYS_MAX;
 /// The longest body, in bytes.
 const BODY_BYTES_MAX: usize = 16 * 1024;
 
@@ -68,8 +70,10 @@ async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Body>, 
     };
     let directory = call.app.store.directory();
     let owner = owner(call, &directory, workspace, &wanted).map_err(Fault::Flawed)?;
-    let live = |key: &&ApiKey| key.workspace == Some(workspace) && key.revoked_at_ms.is_none();
-    if directory.keys().into_iter().filter(live).count() >= KEYS_MAX {
+    let mut kept = directory.keys();
+    kept.retain(|key| key.workspace == Some(workspace));
+    let live = kept.iter().filter(|key| key.revoked_at_ms.is_none()).count();
+    if live >= KEYS_MAX || kept.len() >= KEYS_KEPT_MAX {
         return Err(Fault::TooManyKeys);
     }
     let Create { name, limits, expires_at_ms, .. } = wanted;
@@ -110,6 +114,9 @@ async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Re
         Patch::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?).map_err(Fault::Flawed)?
     };
     let store = &call.app.store;
+    // The body took its time: what it says is put over what the key is now.
+    let directory = store.directory();
+    let key = directory.key(key.id).ok_or(Fault::NotFound)?;
     let limits = wanted.limits(store, key).map_err(Fault::Flawed)?;
     let Patch { name, disabled, .. } = wanted;
     let change = KeyChange { name: name.map(Some), disabled, limits };

@@ -70,6 +70,8 @@ impl Store {
     /// # Errors
     /// [`Error::Lookup`], [`Error::TooMuchCredit`], and those of every mutation.
     pub fn add_credit(&self, actor: Actor, id: WorkspaceId, amount_pico: u64) -> Result<Workspace, Error> {
+        // What was spent and waits to be written was spent before.
+        self.flush()?;
         self.submit(move |draft| draft.add_credit(actor, id, amount_pico))
     }
 
