@@ -153,13 +153,13 @@ struct Usage {
     cost: Option<f64>,
 }
 
-/// Translates an answer to a request for `count` vectors.
+/// Translates an answer to a request for `count` vectors; without one for as many as there are.
 ///
 /// # Errors
 ///
 /// When the answer reports an error, is not understood, or is not exactly one
 /// vector of one length for each input.
-pub fn decode_embeddings(body: &[u8], count: usize) -> Result<Embeddings, Failure> {
+pub fn decode_embeddings(body: &[u8], count: Option<usize>) -> Result<Embeddings, Failure> {
     let reply: Reply<'_> = serde_json::from_slice(body).map_err(|_| Failure::malformed())?;
     if let Some(error) = reply.error {
         return Err(map_reported(error.get()));
@@ -168,6 +168,7 @@ pub fn decode_embeddings(body: &[u8], count: usize) -> Result<Embeddings, Failur
         return Err(map_reported(std::str::from_utf8(body).unwrap_or_default()));
     }
     let rows = reply.data.ok_or_else(Failure::malformed)?;
+    let count = count.unwrap_or(rows.len());
     let vectors = in_order(rows, count).ok_or_else(Failure::malformed)?;
     let usage = reply.usage.unwrap_or_default();
     let prompt_tokens = usage.prompt_tokens.0.or(usage.total_tokens.0).unwrap_or_default();

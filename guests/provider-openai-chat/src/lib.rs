@@ -85,6 +85,6 @@ impl embedding::Guest for Provider {
     }
 
     fn decode(_head: ResponseHead, body: Vec<u8>) -> Result<Embeddings, Failure> {
-        Ok(cofferdam_dialect_openai::decode_embeddings(&body, EXPECTED_VECTORS.get())?.into())
+        Ok(cofferdam_dialect_openai::decode_embeddings(&body, Some(EXPECTED_VECTORS.get()))?.into())
     }
 }

@@ -36,20 +36,47 @@ fn well_formed_operations_pass_as_they_are() {
 fn what_is_wrong_is_told_by_its_name() {
     let table = [
         (json!({}), "type must be a string that is not empty"),
-        (json!({"type": "move_file", "path": "a"}), "type must be one of create_file, update_file, delete_file"),
+        (
+            json!({"type": "move_file", "path": "a"}),
+            "type must be one of create_file, update_file, delete_file",
+        ),
         (json!({"type": "delete_file"}), "path must be a path of 1 to 1024 bytes"),
         (json!({"type": "delete_file", "path": 7}), "path must be a string"),
         (json!({"type": "delete_file", "path": "../a"}), "path must not have empty names, . or .."),
-        (json!({"type": "delete_file", "path": "/etc/passwd"}), "path must be relative and have / between names, such as src/main.js"),
-        (json!({"type": "delete_file", "path": "a\\..\\b"}), "path must be relative and have / between names, such as src/main.js"),
-        (json!({"type": "delete_file", "path": "a\u{202e}"}), "path must not hold characters that cannot be seen"),
+        (
+            json!({"type": "delete_file", "path": "/etc/passwd"}),
+            "path must be relative and have / between names, such as src/main.js",
+        ),
+        (
+            json!({"type": "delete_file", "path": "a\\..\\b"}),
+            "path must be relative and have / between names, such as src/main.js",
+        ),
+        (
+            json!({"type": "delete_file", "path": "a\u{202e}"}),
+            "path must not hold characters that cannot be seen",
+        ),
         (json!({"type": "create_file", "path": "a"}), "diff is required for create_file"),
         (json!({"type": "update_file", "path": "a", "diff": null}), "diff is required for update_file"),
-        (json!({"type": "create_file", "path": "a", "diff": "let a"}), "diff must have + in front of every line of the new file"),
-        (json!({"type": "update_file", "path": "a", "diff": "let a\n+x"}), "diff must have a space, + or - in front of every line, and @@ in front of every hunk"),
-        (json!({"type": "update_file", "path": "a", "diff": "@@\n same\n"}), "diff must add or remove at least one line"),
-        (json!({"type": "update_file", "path": "a", "diff": "*** Begin Patch\n+x"}), "diff must hold the hunks alone, without *** Begin Patch and *** Update File"),
-        (json!({"type": "update_file", "path": "a", "diff": "+".repeat(2 << 20)}), "diff may have at most 1048576 bytes"),
+        (
+            json!({"type": "create_file", "path": "a", "diff": "let a"}),
+            "diff must have + in front of every line of the new file",
+        ),
+        (
+            json!({"type": "update_file", "path": "a", "diff": "let a\n+x"}),
+            "diff must have a space, + or - in front of every line, and @@ in front of every hunk",
+        ),
+        (
+            json!({"type": "update_file", "path": "a", "diff": "@@\n same\n"}),
+            "diff must add or remove at least one line",
+        ),
+        (
+            json!({"type": "update_file", "path": "a", "diff": "*** Begin Patch\n+x"}),
+            "diff must hold the hunks alone, without *** Begin Patch and *** Update File",
+        ),
+        (
+            json!({"type": "update_file", "path": "a", "diff": "+".repeat(2 << 20)}),
+            "diff may have at most 1048576 bytes",
+        ),
         (json!({"operation": 7}), "operation must be an object"),
     ];
     for (arguments, message) in table {
@@ -63,7 +90,9 @@ fn engines_are_those_of_the_interface() {
     for settings in ["{}", r#"{"engine":"openrouter"}"#, r#"{"type":"apply_patch"}"#] {
         assert_eq!(offer(settings).unwrap()[0].name, "apply_patch");
     }
-    assert!(matches!(offer(r#"{"engine":"x"}"#), Err(ToolError::InvalidSettings(text)) if text.starts_with("parameters.engine")));
+    assert!(
+        matches!(offer(r#"{"engine":"x"}"#), Err(ToolError::InvalidSettings(text)) if text.starts_with("parameters.engine"))
+    );
 }
 
 proptest! {

@@ -49,7 +49,8 @@ impl View<'_> {
             return self.spend("[Proxy]".to_owned());
         }
         if object.is_callable() {
-            let name = own(object, "name").and_then(|name| name.as_string().map(|name| name.to_std_string_lossy()));
+            let name =
+                own(object, "name").and_then(|name| name.as_string().map(|name| name.to_std_string_lossy()));
             let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "(anonymous)".to_owned());
             return self.spend(format!("[Function: {name}]"));
         }
@@ -101,7 +102,8 @@ impl View<'_> {
             if self.room == 0 {
                 break;
             }
-            let is_hidden = object.borrow().properties().get(key).is_none_or(|found| found.enumerable() == Some(false));
+            let is_hidden =
+                object.borrow().properties().get(key).is_none_or(|found| found.enumerable() == Some(false));
             if is_hidden {
                 continue;
             }
@@ -170,7 +172,8 @@ fn name_of(key: &PropertyKey) -> String {
         PropertyKey::String(name) => {
             let name = name.to_std_string_lossy();
             let plain = |char: char| char.is_alphanumeric() || char == '_' || char == '$';
-            let is_plain = !name.is_empty() && name.chars().all(plain) && !name.starts_with(|c: char| c.is_numeric());
+            let is_plain =
+                !name.is_empty() && name.chars().all(plain) && !name.starts_with(|c: char| c.is_numeric());
             if is_plain { name } else { quoted(&name) }
         }
         PropertyKey::Index(index) => index.get().to_string(),

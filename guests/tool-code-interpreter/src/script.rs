@@ -55,10 +55,13 @@ pub(crate) fn run(code: &str, now_ms: u64, loop_iterations_max: u64) -> Ran {
                 settle(&mut context, &timers)?;
                 settled(value)
             });
-            let came = came.and_then(|value| rejected.first().map_or(Ok(value), |promise| settled(promise.into())));
+            let came =
+                came.and_then(|value| rejected.first().map_or(Ok(value), |promise| settled(promise.into())));
             shown(came, &mut context)
         }
-        Err(error) => Ran { error: Some(format!("The interpreter could not start: {error}")), ..Ran::default() },
+        Err(error) => {
+            Ran { error: Some(format!("The interpreter could not start: {error}")), ..Ran::default() }
+        }
     };
     ran.logs = logs.take();
     ran
@@ -131,7 +134,9 @@ fn told(error: &JsError, context: &mut Context) -> String {
     if let Some(EngineError::RuntimeLimit(limit)) = error.as_engine() {
         return match limit {
             RuntimeLimitError::LoopIteration => "Stopped: a loop went round too many times.",
-            RuntimeLimitError::Recursion | RuntimeLimitError::StackSize => "Stopped: the code recursed too deeply.",
+            RuntimeLimitError::Recursion | RuntimeLimitError::StackSize => {
+                "Stopped: the code recursed too deeply."
+            }
         }
         .to_owned();
     }

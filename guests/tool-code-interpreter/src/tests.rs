@@ -133,9 +133,18 @@ fn output_is_bounded() {
     assert!(value("Array.from({ length: 1000 }, (_, i) => i)").contains("... 800 more"));
     assert!(value("'x'.repeat(90000)").len() < 30_000);
     assert!(value("({ long: 'x'.repeat(90000) })").len() < 30_000);
-    assert!(value("Object.fromEntries(Array.from({ length: 1000 }, (_, i) => ['k' + i, 'v'.repeat(100)]))").len() < 40_000);
-    assert_eq!(value("let o = {}; let d = o; for (let i = 0; i < 10000; i++) d = d.n = {}; o").matches('{').count(), 6);
-    let printed = run("const a = 'x'.repeat(99990); console.log(a); console.log('äöüß'.repeat(10)); console.log('z')", 0);
+    assert!(
+        value("Object.fromEntries(Array.from({ length: 1000 }, (_, i) => ['k' + i, 'v'.repeat(100)]))").len()
+            < 40_000
+    );
+    assert_eq!(
+        value("let o = {}; let d = o; for (let i = 0; i < 10000; i++) d = d.n = {}; o").matches('{').count(),
+        6
+    );
+    let printed = run(
+        "const a = 'x'.repeat(99990); console.log(a); console.log('äöüß'.repeat(10)); console.log('z')",
+        0,
+    );
     assert!(!printed.logs.contains('z'));
 }
 
@@ -153,7 +162,8 @@ fn what_code_does_to_prototypes_does_not_reach_the_answer() {
         assert!(ran.value.as_deref() == Some("{ a: 1 }") || ran.error.is_some(), "{code}: {ran:?}");
     }
     assert_eq!(run("console = null; 1", SUMMER_MS).value.as_deref(), Some("1"));
-    let error = error("class E extends Error { get message() { throw 1 } get name() { throw 2 } } throw new E('x')");
+    let error =
+        error("class E extends Error { get message() { throw 1 } get name() { throw 2 } } throw new E('x')");
     assert!(error.starts_with("Uncaught "), "{error}");
     assert!(super::tests::error("throw new Proxy(new Error('x'), {})").starts_with("Uncaught [Proxy]"));
 }
@@ -170,7 +180,10 @@ fn a_call_becomes_an_item_and_what_the_model_is_told() {
     assert_eq!(output.for_model, "hi\n=> 42");
     let item: Value = serde_json::from_slice(&output.item).unwrap();
     let outputs = json!([{"type": "logs", "logs": "hi\n"}, {"type": "logs", "logs": "42"}]);
-    assert_eq!(item, json!({"code": "console.log('hi'); 6 * 7", "container_id": "cntr_ab12", "outputs": outputs}));
+    assert_eq!(
+        item,
+        json!({"code": "console.log('hi'); 6 * 7", "container_id": "cntr_ab12", "outputs": outputs})
+    );
     let item: Value = serde_json::from_slice(&invoke_for("{}", "console.log('hi'); throw 7").item).unwrap();
     assert_eq!(
         item,
@@ -185,7 +198,8 @@ fn a_call_becomes_an_item_and_what_the_model_is_told() {
         (json!({ "code": "x".repeat(300_000) }), "code may have at most 262144 bytes"),
     ] {
         let arguments = arguments.to_string().into_bytes();
-        let refused = CodeInterpreter::invoke("code_interpreter".into(), arguments, b"{}".to_vec(), context());
+        let refused =
+            CodeInterpreter::invoke("code_interpreter".into(), arguments, b"{}".to_vec(), context());
         assert!(matches!(refused, Err(ToolError::InvalidArguments(text)) if text == message), "{message}");
     }
 }
@@ -206,7 +220,9 @@ fn the_offer_says_what_it_runs_and_how_a_call_begins() {
     }
     let files = r#"{"type":"code_interpreter","container":{"type":"auto","file_ids":["file_1"]}}"#;
     let refused = offer(files).unwrap_err();
-    assert!(matches!(refused, ToolError::InvalidSettings(text) if text.starts_with("parameters.container.file_ids names files")));
+    assert!(
+        matches!(refused, ToolError::InvalidSettings(text) if text.starts_with("parameters.container.file_ids names files"))
+    );
 }
 
 proptest! {

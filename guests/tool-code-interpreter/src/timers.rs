@@ -74,8 +74,10 @@ impl Timers {
     pub(crate) fn install(context: &mut Context, clock: Rc<CallClock>) -> JsResult<Self> {
         let timers = Self { clock, state: Rc::default() };
         context.insert_data(timers.clone());
-        let functions: [(&str, usize, _); 2] =
-            [("setTimeout", 2, NativeFunction::from_fn_ptr(set)), ("clearTimeout", 1, NativeFunction::from_fn_ptr(clear))];
+        let functions: [(&str, usize, _); 2] = [
+            ("setTimeout", 2, NativeFunction::from_fn_ptr(set)),
+            ("clearTimeout", 1, NativeFunction::from_fn_ptr(clear)),
+        ];
         for (name, length, function) in functions {
             context.register_global_callable(JsString::from(name), length, function)?;
         }
@@ -107,7 +109,8 @@ impl Timers {
 
 fn set(_: &JsValue, arguments: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
     let callback = arguments.first().and_then(JsValue::as_object).and_then(JsFunction::from_object);
-    let callback = callback.ok_or_else(|| JsNativeError::typ().with_message("setTimeout takes a function"))?;
+    let callback =
+        callback.ok_or_else(|| JsNativeError::typ().with_message("setTimeout takes a function"))?;
     let delay_ms = match arguments.get(1) {
         // A number that is none or below zero means at once; `as` saturates.
         Some(delay) => delay.to_number(context)?.max(0.0) as u64,
@@ -120,7 +123,9 @@ fn set(_: &JsValue, arguments: &[JsValue], context: &mut Context) -> JsResult<Js
 }
 
 fn clear(_: &JsValue, arguments: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
-    if let (Some(id), Some(timers)) = (arguments.first().and_then(JsValue::as_number), context.get_data::<Timers>()) {
+    if let (Some(id), Some(timers)) =
+        (arguments.first().and_then(JsValue::as_number), context.get_data::<Timers>())
+    {
         timers.remove(id as u32);
     }
     Ok(JsValue::undefined())

@@ -21,7 +21,9 @@ impl<'a> Edit<'a> {
         let new = arguments.text("new_text")?.ok_or_else(|| arguments.wrong("new_text", "is required"))?;
         let everywhere = match arguments.value("everywhere") {
             None => false,
-            Some(value) => value.as_bool().ok_or_else(|| arguments.wrong("everywhere", "must be a boolean"))?,
+            Some(value) => {
+                value.as_bool().ok_or_else(|| arguments.wrong("everywhere", "must be a boolean"))?
+            }
         };
         Ok(Self { old, new, everywhere })
     }
@@ -38,7 +40,8 @@ impl<'a> Edit<'a> {
             1 => {}
             _ if self.everywhere => {}
             _ => {
-                let takes = format!("occurs {places} times: give more of the text around it, or everywhere = true");
+                let takes =
+                    format!("occurs {places} times: give more of the text around it, or everywhere = true");
                 return Err(arguments.wrong("old_text", &takes));
             }
         }

@@ -12,7 +12,13 @@ pub(crate) const EDIT: &str = "files_edit";
 pub(crate) fn functions() -> Vec<Function> {
     let name = json!({ "type": "string", "description": "The file, such as notes/plan.md." });
     vec![
-        function(LIST, "list", "Lists the text files that were written while answering this request.", &json!({}), &[]),
+        function(
+            LIST,
+            "list",
+            "Lists the text files that were written while answering this request.",
+            &json!({}),
+            &[],
+        ),
         function(
             READ,
             "read",
@@ -47,7 +53,13 @@ pub(crate) fn functions() -> Vec<Function> {
     ]
 }
 
-fn function(name: &str, operation: &str, description: &str, properties: &Value, required: &[&str]) -> Function {
+fn function(
+    name: &str,
+    operation: &str,
+    description: &str,
+    properties: &Value,
+    required: &[&str],
+) -> Function {
     let parameters = json!({
         "type": "object",
         "properties": properties,

@@ -19,7 +19,8 @@ impl Keep for Memory {
         if key.is_empty() || key.len() > 128 {
             return Err(Full::Key);
         }
-        let others: usize = self.0.iter().filter(|(other, _)| *other != key).map(|(_, value)| value.len()).sum();
+        let others: usize =
+            self.0.iter().filter(|(other, _)| *other != key).map(|(_, value)| value.len()).sum();
         if others + value.len() > 1024 * 1024 {
             return Err(Full::Bytes);
         }
@@ -65,7 +66,10 @@ fn files_are_written_read_changed_and_listed() {
     assert!(id.as_str().unwrap().starts_with("file_"));
     assert_eq!(item, json!({"operation": "write", "file_id": id, "filename": "notes/a.md", "result": told}));
     assert_eq!(session.told("files_read", &json!({"filename": "notes/a.md"})), "one\ntwo\nthree\n");
-    assert_eq!(session.told("files_read", &json!({"filename": "notes/a.md", "first_line": 2, "lines": 1})), "two\n");
+    assert_eq!(
+        session.told("files_read", &json!({"filename": "notes/a.md", "first_line": 2, "lines": 1})),
+        "two\n"
+    );
     assert_eq!(session.told("files_read", &json!({"filename": "notes/a.md", "first_line": 9})), "");
     let edit = json!({"filename": "notes/a.md", "old_text": "two", "new_text": "2"});
     assert_eq!(session.told("files_edit", &edit), "Changed 1 place of notes/a.md.");
@@ -87,16 +91,32 @@ fn what_is_wrong_is_told_by_its_name() {
     let table = [
         ("files_read", json!({}), "filename must be a path of 1 to 120 bytes"),
         ("files_read", json!({"filename": "../a"}), "filename must not have empty names, . or .."),
-        ("files_read", json!({"filename": "/a"}), "filename must be relative and have / between names, such as src/main.js"),
+        (
+            "files_read",
+            json!({"filename": "/a"}),
+            "filename must be relative and have / between names, such as src/main.js",
+        ),
         ("files_read", json!({"filename": "a\nb"}), "filename must not hold characters that cannot be seen"),
-        ("files_read", json!({"filename": "list"}), "filename names no file of this request: call files_list to see them"),
-        ("files_read", json!({"filename": "a", "first_line": 0}), "first_line must be a whole number from 1 to 4294967295"),
+        (
+            "files_read",
+            json!({"filename": "list"}),
+            "filename names no file of this request: call files_list to see them",
+        ),
+        (
+            "files_read",
+            json!({"filename": "a", "first_line": 0}),
+            "first_line must be a whole number from 1 to 4294967295",
+        ),
         ("files_write", json!({"filename": "a"}), "content is required"),
         ("files_write", json!({"filename": "a", "content": 7}), "content must be a string"),
         ("files_edit", edit(json!(""), json!("y")), "old_text must be a string that is not empty"),
         ("files_edit", edit(json!("x"), Value::Null), "new_text is required"),
         ("files_edit", edit(json!("y"), json!("z")), "old_text does not occur in the file, to the letter"),
-        ("files_edit", edit(json!("x"), json!("z")), "old_text occurs 2 times: give more of the text around it, or everywhere = true"),
+        (
+            "files_edit",
+            edit(json!("x"), json!("z")),
+            "old_text occurs 2 times: give more of the text around it, or everywhere = true",
+        ),
         ("files_forget", json!({}), "there is no function files_forget"),
     ];
     for (function, arguments, message) in table {
@@ -133,7 +153,9 @@ fn the_offer_is_always_the_same_and_says_which_operation_a_call_is() {
     let functions = Files::functions(b"{}".to_vec(), context).unwrap();
     let operations: Vec<Value> = functions
         .iter()
-        .map(|function| serde_json::from_slice::<Value>(&function.parameters).unwrap()["x-item"]["operation"].clone())
+        .map(|function| {
+            serde_json::from_slice::<Value>(&function.parameters).unwrap()["x-item"]["operation"].clone()
+        })
         .collect();
     assert_eq!(operations, ["list", "read", "write", "edit"]);
 }

@@ -36,14 +36,20 @@ pub(crate) fn model(
             None => return Err(fields.wrong("model", "names no model of this host")),
         }
     }
-    if let Some(configured) = config["model"].as_str() {
+    if let Some(configured) = config.get("model").and_then(Value::as_str) {
         return Ok(configured.to_owned());
     }
     let makes = |endpoint: &Value| {
-        endpoint["supports"].as_array().is_some_and(|supports| supports.iter().any(|ability| ability == ABILITY))
+        endpoint["supports"]
+            .as_array()
+            .is_some_and(|supports| supports.iter().any(|ability| ability == ABILITY))
     };
-    let able = models.iter().find(|model| model["endpoints"].as_array().is_some_and(|all| all.iter().any(makes)));
+    let able =
+        models.iter().find(|model| model["endpoints"].as_array().is_some_and(|all| all.iter().any(makes)));
     able.and_then(id).ok_or_else(|| {
-        fields.wrong("model", "is needed: no model of this host says that it makes images (supports = [\"image_output\"])")
+        fields.wrong(
+            "model",
+            "is needed: no model of this host says that it makes images (supports = [\"image_output\"])",
+        )
     })
 }

@@ -69,9 +69,9 @@ fn function(settings: &Settings) -> Function {
         "required": ["prompt"],
         "additionalProperties": false
     });
-    if settings.is_clients {
+    if let Some(parameters) = parameters.as_object_mut().filter(|_| settings.is_clients) {
         // Clients of the kind know these members from the beginning.
-        parameters["x-item"] = json!({ "result": null });
+        parameters.insert("x-item".to_owned(), json!({ "result": null }));
     }
     Function {
         name: NAME.to_owned(),
@@ -98,7 +98,10 @@ fn make(
         "image_config": settings.image,
     });
     let answer = ask(&question.to_string().into_bytes()).map_err(|failure| {
-        ToolError::Failed(format!("The image could not be made: {}", clip(&failure.message, TEXT_CHARS_MAX).text))
+        ToolError::Failed(format!(
+            "The image could not be made: {}",
+            clip(&failure.message, TEXT_CHARS_MAX).text
+        ))
     })?;
     let picture = picture::find(&answer.output).map_err(|problem| ToolError::Failed(problem.to_owned()))?;
     let mut item = Map::new();

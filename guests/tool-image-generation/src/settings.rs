@@ -27,13 +27,17 @@ impl Settings {
     pub(crate) fn read(fields: &Fields) -> Result<Self, ToolError> {
         let is_clients = fields.value("type").is_some();
         if fields.value("input_image_mask").is_some() {
-            return Err(fields.wrong("input_image_mask", "is not available on this host: pictures are made, not edited"));
+            return Err(fields
+                .wrong("input_image_mask", "is not available on this host: pictures are made, not edited"));
         }
         if fields.text("action")?.is_some_and(|action| action == "edit") {
-            return Err(fields.wrong("action", "edit is not available on this host: pictures are made, not edited"));
+            return Err(
+                fields.wrong("action", "edit is not available on this host: pictures are made, not edited")
+            );
         }
         let mut image = Map::new();
-        for (name, value) in fields.members().filter(|(name, value)| !OWN.contains(name) && !value.is_null()) {
+        for (name, value) in fields.members().filter(|(name, value)| !OWN.contains(name) && !value.is_null())
+        {
             if !matches!(value, Value::String(_) | Value::Number(_) | Value::Array(_)) {
                 return Err(fields.wrong(name, "must be a string, a number or an array"));
             }

@@ -37,7 +37,11 @@ fn answer(output: &Value, text: &str) -> Answer {
     }
 }
 
-fn made(entry: &Value, arguments: &Value, answer: Result<Answer, Failure>) -> Result<(String, Value, Value), String> {
+fn made(
+    entry: &Value,
+    arguments: &Value,
+    answer: Result<Answer, Failure>,
+) -> Result<(String, Value, Value), String> {
     let (_, settings) = settings(entry).unwrap();
     let asked = RefCell::new(Value::Null);
     let answer = RefCell::new(Some(answer));
@@ -63,17 +67,31 @@ fn a_picture_is_asked_for_and_shown_in_both_forms() {
     assert_eq!(asked, question);
     assert_eq!(told, "The picture was made and the user sees it. The model that made it says: Here you are.");
     let url = format!("data:image/png;base64,{PNG}");
-    assert_eq!(item, json!({"prompt": "a fox", "revised_prompt": "A red fox", "image_url": url, "image_b64": PNG, "result": PNG}));
+    assert_eq!(
+        item,
+        json!({"prompt": "a fox", "revised_prompt": "A red fox", "image_url": url, "image_b64": PNG, "result": PNG})
+    );
     let entry = json!({"type": "image_generation", "quality": "low", "partial_images": 3, "model": null});
     let (told, item, asked) = made(&entry, &prompt, Ok(answer(&output, ""))).unwrap();
     assert_eq!(asked["image_config"], json!({"quality": "low"}));
-    assert_eq!((told.as_str(), item), ("The picture was made and the user sees it.", json!({"prompt": "a fox", "revised_prompt": "A red fox", "result": PNG})));
+    assert_eq!(
+        (told.as_str(), item),
+        (
+            "The picture was made and the user sees it.",
+            json!({"prompt": "a fox", "revised_prompt": "A red fox", "result": PNG})
+        )
+    );
 }
 
 #[test]
 fn what_goes_wrong_is_told() {
     let entry = json!({});
-    let failure = Failure { kind: ErrorKind::ProviderOverloaded, message: "busy".into(), code: None, retry_after_ms: None };
+    let failure = Failure {
+        kind: ErrorKind::ProviderOverloaded,
+        message: "busy".into(),
+        code: None,
+        retry_after_ms: None,
+    };
     let prompt = json!({"prompt": "x"});
     let none = json!([{"type": "message"}, {"type": "image_generation_call", "result": null}]);
     let huge = json!([{"type": "image_generation_call", "result": "A".repeat(BASE64_BYTES_MAX + 1)}]);
@@ -85,7 +103,11 @@ fn what_goes_wrong_is_told() {
         (prompt.clone(), Ok(answer(&huge, "")), "The image is too large: ask for a smaller one."),
         (prompt, Ok(answer(&other, "")), "The model that was asked made something else than an image."),
         (json!({"prompt": " "}), Ok(answer(&none, "")), "prompt must be a string that is not empty"),
-        (json!({"prompt": "x".repeat(40_000)}), Ok(answer(&none, "")), "prompt may have at most 32000 characters"),
+        (
+            json!({"prompt": "x".repeat(40_000)}),
+            Ok(answer(&none, "")),
+            "prompt may have at most 32000 characters",
+        ),
     ];
     for (arguments, answer, message) in table {
         assert_eq!(made(&entry, &arguments, answer), Err(message.to_owned()));
@@ -97,8 +119,14 @@ fn settings_are_those_of_the_picture() {
     for (entry, message) in [
         (json!({"model": 7}), "parameters.model must be a string"),
         (json!({"size": {"w": 1}}), "parameters.size must be a string, a number or an array"),
-        (json!({"type": "image_generation", "input_image_mask": {}}), "parameters.input_image_mask is not available on this host: pictures are made, not edited"),
-        (json!({"type": "image_generation", "action": "edit"}), "parameters.action edit is not available on this host: pictures are made, not edited"),
+        (
+            json!({"type": "image_generation", "input_image_mask": {}}),
+            "parameters.input_image_mask is not available on this host: pictures are made, not edited",
+        ),
+        (
+            json!({"type": "image_generation", "action": "edit"}),
+            "parameters.action edit is not available on this host: pictures are made, not edited",
+        ),
     ] {
         assert_eq!(settings(&entry).unwrap_err(), message);
     }
@@ -106,7 +134,10 @@ fn settings_are_those_of_the_picture() {
         let parameters = function(&settings(&entry).unwrap().1).parameters;
         serde_json::from_slice::<Value>(&parameters).unwrap()["x-item"].clone()
     };
-    assert_eq!((begin(json!({"type": "image_generation"})), begin(json!({}))), (json!({"result": null}), Value::Null));
+    assert_eq!(
+        (begin(json!({"type": "image_generation"})), begin(json!({}))),
+        (json!({"result": null}), Value::Null)
+    );
 }
 
 #[test]
@@ -119,17 +150,22 @@ fn the_model_is_the_clients_the_operators_or_the_first_that_can() {
     let choose = |entry: &Value, config: &Value, catalog: &Value| {
         let (fields, settings) = settings(entry).unwrap();
         let (config, catalog) = (config.to_string(), catalog.to_string());
-        choice::model(&settings, &fields, config.as_bytes(), catalog.as_bytes()).map_err(|error| match error {
-            ToolError::InvalidSettings(message) => message,
-            other => panic!("{other:?}"),
-        })
+        choice::model(&settings, &fields, config.as_bytes(), catalog.as_bytes()).map_err(
+            |error| match error {
+                ToolError::InvalidSettings(message) => message,
+                other => panic!("{other:?}"),
+            },
+        )
     };
     let none = json!({});
     let configured = json!({"model": "a/writer"});
     assert_eq!(choose(&none, &none, &catalog).unwrap(), "b/painter");
     assert_eq!(choose(&none, &configured, &catalog).unwrap(), "a/writer");
     assert_eq!(choose(&json!({"model": "c/gpt-image"}), &configured, &catalog).unwrap(), "c/gpt-image");
-    assert_eq!(choose(&json!({"model": "gpt-image"}), &none, &catalog).unwrap_err(), "parameters.model names no model of this host");
+    assert_eq!(
+        choose(&json!({"model": "gpt-image"}), &none, &catalog).unwrap_err(),
+        "parameters.model names no model of this host"
+    );
     let client = |model: &str| json!({"type": "image_generation", "model": model});
     assert_eq!(choose(&client("gpt-image"), &none, &catalog).unwrap(), "c/gpt-image");
     assert_eq!(choose(&client("gpt-image-9"), &none, &catalog).unwrap(), "b/painter");

@@ -41,8 +41,28 @@ mod tests {
             assert_eq!(relative_path(path, 100), Ok(()), "{path}");
         }
         for path in [
-            "", "/etc/passwd", "../a", "a/../b", "a/..", "a//b", "./a", "a/.", "a/", "~/.ssh", "C:/x", "c:x", "a\\b",
-            "..\\a", "a\0b", "a\nb", "a/ /b", "a/.. /b", "a/...", "x\u{202e}txt.exe", "a\u{200b}", "a\u{feff}b",
+            "",
+            "/etc/passwd",
+            "../a",
+            "a/../b",
+            "a/..",
+            "a//b",
+            "./a",
+            "a/.",
+            "a/",
+            "~/.ssh",
+            "C:/x",
+            "c:x",
+            "a\\b",
+            "..\\a",
+            "a\0b",
+            "a\nb",
+            "a/ /b",
+            "a/.. /b",
+            "a/...",
+            "x\u{202e}txt.exe",
+            "a\u{200b}",
+            "a\u{feff}b",
         ] {
             assert!(relative_path(path, 100).is_err(), "{path:?}");
         }

@@ -40,8 +40,8 @@ fn an_input_that_is_not_text_is_named() {
 fn numbers_and_base64_give_the_same_bytes_in_the_order_of_the_input() {
     let numbers = br#"{"object":"list","data":[{"index":1,"embedding":[0.5,-2]},{"index":0,"embedding":[1,1e-3]}],"model":"m","usage":{"prompt_tokens":3,"total_tokens":3}}"#;
     let base64 = br#"{"data":[{"index":1,"embedding":"AAAAPwAAAMA="},{"index":0,"embedding":"AACAP28Sgzo"}],"usage":{"prompt_tokens":3,"total_tokens":4,"cost":0.5}}"#;
-    let from_numbers = decode_embeddings(numbers, 2).unwrap();
-    let from_base64 = decode_embeddings(base64, 2).unwrap();
+    let from_numbers = decode_embeddings(numbers, Some(2)).unwrap();
+    let from_base64 = decode_embeddings(base64, Some(2)).unwrap();
     assert_eq!(from_numbers.vectors, from_base64.vectors);
     assert_eq!(from_numbers.vectors[1], [0.5f32.to_le_bytes(), (-2f32).to_le_bytes()].concat());
     assert_eq!((from_numbers.prompt_tokens, from_numbers.total_tokens), (3, 3));
@@ -66,7 +66,7 @@ fn an_answer_that_does_not_fit_is_refused() {
         (r#"{"data":[{"embedding":"AACAfw=="}]}"#, 1),
     ];
     for (body, count) in cases {
-        let failure = decode_embeddings(body.as_bytes(), *count).unwrap_err();
+        let failure = decode_embeddings(body.as_bytes(), Some(*count)).unwrap_err();
         assert_eq!(failure.kind, Kind::ProviderUnavailable, "{body}");
     }
 }
@@ -74,16 +74,16 @@ fn an_answer_that_does_not_fit_is_refused() {
 #[test]
 fn an_error_inside_the_answer_is_translated() {
     let body = br#"{"error":{"message":"No such model","code":"model_not_found"}}"#;
-    assert_eq!(decode_embeddings(body, 1).unwrap_err().kind, Kind::NotFound);
+    assert_eq!(decode_embeddings(body, Some(1)).unwrap_err().kind, Kind::NotFound);
     let flat = br#"{"object":"error","message":"bad","code":400}"#;
-    assert_eq!(decode_embeddings(flat, 1).unwrap_err().kind, Kind::InvalidRequest);
+    assert_eq!(decode_embeddings(flat, Some(1)).unwrap_err().kind, Kind::InvalidRequest);
 }
 
 proptest! {
     #[test]
     fn any_body_is_survived(body in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-e0-9]{0,60}") {
-        let _ = decode_embeddings(&body, 1);
-        let _ = decode_embeddings(format!("{{\"data\":[{{\"embedding\":{json}}}]}}").as_bytes(), 1);
+        let _ = decode_embeddings(&body, Some(1));
+        let _ = decode_embeddings(format!("{{\"data\":[{{\"embedding\":{json}}}]}}").as_bytes(), Some(1));
         let _ = prepare_embeddings(&body, "m", &[]);
         let _ = prepare_embeddings(json.as_bytes(), "m", &[]);
     }
