@@ -37,7 +37,7 @@ impl Guest for ApplyPatch {
         if settings.text("engine")?.is_some_and(|engine| !known.contains(&engine)) {
             return Err(settings.wrong("engine", "must be one of auto, native, openrouter"));
         }
-        let parameters = json!({
+        let mut parameters = json!({
             "type": "object",
             "properties": {
                 "type": { "type": "string", "enum": operation::KINDS },
@@ -47,6 +47,12 @@ impl Guest for ApplyPatch {
             "required": ["type", "path"],
             "additionalProperties": false
         });
+        // Clients of the kind want an operation from the beginning, when nobody knows yet which it will be.
+        let is_clients = settings.text("type")?.is_some();
+        if let Some(parameters) = parameters.as_object_mut().filter(|_| is_clients) {
+            let unknown = json!({ "type": "update_file", "path": "", "diff": "" });
+            parameters.insert("x-item".to_owned(), json!({ "operation": unknown }));
+        }
         Ok(vec![Function {
             name: NAME.to_owned(),
             description: DESCRIPTION.to_owned(),
