@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use cofferdam_guest_kit::{EmbeddingInput, EmbeddingPart, EmbeddingRequest};
+use cofferdam_guest_kit::{EmbeddingInput, EmbeddingPart, EmbeddingRequest, add_options};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
@@ -67,7 +67,10 @@ enum Input<'a> {
     Tokens(&'a [u64]),
 }
 
-/// Translates a request. `input_type` is no field of OpenAI's: it goes only to
+/// What `provider.options` cannot change: what is asked, and how the answer comes.
+const FIXED: &[&str] = &["model", "input", "dimensions", "encoding_format"];
+
+/// Translates a request; `options` are the client's for this provider. `input_type` is no field of OpenAI's: it goes only to
 /// endpoints whose `supports` names it.
 ///
 /// # Errors
@@ -77,6 +80,7 @@ pub fn prepare_embeddings(
     request: &[u8],
     model: &str,
     supports: &[String],
+    options: &[u8],
 ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
     let unreadable = || EmbeddingFailure::Failed(Failure::unreadable_request());
     let request = EmbeddingRequest::parse(request).map_err(|_| unreadable())?;
@@ -97,7 +101,7 @@ pub fn prepare_embeddings(
     };
     let count = body.input.len();
     let body = serde_json::to_vec(&body).map_err(|_| unreadable())?;
-    Ok(PreparedEmbeddings { body, count })
+    Ok(PreparedEmbeddings { body: add_options(body, options, FIXED), count })
 }
 
 fn translate<'a>(input: &'a EmbeddingInput<'_>, index: u32) -> Result<Input<'a>, EmbeddingFailure> {

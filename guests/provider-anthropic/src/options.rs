@@ -5,11 +5,10 @@
 //! fields that say what is asked and how the answer comes. `betas` (or
 //! `anthropic_beta`) becomes the header.
 
+use cofferdam_guest_kit::add_options;
 use serde_json::{Map, Value};
 
-use crate::bindings::cofferdam::plugin::types::Failure;
 use crate::bindings::exports::cofferdam::plugin::dialect::UpstreamRequest;
-use crate::refuse;
 
 const VERSION: &str = "2023-06-01";
 
@@ -17,33 +16,19 @@ const VERSION: &str = "2023-06-01";
 const FIXED: [&str; 7] = ["model", "messages", "system", "tools", "tool_choice", "stream", "max_tokens"];
 
 /// Completes the upstream request.
-pub fn apply(
-    body: Vec<u8>,
-    options: &[u8],
-    beta: Option<&str>,
-    streamed: bool,
-) -> Result<UpstreamRequest, Failure> {
+pub fn apply(body: Vec<u8>, options: &[u8], beta: Option<&str>, streamed: bool) -> UpstreamRequest {
     let mut betas: Vec<String> = beta.map(str::to_owned).into_iter().collect();
     let mut options: Map<String, Value> = serde_json::from_slice(options).unwrap_or_default();
     for name in ["betas", "anthropic_beta"] {
         betas.extend(options.remove(name).iter().flat_map(beta_names));
     }
-    options.retain(|name, _| !FIXED.contains(&name.as_str()));
-    let body = if options.is_empty() { body } else { merged(&body, options)? };
+    let options = serde_json::to_vec(&options).unwrap_or_default();
+    let body = add_options(body, &options, &FIXED);
     let mut headers = vec![("anthropic-version".to_owned(), VERSION.to_owned())];
     if !betas.is_empty() {
         headers.push(("anthropic-beta".to_owned(), betas.join(",")));
     }
-    Ok(UpstreamRequest { path: "messages".to_owned(), headers, body, streamed })
-}
-
-fn merged(body: &[u8], options: Map<String, Value>) -> Result<Vec<u8>, Failure> {
-    let whole: Option<Map<String, Value>> = serde_json::from_slice(body).ok();
-    let merged = whole.and_then(|mut whole| {
-        whole.extend(options);
-        serde_json::to_vec(&whole).ok()
-    });
-    merged.ok_or_else(|| refuse("provider.options does not fit the request"))
+    UpstreamRequest { path: "messages".to_owned(), headers, body, streamed }
 }
 
 fn beta_names(value: &Value) -> Vec<String> {
@@ -64,7 +49,6 @@ mod tests {
 
     fn applied(options: &str) -> (String, Vec<(String, String)>) {
         let request = apply(br#"{"model":"m","top_k":1}"#.to_vec(), options.as_bytes(), Some("b0"), true);
-        let request = request.expect("options that fit");
         (String::from_utf8(request.body).expect("UTF-8"), request.headers)
     }
 

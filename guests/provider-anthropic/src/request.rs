@@ -191,7 +191,7 @@ pub fn translate(request: &[u8], target: &Target) -> Result<Translated, Failure>
         stream: fields.stream,
     };
     let body = serde_json::to_vec(&body).map_err(|_| unreadable())?;
-    let upstream = options::apply(body, &target.options, fast.then_some(FAST_MODE), fields.stream)?;
+    let upstream = options::apply(body, &target.options, fast.then_some(FAST_MODE), fields.stream);
     let summaries = fields.reasoning.as_ref().is_some_and(|reasoning| reasoning.summary.is_some());
     Ok(Translated { upstream, summaries })
 }

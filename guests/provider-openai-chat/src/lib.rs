@@ -78,8 +78,8 @@ impl embedding::Guest for Provider {
         target: Target,
         _context: CallContext,
     ) -> Result<PreparedEmbeddings, EmbeddingFailure> {
-        let prepared =
-            cofferdam_dialect_openai::prepare_embeddings(&request, &target.model, &target.supports)?;
+        let Target { model, supports, options, .. } = &target;
+        let prepared = cofferdam_dialect_openai::prepare_embeddings(&request, model, supports, options)?;
         EXPECTED_VECTORS.set(prepared.count);
         Ok(PreparedEmbeddings::Upstream(convert::post("embeddings", prepared.body, false)))
     }

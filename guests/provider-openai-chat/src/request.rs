@@ -4,7 +4,7 @@
 //! often than one that needs it.
 
 use cofferdam_dialect_openai::{Failure, requested_tier};
-use cofferdam_guest_kit::{Request, TextFormat};
+use cofferdam_guest_kit::{Request, TextFormat, add_options};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
@@ -13,6 +13,22 @@ use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamReque
 use crate::convert::post;
 use crate::messages::{Message, Takes, mark_last, messages};
 use crate::tools::{Choice, Tool, Tools, tools};
+
+/// What `provider.options` cannot change: what is asked, how the answer comes, and how much of it.
+const FIXED: &[&str] = &[
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "n",
+    "tools",
+    "tool_choice",
+    "functions",
+    "function_call",
+    "store",
+];
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -151,7 +167,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     };
     let streamed = body.stream;
     let body = serde_json::to_vec(&body).map_err(|_| Failure::unreadable_request())?;
-    Ok(post("chat/completions", body, streamed))
+    Ok(post("chat/completions", add_options(body, &target.options, FIXED), streamed))
 }
 
 /// OpenAI's scale stops at high; the service's goes on.

@@ -1,12 +1,28 @@
 //! The request: the client's own, reduced to what the Responses dialect has.
 
 use cofferdam_dialect_openai::{Failure, Fields, ObjectWriter, picked, requested_tier};
-use cofferdam_guest_kit::ReasoningSettings;
+use cofferdam_guest_kit::{ReasoningSettings, add_options};
 use serde_json::value::RawValue;
 
 use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamRequest};
 use crate::convert::post;
 use crate::input::write_input;
+
+/// What `provider.options` cannot change: what is asked, how the answer comes, how much of it, and that nothing is
+/// kept there.
+const FIXED: &[&str] = &[
+    "model",
+    "input",
+    "instructions",
+    "stream",
+    "store",
+    "max_output_tokens",
+    "tools",
+    "tool_choice",
+    "background",
+    "conversation",
+    "previous_response_id",
+];
 
 /// Fields that go upstream as the client wrote them.
 const KEPT: &[&str] = &[
@@ -114,7 +130,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         object.value("service_tier", &tier);
     }
     object.end();
-    Ok(post("responses", body, streamed))
+    Ok(post("responses", add_options(body, &target.options, FIXED), streamed))
 }
 
 /// The limit to send when the client's is above the endpoint's.

@@ -5,7 +5,7 @@ use crate::failure::Kind;
 
 fn sent(request: &str, supports: &[&str]) -> String {
     let supports: Vec<_> = supports.iter().map(|ability| (*ability).to_owned()).collect();
-    String::from_utf8(prepare_embeddings(request.as_bytes(), "up", &supports).unwrap().body).unwrap()
+    String::from_utf8(prepare_embeddings(request.as_bytes(), "up", &supports, b"{}").unwrap().body).unwrap()
 }
 
 #[test]
@@ -32,8 +32,8 @@ fn requests_are_translated() {
 #[test]
 fn an_input_that_is_not_text_is_named() {
     let request = br#"{"model":"m","input":["a",{"content":[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"u"}}]}]}"#;
-    assert_eq!(prepare_embeddings(request, "up", &[]), Err(EmbeddingFailure::UnsupportedInput(1)));
-    assert!(matches!(prepare_embeddings(b"[", "up", &[]), Err(EmbeddingFailure::Failed(_))));
+    assert_eq!(prepare_embeddings(request, "up", &[], b"{}"), Err(EmbeddingFailure::UnsupportedInput(1)));
+    assert!(matches!(prepare_embeddings(b"[", "up", &[], b"{}"), Err(EmbeddingFailure::Failed(_))));
 }
 
 #[test]
@@ -84,7 +84,15 @@ proptest! {
     fn any_body_is_survived(body in any::<Vec<u8>>(), json in "[\\[\\]{}\",:a-e0-9]{0,60}") {
         let _ = decode_embeddings(&body, Some(1));
         let _ = decode_embeddings(format!("{{\"data\":[{{\"embedding\":{json}}}]}}").as_bytes(), Some(1));
-        let _ = prepare_embeddings(&body, "m", &[]);
-        let _ = prepare_embeddings(json.as_bytes(), "m", &[]);
+        let _ = prepare_embeddings(&body, "m", &[], b"{}");
+        let _ = prepare_embeddings(json.as_bytes(), "m", &[], b"{}");
     }
+}
+
+#[test]
+fn a_providers_own_options_are_added_to_what_is_asked() {
+    let options = br#"{"truncate":"END","model":"other","encoding_format":"base64"}"#;
+    let request = br#"{"model":"m","input":["a"]}"#;
+    let body = prepare_embeddings(request, "up", &[], options).unwrap().body;
+    assert_eq!(String::from_utf8(body).unwrap(), r#"{"model":"up","input":["a"],"truncate":"END"}"#);
 }

@@ -294,3 +294,13 @@ proptest! {
         assert!(serde_json::from_str::<serde_json::Value>(&body).is_ok());
     }
 }
+
+#[test]
+fn a_providers_own_options_are_added_and_change_nothing_that_was_asked() {
+    let options = br#"{"min_p":0.1,"temperature":0.2,"model":"other","stream":true,"n":9,"max_tokens":1}"#;
+    let target = Target { options: options.to_vec(), ..target(&[]) };
+    let request =
+        format!(r#"{{"model":"m","stream":false,"temperature":1,"input":[{}]}}"#, text("user", "hi"));
+    let expected = r#"{"model":"up-1","messages":[{"role":"user","content":"hi"}],"stream":false,"temperature":0.2,"min_p":0.1}"#;
+    assert_eq!(sent_to(&target, &request), expected);
+}
