@@ -14,6 +14,7 @@ mod balance;
 mod choice;
 mod constraint;
 mod endpoint;
+mod explore;
 mod order;
 mod preferences;
 mod random;

@@ -2,6 +2,7 @@
 
 use crate::balance;
 use crate::endpoint::{Candidate, Request};
+use crate::explore::explore;
 use crate::preferences::{Partition, Preferences, SortBy};
 use crate::random::Random;
 use crate::rank::{Rank, Ranking};
@@ -33,7 +34,13 @@ pub(crate) fn decide(
             None => None,
         };
         match sort {
-            Some(by) => sort_class(by, candidates, indexes),
+            Some(by) => {
+                sort_class(by, candidates, indexes);
+                // Whoever allows one endpoint only gets the best that is known.
+                if preferences.allow_fallbacks {
+                    explore(by, candidates, indexes, &mut random);
+                }
+            }
             None => balance::draw(candidates, indexes, &mut random),
         }
     }

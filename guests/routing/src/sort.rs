@@ -18,6 +18,15 @@ pub(crate) fn compare(by: SortBy, left: &Candidate, right: &Candidate) -> Orderi
     key(left).total_cmp(&key(right)).then_with(by_price)
 }
 
+/// Whether the figure that is sorted by is known of an endpoint.
+pub(crate) fn is_measured(by: SortBy, candidate: &Candidate) -> bool {
+    match by {
+        SortBy::Price | SortBy::Exacto => true,
+        SortBy::Latency => candidate.statistics.latency_ms.p50 > 0.0,
+        SortBy::Throughput => candidate.statistics.throughput.p50 > 0.0,
+    }
+}
+
 /// The figure by which prices are compared: input and output alike. A price
 /// that is no number is dearer than any.
 #[must_use]

@@ -91,3 +91,39 @@ fn odd_prices_have_sensible_shares() {
     let statistic = chi_square(&[second, DRAWS as u32 - second], &[0.9, 0.1]);
     assert!(statistic < 24.0, "{second}: {statistic}");
 }
+
+#[test]
+fn a_sort_by_speed_measures_what_is_new_with_a_small_share_of_requests() {
+    let measured = |provider: &str, latency_ms: f64| {
+        let mut candidate = candidate(provider, 1.0);
+        candidate.statistics.latency_ms.p50 = latency_ms;
+        candidate.statistics.throughput.p50 = 1_000.0 / latency_ms;
+        candidate
+    };
+    let mut failing = candidate("failing", 1.0);
+    failing.statistics.outage = true;
+    let candidates = [
+        measured("fast", 100.0),
+        measured("slow", 900.0),
+        candidate("new", 1.0),
+        candidate("newer", 1.0),
+        failing,
+    ];
+    for sort in ["latency", "throughput"] {
+        let mut firsts = [0_u32; 5];
+        for seed in 0..DRAWS {
+            let request = summary(&format!(r#"{{"sort":"{sort}"}}"#));
+            let order = route(&request, &candidates, seed).unwrap().order;
+            assert_eq!(order.len(), 5);
+            firsts[order[0] as usize] += 1;
+        }
+        // One in twenty together, within five times the deviation of so many draws.
+        let new = firsts[2] + firsts[3];
+        assert!((845..=1_155).contains(&new) && firsts[2].abs_diff(firsts[3]) < 160, "{firsts:?}");
+        assert_eq!((firsts[1], firsts[4]), (0, 0), "{firsts:?}");
+    }
+    for preferences in [r#"{"sort":"price"}"#, r#"{"sort":"latency","allow_fallbacks":false}"#] {
+        let firsts = (0..DRAWS).map(|seed| route(&summary(preferences), &candidates, seed).unwrap().order[0]);
+        assert!(firsts.into_iter().all(|first| first == 0), "{preferences}");
+    }
+}

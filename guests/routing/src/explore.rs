@@ -1,0 +1,28 @@
+//! Trying what was never measured. A sort by speed puts such endpoints last, where they would stay unmeasured for
+//! ever: a small share of the requests goes to one of them first.
+
+use crate::endpoint::Candidate;
+use crate::preferences::SortBy;
+use crate::random::Random;
+use crate::sort;
+
+/// The share of requests, whatever the number of endpoints to be measured.
+const SHARE: f64 = 0.05;
+
+/// Puts one of the `indexes` that were never measured first, now and then. Those that have just failed wait.
+pub(crate) fn explore(by: SortBy, candidates: &[Candidate], indexes: &mut [usize], random: &mut Random) {
+    let is_new = |index: &usize| {
+        let candidate = candidates.get(*index);
+        candidate.is_some_and(|candidate| !sort::is_measured(by, candidate) && !candidate.statistics.outage)
+    };
+    let count = indexes.iter().filter(|index| is_new(index)).count();
+    // Where all of them are new, the first is measured anyway.
+    if count == 0 || count == indexes.len() || random.share() >= SHARE {
+        return;
+    }
+    let drawn = (random.share() * count as f64) as usize;
+    let places = indexes.iter().enumerate().filter(|(_, index)| is_new(index)).map(|(place, _)| place);
+    if let Some(front) = places.take(count).nth(drawn).and_then(|place| indexes.get_mut(..=place)) {
+        front.rotate_right(1);
+    }
+}
