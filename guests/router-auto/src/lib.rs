@@ -65,11 +65,20 @@ fn chosen(
     let Some(router) = Router::named(slug) else {
         return Err(wire::failure(ErrorKind::NotFound, "No router of this name is here".to_owned()));
     };
+    let beside = summary.models.clone();
     let request = wire::request(summary);
     let facts = self::facts(facts);
     let mut models: Vec<Model> = models.into_iter().map(model).collect();
-    let question =
-        Question { router, request: &request, facts: &facts, models: &models, settings, operator, seed };
+    let question = Question {
+        router,
+        request: &request,
+        facts: &facts,
+        models: &models,
+        beside: &beside,
+        settings,
+        operator,
+        seed,
+    };
     let choice = choose(question).map_err(|no_choice| match no_choice {
         NoChoice::NothingLeft => wire::failure(ErrorKind::NotFound, NOTHING_LEFT.to_owned()),
         NoChoice::Malformed(malformed) => wire::failure(ErrorKind::InvalidRequest, malformed.to_string()),

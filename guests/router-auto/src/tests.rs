@@ -134,3 +134,13 @@ fn refusals_are_failures_for_the_client() {
     let unknown = chosen("best", summary(), facts(), Vec::new(), b"{}", b"{}", 7).unwrap_err();
     assert!(matches!(unknown.kind, ErrorKind::NotFound));
 }
+
+#[test]
+fn the_models_named_beside_a_router_go_through_the_door() {
+    let models = [model("v/a", 1.0), model("v/b", 2.0), model("v/c", 3.0)];
+    let mut summary = summary();
+    summary.models = vec!["v/c".into(), "v/b".into()];
+    let settings = br#"{"algorithm":"passthrough"}"#;
+    let choice = chosen("switchyard", summary, facts(), models.to_vec(), settings, b"{}", 7).unwrap();
+    assert_eq!(choice.models, ["v/c", "v/b"]);
+}

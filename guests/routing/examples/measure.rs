@@ -147,8 +147,17 @@ fn main() {
         let Some(router) = Router::named(slug) else { continue };
         row(name, model, |models, seed| {
             let (settings, operator) = (settings.as_bytes(), b"{}".as_slice());
-            choose(Question { router, request: &request, facts: &facts, models, settings, operator, seed })
-                .is_ok()
+            choose(Question {
+                router,
+                request: &request,
+                facts: &facts,
+                models,
+                beside: &[],
+                settings,
+                operator,
+                seed,
+            })
+            .is_ok()
         });
     }
 }

@@ -85,6 +85,8 @@ pub struct Question<'a> {
     pub request: &'a Request,
     pub facts: &'a Facts,
     pub models: &'a [Model],
+    /// Ids of the models that the client names beside the router, in its order.
+    pub beside: &'a [String],
     /// The request's plugin entry for this router, JSON.
     pub settings: &'a [u8],
     /// The operator's settings of the guest, JSON.
@@ -137,7 +139,11 @@ pub fn choose(question: Question<'_>) -> Result<Choice, NoChoice> {
     let settings = Settings::parse(router, question.settings)?;
     let preferences = Preferences::parse(&request.preferences)?;
     let fitting = Fitting::new(request, &preferences, models);
-    let allowed = settings.allowed(models);
+    let allowed = match settings.rule {
+        // Those it names are its candidates, and the others its fallbacks as ever.
+        Rule::Switchyard(_) if !question.beside.is_empty() => beside(&question),
+        _ => settings.allowed(models),
+    };
     let left: Vec<usize> = allowed.into_iter().filter(|index| fitting.fits(*index)).collect();
     if left.is_empty() {
         return Err(NoChoice::NothingLeft);
@@ -174,6 +180,12 @@ fn stays(question: &Question<'_>, rule: &Rule, models: &[usize]) -> Option<usize
     };
     let remembered = || question.request.sticky.and_then(|index| usize::try_from(index).ok());
     pinned.or_else(|| remembered().and_then(place_of))
+}
+
+/// The models that the client names beside the router, in its order.
+fn beside(question: &Question<'_>) -> Vec<usize> {
+    let place = |id: &String| question.models.iter().position(|model| model.id == *id);
+    question.beside.iter().filter_map(place).collect()
 }
 
 /// The index of the model that the last assistant message names.

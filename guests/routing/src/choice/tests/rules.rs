@@ -130,3 +130,20 @@ fn switchyard_algorithms_choose_between_efficient_and_capable() {
     }
     assert!(drawn.iter().all(|count| (880..1120).contains(count)), "{drawn:?}");
 }
+
+#[test]
+fn switchyard_chooses_among_the_models_named_beside_it() {
+    let mut asked = asked("switchyard", "{}");
+    asked.beside = ["v/9", "v/none", "v/3"].map(str::to_owned).into();
+    assert_eq!(asked.names(), "3 9", "the efficient one for what is easy");
+    (asked.request, asked.facts) = hard();
+    assert_eq!(asked.names(), "9 3");
+    asked.settings = r#"{"algorithm":"passthrough"}"#.into();
+    assert_eq!(asked.names(), "9 3", "the client's order");
+    asked.beside = vec!["v/none".into()];
+    assert_eq!(asked.choose(), Err(super::NoChoice::NothingLeft));
+    // For the others they are fallbacks.
+    let mut auto = self::asked("auto", "{}");
+    auto.beside = vec!["v/9".into()];
+    assert_eq!(auto.first(), "0");
+}
