@@ -139,7 +139,7 @@ impl Job {
         options: RespondOptions,
         hex: String,
         asking: Asking,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Box<Self>, Refusal> {
         let mut hooks = engine.hooks(&request)?;
         hooks.retain(|hook| !asking.is_asked_by(hook.name()));
         let scratches = (!hooks.is_empty()).then(Scratches::default);
@@ -147,7 +147,8 @@ impl Job {
         let context = engine.context(asking.response_id(), &caller);
         let requested = request.models.first().map_or("", String::as_str);
         let trail = Trail::new(requested, engine.parts.region.as_deref());
-        Ok(Self {
+        // It is handed on from step to step, and large.
+        Ok(Box::new(Self {
             engine,
             caller,
             request,
@@ -165,7 +166,7 @@ impl Job {
             echo,
             chosen_models: None,
             asking,
-        })
+        }))
     }
 
     fn occasion(&self) -> Occasion<'_> {
@@ -213,11 +214,16 @@ impl Job {
 
     /// Answers. For a stream everything goes through `pace` and the result is
     /// empty; otherwise it is the body.
-    async fn run(mut self, plan: Plan, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+    async fn run(
+        mut self: Box<Self>,
+        plan: Plan,
+        mut entry: Entry,
+        pace: &mut Pace,
+    ) -> Result<Vec<u8>, Refusal> {
         let field = self.options.metadata_field;
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => {
-                let carried = self.carry_on(chosen, entry, pace).await;
+                let carried = self.carry_on(chosen, &mut entry, pace).await;
                 carried.map_err(|refusal| {
                     self.trail.ended(pace.since_dispatch());
                     self.trail.beside(refusal, field)

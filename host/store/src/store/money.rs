@@ -35,7 +35,7 @@ impl Store {
     /// cost the rows of the last second.
     ///
     /// # Errors
-    /// [`QueueFull`] when 4,096 rows wait or the store no longer writes.
+    /// [`QueueFull`] when 16,384 rows wait or the store no longer writes.
     pub fn record_usage(&self, row: UsageRow) -> Result<(), QueueFull> {
         if !self.ledger().has_room() {
             return Err(QueueFull);
