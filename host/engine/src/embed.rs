@@ -98,6 +98,7 @@ impl Engine {
             order: &order,
             preferred: None,
             may_retry: self.parts.retry && request.provider.allow_fallbacks,
+            eject: self.parts.eject,
             session: None,
             input_tokens: request.input_tokens,
             memory: &self.parts.memory,

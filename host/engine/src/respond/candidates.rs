@@ -71,6 +71,7 @@ impl Job {
             order: &self.order,
             preferred: self.preferred,
             may_retry: engine.parts.retry && self.request.provider.allow_fallbacks,
+            eject: engine.parts.eject,
             session: self.session,
             input_tokens: self.request.input_tokens,
             memory: &engine.parts.memory,
