@@ -24,6 +24,7 @@ use crate::model_choice;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::request::ResponsesRequest;
+use crate::routing::Order;
 use crate::session::Session;
 use crate::stream::EventStream;
 use crate::tools::{self, Occasion, Scratches, ServerTools};
@@ -117,7 +118,7 @@ struct Job {
     /// The loop of server tools, for a request that has any.
     tools: Option<Box<ServerTools>>,
     /// The endpoints in the router's order.
-    order: Vec<Arc<Endpoint>>,
+    order: Order,
     /// The one that answered the turn before: it has the conversation in its cache, so it is tried first.
     preferred: Option<usize>,
     /// What the turns that are over cost.
@@ -159,7 +160,7 @@ impl Job {
             trail,
             session: None,
             tools: None,
-            order: Vec::new(),
+            order: Order::default(),
             preferred: None,
             cost: Cost::default(),
             scratches,

@@ -310,7 +310,8 @@ impl Store {
         self.submit(move |draft| draft.revoke_key(actor, id))
     }
 
-    /// Hands an audit record about refused tokens to the writer and does not wait, as for [`Store::record_usage`].
+    /// Hands an audit record about refused tokens to the writer without waiting: a kill may cost those of the last
+    /// second.
     ///
     /// # Errors
     /// [`QueueFull`] when 4,096 records wait or the store no longer writes.

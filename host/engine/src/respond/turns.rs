@@ -69,7 +69,7 @@ impl Job {
         let usage = assembler.total_usage();
         let cost = self.cost.everywhere().plus(self.asking.cost());
         tools.prepare_turn(&self.request, &calls, usage.as_ref(), cost, &finish);
-        let asked = self.ask(entry, pace).await;
+        let asked = self.ask_again(entry, pace).await;
         self.echo(assembler);
         match asked {
             Ok(chosen) => {
