@@ -200,6 +200,8 @@ impl Job {
         tools::stand_in(&self.engine, &mut self.request);
         if ServerTools::are_asked_for(&self.request)? {
             self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
+        } else if self.request.has_server_calls {
+            tools::tell_calls_plainly(&mut self.request)?;
         }
         Box::pin(self.choose_models()).await?;
         self.plan()
