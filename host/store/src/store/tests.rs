@@ -2,12 +2,15 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::changes::KeyOwner;
+use crate::audit::{self, AuditRecord, AuditSummary};
+use crate::changes::{KeyChange, KeyOwner, NewKey};
 use crate::directory::LookupError;
 use crate::ledger::Refused;
+use crate::log;
 use crate::records::KeyKind;
 use crate::scratch::{Scratch, create_workspace, issue_key, name, token};
 use crate::spend::SpendLimits;
+use crate::token::KeyId;
 use crate::usage::{UsageKind, UsageOutcome, UsageRow, block};
 
 const OPERATOR: Actor = Actor::Operator;
