@@ -1,9 +1,10 @@
 //! The items of `input`.
 
 use serde::de::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use crate::lenient::{MaybeText, Text};
-use crate::part::{Content, Part};
+use crate::part::{Content, Marks, Part};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +39,8 @@ pub struct Reasoning<'a> {
     pub format: Option<Text<'a>>,
 }
 
-/// One item of `input`.
+/// One item of `input`. Calls of the client's own kinds of tools (`shell_call` and the like) and their outputs
+/// are read as calls of functions with the tool's name: only the dialect that has the kind reads them otherwise.
 #[derive(Debug)]
 pub enum Item<'a> {
     Message(Message<'a>),
@@ -97,7 +99,11 @@ struct Fields<'a> {
     #[serde(borrow)]
     input: MaybeText<'a>,
     #[serde(borrow)]
-    output: Content<'a>,
+    output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    action: Option<&'a RawValue>,
+    #[serde(borrow)]
+    operation: Option<&'a RawValue>,
     #[serde(borrow)]
     summary: Content<'a>,
     #[serde(borrow)]
@@ -115,8 +121,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Item<'a> {
 }
 
 impl<'a> From<Fields<'a>> for Item<'a> {
-    fn from(fields: Fields<'a>) -> Self {
-        let kind = fields.kind.0.unwrap_or(Text::Borrowed("message"));
+    fn from(mut fields: Fields<'a>) -> Self {
+        let kind = fields.kind.0.take().unwrap_or(Text::Borrowed("message"));
+        if let Some(item) = fields.client_tool(&kind) {
+            return item;
+        }
         let call_id = fields.call_id.0.unwrap_or_default();
         let name = fields.name.0.unwrap_or_default();
         match &*kind {
@@ -134,14 +143,16 @@ impl<'a> From<Fields<'a>> for Item<'a> {
                 arguments: fields.arguments.0.unwrap_or_default(),
                 namespace: fields.namespace.0,
             },
-            "function_call_output" => Item::FunctionCallOutput { call_id, output: fields.output },
+            "function_call_output" => Item::FunctionCallOutput { call_id, output: content(fields.output) },
             "custom_tool_call" => Item::CustomToolCall {
                 id: fields.id.0,
                 call_id,
                 name,
                 input: fields.input.0.unwrap_or_default(),
             },
-            "custom_tool_call_output" => Item::CustomToolCallOutput { call_id, output: fields.output },
+            "custom_tool_call_output" => {
+                Item::CustomToolCallOutput { call_id, output: content(fields.output) }
+            }
             "reasoning" => Item::Reasoning(Reasoning {
                 id: fields.id.0,
                 summary: texts(fields.summary),
@@ -152,6 +163,57 @@ impl<'a> From<Fields<'a>> for Item<'a> {
             }),
             _ => Item::Other { kind },
         }
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// A call of one of the client's own kinds of tools, or its output.
+    fn client_tool(&mut self, kind: &str) -> Option<Item<'a>> {
+        let (name, input) = match kind {
+            "shell_call" | "local_shell_call" | "computer_call" => (kind.strip_suffix("_call"), self.action),
+            "apply_patch_call" => (kind.strip_suffix("_call"), self.operation),
+            "shell_call_output"
+            | "local_shell_call_output"
+            | "apply_patch_call_output"
+            | "computer_call_output" => (None, None),
+            _ => return None,
+        };
+        let call_id = self.call_id.0.take().or_else(|| self.id.0.take())?;
+        Some(match name {
+            Some(name) => Item::FunctionCall {
+                id: self.id.0.take(),
+                call_id,
+                name: name.to_owned().into(),
+                arguments: input.map_or("{}", RawValue::get).into(),
+                namespace: None,
+            },
+            None => Item::FunctionCallOutput { call_id, output: client_output(self.output) },
+        })
+    }
+}
+
+/// What a function returned: text or parts.
+fn content(output: Option<&RawValue>) -> Content<'_> {
+    output.and_then(|output| serde_json::from_str(output.get()).ok()).unwrap_or_default()
+}
+
+/// What a client's tool returned: text, a screenshot, or JSON of the tool's own form, which is told as text.
+fn client_output(output: Option<&RawValue>) -> Content<'_> {
+    #[derive(serde::Deserialize)]
+    struct Screenshot<'a> {
+        #[serde(borrow)]
+        image_url: Text<'a>,
+    }
+    let Some(output) = output else { return Content::Empty };
+    match output.get().as_bytes().first() {
+        Some(b'"') => content(Some(output)),
+        _ => match serde_json::from_str::<Screenshot<'_>>(output.get()) {
+            Ok(shot) => {
+                let (url, marks) = (Some(shot.image_url), Marks::default());
+                Content::Parts(vec![Part::Image { url, file_id: None, detail: None, marks }])
+            }
+            Err(_) => Content::Text(Text::Borrowed(output.get())),
+        },
     }
 }
 

@@ -11,6 +11,7 @@ mod request;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod thought;
 mod tools;
 
 #[allow(unsafe_code, clippy::all, reason = "generated")]
@@ -35,8 +36,9 @@ thread_local! {
     /// How many vectors the answer to the request just prepared must have: the
     /// contract makes `decode` in the instance of `prepare`.
     static EXPECTED_VECTORS: Cell<usize> = const { Cell::new(0) };
-    /// The id of the request just prepared, for calls that come without one.
-    static REQUEST_ID: RefCell<String> = const { RefCell::new(String::new()) };
+    /// The id of the request just prepared, for calls that come without one, and the provider's name for the
+    /// model, for the seals of its reasoning.
+    static PREPARED: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
 }
 
 struct Provider;
@@ -51,8 +53,9 @@ impl generation::Guest for Provider {
     type Decoder = DecoderResource;
 
     fn prepare(request: Json, target: Target, context: CallContext) -> Result<Prepared, Failure> {
-        REQUEST_ID.set(context.request_id);
-        Ok(Prepared::Upstream(request::prepare(&request, &target)?))
+        let upstream = request::prepare(&request, &target)?;
+        PREPARED.set((context.request_id, target.model));
+        Ok(Prepared::Upstream(upstream))
     }
 }
 
@@ -60,7 +63,7 @@ struct DecoderResource(RefCell<Decoder>);
 
 impl generation::GuestDecoder for DecoderResource {
     fn new(head: ResponseHead) -> Self {
-        Self(RefCell::new(Decoder::new(head.streamed, &REQUEST_ID.with_borrow(String::clone))))
+        Self(RefCell::new(PREPARED.with_borrow(|(id, model)| Decoder::new(head.streamed, id, model))))
     }
 
     fn feed(&self, frames: Vec<Frame>) -> Result<Vec<Event>, Failure> {

@@ -4,15 +4,20 @@
 
 use std::borrow::Cow;
 
-use cofferdam_dialect_openai::{Failure, Fields};
+use cofferdam_dialect_openai::Failure;
 use cofferdam_guest_kit::{Content as Given, Item, Marks, Part as GivenPart, Role, Text};
 use serde::Serialize;
 use serde_json::value::RawValue;
+
+use crate::thought;
 
 #[derive(Serialize)]
 pub(crate) struct Message<'a> {
     role: &'static str,
     content: Content<'a>,
+    /// What the model thought before it called, where its server wants that back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<Text<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<Call<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,19 +144,25 @@ struct Custom<'a> {
     input: Text<'a>,
 }
 
-/// Translates instructions and input for an endpoint that takes this much.
+/// Translates instructions and input for an endpoint of this model that takes this much.
 pub(crate) fn messages<'a>(
     instructions: Option<Text<'a>>,
     input: &[&'a RawValue],
+    model: &'a str,
     takes: Takes,
 ) -> Result<Vec<Message<'a>>, Failure> {
-    let mut conversation = Conversation { messages: Vec::new(), takes };
+    let mut conversation = Conversation { messages: Vec::new(), takes, model, thought: None };
     if let Some(text) = instructions {
         conversation.system(text);
     }
     for (index, raw) in input.iter().enumerate() {
         let item = serde_json::from_str(raw.get()).map_err(|_| Failure::unreadable_request())?;
-        conversation.take(item, raw, index)?;
+        conversation.take(item, index)?;
+    }
+    // A server that wants it back wants it with every call, also with those of other models.
+    if conversation.messages.iter().any(|message| message.reasoning_content.is_some()) {
+        let calling = conversation.messages.iter_mut().filter(|message| !message.tool_calls.is_empty());
+        calling.for_each(|message| _ = message.reasoning_content.get_or_insert_default());
     }
     Ok(conversation.messages)
 }
@@ -179,10 +190,14 @@ pub(crate) fn mark_last<'a>(messages: &mut [Message<'a>], mark: &'a RawValue) {
 struct Conversation<'a> {
     messages: Vec<Message<'a>>,
     takes: Takes,
+    /// The provider's name for the model.
+    model: &'a str,
+    /// Reasoning of this model that waits for the call it led to.
+    thought: Option<Text<'a>>,
 }
 
 impl<'a> Conversation<'a> {
-    fn take(&mut self, item: Item<'a>, raw: &'a RawValue, index: usize) -> Result<(), Failure> {
+    fn take(&mut self, item: Item<'a>, index: usize) -> Result<(), Failure> {
         match item {
             Item::Message(message) => match message.role {
                 Role::User => {
@@ -205,10 +220,14 @@ impl<'a> Conversation<'a> {
             Item::FunctionCallOutput { call_id, output } | Item::CustomToolCallOutput { call_id, output } => {
                 self.result(call_id, result_text(output));
             }
-            // Reasoning is of use only to the server that wrote it, and this
-            // dialect has no way to tell.
-            Item::Reasoning(_) => {}
-            Item::Other { kind } => self.other(&kind, raw),
+            // Of use only to the server that wrote it, which knows it by the seal.
+            Item::Reasoning(reasoning) => {
+                if let Some(text) = thought::unseal(&reasoning, self.model) {
+                    self.thought.get_or_insert_default().to_mut().push_str(&text);
+                }
+            }
+            // Of use only where it came from.
+            Item::Other { .. } => {}
         }
         Ok(())
     }
@@ -242,7 +261,15 @@ impl<'a> Conversation<'a> {
     }
 
     fn push(&mut self, role: &'static str, content: Content<'a>) {
-        self.messages.push(Message { role, content, tool_calls: Vec::new(), tool_call_id: None });
+        // What was thought in a turn that is over led to no call.
+        self.thought.take_if(|_| role != "assistant");
+        self.messages.push(Message {
+            role,
+            content,
+            reasoning_content: None,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+        });
     }
 
     /// The message of the model's turn that is under way.
@@ -266,8 +293,11 @@ impl<'a> Conversation<'a> {
     }
 
     fn call(&mut self, call: Call<'a>) {
-        if let Some(turn) = self.turn() {
-            turn.tool_calls.push(call);
+        let thought = self.thought.take();
+        let Some(turn) = self.turn() else { return };
+        turn.tool_calls.push(call);
+        if let Some(thought) = thought {
+            turn.reasoning_content.get_or_insert_default().to_mut().push_str(&thought);
         }
     }
 
@@ -278,32 +308,9 @@ impl<'a> Conversation<'a> {
     }
 
     fn result(&mut self, id: Text<'a>, text: Text<'a>) {
-        self.messages.push(Message {
-            role: "tool",
-            content: Content::Text(text),
-            tool_calls: Vec::new(),
-            tool_call_id: Some(id),
-        });
-    }
-
-    /// The client's own kinds of tools, used in a turn that another dialect
-    /// served, read as functions. All else is of use only where it came from.
-    fn other(&mut self, kind: &str, raw: &'a RawValue) {
-        let Ok(fields) = Fields::read(raw.get()) else { return };
-        let Some(id) = fields.text("call_id").or_else(|| fields.text("id")) else { return };
-        let json = |name: &str| fields.get(name).map_or("{}", RawValue::get);
-        match kind {
-            "shell_call" | "local_shell_call" | "computer_call" | "apply_patch_call" => {
-                let arguments = if kind == "apply_patch_call" { json("operation") } else { json("action") };
-                let name = kind.trim_end_matches("_call").to_owned();
-                self.function(id, name.into(), arguments.into());
-            }
-            "computer_call_output" => self.result(id, Cow::Borrowed(LEFT_OUT)),
-            "shell_call_output" | "local_shell_call_output" | "apply_patch_call_output" => {
-                let text = fields.text("output").unwrap_or_else(|| json("output").into());
-                self.result(id, text);
-            }
-            _ => {}
+        self.push("tool", Content::Text(text));
+        if let Some(message) = self.messages.last_mut() {
+            message.tool_call_id = Some(id);
         }
     }
 }
@@ -321,8 +328,11 @@ fn result_text(output: Given<'_>) -> Text<'_> {
     }
 }
 
-/// Plain text where there is nothing else, for servers that know no parts.
+/// Plain text where there is nothing else, for servers that know no parts. None take an empty list.
 fn user_content(mut parts: Vec<GivenPart<'_>>, item: usize, takes: Takes) -> Result<Content<'_>, Failure> {
+    if parts.is_empty() {
+        return Ok(Content::Text(Cow::Borrowed("")));
+    }
     if let [GivenPart::Text { text, marks }] = parts.as_mut_slice()
         && takes.marks(marks).is_empty()
     {

@@ -129,7 +129,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         cache_control: supports("cache_control"),
         breakpoints: supports("prompt_cache_options"),
     };
-    let mut messages = messages(instructions, &input, takes)?;
+    let mut messages = messages(instructions, &input, &target.model, takes)?;
     if let Some(mark) = request.cache_control.filter(|_| takes.cache_control) {
         mark_last(&mut messages, mark);
     }

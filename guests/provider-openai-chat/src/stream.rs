@@ -16,6 +16,7 @@ use crate::bindings::exports::cofferdam::plugin::generation::{
 };
 use crate::calls::{BadCalls, Calls};
 use crate::reply::{Choice, Chunk, ContentPart, Delta, Logprobs};
+use crate::thought;
 
 /// Translates one answer.
 #[derive(Default)]
@@ -27,6 +28,10 @@ pub(crate) struct Decoder {
     usage: Option<Usage>,
     service_tier: Option<String>,
     images: u32,
+    /// The provider's name for the model.
+    model: String,
+    /// `reasoning_content` that is not sealed yet.
+    thought: String,
     /// Something of the answer was passed on.
     begun: bool,
     /// Terminal: whatever follows is ignored.
@@ -51,8 +56,8 @@ impl From<BadCalls> for Malformed {
 type Outcome = Result<(), Malformed>;
 
 impl Decoder {
-    pub(crate) fn new(streamed: bool, request_id: &str) -> Self {
-        Self { streamed, calls: Calls::new(request_id), ..Self::default() }
+    pub(crate) fn new(streamed: bool, request_id: &str, model: &str) -> Self {
+        Self { streamed, calls: Calls::new(request_id), model: model.to_owned(), ..Self::default() }
     }
 
     /// Takes the frames of one read.
@@ -115,6 +120,7 @@ impl Decoder {
             self.on_content(delta, choice.logprobs);
             for part in &delta.tool_calls.0 {
                 self.begun = true;
+                self.seal();
                 self.calls.take_piece(part, &mut self.events)?;
             }
             if let Some(named) = &delta.function_call {
@@ -126,6 +132,7 @@ impl Decoder {
             self.on_content(message, choice.logprobs);
             for part in &message.tool_calls.0 {
                 self.begun = true;
+                self.seal();
                 self.calls.take_whole(part, &mut self.events)?;
             }
             if let Some(named) = message.function_call.as_ref().filter(|_| self.calls.is_empty()) {
@@ -142,7 +149,9 @@ impl Decoder {
     fn on_content(&mut self, delta: &Delta<'_>, logprobs: Option<&RawValue>) {
         let reasoning = [&delta.reasoning_content, &delta.reasoning];
         if let Some(text) = reasoning.into_iter().find_map(text_of) {
-            self.push(Event::ReasoningTextDelta(text));
+            self.begun = true;
+            self.thought.push_str(delta.reasoning_content.as_str());
+            self.events.push(Event::ReasoningTextDelta(text));
         }
         if let Some(text) = &delta.content.text {
             self.text(text, logprobs);
@@ -199,8 +208,19 @@ impl Decoder {
         }
     }
 
+    /// Ends the reasoning that came as `reasoning_content`: what follows is something else.
+    fn seal(&mut self) {
+        if !self.thought.is_empty() {
+            let text = std::mem::take(&mut self.thought);
+            self.events.push(Event::ReasoningSeal(thought::seal(&self.model, &text)));
+        }
+    }
+
     fn push(&mut self, event: Event) {
         self.begun = true;
+        if !matches!(event, Event::ReasoningTextDelta(_)) {
+            self.seal();
+        }
         self.events.push(event);
     }
 
@@ -219,6 +239,7 @@ impl Decoder {
             "error" | "abort" => return self.interrupt(Kind::ProviderUnavailable),
             other => FinishReason::Other(other.to_owned()),
         };
+        self.seal();
         let calls = self.calls.finish(&mut self.events);
         // A call may be cut off before its name where the answer was.
         if matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) {

@@ -28,14 +28,14 @@ fn decode_stream(reads: &[&[u8]]) -> Vec<Event> {
 }
 
 fn decode_reads(reads: Vec<Vec<(String, Vec<u8>)>>) -> Vec<Event> {
-    let mut decoder = Decoder::new(true, "resp_abc123");
+    let mut decoder = Decoder::new(true, "resp_abc123", "up-1");
     let mut events: Vec<_> = reads.into_iter().flat_map(|read| decoder.feed(&frames(read))).collect();
     events.extend(decoder.finish());
     events
 }
 
 fn decode_body(body: &[u8]) -> Vec<Event> {
-    let mut decoder = Decoder::new(false, "resp_abc123");
+    let mut decoder = Decoder::new(false, "resp_abc123", "up-1");
     let mut events = decoder.feed(&frames(vec![(String::new(), body.to_vec())]));
     events.extend(decoder.finish());
     events
@@ -135,7 +135,7 @@ fn what_is_no_answer_is_an_error_and_ends_it() {
 proptest! {
     #[test]
     fn any_bytes_are_survived(data in any::<Vec<u8>>(), streamed: bool) {
-        let mut decoder = Decoder::new(streamed, "");
+        let mut decoder = Decoder::new(streamed, "", "");
         decoder.feed(&[Frame { name: String::new(), data }]);
         decoder.finish();
     }
@@ -144,7 +144,7 @@ proptest! {
     fn any_json_is_survived(
         frames in proptest::collection::vec((0..FIELDS.len(), "[\\[\\]{}\",:a-c0-9]{0,30}", 0..3u64, any::<bool>()), 0..8)
     ) {
-        let mut decoder = Decoder::new(true, "");
+        let mut decoder = Decoder::new(true, "", "");
         let mut terminal = 0;
         for (field, json, index, ends) in frames {
             let value = serde_json::from_str(&json).unwrap_or_else(|_| {
@@ -163,8 +163,16 @@ proptest! {
     }
 }
 
-const FIELDS: &[&str] =
-    &["content", "tool_calls", "reasoning", "refusal", "annotations", "images", "function_call"];
+const FIELDS: &[&str] = &[
+    "content",
+    "tool_calls",
+    "reasoning",
+    "reasoning_content",
+    "refusal",
+    "annotations",
+    "images",
+    "function_call",
+];
 
 #[test]
 fn embeddings_must_be_as_many_as_were_asked_for() {

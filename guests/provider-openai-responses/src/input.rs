@@ -125,6 +125,10 @@ impl ItemWriter<'_> {
             object.value("id", &id);
         }
         object.pick(fields, names);
+        // Required though it may be null, which the host leaves out.
+        if kind == "code_interpreter_call" && fields.get("outputs").is_none() {
+            object.name("outputs").extend_from_slice(b"null");
+        }
         object.pick(fields, &["status"]);
         object.end();
     }

@@ -173,6 +173,37 @@ fn custom_calls_of_other_dialects_stay_readable() {
     assert_eq!(turns(&input), expected);
 }
 
+/// A conversation that began where a client's tools are known goes on without a hole.
+#[test]
+fn calls_of_a_clients_tools_stay_readable() {
+    let input = json!([
+        message("user", "Go."),
+        {"type": "local_shell_call", "id": "l", "call_id": "a", "action": {"command": ["ls"]}},
+        {"type": "local_shell_call_output", "id": "a", "output": "x"},
+        {"type": "shell_call", "call_id": "b", "action": {"commands": ["ls"]}},
+        {"type": "shell_call_output", "call_id": "b", "output": [{"stdout": "y"}]},
+        {"type": "computer_call", "call_id": "c", "action": {"type": "screenshot"}},
+        {"type": "computer_call_output", "call_id": "c",
+            "output": {"type": "computer_screenshot", "image_url": "https://a.example/p.png"}},
+        {"type": "apply_patch_call", "call_id": "d", "operation": {"type": "delete_file"}},
+        {"type": "apply_patch_call_output", "call_id": "d", "status": "completed"}
+    ]);
+    let picture = json!({"type": "tool_result", "tool_use_id": "c",
+        "content": [{"type": "image", "source": {"type": "url", "url": "https://a.example/p.png"}}]});
+    let expected = [
+        turn("user", vec![text("Go.")]),
+        turn("assistant", vec![tool_use("a", "local_shell", json!({"command": ["ls"]}))]),
+        turn("user", vec![result("a", "x")]),
+        turn("assistant", vec![tool_use("b", "shell", json!({"commands": ["ls"]}))]),
+        turn("user", vec![result("b", "[{\"stdout\":\"y\"}]")]),
+        turn("assistant", vec![tool_use("c", "computer", json!({"type": "screenshot"}))]),
+        turn("user", vec![picture]),
+        turn("assistant", vec![tool_use("d", "apply_patch", json!({"type": "delete_file"}))]),
+        turn("user", vec![json!({"type": "tool_result", "tool_use_id": "d"})]),
+    ];
+    assert_eq!(turns(&input), json!(expected));
+}
+
 #[test]
 fn parts_become_blocks() {
     let input = json!([

@@ -116,6 +116,42 @@ fn marks_for_caches_go_to_servers_that_take_them() {
     assert_eq!(breakpoints, expected);
 }
 
+/// DeepSeek and Moonshot refuse calls whose reasoning is missing, and everybody else reasoning that they did
+/// not write (langchain and continue.dev have dozens of reports of either).
+#[test]
+fn reasoning_goes_back_with_the_calls_it_led_to_and_only_to_its_model() {
+    let sealed = |model: &str| {
+        let seal = crate::thought::seal(model, "So.").encrypted_content.unwrap();
+        serde_json::json!({"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": seal})
+            .to_string()
+    };
+    let call = |id: &str| {
+        format!(
+            r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":"{{}}"}},{{"type":"function_call_output","call_id":"{id}","output":"r"}}"#
+        )
+    };
+    let called = |id: &str, thought: &str| {
+        format!(
+            r#"{{"role":"assistant","content":null{thought},"tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}},{{"role":"tool","content":"r","tool_call_id":"{id}"}}"#
+        )
+    };
+    let with = r#","reasoning_content":"So.""#;
+    let own = sealed("up-1");
+    assert_eq!(messages(&format!("{own},{}", call("a"))), called("a", with));
+    let both = format!("{own},{},{}", call("a"), call("b"));
+    assert_eq!(
+        messages(&both),
+        format!("{},{}", called("a", with), called("b", r#","reasoning_content":"""#))
+    );
+    // Of another model, of no seal, and what led to no call.
+    assert_eq!(messages(&format!("{},{}", sealed("up-2"), call("a"))), called("a", ""));
+    let plain = r#"{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"So."}]}"#;
+    assert_eq!(messages(&format!("{plain},{}", call("a"))), called("a", ""));
+    let spoken = format!("{own},{},{},{}", text("assistant", "A"), text("user", "B"), call("a"));
+    let said = r#"{"role":"assistant","content":"A"},{"role":"user","content":"B"}"#;
+    assert_eq!(messages(&spoken), format!("{said},{}", called("a", "")));
+}
+
 #[test]
 fn a_mark_of_the_whole_request_stands_on_the_last_block() {
     let items = format!("{},{},{}", text("system", "S"), text("user", "A"), text("assistant", "B"));
@@ -242,6 +278,12 @@ fn parts_are_translated() {
         let failure = prepare(request.as_bytes(), &target(&[])).unwrap_err();
         assert!(failure.message.starts_with("input[0].content[1]: "), "{}", failure.message);
     }
+}
+
+#[test]
+fn a_message_of_nothing_is_empty_text() {
+    let nothing = r#"{"type":"message","role":"user","content":[]}"#;
+    assert_eq!(messages(nothing), r#"{"role":"user","content":""}"#);
 }
 
 #[test]

@@ -175,6 +175,13 @@ fn items_lose_foreign_ids_and_extensions() {
 }
 
 #[test]
+fn outputs_that_were_not_asked_for_stay_null() {
+    let ran = r#"{"type":"code_interpreter_call","id":"ci_1","code":"1","container_id":"c""#;
+    let expected = format!(r#"{ran},"outputs":null,"status":"completed"}}"#);
+    assert_eq!(items(&format!(r#"{ran},"status":"completed"}}"#)), expected);
+}
+
+#[test]
 fn only_reasoning_that_upstream_sealed_goes_back() {
     let call = r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#;
     let sealed = seal("rs_68af", "gAAA.B==");
