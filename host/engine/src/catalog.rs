@@ -135,10 +135,12 @@ impl Catalog {
 }
 
 impl Endpoint {
-    /// Whether its dialect can offer tools of this type to a model.
+    /// Whether tools of this type can be offered to a model here: its dialect always has them, or the operator
+    /// states `TYPE_tools`, as in `custom_tools`, of a server that has more than its dialect asks for.
     pub(crate) fn offers(&self, tool_type: &str) -> bool {
         let provider = self.provider.adapter.manifest().provider.as_ref();
         provider.is_some_and(|provider| provider.tools.iter().any(|known| known == tool_type))
+            || self.candidate.supports.iter().any(|stated| stated.strip_suffix("_tools") == Some(tool_type))
     }
 }
 
