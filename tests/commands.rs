@@ -329,7 +329,7 @@ fn a_checked_configuration_is_good_or_named() {
 }
 
 /// A configuration with one mistake: where it is and what is said of it.
-const MISTAKES: [(&str, &str, &str); 12] = [
+const MISTAKES: [(&str, &str, &str); 15] = [
     ("[server]\nlistn = \"127.0.0.1:0\"", ":2:1: server.listn", "did you mean `listen`"),
     ("[sever]\n", ":1:2: sever", "did you mean `server`"),
     ("[server]\nlisten = 8080", ":2:10: server.listen", "expected a text"),
@@ -358,6 +358,9 @@ const MISTAKES: [(&str, &str, &str); 12] = [
         "name each secret",
     ),
     ("[server\n", ":1:", ""),
+    ("[server]\n[plugins.nothing]\nhosts = []", ":2:10: plugins.nothing", "no plugin of this name"),
+    ("[egress]\nroots = [\"cofferdam.toml\"]", ":2:10: egress.roots[0]", "is not a PEM file"),
+    ("[server]\nlisten = \"[::1]:5\"\nadmin = \"[::1]:5\"", ":3:9: server.admin", "has this address"),
 ];
 
 #[test]

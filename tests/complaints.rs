@@ -1,6 +1,7 @@
 //! What hurts users of other gateways: the complaints of `gateways.md` section 5, each as a test that fails where
 //! theirs did.
 
+mod credit;
 mod limits;
 mod money;
 mod routing;

@@ -4,8 +4,9 @@ use crate::kit::client::{Answer, Client};
 use crate::kit::config::{MODEL, model};
 use crate::kit::host::{Host, Setup, program};
 use crate::kit::script;
-use crate::kit::store::usage_of;
+use crate::kit::store::{rows_in, usage_of};
 use crate::kit::upstream::{Reply, Upstream};
+use cofferdam_store::UsageOutcome;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
@@ -238,4 +239,42 @@ async fn what_the_caller_pays_its_provider_is_told_and_not_charged() {
     let rows = usage_of(&mut host);
     let told: Vec<_> = rows.iter().map(|row| (row.cost_pico, row.byok_pico)).collect();
     assert_eq!(told, [(0, 70_000_000), (0, 90_000_000)]);
+}
+
+/// Dollars that are reserved in the default workspace.
+fn reserved(host: &Host) -> f64 {
+    host.command(&["credits", "show", "default"])["reserved"].as_f64().unwrap()
+}
+
+#[tokio::test]
+async fn what_the_caller_pays_its_provider_is_not_reserved_and_a_kill_does_not_charge_it() {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    let mut host = host(&[&a, &b]);
+    host.command(&["credits", "add", "default", "1"]);
+    put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
+    let request = json!({"model": MODEL, "input": "x", "provider": {"only": ["b"]}});
+    let client = Client::new(&host);
+    // The operator pays: what is reserved is the input.
+    b.reply(Reply::Hang);
+    tokio::select! {
+        answer = client.post("/responses", &request) => panic!("{}", answer.text),
+        _ = b.until_asked(1) => assert!(reserved(&host) > 0.0),
+    }
+    put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);
+    while reserved(&host) > 0.0 {
+        tokio::task::yield_now().await;
+    }
+    b.reply(Reply::Hang);
+    tokio::select! {
+        answer = client.post("/responses", &request) => panic!("{}", answer.text),
+        _ = b.until_asked(2) => assert_eq!(reserved(&host), 0.0),
+    }
+    host.kill();
+    let rows = rows_in(&host.data(), 10);
+    let running = rows.iter().find(|row| row.outcome == UsageOutcome::Interrupted).unwrap();
+    assert_eq!(
+        (running.cost_pico, running.provider.as_str()),
+        (0, "b"),
+        "the provider saw it, so there is a row"
+    );
 }

@@ -11,7 +11,6 @@ mod reflections;
 mod scopes;
 mod traces;
 
-use crate::kit::admin::Admin;
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, model, provider};
 use crate::kit::guests::{built, folder};
@@ -100,6 +99,14 @@ impl Bench {
         assert!(child.wait().unwrap().success());
     }
 
+    /// Makes another workspace with a secret; a key of it.
+    fn workspace(&self, workspace: &str, secret: &str, value: &str, bound_to: &str) -> String {
+        self.host.command(&["workspace", "create", workspace]);
+        self.put(secret, value, bound_to, &["--workspace", workspace]);
+        let made = self.host.command(&["key", "create", "--workspace", workspace]);
+        made["key"].as_str().unwrap().to_owned()
+    }
+
     /// Has the probe send one request; the answer, or its error.
     async fn probe(&self, request: Value) -> Value {
         let shown = self.run("probe", &self.host.key, json!({"requests": [request]})).await;
@@ -124,14 +131,6 @@ impl Bench {
         let messages = asked.body["messages"].as_array().unwrap();
         let shown = messages.iter().rev().find(|message| message["role"] == "tool").unwrap();
         serde_json::from_str(shown["content"].as_str().unwrap()).unwrap()
-    }
-
-    /// Has the host read its configuration again, which forgets what was reflected.
-    async fn renew(&self) {
-        let admin = Admin::new(&self.host);
-        let before = admin.metric("cofferdam_reloads_total").await;
-        self.host.signal("HUP");
-        admin.until_metric("cofferdam_reloads_total", before + 1).await;
     }
 
     /// Entries of the audit log with this action, once they are on the disk.

@@ -110,6 +110,10 @@ fn what_a_plugin_does_not_ask_for_is_not_granted() {
         assert!(complaint.contains(says), "{line}: {complaint}");
     }
     assert_eq!(written(&host), before);
+    // The same exit status as without a host: it is the file that is wrong, not the command.
+    std::fs::write(file(&host), format!("{before}[plugins.tool-nothing]\n")).unwrap();
+    let complaint = refused(&host, "tool-probe --host a.test", 78);
+    assert!(complaint.contains(":10: plugins.tool-nothing: no plugin of this name"), "{complaint}");
 }
 
 #[test]
@@ -120,6 +124,18 @@ fn grants_are_changed_without_a_host_too() {
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     let shown = setup.command_output(&["plugin", "grant", "tool-datetime"]);
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    // Plugins of a folder are there for who names it.
+    let guests = folder(&["tool-probe"]);
+    let setup = Setup::new().config("[plugins.tool-probe]\nhosts = [\"a.test\"]\n");
+    assert_eq!(setup.command_output(&["plugin", "list"]).status.code(), Some(78));
+    let there = ["--plugins", guests.path().to_str().unwrap()];
+    for line in [&["models"][..], &["plugin", "list"], &["plugin", "grant", "tool-probe", "--host", "b.test"]]
+    {
+        let done = setup.command_output(&[line, &there].concat());
+        assert_eq!(done.status.code(), Some(0), "{line:?}: {done:?}");
+    }
+    let written = std::fs::read_to_string(setup.directory().join("cofferdam.toml")).unwrap();
+    assert!(written.contains("hosts = [\"a.test\", \"b.test\"]"), "{written}");
     let broken = Setup::new().config("[limits]\nstreams = 0\n");
     let refused = broken.command_output(&["plugin", "grant", "tool-datetime"]);
     assert_eq!(refused.status.code(), Some(78), "{refused:?}");

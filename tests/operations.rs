@@ -104,6 +104,29 @@ async fn a_new_configuration_is_taken_over_and_a_bad_one_is_not() {
 }
 
 #[tokio::test]
+async fn what_a_reload_cannot_change_is_measured_by_the_start() {
+    let mut host = Setup::new().config("[limits]\nstreams = 7").start();
+    let admin = Admin::new(&host);
+    let file = host.directory().join("cofferdam.toml");
+    for (reloads, config) in [
+        (1, "[limits]\nstreams = 9\n[vault]\nroot_key = \"env:NEXT\""),
+        (2, "[limits]\nstreams = 7"),
+        (3, ""),
+    ] {
+        std::fs::write(&file, config).unwrap();
+        host.signal("HUP");
+        admin.until_metric("cofferdam_reloads_total", reloads).await;
+    }
+    host.end();
+    let warned = |key: &str| {
+        let line = format!("this change takes effect at the next start\",\"key\":\"{key}\"");
+        host.log().matches(&line).count()
+    };
+    // Back at what runs is no change; away from it is one, whatever stood there in between.
+    assert_eq!((warned("limits.streams"), warned("vault.root_key"), warned("server.listen")), (2, 1, 0));
+}
+
+#[tokio::test]
 async fn a_stream_that_runs_outlives_a_reload() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&chat_model(&upstream.base, "m")).start();

@@ -307,7 +307,6 @@ async fn tools_nobody_offers_are_named_by_place() {
             json!({"type": "openrouter:fusion"}),
             "tools[1].type \"openrouter:fusion\" is not available on this host",
         ),
-        (json!({"type": "tool_search"}), "tools[1].type \"tool_search\" is not available on this host"),
         (json!({"type": "teleport"}), "tools[1].type"),
     ] {
         let request = json!({"model": MODEL, "input": "x", "tools": [function, tool]});

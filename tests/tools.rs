@@ -12,13 +12,13 @@ mod fusion;
 mod hooks;
 mod image;
 mod mcp;
-mod models;
+pub mod models;
 mod offers;
 mod patch;
 mod plugins;
 mod reach;
 mod replay;
-mod script;
+pub mod script;
 mod stop;
 mod together;
 mod variants;
@@ -87,7 +87,7 @@ fn with_tool(tool: &str) -> Value {
 }
 
 /// The results that the model is told, in their order.
-fn told(asked: &Asked) -> Vec<&str> {
+pub fn told(asked: &Asked) -> Vec<&str> {
     let messages = asked.body["messages"].as_array().unwrap();
     let results = messages.iter().filter(|message| message["role"] == "tool");
     results.map(|message| message["content"].as_str().unwrap()).collect()

@@ -103,7 +103,7 @@ async fn r5_r6_only_https_and_only_open_ports() {
 #[tokio::test]
 async fn r11_r12_a_name_that_leads_to_a_closed_address_is_not_dialled() {
     let grant = "[plugins.tool-probe]\nhosts = [\"flip.test\"]\nsecrets = [\"api_key\"]\n";
-    let bench = Bench::start(grant).await;
+    let mut bench = Bench::start(grant).await;
     bench.secret("api_key", VALUE, "flip.test");
     let url = bench.url("flip.test", "/");
     assert_error(&bench.get(&url).await, "unreachable");
@@ -122,6 +122,7 @@ async fn r11_r12_a_name_that_leads_to_a_closed_address_is_not_dialled() {
     assert_eq!(bench.site.connections(), 0);
     bench.names.answer("flip.test", &["127.0.0.1"]);
     assert_ok(&bench.get(&url).await);
+    assert_eq!(bench.audit("secret_released").len(), 1, "what was not dialled was not released either");
 }
 
 #[tokio::test]

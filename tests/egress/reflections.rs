@@ -1,6 +1,7 @@
 //! Hosts that send a secret back (R18 to R20; cases 24 and 25 of the hostile guests).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
+use crate::kit::admin::Admin;
 use crate::kit::canary::{FORMS, Form, written};
 use crate::kit::upstream::Reply;
 use base64::Engine;
@@ -19,18 +20,17 @@ fn holds(bytes: &[u8], part: &str) -> bool {
 async fn r19_every_ordinary_spelling_is_taken_out() {
     let bench = Bench::start(GRANT).await;
     let value = "sk-7Qw1/Zx9c+Lm4v\"&<probe";
-    bench.secret("api_key", value, API);
     // A debugger's list of numbers is nothing that servers write.
     for form in FORMS.into_iter().filter(|form| *form != Form::Numbers) {
         let body = String::from_utf8(written(form, value)).unwrap();
         bench.site.reply(whole(vec![], format!("before {body} after")));
-        let other =
-            bench.run("probe", &bench.host.key, json!({"requests": [{"url": bench.url(API, "/")}]})).await;
+        // Each time another workspace, or the secret would be suspended.
+        let key = bench.workspace(&format!("{form:?}"), "api_key", value, API);
+        let other = bench.run("probe", &key, json!({"requests": [{"url": bench.url(API, "/")}]})).await;
         let answer = &other["answers"][0];
         let text = answer["body"].as_str().unwrap();
         assert!(text.contains("[secret:api_key]"), "{form:?}: {text}");
         assert!(!text.contains(&body), "{form:?}: {text}");
-        bench.renew().await;
     }
 }
 
@@ -114,7 +114,23 @@ async fn r19_an_answer_with_a_secret_in_it_can_be_blocked() {
 }
 
 #[tokio::test]
-async fn r19_a_secret_that_comes_back_too_often_is_suspended_until_a_reload() {
+async fn r19_what_comes_back_in_an_answer_that_is_cut_off_counts() {
+    let mut bench = Bench::start(GRANT).await;
+    bench.secret("api_key", VALUE, API);
+    let (pieces, reply) = Reply::fed_as("text/plain");
+    pieces.send(VALUE.to_owned()).await.unwrap();
+    bench.site.reply(reply);
+    let slow = json!({"url": bench.url(API, "/"), "timeout_ms": 1500});
+    assert_error(&bench.probe(slow).await, "timeout");
+    bench
+        .site
+        .reply(whole(vec![("x-key", VALUE.to_owned()), ("x-long", "x".repeat(65 * 1024))], String::new()));
+    assert_error(&bench.get(&bench.url(API, "/")).await, "too-large");
+    assert_eq!(bench.audit("secret_reflected").len(), 2);
+}
+
+#[tokio::test]
+async fn r19_a_secret_that_comes_back_too_often_is_suspended_and_a_reload_does_not_give_it_back() {
     let second = GRANT.replace("tool-probe", "tool-second");
     let mut bench = Bench::start(&format!("{GRANT}{second}")).await;
     bench.secret("api_key", VALUE, API);
@@ -127,14 +143,15 @@ async fn r19_a_secret_that_comes_back_too_often_is_suspended_until_a_reload() {
     // Neither the other plugin nor another workspace pays for it.
     let told = json!({"requests": [{"url": url}]});
     assert_ok(&bench.run("second", &bench.host.key, told.clone()).await["answers"][0]);
-    bench.host.command(&["workspace", "create", "other"]);
-    bench.put("api_key", VALUE, API, &["--workspace", "other"]);
-    let other = bench.host.command(&["key", "create", "--workspace", "other"]);
-    assert_ok(&bench.run("probe", other["key"].as_str().unwrap(), told).await["answers"][0]);
+    let other = bench.workspace("other", "api_key", VALUE, API);
+    assert_ok(&bench.run("probe", &other, told).await["answers"][0]);
     assert_error(&bench.get(&url).await, "secret-unavailable");
-    bench.renew().await;
-    assert_ok(&bench.get(&url).await);
+    let admin = Admin::new(&bench.host);
+    let before = admin.metric("cofferdam_reloads_total").await;
+    bench.host.signal("HUP");
+    admin.until_metric("cofferdam_reloads_total", before + 1).await;
+    assert_error(&bench.get(&url).await, "secret-unavailable");
     let reflected = bench.audit("secret_reflected");
-    assert_eq!(reflected.len(), 7);
+    assert_eq!(reflected.len(), 6);
     assert_eq!(reflected.iter().filter(|entry| entry["suspended"] == true).count(), 1);
 }

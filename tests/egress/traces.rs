@@ -13,6 +13,7 @@ const VALUE: &str = "sk-Zq8!r5/T+w3=Y&n7<c1>V#m4\"J\\p9%H:d2;L|x6~G^b0*";
 #[tokio::test]
 async fn invariant_1_a_released_value_leaves_no_trace() {
     let grant = format!("{GRANT}placeholder_headers = [\"x-key\"]\n");
+    let grant = format!("{grant}{}", grant.replace("tool-probe", "tool-second"));
     let setup = Setup::new().environment("COFFERDAM_LOG", "trace");
     let mut bench = Bench::with(setup, "", &grant).await;
     bench.secret("api_key", VALUE, API);
@@ -29,8 +30,6 @@ async fn invariant_1_a_released_value_leaves_no_trace() {
     for request in requests {
         seen.push(bench.probe(request).await.to_string());
     }
-    // Or the secret would be suspended.
-    bench.renew().await;
     for reply in [
         Reply::Cut { content_type: "text/plain", pieces: vec![VALUE.to_owned()] },
         Reply::Whole {
@@ -47,7 +46,9 @@ async fn invariant_1_a_released_value_leaves_no_trace() {
     ] {
         bench.site.reply(reply);
         let request = json!({"url": url, "timeout_ms": 1000, "redirects": 3, "injections": [{"secret": "api_key", "header": ["x-key", "", ""]}]});
-        seen.push(bench.probe(request).await.to_string());
+        // Another plugin, or the secret would be suspended.
+        let told = json!({"requests": [request]});
+        seen.push(bench.run("second", &bench.host.key, told).await["answers"][0].to_string());
     }
     let sent = bench.site.seen().iter().filter(|seen| format!("{seen:?}").contains("sk-Zq8")).count();
     assert!(sent >= 6, "only {sent} requests carried it");

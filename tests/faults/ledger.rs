@@ -1,5 +1,7 @@
-//! Money, when the process ends without a warning: every request is in the books once, and nothing is lent for
-//! ever.
+//! Money, when the process ends without a warning: every request is in the books once, with all that it had its
+//! providers do, and nothing is lent for ever.
+
+mod further;
 
 use crate::kit::client::Client;
 use crate::kit::config::provider;
@@ -8,7 +10,8 @@ use crate::kit::random::{Random, count, seed};
 use crate::kit::script;
 use crate::kit::shim::{Action, Call, Rule, Shim};
 use crate::kit::store::rows_in;
-use crate::kit::upstream::{Reply, Upstream};
+use crate::kit::upstream::{Asked, Reply, Upstream};
+use crate::tools::script::{call, calls};
 use cofferdam_store::{UsageOutcome, UsageRow};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -21,6 +24,8 @@ use std::time::{Duration, Instant};
 const LOST_MAX: Duration = Duration::from_secs(1);
 /// What a request reserves: about a token of input and ten of output, a dollar each.
 const OUTPUT: u32 = 10;
+/// What the provider takes for a turn, in dollars: 7 tokens in, 3 out.
+const TURN: u64 = 10;
 /// How many ask for each workspace at the same time.
 const CLIENTS: usize = 6;
 
@@ -51,14 +56,17 @@ struct Answered {
     at: Instant,
 }
 
-/// Asks until the host is gone; every other time as a stream.
+/// Asks until the host is gone; every other time as a stream, and half of these times with a tool.
 async fn ask_on(client: Client, is_paid: bool, finished: &Mutex<Vec<Answered>>, ended: &AtomicBool) {
     let model = if is_paid { "test/paid" } else { "test/open" };
     let mut request = json!({"model": model, "input": "x", "max_output_tokens": OUTPUT});
-    let mut streamed = false;
-    while !ended.load(Ordering::Acquire) {
-        streamed = !streamed;
+    for number in 0_u32.. {
+        if ended.load(Ordering::Acquire) {
+            break;
+        }
+        let streamed = number.is_multiple_of(2);
         request["stream"] = streamed.into();
+        request["tools"] = if number % 4 < 2 { json!([]) } else { json!([{"type": "service:datetime"}]) };
         let sent = client.request(reqwest::Method::POST, "/responses").body(request.to_string());
         let Ok(response) = sent.header("content-type", "application/json").send().await else { break };
         assert_eq!(response.status(), 200);
@@ -93,6 +101,19 @@ async fn killed_under_load(host: &mut Host, paid_key: &str, time: Duration) -> (
     (finished.into_inner().unwrap(), killed_at)
 }
 
+/// A model that uses a tool when it has one, and then answers.
+fn answer(asked: &Asked) -> Reply {
+    let streamed = asked.body["stream"] == true;
+    let has_tools = asked.body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+    let was_told =
+        asked.body["messages"].as_array().is_some_and(|it| it.iter().any(|it| it["role"] == "tool"));
+    match (has_tools && !was_told, streamed) {
+        (true, _) => calls(streamed, "", &[call("c", "datetime", "{}")]),
+        (false, true) => script::chat_stream(&["fine"]),
+        (false, false) => script::chat("fine"),
+    }
+}
+
 fn once(rows: &[UsageRow]) -> BTreeMap<String, UsageRow> {
     let by_id: BTreeMap<String, UsageRow> =
         rows.iter().map(|row| (row.request_id.clone(), row.clone())).collect();
@@ -110,10 +131,7 @@ async fn a_kill_leaves_every_request_in_the_books_once_and_lends_nothing_for_eve
     let mut random = Random::new(seed());
     let (paid, open) = (Upstream::start().await, Upstream::start().await);
     for upstream in [&paid, &open] {
-        upstream.always(|asked| match asked.body["stream"] == true {
-            true => script::chat_stream(&["fine"]),
-            false => script::chat("fine"),
-        });
+        upstream.always(answer);
     }
     let mut host = setup(&paid, &open).start();
     let key = prepaid_key(&host);
@@ -139,12 +157,13 @@ async fn a_kill_leaves_every_request_in_the_books_once_and_lends_nothing_for_eve
         finished_in_all += finished.len();
         let paid_rows = of(&rows, "test/paid");
         let seen = paid.asked().len();
-        assert!(paid_rows.len() >= seen, "round {round}: {} rows, {seen} requests seen", paid_rows.len());
         host = Setup::after(&host).start();
         let credit = host.command(&["credits", "show", "paid"]);
         assert_eq!(credit["reserved"], 0.0, "round {round}: {credit}");
         let dollars = paid_rows.iter().map(|row| row.cost_pico).sum::<u64>() / 1_000_000_000_000;
         assert_eq!(credit["spent"].as_f64(), Some(dollars as f64), "round {round}: {credit}");
+        // A turn that was running is charged what it had reserved, which is more.
+        assert!(dollars >= TURN * seen as u64, "round {round}: {seen} turns seen, {dollars} dollars charged");
         let verified = host.command(&["vault", "verify"]);
         assert_eq!(verified["problems"], json!([]), "round {round}");
     }
@@ -154,9 +173,10 @@ async fn a_kill_leaves_every_request_in_the_books_once_and_lends_nothing_for_eve
         "{rounds} kills: {finished_in_all} answers finished; {due_in_all} more than a second before a kill, all of \
          them in the books; {paid_in_all} for the prepaid workspace, all of them in the books; {lost_in_all} others \
          lost in the last second; {} rows, none twice, {interrupted} interrupted; the prepaid workspace's provider \
-         saw {} requests, and it has {} rows",
+         saw {} turns, for which {} dollars are charged in {} rows",
         rows.len(),
         paid.asked().len(),
+        of(&rows, "test/paid").iter().map(|row| row.cost_pico).sum::<u64>() / 1_000_000_000_000,
         of(&rows, "test/paid").len(),
     );
 }

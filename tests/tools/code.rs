@@ -221,7 +221,8 @@ async fn a_history_is_told_as_calls_and_results_where_the_model_knows_only_funct
     let messages = asked[0].body["messages"].as_array().unwrap();
     assert_eq!(messages[1]["tool_calls"][0]["function"]["name"], "code_interpreter", "{messages:?}");
     let result: Value = serde_json::from_str(messages[2]["content"].as_str().unwrap()).unwrap();
-    assert_eq!((&result["code"], &result["outputs"][0]["logs"]), (&json!("6 * 7"), &json!("42")));
+    assert_eq!(messages[1]["tool_calls"][0]["function"]["arguments"], r#"{"code":"6 * 7"}"#);
+    assert_eq!(result["outputs"][0]["logs"], "42");
     assert_eq!((messages.len(), &messages[3]["content"]), (4, &json!("And now?")));
 
     let (host, upstream) = self::host("openai-responses").await;

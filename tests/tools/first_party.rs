@@ -38,7 +38,7 @@ async fn models_are_searched_without_any_grant() {
 
 #[tokio::test]
 async fn deferred_functions_are_found_by_their_description() {
-    let (host, upstream) = host("[plugins.tool-tool-search]\nimports = [\"request\"]").await;
+    let (host, upstream) = host("").await;
     let deferred = |name: &str, about: &str| json!({"type": "function", "name": name, "description": about, "parameters": {"type": "object"}, "defer_loading": true});
     let tools = json!([
         {"type": "tool_search"},

@@ -38,7 +38,7 @@ async fn a_hook_is_told_what_a_model_would_be() {
         ("rogue", "hang", "", "exhausted"),
         ("unheard_of", "echo", "{}", "unavailable"),
         // Installed, but without its grant.
-        ("tool_search", "echo", "{}", "unavailable"),
+        ("web_fetch", "web_fetch", "{}", "unavailable"),
     ];
     for (tool, function, arguments, told) in table {
         upstream.reply(answer(false, "fine"));

@@ -30,6 +30,11 @@ impl Models {
 
     /// With this configuration and nothing granted.
     pub async fn with(config: &str) -> Self {
+        Self::priced(config, [1, 2, 3, 4]).await
+    }
+
+    /// The same at other prices, in dollars per million tokens.
+    pub async fn priced(config: &str, prices: [u32; 4]) -> Self {
         let [outer, a, b, j] = [
             Upstream::start().await,
             Upstream::start().await,
@@ -37,10 +42,9 @@ impl Models {
             Upstream::start().await,
         ];
         let mut served = String::new();
-        for (place, (id, upstream)) in
-            [(MODEL, &outer), ("m/a", &a), ("m/b", &b), ("m/j", &j)].iter().enumerate()
-        {
-            let (name, price) = (format!("p{place}"), place + 1);
+        let ids = [(MODEL, &outer), ("m/a", &a), ("m/b", &b), ("m/j", &j)];
+        for (place, ((id, upstream), price)) in ids.iter().zip(prices).enumerate() {
+            let name = format!("p{place}");
             let endpoint = format!(
                 "{{ provider = \"{name}\", model = \"up-{place}\", input = {price}, output = {price} }}"
             );

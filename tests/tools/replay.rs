@@ -1,7 +1,9 @@
 //! The same request gives the same bytes upstream, turn by turn: prompt caches depend on it.
 
+use super::models::Models;
 use super::script::{answer, call, calls};
 use super::{Bench, with_tool};
+use crate::kit::config::MODEL;
 use serde_json::{Value, json};
 
 /// The bodies of all turns of one request.
@@ -78,4 +80,110 @@ async fn the_output_of_one_request_is_input_of_the_next() {
             r#"{"status":"failed","error":"text is not to my liking"}"#
         );
     }
+}
+
+/// A request whose input has these items between two messages of the user.
+fn with_history(items: Value, tools: Value) -> Value {
+    let mut input = vec![json!({"role": "user", "content": "Go."})];
+    input.extend(items.as_array().unwrap().iter().cloned());
+    input.push(json!({"role": "user", "content": "And now?"}));
+    json!({"model": MODEL, "input": input, "tools": tools})
+}
+
+/// What the provider is told of a request, without its first and last message.
+async fn told_of(bench: &Bench, request: &Value) -> Vec<Value> {
+    bench.upstream.reply(answer(false, "again"));
+    bench.ask(request, false).await;
+    let body = bench.asked_last().body;
+    let messages = body["messages"].as_array().unwrap();
+    messages[1..messages.len() - 1].to_vec()
+}
+
+fn history() -> Value {
+    json!([
+        {"type": "service:files", "id": "st_1", "status": "completed", "operation": "write", "filename": "a.md",
+            "file_id": "file_1", "result": "Wrote 3 bytes to a.md.", "content": []},
+        {"type": "function_call", "call_id": "c1", "name": "own", "arguments": "{}"},
+        {"type": "openrouter:web_search", "id": "st_2", "status": "completed", "content": [],
+            "action": {"type": "search", "query": "foxes", "sources": []}},
+        {"type": "function_call_output", "call_id": "c1", "output": "1"},
+    ])
+}
+
+#[tokio::test]
+async fn calls_are_told_under_the_names_that_the_tools_have_now() {
+    let bench = Bench::start().await;
+    let tools = json!([{"type": "openrouter:files"}, {"type": "function", "name": "own", "parameters": {}}]);
+    let told = told_of(&bench, &with_history(history(), tools)).await;
+    let [calling, result, own] = told.as_slice() else { panic!("{told:?}") };
+    let used =
+        r#"[I used the tool web_search. It gave: {"action":{"type":"search","query":"foxes","sources":[]}}]"#;
+    assert_eq!((&calling["role"], &calling["content"]), (&json!("assistant"), &json!(used)));
+    let [write, function] = calling["tool_calls"].as_array().unwrap().as_slice() else { panic!("{calling}") };
+    assert_eq!(
+        write,
+        &json!({"id": "st_1", "type": "function",
+            "function": {"name": "files_write", "arguments": r#"{"filename":"a.md"}"#}})
+    );
+    assert_eq!((&function["id"], &function["function"]["name"]), (&json!("c1"), &json!("own")));
+    assert_eq!(
+        result,
+        &json!({"role": "tool", "tool_call_id": "st_1",
+            "content": r#"{"operation":"write","file_id":"file_1","result":"Wrote 3 bytes to a.md."}"#})
+    );
+    assert_eq!(own["tool_call_id"], "c1");
+}
+
+#[tokio::test]
+async fn calls_of_tools_that_the_request_has_not_are_told_as_text() {
+    let bench = Bench::start().await;
+    let told = told_of(&bench, &with_history(history(), json!([]))).await;
+    let roles: Vec<_> = told.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["assistant", "tool"], "{told:?}");
+    let text = told[0]["content"].as_str().unwrap();
+    for part in ["[I used the tool files. It gave: {\"operation\":\"write\"", "[I used the tool web_search."]
+    {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(told[0]["tool_calls"].as_array().unwrap().len(), 1);
+    assert_eq!(told[0]["tool_calls"][0]["id"], "c1");
+}
+
+#[tokio::test]
+async fn calls_of_one_of_several_advisors_are_told_as_its_own() {
+    let models = Models::start().await;
+    let advised = |id: &str, name: &str| {
+        json!({"type": "service:advisor", "id": id, "status": "completed", "instance_name": name, "prompt": "Which?",
+            "advice": "Left.", "content": []})
+    };
+    let advisor =
+        |name: &str| json!({"type": "service:advisor", "parameters": {"name": name, "model": "m/a"}});
+    let mut request = with_history(
+        json!([advised("st_1", "Second"), advised("st_2", "gone")]),
+        json!([advisor("First"), advisor("Second")]),
+    );
+    for streamed in [false, true] {
+        models.outer.reply(answer(streamed, "done"));
+        request["stream"] = json!(streamed);
+        models.ask(&request, streamed).await;
+        let body = models.outer.asked().pop().unwrap().body;
+        let messages = body["messages"].as_array().unwrap();
+        let told = messages[1]["content"].as_str().unwrap();
+        assert!(told.starts_with("[I used the tool advisor. It gave: {\"instance_name\":\"gone\""), "{told}");
+        let call = &messages[1]["tool_calls"][0]["function"];
+        assert_eq!(call, &json!({"name": "advisor_second", "arguments": r#"{"prompt":"Which?"}"#}));
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_request_stays_in_its_place() {
+    let bench = Bench::start().await;
+    let mut request = with_history(history(), json!([{"type": "function", "name": "own", "parameters": {}}]));
+    request["tool_choice"] = json!("required");
+    told_of(&bench, &request).await;
+    let body = bench.asked_last().body;
+    assert_eq!(
+        (&body["tool_choice"], &body["tools"][0]["function"]["name"]),
+        (&json!("required"), &json!("own"))
+    );
 }

@@ -49,7 +49,7 @@ fn table() -> Vec<(Value, Fate, Fate)> {
         (service("datetime"), Function("datetime"), Function("datetime")),
         (service("web_search"), NotHere, NotHere),
         (service("web_fetch"), NotHere, NotHere),
-        (service("tool_search"), NotHere, NotHere),
+        (service("tool_search"), Function("tool_search"), Function("tool_search")),
         (service("experimental__search_models"), Function("search_models"), Function("search_models")),
         (service("image_generation"), NotHere, NotHere),
         (service("files"), Function("files_list"), Function("files_list")),

@@ -124,5 +124,5 @@ fn refusals_are_failures_for_the_client() {
 fn a_decision_says_how_and_why() {
     let decision = route("{}", &[candidate("a", |_| {})]).unwrap();
     assert_eq!((decision.order, decision.strategy.as_str()), (vec![0], "direct"));
-    assert_eq!(decision.reason, "1 of 1 endpoints allowed, drawn by the inverse square of price");
+    assert_eq!(decision.reason, "all endpoints allowed, drawn by the inverse square of price");
 }

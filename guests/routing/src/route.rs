@@ -37,12 +37,11 @@ pub fn route(request: &Request, candidates: &[Candidate], seed: u64) -> Result<D
     if order.is_empty() {
         return Err(Refusal::NothingLeft(nothing_left(candidates.len(), &removed)));
     }
-    let reason = format!(
-        "{} of {} endpoints allowed, {}",
-        order.len(),
-        candidates.len(),
-        order::describe(request, &preferences)
-    );
+    let how = order::describe(request, &preferences);
+    let reason = match (order.len(), candidates.len()) {
+        (allowed, all) if allowed == all => ["all endpoints allowed, ", how].concat(),
+        (allowed, all) => format!("{allowed} of {all} endpoints allowed, {how}"),
+    };
     if !preferences.allow_fallbacks {
         order.truncate(1);
     }

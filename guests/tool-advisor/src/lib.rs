@@ -91,7 +91,7 @@ fn function(settings: &Settings) -> Function {
             "Asks an advisor model for guidance. Use it before you commit to an approach, when you are stuck, or \
              before you declare a hard task done; not for steps that you can take yourself.{about}"
         ),
-        parameters: parameters.to_string().into_bytes(),
+        parameters: settings.instance.schema(parameters),
     }
 }
 

@@ -73,7 +73,7 @@ fn function(settings: &Settings) -> Function {
              need all you can do, such as summaries, extraction or drafts; not for what is faster done than \
              described.{about}"
         ),
-        parameters: parameters.to_string().into_bytes(),
+        parameters: settings.instance.schema(parameters),
     }
 }
 

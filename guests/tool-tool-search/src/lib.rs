@@ -1,8 +1,5 @@
 //! The server tool `tool_search`: finds functions whose loading the client
 //! deferred (`defer_loading`) and offers them to the model from the next turn on.
-//!
-//! Of the import `request` it uses `deferred-tools` and `load-tools` alone, never
-//! the transcript.
 
 #[allow(unsafe_code, reason = "generated")]
 mod export {
@@ -18,7 +15,7 @@ mod query;
 mod tests;
 
 use cofferdam_toolbox::Fields;
-use cofferdam_toolbox::bindings::cofferdam::plugin::request;
+use cofferdam_toolbox::bindings::cofferdam::plugin::deferred_tools;
 use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
 use serde_json::json;
@@ -73,10 +70,10 @@ impl Guest for ToolSearch {
         }
         let arguments = Fields::arguments(&arguments)?;
         let query = arguments.required_text("query")?;
-        let found = search(query, &request::deferred_tools(), results_max)?;
+        let found = search(query, &deferred_tools::all(), results_max)?;
         if !found.is_empty() {
             let names: Vec<_> = found.iter().map(|tool| tool.name.clone()).collect();
-            request::load_tools(&names);
+            deferred_tools::load(&names);
         }
         Ok(output(query, &found))
     }

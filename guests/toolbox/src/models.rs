@@ -171,6 +171,16 @@ impl Instance {
         function.truncate(FUNCTION_BYTES_MAX);
         Ok(Self { name: Some(name), function })
     }
+
+    /// The schema of its function. Items of its calls say from their beginning on which entry they are of: the host
+    /// finds the function by that when a client sends them back.
+    #[must_use]
+    pub fn schema(&self, mut parameters: Value) -> Vec<u8> {
+        if let (Some(name), Some(parameters)) = (&self.name, parameters.as_object_mut()) {
+            parameters.insert("x-item".to_owned(), json!({ "instance_name": name }));
+        }
+        parameters.to_string().into_bytes()
+    }
 }
 
 /// The text of an answer, or why there is none, for models and clients.

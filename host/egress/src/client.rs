@@ -213,6 +213,18 @@ impl Client {
         }
     }
 
+    /// Sees to it that a connection to the origin of `uri` waits for a request.
+    pub(crate) async fn connect(&self, key: &Arc<str>, uri: Uri) -> Result<(), Error> {
+        let line = match self.pool.take(key) {
+            Some(line) => line,
+            None => self.dial(key, uri).await?,
+        };
+        if let Line::Own(wire) = line {
+            self.pool.keep(key, wire);
+        }
+        Ok(())
+    }
+
     /// A new connection. It is rare, so what it takes is not part of every request.
     async fn dial(&self, key: &Arc<str>, uri: Uri) -> Result<Line, Error> {
         let line = Box::pin(self.dialler.dial(uri)).await?;

@@ -1,8 +1,8 @@
 //! Requests that a guest makes by itself, to a URL that it writes.
 //!
-//! The order is that of the rules: everything about the request is looked at before a secret is (so that nobody
-//! releases one for a request that is not sent), then secrets are put into their places, then the name is
-//! resolved and its addresses looked at, then the request is sent, once. What comes back is searched for what
+//! The order is that of the rules: everything about the request is looked at before a secret is, its name is
+//! resolved, its addresses are looked at and a connection is made (so that nobody releases one for a request that
+//! is not sent), then secrets are put into their places, then the request is sent, once. What comes back is searched for what
 //! was put in. One exchange is one request: redirects are answers like any other (R10).
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -83,6 +83,21 @@ impl Egress {
         place::check(request, slots).map(drop)
     }
 
+    /// Makes sure that the host can be reached, without sending anything: its name leads to open addresses only,
+    /// and somebody answers there who proves to be it. [`Egress::fetch`] does so too; asked first, it keeps a secret
+    /// from being released for a request that cannot be sent. The connection waits for that request.
+    ///
+    /// # Errors
+    ///
+    /// As [`Egress::fetch`], of a request that was not sent.
+    pub async fn connect(&self, request: &GuestRequest) -> Result<(), Error> {
+        self.check_way(request, true)?;
+        let target = &request.target;
+        let connecting = self.guests(request).connect(target.key(), target.uri().clone());
+        let total = request.limits.total.min(TOTAL_MAX);
+        tokio::time::timeout(total, connecting).await.unwrap_or(Err(Error::TimedOut))
+    }
+
     /// Sends a request once and waits for the head of the answer.
     ///
     /// # Errors
@@ -118,17 +133,20 @@ impl Egress {
         let with_secret = !injections.is_empty();
         let (set, secrets) = searched(injections);
         let reflected = set.scrub_headers(&mut head.headers);
-        let headers = readable(&head.headers, with_secret)?;
+        let headers = readable(&head.headers, with_secret);
         let mut body = ReplyBody::new(exchange, (client.pool(), Arc::clone(target.key())), &limits);
         body.search(&set);
-        if request.method == "HEAD"
+        if let Err(error) = headers {
+            // Nothing of the answer is given on; what came back with its head is still told.
+            body.stop(Err(error));
+        } else if request.method == "HEAD"
             || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         {
             // The length that the head may tell is that of a body which is not sent.
             body.stop(Ok(()));
         }
         let body = GuestBody { body, deadline, secrets, reflected };
-        Ok(GuestReply { status: head.status, headers, body })
+        Ok(GuestReply { status: head.status, headers: headers.unwrap_or_default(), body })
     }
 }
 

@@ -54,3 +54,4 @@ pub use reply::{Reply, ReplyBody};
 pub use scrub::{ScrubSet, Scrubber};
 pub use slot::{Injection, Slot, SlotError};
 pub use target_url::{Target, TargetError};
+pub use tls::are_roots;

@@ -204,8 +204,8 @@ impl Search {
         let mut shift = needles.heads.shift(last);
         let mut at = 0;
         while at < piece.len() {
-            let step = if follower.is_following() { 1 } else { shift.max(1) };
-            let to = (at + step).min(piece.len());
+            let to = if follower.is_following() { at + 1 } else { needles.heads.next(piece, at, shift) };
+            let to = to.min(piece.len());
             last = heads::rolled(last, piece, at, to);
             *seen += (to - at) as u64;
             at = to;

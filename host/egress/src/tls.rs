@@ -48,6 +48,12 @@ fn verifier(extra: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) 
         .ok()
 }
 
+/// Whether a PEM file holds root certificates, at least one and nothing that cannot be a root.
+#[must_use]
+pub fn are_roots(pem: &[u8]) -> bool {
+    read_roots(pem).is_some()
+}
+
 fn read_roots(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     let mut store = RootCertStore::empty();
     let mut certificates = Vec::new();

@@ -29,7 +29,7 @@ const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
 /// An answer that has begun: its first events, and the rest if there is one.
 pub(crate) struct Begun {
     pub(crate) events: Vec<Event>,
-    pub(crate) reading: Option<Reading>,
+    pub(crate) reading: Option<Box<Reading>>,
     pub(crate) status: Option<u16>,
     pub(crate) used: Option<Used>,
 }
@@ -112,15 +112,15 @@ impl Attempting<'_> {
         if !status.is_success() {
             return Err(map_error(&mut instance, &head, reply, used, pace).await);
         }
-        instance.open_decoder(&head).await.map_err(|error| AttemptFailure::call(&error))?;
         let framing = streamed.then(|| framing_of(manifest));
-        let reading = Reading::new(instance, reply.body, framing);
+        let reading = Reading::open(instance, head, reply.body, framing).await;
+        let reading = reading.map_err(|error| AttemptFailure::call(&error))?;
         self.first_events(reading, status.as_u16(), begin_by, pace).await
     }
 
     async fn first_events(
         &self,
-        mut reading: Reading,
+        mut reading: Box<Reading>,
         status: u16,
         begin_by: Instant,
         pace: &mut Pace,

@@ -1,6 +1,8 @@
 //! Trying the endpoints of a request in their order until one answers: the only place that goes from one attempt
 //! to the next, for responses and embeddings alike. What is measured, remembered and budgeted is noted here.
 
+mod places;
+
 use crate::attempt::AttemptFailure;
 use crate::blame::Blame;
 use crate::catalog::Endpoint;
@@ -13,6 +15,7 @@ use crate::metadata::Trail;
 use crate::pace::Pace;
 use crate::retry::{Retries, Round};
 use crate::session::Session;
+use places::Places;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -47,6 +50,8 @@ pub(crate) struct Candidates<'a> {
     pub(crate) preferred: Option<usize>,
     /// Whether endpoints may be tried again when all have failed.
     pub(crate) may_retry: bool,
+    /// Whether those that are in trouble are tried last.
+    pub(crate) eject: bool,
     /// The conversation that the request belongs to.
     pub(crate) session: Option<Session>,
     /// A rough count of the request's input, for the ledger.
@@ -116,12 +121,9 @@ impl Candidates<'_> {
         pace: &mut Pace,
     ) -> ControlFlow<Option<Won<T::Answer>>> {
         let Failed { failures, retries } = failed;
-        for place in places {
-            let Some(endpoint) = self.order.get(place).filter(|endpoint| failures.allow(endpoint)) else {
-                continue;
-            };
+        let mut places = Places::new(places);
+        while let Some((place, endpoint, mut watch)) = self.start(&mut places, failures, pace.is_streamed()) {
             notes.entry.asked(endpoint, self.input_tokens);
-            let mut watch = Watch::begin(&endpoint.health, &self.memory.clock, pace.is_streamed());
             let failed = match trial.run(endpoint, pace).await {
                 Ok(answer) => {
                     watch.answered();
@@ -139,6 +141,25 @@ impl Candidates<'_> {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Begins the next attempt of a round.
+    fn start(
+        &self,
+        places: &mut Places,
+        failures: &Failures,
+        streamed: bool,
+    ) -> Option<(usize, &Endpoint, Watch)> {
+        let Self { order, memory, eject, .. } = *self;
+        let endpoint = |place: usize| order.get(place).filter(|endpoint| failures.allow(endpoint));
+        let (place, watch) = places.next(
+            |place| endpoint(place).is_some(),
+            |place| eject && endpoint(place).is_some_and(|endpoint| endpoint.health.is_well()),
+            |place| Watch::begin(&endpoint(place)?.health, &memory.clock, streamed),
+        )?;
+        let endpoint = endpoint(place)?;
+        let anyway = || Watch::begin_anyway(&endpoint.health, &memory.clock, streamed);
+        Some((place, endpoint, watch.unwrap_or_else(anyway)))
     }
 
     /// A conversation does not stay with an endpoint that fails it.

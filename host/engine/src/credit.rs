@@ -11,20 +11,37 @@ use std::sync::Arc;
 /// Tokens of output that are reckoned with where neither the request nor the endpoint has a limit.
 const OUTPUT_TOKENS: u64 = 8_192;
 
-/// The most a request costs at the dearest of `endpoints`: its input, and all the output it may have.
-pub(crate) fn estimate(endpoints: &[Arc<Endpoint>], input_tokens: u32, max_output: Option<u32>) -> Amount {
-    let costs = endpoints.iter().map(|endpoint| {
+/// A turn that is about to be sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn<'a> {
+    /// Where it may be sent.
+    pub(crate) endpoints: &'a [Arc<Endpoint>],
+    /// Places of those that the caller pays itself.
+    pub(crate) byok: &'a [usize],
+    pub(crate) input_tokens: u32,
+    /// The most it may have by the request.
+    pub(crate) max_output: Option<u32>,
+}
+
+impl Turn<'_> {
+    /// The most that is charged for it, at the dearest endpoint: its input, and all the output it may have. Nothing
+    /// is charged where the caller pays the provider itself.
+    pub(crate) fn estimate(&self) -> Amount {
+        let charged = self.endpoints.iter().enumerate().filter(|(place, _)| !self.byok.contains(place));
+        charged.map(|(_, endpoint)| self.at(endpoint)).max().unwrap_or_default()
+    }
+
+    fn at(&self, endpoint: &Endpoint) -> Amount {
         let known = (endpoint.candidate.max_output > 0).then_some(endpoint.candidate.max_output);
-        let output = match (max_output, known) {
+        let output = match (self.max_output, known) {
             (Some(wished), Some(possible)) => wished.min(possible).into(),
             (Some(output), None) | (None, Some(output)) => output.into(),
             (None, None) => OUTPUT_TOKENS,
         };
         let prices = &endpoint.prices;
-        let input = prices.input.max(prices.cache_write).0.saturating_mul(input_tokens.into());
+        let input = prices.input.max(prices.cache_write).0.saturating_mul(self.input_tokens.into());
         Amount(input.saturating_add(prices.output.max(prices.reasoning).0.saturating_mul(output)))
-    });
-    costs.max().unwrap_or_default()
+    }
 }
 
 /// 402 with what is used up and when there is more; 503 when the ledger takes no more requests.

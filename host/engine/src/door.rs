@@ -2,8 +2,9 @@
 //!
 //! Each request passes, in this order: its URL is parsed into a checked target; the host is one that the grant
 //! covers; what the guest says and what the grant says become a plan of secrets and places; everything that
-//! needs no value is checked; then the secrets are released, each with its audit record on the disk first, and
-//! the request is sent at once. What comes back has no value of theirs in it. A redirect is another request
+//! needs no value is checked; where a secret is to go along, a connection is made, so that the address is known
+//! to be open and the server to be the one that is named; then the secrets are released, each with its audit record
+//! on the disk first, and the request is sent at once. What comes back has no value of theirs in it. A redirect is another request
 //! through all of this.
 
 mod plan;
@@ -30,9 +31,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest body of an answer that a guest gets, in bytes.
 /// The longest body of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The longest body of an answer that a guest gets, in bytes.
 const BODY_BYTES_MAX: u32 = 16 * 1024 * 1024;
 /// The most redirects that are followed for one request.
 const REDIRECTS_MAX: u8 = 5;
@@ -46,7 +47,7 @@ pub(crate) fn http_door(engine: &Engine, caller: &Caller, request_id: &Arc<str>)
         egress: engine.parts.egress.clone(),
         vault: Vault::of(&engine.parts.store, caller),
         scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
-        reflections: Arc::clone(&engine.reflections),
+        reflections: Arc::clone(&engine.parts.memory.reflections),
         request_id: Arc::clone(request_id),
         time_max: engine.parts.timeouts.total,
         refusals: AtomicU32::new(0),
@@ -68,6 +69,8 @@ struct Visit<'a> {
     door: &'a Door,
     plugin: &'a str,
     grant: &'a Grant,
+    /// When the guest's time for all of it is over.
+    deadline: tokio::time::Instant,
 }
 
 /// A secret as it was sent.
@@ -83,13 +86,14 @@ impl HttpDoor for Door {
         grant: &'a Grant,
         request: HttpRequest,
     ) -> Opening<'a, Result<HttpResponse, HttpError>> {
-        let visit = Visit { door: self, plugin, grant };
         Box::pin(async move {
             if self.refusals.load(Ordering::Relaxed) >= REFUSALS_MAX {
                 return Err(HttpError::Exhausted);
             }
             let time = Duration::from_millis(request.timeout_ms.into()).min(self.time_max);
-            match tokio::time::timeout(time, visit.run(request, time)).await {
+            let deadline = tokio::time::Instant::now() + time;
+            let visit = Visit { door: self, plugin, grant, deadline };
+            match tokio::time::timeout_at(deadline, visit.run(request, time)).await {
                 Ok(answer) => answer,
                 Err(_elapsed) => Err(HttpError::Timeout),
             }
@@ -188,6 +192,14 @@ impl Visit<'_> {
         plan::unplaced(found.map_err(|error| Refused::not_released(&first, &error))?, host)
     }
 
+    /// Whether there is something to release, and the vault would. Otherwise nobody is to hear of the request.
+    async fn would_release(&self, host: Option<&HostName>, planned: &[Planned]) -> bool {
+        let (Some(host), false) = (host, planned.is_empty()) else { return false };
+        let names: Vec<SecretName> = planned.iter().map(|planned| planned.secret.clone()).collect();
+        let found = self.door.vault.releasable(names, host.clone()).await;
+        found.is_ok_and(|found| found.len() == planned.len())
+    }
+
     /// Releases what is planned and sends the request.
     async fn exchange(
         &self,
@@ -195,6 +207,11 @@ impl Visit<'_> {
         planned: Vec<Planned>,
     ) -> Result<(GuestReply, Vec<Sent>), HttpError> {
         let host = host_of(request);
+        if self.would_release(host, &planned).await {
+            // Nothing is released for a name that leads nowhere, to a closed address or to a server that is not it.
+            let reached = self.door.egress.connect(request).await;
+            reached.map_err(|error| self.refuse(host, error.into()))?;
+        }
         let mut injections = Vec::with_capacity(planned.len());
         let mut sent = Vec::with_capacity(planned.len());
         for Planned { secret, slot } in planned {
@@ -218,7 +235,9 @@ impl Visit<'_> {
         mut reply: GuestReply,
         sent: &[Sent],
     ) -> Result<HttpResponse, HttpError> {
-        let body = reply.body.collect().await;
+        // An answer that comes too late has been read in part, and what was in that part counts.
+        let body = tokio::time::timeout_at(self.deadline, reply.body.collect()).await;
+        let body = body.unwrap_or(Err(cofferdam_egress::Error::TimedOut));
         let reflected = reply.body.reflected();
         let blocked = self.grant.on_reflection == OnReflection::Block && !reflected.is_empty();
         for sent in sent.iter().filter(|sent| reflected.contains(&sent.secret)) {

@@ -6,13 +6,14 @@ use crate::candidates::{Answered, Candidates, Notes, Trial};
 use crate::catalog::{Endpoint, Model, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
+use crate::credit::Turn;
 use crate::ledger::{Caller, Entry};
 use crate::metadata::Trail;
 use crate::pace::{Late, Pace};
 use crate::reading::ANSWER_BYTES_MAX;
 use crate::refusal::Refusal;
 use crate::request::{EmbeddingsRequest, EncodingFormat};
-use crate::routing::{self, Route};
+use crate::routing::{self, Order, Route};
 use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex, random_seed};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -82,13 +83,15 @@ impl Engine {
         let bill = Arc::default();
         let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
-        let order = order.map_err(|refusal| trail.beside(refusal, field))?;
+        let Order { endpoints: order, byok } = order.map_err(|refusal| trail.beside(refusal, field))?;
         entry.routed();
         let about = || about(&request, &caller, &options, &context);
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total);
         // There is no output.
-        if let Err(refusal) = entry.reserve(&order, request.input_tokens, Some(0), &mut pace).await {
+        let turn =
+            Turn { endpoints: &order, byok: &byok, input_tokens: request.input_tokens, max_output: Some(0) };
+        if let Err(refusal) = entry.reserve(turn, &mut pace).await {
             entry.refuse();
             return Err(trail.beside(refusal, field));
         }
@@ -98,6 +101,7 @@ impl Engine {
             order: &order,
             preferred: None,
             may_retry: self.parts.retry && request.provider.allow_fallbacks,
+            eject: self.parts.eject,
             session: None,
             input_tokens: request.input_tokens,
             memory: &self.parts.memory,

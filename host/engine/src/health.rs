@@ -13,11 +13,11 @@ mod watch;
 pub use breaker::Phase;
 pub(crate) use watch::Watch;
 
-use breaker::Breaker;
+use breaker::{Breaker, Turn};
 use cofferdam_runtime::wire::{Percentiles, Statistics};
 use histogram::Histogram;
 use outliers::Peer;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally::{Counts, Tally};
 
@@ -62,6 +62,8 @@ pub struct Health {
     id: u64,
     key: EndpointKey,
     retries: AtomicU64,
+    /// Whether its breaker is closed, for attempts to know without the lock.
+    is_well: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -152,7 +154,6 @@ impl State {
         now_ms < self.limited_until_ms || now_ms < self.outlier_until_ms
     }
 
-    /// Nothing but the breaker's turns changes when a router is told.
     fn is_ejected(&self, now_ms: u64) -> bool {
         self.is_set_aside(now_ms) || self.breaker.phase(now_ms) != Phase::Closed
     }
@@ -174,7 +175,7 @@ impl Health {
             openings: 0,
             outliers: 0,
         };
-        Self { id, key, retries: AtomicU64::new(0), state: Mutex::new(state) }
+        Self { id, key, retries: AtomicU64::new(0), is_well: AtomicBool::new(true), state: Mutex::new(state) }
     }
 
     /// A number that no other endpoint of this process has.
@@ -187,14 +188,29 @@ impl Health {
         &self.key
     }
 
-    /// What a router is told for a request that is streamed or not. Half-open, telling is what lets a probe
-    /// through.
+    /// Whether its breaker is closed.
+    pub(crate) fn is_well(&self) -> bool {
+        self.is_well.load(Ordering::Relaxed)
+    }
+
+    /// An attempt begins: half-open, this takes the turn of the next second. None where another attempt has it, or
+    /// where nothing is let through.
+    fn take_turn(&self, now_ms: u64) -> Option<Turn> {
+        if self.is_well() { Some(Turn::Free) } else { self.lock().breaker.take_turn(now_ms) }
+    }
+
+    /// The attempt that took the turn said nothing of the endpoint.
+    fn give_back(&self, turn: Turn) {
+        self.lock().breaker.give_back(turn);
+    }
+
+    /// What a router is told for a request that is streamed or not. Half-open, the endpoint is no last resort as
+    /// long as no attempt has taken the turn of the second.
     pub(crate) fn statistics(&self, now_ms: u64, streamed: bool) -> Statistics {
         let mut state = self.lock();
         let counts = state.five_minutes.sum(now_ms);
-        let admitted = state.breaker.admits(now_ms);
         let outage = state.failed_at_ms.is_some_and(|at_ms| now_ms < at_ms.saturating_add(OUTAGE_MS));
-        let ejected = !admitted || state.is_set_aside(now_ms);
+        let ejected = !state.breaker.admits(now_ms) || state.is_set_aside(now_ms);
         let speed = state.speed(streamed);
         Statistics {
             latency_ms: percentiles(speed.latency_ms.percentiles(now_ms)),
@@ -231,6 +247,7 @@ impl Health {
         speed.latency_ms.add(now_ms, latency_ms);
         speed.mean_ms.add(latency_ms);
         if state.breaker.succeeded(began_ms, now_ms) {
+            self.is_well.store(true, Ordering::Relaxed);
             state.begin_anew();
             drop(state);
             self.log("an endpoint is back");
@@ -253,6 +270,7 @@ impl Health {
         let share = state.minute.sum(now_ms).failed_share(OFTEN_REQUESTS);
         let is_often = share.is_some_and(|share| share >= OFTEN_SHARE);
         if state.breaker.failed(began_ms, now_ms, is_often) {
+            self.is_well.store(false, Ordering::Relaxed);
             state.openings += 1;
             state.begin_anew();
             drop(state);

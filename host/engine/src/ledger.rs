@@ -8,12 +8,12 @@ use crate::ask::Bill;
 use crate::broadcast::Pending;
 use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost, no_usage, sum};
-use crate::credit;
+use crate::credit::{self, Turn};
 use crate::pace::Pace;
 use crate::refusal::Refusal;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 use cofferdam_store::{
-    InternId, KeyId, ReleaseScope, Reservation, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId,
+    InternId, KeyId, Pledge, ReleaseScope, Reservation, Store, UsageKind, UsageOutcome, UsageRow, WorkspaceId,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,6 +58,8 @@ pub(crate) struct Entry {
     tools: Amount,
     /// The attempt or turn that has not come to its end.
     underway: Option<Underway>,
+    /// What that turn may still cost, where there is a limit.
+    pledge: Option<Pledge>,
     /// Who is told of the request, if anybody.
     pending: Option<Box<Pending>>,
     /// Whose tokens they are, until they are charged.
@@ -84,6 +86,9 @@ impl Entry {
             true => None,
             false => Some(store.reserve(row(), 0).map_err(credit::refusal)?),
         };
+        if let Some(funds) = reservation.as_ref().and_then(Reservation::funds) {
+            bill.fund(funds);
+        }
         Ok(Self {
             reservation,
             is_routed: false,
@@ -91,6 +96,7 @@ impl Entry {
             models: Cost::default(),
             tools: Amount::default(),
             underway: None,
+            pledge: None,
             pending: None,
             allowance: caller.allowance.clone(),
             bill: Arc::clone(bill),
@@ -114,26 +120,32 @@ impl Entry {
         self.is_routed = true;
     }
 
-    /// Reserves what the request may cost at `endpoints` and, in a prepaid workspace, waits until that is written
-    /// down. Nothing is dispatched before. Costs nothing where there are no limits.
+    /// Reserves what a turn may cost and, in a prepaid workspace, waits until it is written down that the request
+    /// may cost that much. Called before each turn of the request and of its questions. Costs nothing where there
+    /// are no limits.
     ///
     /// # Errors
-    /// 402 when other requests have taken what was left; 503 when it could not be written down.
-    pub(crate) async fn reserve(
-        &mut self,
-        endpoints: &[Arc<Endpoint>],
-        input_tokens: u32,
-        max_output: Option<u32>,
-        pace: &mut Pace,
-    ) -> Result<(), Refusal> {
-        let Some(reservation) = self.reservation.as_mut().filter(|it| it.is_limited()) else { return Ok(()) };
-        let estimate = credit::estimate(endpoints, input_tokens, max_output);
-        reservation.raise(estimate.0).map_err(credit::refusal)?;
-        if let Some(first) = endpoints.first() {
-            // Should the process end before it is known who answers.
-            reservation.note(|row| name(row, first));
-        }
-        match pace.during(reservation.commit_intent(), INTENT_TIME_MAX).await {
+    /// 402 when nothing is left beside what this request and others have spent and reserved; 503 when it could not
+    /// be written down.
+    pub(crate) async fn reserve(&mut self, turn: Turn<'_>, pace: &mut Pace) -> Result<(), Refusal> {
+        let Some((funds, spent)) = self.bill.funds() else { return Ok(()) };
+        self.pledge = None;
+        self.pledge = Some(funds.pledge(spent.0, turn.estimate().0).map_err(credit::refusal)?);
+        let written = match &mut self.reservation {
+            Some(reservation) => {
+                if let Some(first) = turn.endpoints.first() {
+                    // Should the process end before it is known who answers.
+                    reservation.note(|row| {
+                        if row.attempts == 0 {
+                            name(row, first)
+                        }
+                    });
+                }
+                pace.during(reservation.commit_intent(), INTENT_TIME_MAX).await
+            }
+            None => pace.during(funds.commit_intent(), INTENT_TIME_MAX).await,
+        };
+        match written {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 tracing::error!(%error, "what a request will spend could not be written down");
@@ -188,6 +200,7 @@ impl Entry {
     /// Notes that the turn under way is over: its provider has said what it consumed, or never will.
     pub(crate) fn turn_over(&mut self) {
         self.underway = None;
+        self.pledge = None;
     }
 
     /// Notes what something beside the models cost.
@@ -199,7 +212,10 @@ impl Entry {
     /// Tells bill and reservation what was spent so far.
     fn note(&mut self) {
         let cost = self.models.total().plus(self.tools);
-        self.bill.own(cost);
+        let more = self.bill.own(cost);
+        if let Some(pledge) = &mut self.pledge {
+            pledge.spend(more.0);
+        }
         self.bill.own_elsewhere(self.models.byok);
         self.bill.consumed(&self.usage);
         let (usage, models, bill) = (&self.usage, &self.models, &self.bill);
@@ -212,6 +228,8 @@ impl Entry {
                 row.cost_pico = cost.plus(bill.questions()).0;
                 row.byok_pico = models.byok.plus(bill.questions_elsewhere()).0;
             });
+        } else if let Some((funds, spent)) = self.bill.funds() {
+            funds.note_spent(spent.0);
         }
     }
 

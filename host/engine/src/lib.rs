@@ -110,8 +110,6 @@ pub struct Engine {
     hook_ids: Vec<String>,
     /// The guests that choose models, once a request has named one.
     model_routers: OnceCell<ModelRouters>,
-    /// Secrets that hosts sent back lately.
-    reflections: Arc<door::Reflections>,
 }
 
 /// There is no usable router plugin.
@@ -172,7 +170,7 @@ impl Engine {
         let router = Arc::clone(router);
         let hooks = parts.plugins.iter().filter_map(|plugin| plugin.manifest().hook.as_ref());
         let hook_ids = hooks.map(|hook| hook.id.clone()).collect();
-        Ok(Self { parts, router, hook_ids, model_routers: OnceCell::new(), reflections: Arc::default() })
+        Ok(Self { parts, router, hook_ids, model_routers: OnceCell::new() })
     }
 
     /// What is served.

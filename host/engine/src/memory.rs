@@ -1,6 +1,7 @@
 //! What an engine remembers from one request to the next. It outlives the configuration: a reload takes over what
-//! is known of the endpoints that it still names, and forgets the others.
+//! is known of the endpoints that it still names, forgets the others, and gives no plugin a suspended secret back.
 
+use crate::door::Reflections;
 use crate::health::{EndpointKey, Health};
 use crate::random_seed;
 use crate::retry::Budget;
@@ -14,6 +15,8 @@ pub struct Memory {
     pub(crate) clock: Clock,
     pub(crate) retries: Budget,
     pub(crate) sessions: Sessions,
+    /// Secrets that hosts sent back lately.
+    pub(crate) reflections: Arc<Reflections>,
     endpoints: Mutex<Endpoints>,
 }
 
@@ -38,6 +41,7 @@ impl Memory {
             clock: clock.clone(),
             retries: Budget::new(clock),
             sessions: Sessions::default(),
+            reflections: Arc::default(),
             endpoints: Mutex::default(),
         }
     }

@@ -5,7 +5,7 @@ use crate::framing::Framer;
 use crate::pace::{Late, Pace};
 use cofferdam_egress::{Error as EgressError, ReplyBody};
 use cofferdam_runtime::manifest::Framing;
-use cofferdam_runtime::wire::{ErrorKind, Event, Failure, FinishReason, Frame};
+use cofferdam_runtime::wire::{ErrorKind, Event, Failure, FinishReason, Frame, ResponseHead};
 use cofferdam_runtime::{CallError, ProviderInstance};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -36,26 +36,49 @@ pub(crate) enum ReadError {
 pub(crate) struct Reading {
     instance: ProviderInstance,
     body: Option<ReplyBody>,
-    framer: Option<Framer>,
+    form: Form,
+}
+
+/// How an answer comes.
+enum Form {
+    /// As one body, behind this head.
+    Whole(ResponseHead),
+    /// Event by event.
+    Stream(Box<Stream>),
+}
+
+/// What is known of a stream between two pieces.
+struct Stream {
+    framer: Framer,
     frames: Vec<Frame>,
     has_begun: bool,
 }
 
 impl Reading {
     /// `framing` is none for an answer that comes as one body.
-    pub(crate) fn new(instance: ProviderInstance, body: ReplyBody, framing: Option<Framing>) -> Self {
-        Self {
-            instance,
-            body: Some(body),
-            framer: framing.map(Framer::new),
-            frames: Vec::new(),
-            has_begun: false,
-        }
+    ///
+    /// # Errors
+    /// The guest has no decoder for it.
+    pub(crate) async fn open(
+        mut instance: ProviderInstance,
+        head: ResponseHead,
+        body: ReplyBody,
+        framing: Option<Framing>,
+    ) -> Result<Box<Self>, CallError> {
+        let form = match framing {
+            None => Form::Whole(head),
+            Some(framing) => {
+                instance.open_decoder(&head).await?;
+                let stream = Stream { framer: Framer::new(framing), frames: Vec::new(), has_begun: false };
+                Form::Stream(Box::new(stream))
+            }
+        };
+        Ok(Box::new(Self { instance, body: Some(body), form }))
     }
 
     /// Whether the first event of a stream is still to come. Comments are none.
     pub(crate) fn awaits_first_event(&self) -> bool {
-        self.framer.is_some() && !self.has_begun
+        matches!(&self.form, Form::Stream(stream) if !stream.has_begun)
     }
 
     /// Whether the provider has said everything.
@@ -66,64 +89,15 @@ impl Reading {
     /// The events of the next read, which may be none. After the last of them
     /// [`Self::is_over`].
     pub(crate) async fn next(&mut self, pace: &mut Pace, limit: Duration) -> Result<Vec<Event>, ReadError> {
-        if self.framer.is_some() {
-            self.next_frames(pace, limit).await
-        } else {
-            self.whole(pace, limit).await
-        }
-    }
-
-    async fn whole(&mut self, pace: &mut Pace, limit: Duration) -> Result<Vec<Event>, ReadError> {
-        let Some(mut body) = self.body.take() else { return Ok(Vec::new()) };
-        let mut data = Vec::new();
-        loop {
-            let chunk = pace.during(body.chunk(), limit).await.map_err(ReadError::Late)?;
-            let Some(bytes) = chunk.map_err(ReadError::Upstream)? else { break };
-            if data.len() + bytes.len() > ANSWER_BYTES_MAX {
-                return Err(ReadError::TooLong);
+        let Self { instance, body, form } = self;
+        match form {
+            Form::Stream(stream) => stream.next(instance, body, pace, limit).await,
+            Form::Whole(head) => {
+                let Some(mut body) = body.take() else { return Ok(Vec::new()) };
+                let data = whole(&mut body, pace, limit).await?;
+                told(instance.decode(head, Frame { name: String::new(), data }).await)
             }
-            data.extend_from_slice(&bytes);
         }
-        self.frames.push(Frame { name: String::new(), data });
-        let mut events = self.feed().await?;
-        // Behind the end of an answer nothing is left to be told.
-        if !events.iter().any(|event| matches!(event, Event::Finish(_) | Event::Error(_))) {
-            events.extend(self.finish().await?);
-        }
-        Ok(events)
-    }
-
-    async fn next_frames(&mut self, pace: &mut Pace, limit: Duration) -> Result<Vec<Event>, ReadError> {
-        let (Some(body), Some(framer)) = (&mut self.body, &mut self.framer) else { return Ok(Vec::new()) };
-        let chunk = pace.during(body.chunk(), limit).await.map_err(ReadError::Late)?;
-        let mut over = true;
-        if let Some(bytes) = chunk.map_err(ReadError::Upstream)? {
-            framer.push(&bytes, &mut self.frames).map_err(|_| ReadError::TooLong)?;
-            over = gather(body, framer, &mut self.frames).await?;
-        }
-        if !over {
-            return self.feed().await;
-        }
-        self.body = None;
-        framer.end(&mut self.frames).map_err(|_| ReadError::TooLong)?;
-        let mut events = self.feed().await?;
-        events.extend(self.finish().await?);
-        Ok(events)
-    }
-
-    async fn feed(&mut self) -> Result<Vec<Event>, ReadError> {
-        if self.frames.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.has_begun = true;
-        let events =
-            self.instance.feed(&self.frames).await.map_err(ReadError::Call)?.map_err(ReadError::Guest);
-        self.frames.clear();
-        events
-    }
-
-    async fn finish(&mut self) -> Result<Vec<Event>, ReadError> {
-        self.instance.finish().await.map_err(ReadError::Call)?.map_err(ReadError::Guest)
     }
 
     /// Reads to the end of an answer whose last event was seen, if that is near.
@@ -139,6 +113,60 @@ impl Reading {
     /// the same owner. Dropped instead, it ends.
     pub(crate) async fn close(self) {
         self.instance.close().await;
+    }
+}
+
+/// All of a body.
+async fn whole(body: &mut ReplyBody, pace: &mut Pace, limit: Duration) -> Result<Vec<u8>, ReadError> {
+    let mut data = Vec::new();
+    loop {
+        let chunk = pace.during(body.chunk(), limit).await.map_err(ReadError::Late)?;
+        let Some(bytes) = chunk.map_err(ReadError::Upstream)? else { return Ok(data) };
+        if data.len() + bytes.len() > ANSWER_BYTES_MAX {
+            return Err(ReadError::TooLong);
+        }
+        data.extend_from_slice(&bytes);
+    }
+}
+
+/// What a guest made of an answer.
+fn told(answer: Result<Result<Vec<Event>, Failure>, CallError>) -> Result<Vec<Event>, ReadError> {
+    answer.map_err(ReadError::Call)?.map_err(ReadError::Guest)
+}
+
+impl Stream {
+    async fn next(
+        &mut self,
+        instance: &mut ProviderInstance,
+        body: &mut Option<ReplyBody>,
+        pace: &mut Pace,
+        limit: Duration,
+    ) -> Result<Vec<Event>, ReadError> {
+        let Some(upstream) = body else { return Ok(Vec::new()) };
+        let chunk = pace.during(upstream.chunk(), limit).await.map_err(ReadError::Late)?;
+        let mut over = true;
+        if let Some(bytes) = chunk.map_err(ReadError::Upstream)? {
+            self.framer.push(&bytes, &mut self.frames).map_err(|_| ReadError::TooLong)?;
+            over = gather(upstream, &mut self.framer, &mut self.frames).await?;
+        }
+        if !over {
+            return self.feed(instance).await;
+        }
+        *body = None;
+        self.framer.end(&mut self.frames).map_err(|_| ReadError::TooLong)?;
+        let mut events = self.feed(instance).await?;
+        events.extend(told(instance.finish().await)?);
+        Ok(events)
+    }
+
+    async fn feed(&mut self, instance: &mut ProviderInstance) -> Result<Vec<Event>, ReadError> {
+        if self.frames.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.has_begun = true;
+        let events = told(instance.feed(&self.frames).await);
+        self.frames.clear();
+        events
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) use plugin_tools::tool_of_plugin;
 pub use plugins::RequestPlugin;
 pub use prompt::{PromptRole, PromptTemplate, Prompts};
 pub use provider::ProviderPreferences;
+pub(crate) use replay::server_tool_of_call;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat, Truncation};
 pub use tool_source::{Place, ToolSource};

@@ -24,6 +24,7 @@ use crate::model_choice;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::request::ResponsesRequest;
+use crate::routing::Order;
 use crate::session::Session;
 use crate::stream::EventStream;
 use crate::tools::{self, Occasion, Scratches, ServerTools};
@@ -117,7 +118,7 @@ struct Job {
     /// The loop of server tools, for a request that has any.
     tools: Option<Box<ServerTools>>,
     /// The endpoints in the router's order.
-    order: Vec<Arc<Endpoint>>,
+    order: Order,
     /// The one that answered the turn before: it has the conversation in its cache, so it is tried first.
     preferred: Option<usize>,
     /// What the turns that are over cost.
@@ -139,7 +140,7 @@ impl Job {
         options: RespondOptions,
         hex: String,
         asking: Asking,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Box<Self>, Refusal> {
         let mut hooks = engine.hooks(&request)?;
         hooks.retain(|hook| !asking.is_asked_by(hook.name()));
         let scratches = (!hooks.is_empty()).then(Scratches::default);
@@ -147,7 +148,8 @@ impl Job {
         let context = engine.context(asking.response_id(), &caller);
         let requested = request.models.first().map_or("", String::as_str);
         let trail = Trail::new(requested, engine.parts.region.as_deref());
-        Ok(Self {
+        // It is handed on from step to step, and large.
+        Ok(Box::new(Self {
             engine,
             caller,
             request,
@@ -158,14 +160,14 @@ impl Job {
             trail,
             session: None,
             tools: None,
-            order: Vec::new(),
+            order: Order::default(),
             preferred: None,
             cost: Cost::default(),
             scratches,
             echo,
             chosen_models: None,
             asking,
-        })
+        }))
     }
 
     fn occasion(&self) -> Occasion<'_> {
@@ -198,6 +200,8 @@ impl Job {
         tools::stand_in(&self.engine, &mut self.request);
         if ServerTools::are_asked_for(&self.request)? {
             self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
+        } else if self.request.has_server_calls {
+            tools::tell_calls_plainly(&mut self.request)?;
         }
         Box::pin(self.choose_models()).await?;
         self.plan()
@@ -213,11 +217,16 @@ impl Job {
 
     /// Answers. For a stream everything goes through `pace` and the result is
     /// empty; otherwise it is the body.
-    async fn run(mut self, plan: Plan, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+    async fn run(
+        mut self: Box<Self>,
+        plan: Plan,
+        mut entry: Entry,
+        pace: &mut Pace,
+    ) -> Result<Vec<u8>, Refusal> {
         let field = self.options.metadata_field;
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => {
-                let carried = self.carry_on(chosen, entry, pace).await;
+                let carried = self.carry_on(chosen, &mut entry, pace).await;
                 carried.map_err(|refusal| {
                     self.trail.ended(pace.since_dispatch());
                     self.trail.beside(refusal, field)

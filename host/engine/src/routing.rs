@@ -93,6 +93,15 @@ pub(crate) fn candidates(
         .collect()
 }
 
+/// The endpoints that are tried.
+#[derive(Default)]
+pub(crate) struct Order {
+    /// In the router's order.
+    pub(crate) endpoints: Vec<Arc<Endpoint>>,
+    /// Places among them of those that the caller has a credential of its own for.
+    pub(crate) byok: Vec<usize>,
+}
+
 impl Route<'_> {
     /// The candidates as the router is shown them.
     async fn describe(&self, candidates: &[(u32, Arc<Endpoint>)]) -> Vec<Candidate> {
@@ -119,7 +128,7 @@ impl Route<'_> {
         mut self,
         candidates: Vec<(u32, Arc<Endpoint>)>,
         trail: &mut Trail,
-    ) -> Result<Vec<Arc<Endpoint>>, Refusal> {
+    ) -> Result<Order, Refusal> {
         trail.total = candidates.len();
         self.summary.sticky = self.sticky(&candidates);
         let described = self.describe(&candidates).await;
@@ -133,14 +142,18 @@ impl Route<'_> {
                 return Err(Refusal::internal());
             }
         };
-        let mut order: Vec<Arc<Endpoint>> = decision
-            .order
-            .iter()
-            .filter_map(|place| candidates.get(*place as usize))
-            .map(|(_, endpoint)| Arc::clone(endpoint))
-            .collect();
-        if !self.allow_fallbacks {
-            order.truncate(1);
+        let most = if self.allow_fallbacks { usize::MAX } else { 1 };
+        let ordered = decision.order.iter().filter_map(|place| {
+            let place = *place as usize;
+            candidates.get(place).zip(described.get(place))
+        });
+        let mut order = Vec::with_capacity(decision.order.len());
+        let mut byok = Vec::new();
+        for ((_, endpoint), candidate) in ordered.take(most) {
+            if candidate.byok {
+                byok.push(order.len());
+            }
+            order.push(Arc::clone(endpoint));
         }
         tracing::debug!(strategy = %decision.strategy, reason = %decision.reason, "routed");
         trail.strategy = decision.strategy;
@@ -151,7 +164,7 @@ impl Route<'_> {
         if order.is_empty() {
             return Err(Refusal::not_found("No endpoints found that match the provider preferences"));
         }
-        Ok(order)
+        Ok(Order { endpoints: order, byok })
     }
 }
 

@@ -12,6 +12,7 @@ mod history;
 mod hook;
 mod offer;
 mod refused;
+mod retell;
 mod run;
 mod shown;
 mod stand_in;
@@ -62,6 +63,16 @@ pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) 
         |slug: &str| engine.catalog().get(slug).is_none() && split_suffix(slug).1 == Some("online");
     let added = request.add_plugin_tools(is_there, is_online);
     added.map_err(|error| Refusal::invalid(error.to_string()))
+}
+
+/// Tells earlier calls of server tools as text, for a request that has none.
+///
+/// # Errors
+/// 500 for an input that no parser writes.
+pub(crate) fn tell_calls_plainly(request: &mut ResponsesRequest) -> Result<(), Refusal> {
+    let items = retell::retold(&request.input_items(), &Offer::default())?;
+    request.replace_input(&items);
+    Ok(())
 }
 
 /// On whose behalf plugins of one request are called.
@@ -153,7 +164,11 @@ impl ServerTools {
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
         // What a client has of stand-ins' calls is told as calls of functions; then what it says of others.
-        let input = request.retold_items(&offer.stand_in_items());
+        let mut input = request.retold_items(&offer.stand_in_items());
+        if request.has_server_calls || input.is_some() {
+            let items = input.unwrap_or_else(|| request.input_items());
+            input = Some(retell::retold(&items, &offer)?);
+        }
         let items = input.clone().unwrap_or_else(|| request.input_items());
         let history = History::read(&items, &offer)?;
         let mut tools = Box::new(Self {

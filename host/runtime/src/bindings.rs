@@ -22,6 +22,7 @@ wasmtime::component::bindgen!({
             import cofferdam:plugin/catalog@0.1.0;
             import cofferdam:plugin/scratch@0.1.0;
             import cofferdam:plugin/request@0.1.0;
+            import cofferdam:plugin/deferred-tools@0.1.0;
             import cofferdam:plugin/tool-call@0.1.0;
             export cofferdam:plugin/routing@0.1.0;
             export cofferdam:plugin/model-choice@0.1.0;

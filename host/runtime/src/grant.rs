@@ -95,9 +95,11 @@ impl Grant {
             Import::Model | Import::ToolCall | Import::Request => {
                 operator.imports.iter().any(|name| name == import.as_str())
             }
-            // Coarse time, random bytes, the public list of models and the
-            // plugin's own bytes harm nobody: asking is enough.
-            Import::Clock | Import::Random | Import::Catalog | Import::Scratch => true,
+            // Coarse time, random bytes, the public list of models, the plugin's own bytes
+            // and what a client gave it to search harm nobody: asking is enough.
+            Import::Clock | Import::Random | Import::Catalog | Import::Scratch | Import::DeferredTools => {
+                true
+            }
         };
         let imports: BTreeSet<_> = manifest.imports.iter().copied().filter(granted).collect();
         let denials = denials::denials(manifest, operator, used, &imports);

@@ -5,6 +5,7 @@
 mod catalog;
 mod clock;
 mod config;
+mod deferred_tools;
 mod http;
 mod log;
 mod model;
@@ -48,6 +49,9 @@ fn add(linker: &mut Linker<GuestState>, import: Import) -> wasmtime::Result<()> 
         Import::Catalog => plugin::catalog::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
         Import::Scratch => plugin::scratch::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
         Import::Request => plugin::request::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
+        Import::DeferredTools => {
+            plugin::deferred_tools::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)
+        }
         Import::ToolCall => plugin::tool_call::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
     }
 }

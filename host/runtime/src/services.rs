@@ -79,14 +79,18 @@ pub trait Catalog: Send + Sync {
     fn models(&self) -> Vec<u8>;
 }
 
+/// Function tools of the request whose loading was deferred.
+pub trait DeferredTools: Send + Sync {
+    /// All of them, a JSON array.
+    fn all(&self) -> Vec<u8>;
+    /// Offers these from the next turn on; unknown names are ignored.
+    fn load(&self, names: Vec<String>);
+}
+
 /// The request being served.
-pub trait RequestView: Send + Sync {
+pub trait RequestView: DeferredTools {
     /// Input items and the output items so far, a JSON array.
     fn transcript(&self) -> Vec<u8>;
-    /// Function tools whose loading was deferred, a JSON array.
-    fn deferred_tools(&self) -> Vec<u8>;
-    /// Offers these from the next turn on; unknown names are ignored.
-    fn load_tools(&self, names: Vec<String>);
 }
 
 /// The doors of one call. The default has none.
@@ -102,6 +106,8 @@ pub struct Services {
     pub catalog: Option<Arc<dyn Catalog>>,
     /// For `request`.
     pub request: Option<Arc<dyn RequestView>>,
+    /// For `deferred-tools`; only for the tool that finds them.
+    pub deferred: Option<Arc<dyn DeferredTools>>,
     /// For `scratch`: one per plugin and request, shared by its calls.
     pub scratch: Scratch,
     /// 0 for a client's own request, [`Question::depth`] while answering one.
@@ -117,6 +123,7 @@ impl Services {
         self.tools = self.tools.filter(|_| open(Import::ToolCall));
         self.catalog = self.catalog.filter(|_| open(Import::Catalog));
         self.request = self.request.filter(|_| open(Import::Request));
+        self.deferred = self.deferred.filter(|_| open(Import::DeferredTools));
         self
     }
 }

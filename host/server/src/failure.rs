@@ -51,7 +51,7 @@ pub enum Failure {
     #[error(transparent)]
     Runtime(#[from] cofferdam_runtime::StartError),
     /// A write of the store failed. What is durable is known at the next start.
-    #[error("the store cannot write; start again to go on with what is durable")]
+    #[error("the store cannot write, the log has the reason; start again to go on with what is durable")]
     StoreFailed,
     /// A write of the store does not end.
     #[error("the store does not finish writing; start again to go on with what is durable")]
@@ -75,10 +75,20 @@ impl Failure {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Wiring(_) => CONFIGURATION,
+            Self::Command(error) if error.is_configuration => CONFIGURATION,
             Self::Source(_) => USAGE,
             Self::Open(error) if error.is_configuration() => CONFIGURATION,
             Self::Vault(error) if error.is_configuration() => CONFIGURATION,
             _ => FAILED,
+        }
+    }
+
+    /// The same for the process that is waiting for the outcome of a command.
+    pub(crate) fn into_reply(self) -> CommandError {
+        let is_configuration = self.exit_code() == CONFIGURATION;
+        match self {
+            Self::Command(error) => error,
+            failure => CommandError { is_configuration, ..CommandError::new(failure.to_string()) },
         }
     }
 
@@ -93,7 +103,7 @@ impl Failure {
     pub fn describe(&self, as_json: bool) -> String {
         match self {
             _ if !as_json => format!("error: {self}"),
-            Self::Command(CommandError { message, details: Some(details) }) => {
+            Self::Command(CommandError { message, details: Some(details), .. }) => {
                 json!({"error": message, "details": details}).to_string()
             }
             _ => json!({"error": self.to_string()}).to_string(),

@@ -43,9 +43,10 @@ impl Desk {
     }
 
     /// Of a process that does this and ends.
-    pub(crate) fn alone(options: &Options, runtime: Runtime) -> Self {
+    pub(crate) fn alone(options: &Options, folder: Option<&Path>, runtime: Runtime) -> Self {
         let environment = Arc::new(Environment::offline());
-        let (options, arguments) = (options.clone(), Serve::default());
+        let arguments = Serve { plugins: folder.map(Path::to_path_buf), ..Serve::default() };
+        let options = options.clone();
         Self { options, arguments, runtime, environment, serves: false, turn: Mutex::default() }
     }
 

@@ -2,11 +2,13 @@
 //! plugins again: what is good takes the place of what was, as a whole; what is
 //! not is reported, and everything stays as it was.
 
+use std::time::Duration;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::app::App;
+use crate::app::{Addresses, App};
 use crate::cli::{Options, Serve};
-use crate::config::Config;
+use crate::config::{Config, Limits, Server, Vault};
 use crate::failure::Failure;
 use crate::wiring::{self, Ground, Live};
 
@@ -15,6 +17,57 @@ pub(crate) struct Reload {
     options: Options,
     arguments: Serve,
     ground: Ground,
+    settled: Settled,
+}
+
+/// What the start has settled, whatever later configurations say.
+#[derive(Clone)]
+pub(crate) struct Settled {
+    server: Server,
+    limits: Limits,
+    drain: Duration,
+    /// Where the root key and the one before it came from, never what they are.
+    root_keys: [Option<String>; 2],
+    /// Where this host really listens.
+    at: Addresses,
+}
+
+impl Settled {
+    /// With the configuration of the start and the listeners that came of it.
+    pub(crate) fn new(config: &Config, at: Addresses) -> Self {
+        Self {
+            server: config.server.clone(),
+            limits: config.limits,
+            drain: config.timeouts.drain,
+            root_keys: root_keys(&config.vault),
+            at,
+        }
+    }
+
+    /// Closes to guests the ports on which this host listens.
+    pub(crate) fn close_own_ports(&self, config: &mut Config) {
+        config.egress.own_ports = vec![self.at.listen.port(), self.at.admin.port()];
+    }
+
+    /// The keys that say something else now, to no effect before the next start.
+    fn differing(&self, now: &Config) -> impl Iterator<Item = &'static str> {
+        let Self { server, limits, drain, root_keys: [root_key, previous], at: _ } = self;
+        let [root_key_now, previous_now] = root_keys(&now.vault);
+        let keys = [
+            ("server.listen", server.listen != now.server.listen),
+            ("server.admin", server.admin != now.server.admin),
+            ("limits.connections", limits.connections != now.limits.connections),
+            ("limits.streams", limits.streams != now.limits.streams),
+            ("timeouts.drain_ms", *drain != now.timeouts.drain),
+            ("vault.root_key", *root_key != root_key_now),
+            ("vault.root_key_previous", *previous != previous_now),
+        ];
+        keys.into_iter().filter_map(|(key, differs)| differs.then_some(key))
+    }
+}
+
+fn root_keys(vault: &Vault) -> [Option<String>; 2] {
+    [Some(vault.root_key.to_string()), vault.root_key_previous.as_ref().map(ToString::to_string)]
 }
 
 /// The signals that mean something to the host.
@@ -45,8 +98,8 @@ impl Signals {
 }
 
 impl Reload {
-    pub(crate) fn new(options: Options, arguments: Serve, ground: Ground) -> Self {
-        Self { options, arguments, ground }
+    pub(crate) fn new(options: Options, arguments: Serve, ground: Ground, settled: Settled) -> Self {
+        Self { options, arguments, ground, settled }
     }
 
     /// Reloads at each SIGHUP until a signal to stop.
@@ -59,7 +112,9 @@ impl Reload {
             }
             match self.read().await {
                 Ok(live) => {
-                    warn_of_restart(&app.live().config, &live.config);
+                    for key in self.settled.differing(&live.config) {
+                        tracing::warn!(key, "this change takes effect at the next start");
+                    }
                     app.replace(live);
                     app.metrics.reloads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     tracing::info!("configuration and plugins were read again");
@@ -76,9 +131,11 @@ impl Reload {
     async fn read(&self) -> Result<Live, Failure> {
         let (options, arguments, ground) =
             (self.options.clone(), self.arguments.clone(), self.ground.clone());
+        let settled = self.settled.clone();
         let read = move || -> Result<Live, Failure> {
             let mut config = Config::load(options.config.as_deref(), &options.data)?;
             arguments.apply(&mut config);
+            settled.close_own_ports(&mut config);
             Ok(wiring::live(config, arguments.plugins.as_deref(), &ground)?)
         };
         let read = tokio::task::spawn_blocking(read).await;
@@ -90,20 +147,5 @@ impl Reload {
             }
         }
         Ok(live)
-    }
-}
-
-/// Some keys are read at the start only.
-fn warn_of_restart(old: &Config, new: &Config) {
-    for (key, changed) in [
-        ("server.listen", old.server.listen != new.server.listen),
-        ("server.admin", old.server.admin != new.server.admin),
-        ("limits.connections", old.limits.connections != new.limits.connections),
-        ("limits.streams", old.limits.streams != new.limits.streams),
-        ("timeouts.drain_ms", old.timeouts.drain != new.timeouts.drain),
-    ] {
-        if changed {
-            tracing::warn!(key, "this change takes effect at the next start");
-        }
     }
 }

@@ -26,7 +26,7 @@ use crate::greeting::Greeting;
 use crate::handle::handle;
 use crate::hygiene;
 use crate::metrics::Metrics;
-use crate::reload::{Reload, Signals};
+use crate::reload::{Reload, Settled, Signals};
 use crate::start::{acquire, open, runtime, write_out};
 use crate::upkeep;
 use crate::watchdog;
@@ -80,7 +80,6 @@ impl Serve {
     pub(crate) fn apply(&self, config: &mut Config) {
         config.server.listen = self.listen.unwrap_or(config.server.listen);
         config.server.admin = self.admin.unwrap_or(config.server.admin);
-        config.egress.own_ports = vec![config.server.listen.port(), config.server.admin.port()];
     }
 }
 
@@ -122,23 +121,30 @@ struct Listeners {
 
 impl Listeners {
     async fn bind(config: &Config, data: &Path) -> Result<Self, Failure> {
-        let (api, listen) = bind(config.server.listen).await?;
-        let (admin, operators) = bind(config.server.admin).await?;
+        let (api, listen) = bind("server.listen", config.server.listen).await?;
+        let (admin, operators) = bind("server.admin", config.server.admin).await?;
         let socket = admin::socket::bind(data).map_err(Failure::system("admin.sock"))?;
         Ok(Self { api, admin, socket, at: Addresses { listen, admin: operators } })
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
-    let failed = || Failure::system(format!("cannot listen on {address}"));
+async fn bind(key: &str, address: SocketAddr) -> Result<(TcpListener, SocketAddr), Failure> {
+    let failed = || Failure::system(format!("cannot listen on {address} ({key})"));
     let listener = TcpListener::bind(address).await.map_err(failed())?;
     let bound = listener.local_addr().map_err(failed())?;
     Ok((listener, bound))
 }
 
-async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Ground) -> Result<(), Failure> {
+async fn serve(
+    options: &Options,
+    arguments: &Serve,
+    mut config: Config,
+    ground: Ground,
+) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let listeners = Listeners::bind(&config, &options.data).await?;
+    let settled = Settled::new(&config, listeners.at);
+    settled.close_own_ports(&mut config);
     let folder = arguments.plugins.clone();
     let live = wiring::live(config, folder.as_deref(), &ground)?;
     let (limits, drain) = (live.config.limits, live.config.timeouts.drain);
@@ -162,7 +168,7 @@ async fn serve(options: &Options, arguments: &Serve, config: Config, ground: Gro
 
     tasks.spawn(upkeep::run(Arc::clone(&app), ground.clock.clone(), stop.clone()));
     let store = ground.store.clone();
-    let reload = Reload::new(options.clone(), arguments.clone(), ground);
+    let reload = Reload::new(options.clone(), arguments.clone(), ground, settled);
     let ended = tokio::select! {
         ended = run_until_signal(&app, &reload, &mut signals) => ended,
         lost = watchdog::until_lost(&store) => Err(lost),

@@ -17,7 +17,7 @@ use cofferdam_engine::{
 };
 use cofferdam_runtime::manifest::CredentialSlot;
 use cofferdam_runtime::wire::{Candidate, Price, Target};
-use cofferdam_runtime::{Kind, Plugins, Runtime};
+use cofferdam_runtime::{Kind, LoadError, Plugins, Runtime};
 use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
 use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Of, Place, Problem};
@@ -45,7 +45,7 @@ pub enum WiringError {
     Config(#[from] ConfigError),
     /// A plugin cannot be loaded.
     #[error(transparent)]
-    Plugins(#[from] cofferdam_runtime::LoadError),
+    Plugins(#[from] LoadError),
     /// The way out cannot be set up.
     #[error("[egress]: {0}")]
     Egress(#[from] cofferdam_egress::ConfigError),
@@ -96,7 +96,7 @@ pub(crate) fn services(
     memory: &Memory,
     now_s: u64,
 ) -> Result<Services, WiringError> {
-    let plugins = plugins::load(runtime, folder, config)?;
+    let plugins = plugins::load(runtime, folder, config).map_err(|error| placed(error, config))?;
     let mut credentials = environment.credentials(config)?;
     let demo = config.is_demo().then(config::demo);
     let (configured, models) = match &demo {
@@ -122,6 +122,14 @@ pub(crate) fn services(
     let catalog = Catalog::new(models, now_s);
     let providers = configured.iter().filter_map(|written| providers.get(written.name.as_str()).cloned());
     Ok(Services { plugins, providers: providers.collect(), catalog, destinations, defaults })
+}
+
+/// A plugin that is configured and not there is a mistake in the file.
+fn placed(error: LoadError, config: &Config) -> WiringError {
+    let LoadError::UnknownPlugin { name } = &error else { return error.into() };
+    let Some(place) = config.plugin_places.get(name) else { return error.into() };
+    let message = "no plugin of this name is installed; `plugin list` names them".to_owned();
+    ConfigError::Invalid(vec![problem(place, message)]).into()
 }
 
 /// Builds everything a configuration asks for.

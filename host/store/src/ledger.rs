@@ -5,6 +5,7 @@
 //! the writer in one step under one lock, so that accounts and rows see the same order and add up to the same.
 
 mod accounts;
+mod funds;
 mod reservation;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,9 @@ use crate::spend::{SpendLimits, Window, WindowSpend};
 use crate::token::KeyId;
 use crate::usage::UsageRow;
 
+use accounts::Held;
 pub(crate) use accounts::{Accounts, KeySpent, Terms, WorkspaceSpent};
+pub use funds::{Funds, Pledge};
 pub use reservation::Reservation;
 
 /// Who spends: the workspace pays, the key may be limited.
@@ -54,12 +57,6 @@ pub enum Refused {
     /// The writer is so far behind that a row would find no place, or the store no longer writes.
     #[error("the store takes no more usage rows")]
     NoRoom,
-}
-
-impl From<QueueFull> for Refused {
-    fn from(_: QueueFull) -> Refused {
-        Refused::NoRoom
-    }
 }
 
 /// What a workspace has paid in and used up.
@@ -134,15 +131,21 @@ impl Ledger {
         (credit.is_some() || !limits.is_empty()).then_some(Terms { credit, limits })
     }
 
-    /// Makes what is held for a spender at least `estimate_pico`, or as much as is left; `held` is what it is so
-    /// far. `None` for a spender without limits.
-    fn hold(&self, spender: Spender, held: u64, estimate_pico: u64) -> Result<Option<u64>, Refused> {
+    /// Makes what is held for a request at least `estimate_pico` beyond what is used up of it, or as much as is left;
+    /// `held` is what it is so far. `None` for a spender without limits.
+    fn hold(
+        &self,
+        spender: Spender,
+        held: u64,
+        used: u64,
+        estimate_pico: u64,
+    ) -> Result<Option<u64>, Refused> {
         if !self.shared.is_running() || !self.queue.has_room() {
             return Err(Refused::NoRoom);
         }
         let Some(terms) = self.terms(spender) else { return Ok(None) };
         let now_ms = self.clock.now_ms();
-        self.accounts().hold(spender, &terms, held, estimate_pico, now_ms).map(Some)
+        self.accounts().hold(spender, &terms, Held { own: held, used }, estimate_pico, now_ms).map(Some)
     }
 
     /// Holds more without asking: what was spent is spent.
@@ -172,11 +175,6 @@ impl Ledger {
     fn charge(&self, accounts: &mut Accounts, row: UsageRow, has_intent: bool) -> Result<(), QueueFull> {
         accounts.charge(&row);
         self.queue.push_usage(Settled { row, has_intent })
-    }
-
-    /// Whether a row that nobody reserved a place for would find one.
-    pub(crate) fn has_room(&self) -> bool {
-        self.shared.is_running() && self.queue.has_room()
     }
 
     pub(crate) fn balance(&self, workspace: WorkspaceId, credit: Credit) -> Balance {

@@ -59,7 +59,7 @@ pub use dollars::{Dollars, DollarsError};
 pub use error::{Error, OpenError, OutOfStep, QueueFull};
 pub use guests::{Reflection, RefusedRequest, RequestRefusal};
 pub use ids::{IdError, InternId, MemberId, StoreId, WorkspaceId};
-pub use ledger::{Balance, KeySpend, Refused, Reservation};
+pub use ledger::{Balance, Funds, KeySpend, Pledge, Refused, Reservation};
 pub use lock::{DirectoryLock, LockError};
 pub use name::{Name, NameError};
 pub use operation::{Progress, VaultError};

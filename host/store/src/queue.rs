@@ -15,8 +15,9 @@ use crate::usage::UsageRow;
 
 /// Mutations waiting at most; past this a caller waits for a place. Each may hold a value of 262,144 bytes.
 const JOBS_MAX: usize = 512;
-/// Usage rows waiting when no request is begun any more. Those under way still leave theirs.
-const USAGE_ROWS_MAX: usize = 4096;
+/// Usage rows waiting when no request is begun any more: some megabytes, and what a busy host leaves while its disk
+/// takes a second or two for a sync. Requests under way still leave theirs.
+const USAGE_ROWS_MAX: usize = 16_384;
 /// Audit entries of releases waiting at most.
 pub(crate) const AUDIT_ENTRIES_MAX: usize = 4096;
 /// So many rows or entries are written at once without waiting for more.

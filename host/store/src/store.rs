@@ -4,12 +4,13 @@ mod backup;
 mod guests;
 mod key_records;
 mod keys;
+mod log;
 mod money;
 mod orphans;
 mod secrets;
+mod status;
 mod vault_keys;
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -19,32 +20,31 @@ use arc_swap::ArcSwap;
 
 #[cfg(test)]
 use crate::anchor::Anchor;
-use crate::audit::{self, Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary};
+use crate::audit::Actor;
 use crate::authentication::{self, AuthenticationError, Principal};
-use crate::changes::{Draft, KeyChange, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange};
+use crate::changes::{Draft, NewIntern, NewMember, NewWorkspace, WorkspaceChange};
 use crate::clock::Clock;
 use crate::commit::{Shared, Writer};
 use crate::database::Database;
 use crate::directory::Directory;
-use crate::error::{Error, OpenError, QueueFull};
-use crate::ids::{InternId, MemberId, StoreId, WorkspaceId};
+use crate::error::{Error, OpenError};
+use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::ledger::Ledger;
 use crate::lock::DirectoryLock;
-use crate::log;
 use crate::open::{self, Opened, Sources};
 use crate::pending::{self, Pending, Place};
 use crate::queue::{Queue, Settle};
-use crate::records::{ApiKey, Intern, Member, Role, Workspace};
-use crate::root_key::{RootKeyId, RootKeySource};
+use crate::records::{Intern, Member, Role, Workspace};
+use crate::root_key::RootKeySource;
 use crate::rows::Header;
 use crate::seal::StoreKeys;
-use crate::secret::Secret;
-use crate::token::KeyId;
-use crate::usage::UsageRow;
 use crate::vault::{Access, Damage};
 
 pub use key_records::{RecoveryKey, RootRotation};
+pub use keys::IssuedKey;
+pub use log::RefusedTokens;
 pub use orphans::OrphansRemoved;
+pub use status::StoreStatus;
 pub use vault_keys::KeyRotation;
 
 /// How long a mutation waits for a place in the queue.
@@ -68,59 +68,6 @@ pub struct OpenOptions {
     pub accept_rollback: Option<u64>,
     /// The clock for dates, expiry and the watchdog.
     pub clock: Clock,
-}
-
-/// A new key and its token. The token exists nowhere else: show it once.
-#[derive(Debug)]
-pub struct IssuedKey {
-    /// What the store keeps.
-    pub key: ApiKey,
-    /// What the client shows.
-    pub token: Secret,
-}
-
-/// Tokens from one address that opened nothing, for the audit log.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct RefusedTokens {
-    /// Where from; `None` for many addresses together.
-    pub address: Option<IpAddr>,
-    /// How many.
-    pub tokens: u64,
-    /// Keys that some of them were good for once.
-    pub keys: Vec<KeyId>,
-}
-
-/// A look at the store from outside.
-#[derive(Clone, Copy, Debug)]
-pub struct StoreStatus {
-    /// Which store.
-    pub store_id: StoreId,
-    /// Number of the last commit.
-    pub seq: u64,
-    /// The root key it is wrapped under.
-    pub root_key_id: RootKeyId,
-    /// The root key that a rotation under way leads to.
-    pub next_root_key_id: Option<RootKeyId>,
-    /// Whether a recovery key can open it too.
-    pub has_recovery_key: bool,
-    /// Whether the recovery key has opened it: then `vault rotate-root` is due.
-    pub opened_with_recovery_key: bool,
-    /// Whether a rotation of the vaults' keys was begun and not ended: `vault rotate-keys` goes on with it.
-    pub key_rotation_unfinished: bool,
-    /// Whether it takes writes.
-    pub writable: bool,
-    /// Whether a write has failed; only a restart cures that.
-    pub failed: bool,
-    /// How long one commit has been on its way, once that is 10 s or more.
-    pub stalled_for_ms: Option<u64>,
-    /// Whether opening had to cut a torn batch off the journal.
-    pub journal_cut: bool,
-    /// How often a row of a vault was met since opening that does not prove to be ours.
-    pub damaged_rows_met: u64,
-    /// Mutations waiting for the writer.
-    pub queued_mutations: usize,
-    /// Usage rows waiting for the writer.
-    pub queued_usage_rows: usize,
 }
 
 /// An open store. Clones share it; the last one closes it.
@@ -286,110 +233,12 @@ impl Store {
         self.submit(move |draft| draft.delete_intern(actor, id))
     }
 
-    /// Issues a key. Its token is in the answer and nowhere else.
-    ///
-    /// # Errors
-    /// [`Error::Lookup`], [`Error::OtherWorkspace`], [`Error::AlreadyExpired`], and those of every mutation.
-    pub fn issue_key(&self, actor: Actor, new: NewKey) -> Result<IssuedKey, Error> {
-        self.submit(move |draft| draft.issue_key(actor, new).map(|(key, token)| IssuedKey { key, token }))
-    }
-
-    /// Sets a key's label or switches it off or on.
-    ///
-    /// # Errors
-    /// [`Error::Lookup`], [`Error::KeyRevoked`], and those of every mutation.
-    pub fn set_key(&self, actor: Actor, id: KeyId, change: KeyChange) -> Result<ApiKey, Error> {
-        self.submit(move |draft| draft.set_key(actor, id, change))
-    }
-
-    /// Revokes a key for good; no request with it is accepted once this returns. Revoking twice is no error.
-    ///
-    /// # Errors
-    /// [`Error::Lookup`], and those of every mutation.
-    pub fn revoke_key(&self, actor: Actor, id: KeyId) -> Result<ApiKey, Error> {
-        self.submit(move |draft| draft.revoke_key(actor, id))
-    }
-
-    /// Hands an audit record about refused tokens to the writer and does not wait, as for [`Store::record_usage`].
-    ///
-    /// # Errors
-    /// [`QueueFull`] when 4,096 records wait or the store no longer writes.
-    pub fn record_refused_tokens(&self, refused: RefusedTokens) -> Result<(), QueueFull> {
-        let RefusedTokens { address, tokens, keys } = refused;
-        let action = AuditAction::TokensRefused { address, tokens, keys };
-        self.0.queue.push_audit(AuditEntry { actor: Actor::System, action })
-    }
-
     /// Waits until everything handed over before is on the disk, usage rows included.
     ///
     /// # Errors
     /// Those of every mutation.
     pub fn flush(&self) -> Result<(), Error> {
         self.submit(|_| Ok(()))
-    }
-
-    /// The newest usage rows, newest first, at most `limit`.
-    ///
-    /// # Errors
-    /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
-    pub fn usage_rows(&self, limit: usize) -> Result<Vec<UsageRow>, Error> {
-        log::usage_rows(&self.database()?.log, limit)
-    }
-
-    /// Audit records with numbers above `since`, oldest first, at most `limit`.
-    ///
-    /// # Errors
-    /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
-    pub fn audit_records(&self, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
-        log::audit_records(&self.database()?.log, since, limit)
-    }
-
-    /// Checks the whole audit chain, usage rows included, against the state of this moment.
-    ///
-    /// # Errors
-    /// [`Error::Engine`], [`Error::Closed`]. A broken chain is an answer, not an error.
-    pub fn verify_audit(&self) -> Result<AuditSummary, Error> {
-        let log = self.database()?.log;
-        // Commits made from here on are left out: their head is not this one.
-        let tip = self.0.shared.tip();
-        audit::verify(&self.0.keys, &tip.head, log::rows_until(&log, tip.seq))
-    }
-
-    /// The store at a glance. Never waits for the writer.
-    pub fn status(&self) -> StoreStatus {
-        let (queued_mutations, queued_usage_rows) = self.0.queue.lengths();
-        let header = self.0.header.load();
-        StoreStatus {
-            store_id: self.0.keys.store_id(),
-            seq: self.0.shared.tip().seq,
-            root_key_id: header.root.id,
-            next_root_key_id: header.next_root.as_ref().map(|next| next.id),
-            has_recovery_key: header.recovery.is_some(),
-            opened_with_recovery_key: self.0.keys.wrap_keys().root.is_none(),
-            key_rotation_unfinished: header.key_rotation_since_ms.is_some(),
-            writable: self.is_writable(),
-            failed: self.0.shared.has_failed(),
-            stalled_for_ms: self.stalled_for_ms(),
-            journal_cut: self.0.journal_cut,
-            damaged_rows_met: self.0.damage.met(),
-            queued_mutations,
-            queued_usage_rows,
-        }
-    }
-
-    /// False after a failed write and after closing.
-    pub fn is_writable(&self) -> bool {
-        self.0.shared.is_running()
-    }
-
-    /// The watchdog: true while one commit has been on its way for 10 s or more.
-    pub fn is_stalled(&self) -> bool {
-        self.stalled_for_ms().is_some()
-    }
-
-    /// How many milliseconds one commit has been on its way, once that is 10 s or more.
-    pub fn stalled_for_ms(&self) -> Option<u64> {
-        self.0.shared.stalled_for_ms()
     }
 
     /// Writes what is queued, ends the writer, closes the database and gives the directory free. Later calls do

@@ -10,6 +10,10 @@ pub(super) const HEAD_BYTES: usize = 8;
 const BLOCK_BYTES: usize = 3;
 /// Entries of the table.
 const SHIFTS: usize = 1 << 12;
+/// The distance behind a block that is in no head.
+const SHIFT_MAX: usize = HEAD_BYTES - BLOCK_BYTES + 1;
+/// How many places are looked at together.
+const LEAP_PLACES: usize = 4;
 
 /// The beginning of one spelling of one value.
 #[derive(Clone, Copy)]
@@ -56,6 +60,26 @@ impl Heads {
         self.shifts.of(window)
     }
 
+    /// The next place to look at, given how far the next head is from `at`, perhaps behind the end of the piece.
+    ///
+    /// Nearly all of a text is far from any head, and passed some places at a time: a look at one of them does not
+    /// have to wait for the look at the one before.
+    #[inline]
+    pub(super) fn next(&self, piece: &[u8], mut at: usize, shift: usize) -> usize {
+        if shift < SHIFT_MAX {
+            return at + shift.max(1);
+        }
+        let block = |place: &[u8]| place.last_chunk().map_or(0, |last| u32::from_be_bytes(*last));
+        let is_far = |place: &[u8]| self.shifts.of(block(place).into()) == SHIFT_MAX;
+        while let Some(places) = piece.get(at..at + LEAP_PLACES * SHIFT_MAX) {
+            if !places.chunks_exact(SHIFT_MAX).fold(true, |all, place| all & is_far(place)) {
+                break;
+            }
+            at += places.len();
+        }
+        at + SHIFT_MAX
+    }
+
     /// The heads that are this window, with their numbers.
     pub(super) fn all(&self, window: u64) -> impl Iterator<Item = (usize, &Head)> {
         let from = self.sorted.partition_point(|head| head.bytes < window);
@@ -96,9 +120,9 @@ struct Shifts([u8; SHIFTS]);
 
 impl Shifts {
     fn new(heads: &[Head]) -> Self {
-        let mut shifts = Self([(HEAD_BYTES - BLOCK_BYTES + 1) as u8; SHIFTS]);
+        let mut shifts = Self([SHIFT_MAX as u8; SHIFTS]);
         for head in heads {
-            for distance in 0..=(HEAD_BYTES - BLOCK_BYTES) as u8 {
+            for distance in 0..SHIFT_MAX as u8 {
                 shifts.lower(head.bytes >> (8 * distance), distance);
             }
         }

@@ -168,6 +168,8 @@ fn texts() -> impl Strategy<Value = Vec<u8>> {
             }),
         "[abxyz/%\\\\u0]{0,6}".prop_map(String::into_bytes),
         proptest::collection::vec(any::<u8>(), 0..4),
+        // Long enough to be passed some places at a time.
+        proptest::collection::vec(any::<u8>(), 20..90),
     ];
     proptest::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
 }
@@ -238,7 +240,7 @@ proptest! {
     }
 
     #[test]
-    fn r19_any_value_is_found(value in "[ -~]{8,40}", before in "[ -~]{0,9}", after in "[ -~]{0,9}") {
+    fn r19_any_value_is_found(value in "[ -~]{8,40}", before in "[ -~]{0,70}", after in "[ -~]{0,70}") {
         let set = set_of(&[&value]);
         for spelled in spellings(&value) {
             let text = [before.as_bytes(), &spelled, after.as_bytes()].concat();

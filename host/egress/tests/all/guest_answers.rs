@@ -291,13 +291,17 @@ async fn heads_without_end_are_broken() {
 }
 
 #[tokio::test]
-async fn long_heads_are_too_large() {
+async fn long_heads_are_too_large_and_what_was_in_them_is_told() {
     let script = Script::new(|stream| async move {
-        let head = format!("HTTP/1.1 200 OK\r\nx-long: {}\r\n\r\n", "a".repeat(65 * 1024));
+        let long = "a".repeat(65 * 1024);
+        let head = format!("HTTP/1.1 200 OK\r\nx-key: {VALUE}\r\nx-long: {long}\r\n\r\nbody");
         say(stream, &[head.as_bytes()]).await;
     })
     .await;
-    assert_eq!(script.reply().await.err(), Some(Error::TooLarge));
+    let mut reply = script.reply().await.unwrap();
+    assert!(reply.headers.is_empty());
+    assert_eq!(reply.body.collect().await.err(), Some(Error::TooLarge));
+    assert_eq!(reply.body.reflected().len(), 1);
 }
 
 #[tokio::test]

@@ -32,6 +32,19 @@ async fn request_of_a_guest_arrives_with_its_secret() {
 }
 
 #[tokio::test]
+async fn host_that_was_reached_first_is_asked_over_the_same_connection() {
+    let mut scene = Scene::new(ok).await;
+    scene.egress.connect(&scene.get("/")).await.unwrap();
+    scene.egress.connect(&scene.get("/")).await.unwrap();
+    assert_eq!(scene.server.connections(), 1);
+    assert_eq!(scene.fetch(scene.get("/"), vec![scene.bearer()]).await.unwrap().status, 200);
+    assert_eq!(scene.server.connections(), 1);
+    assert_eq!(scene.server.seen().await.uri().path(), "/");
+    let elsewhere = get(&format!("https://api.test:{}/", scene.server.address.port() ^ 1));
+    assert_eq!(scene.egress.connect(&elsewhere).await, Err(Reason::Port.into()));
+}
+
+#[tokio::test]
 async fn r4_r7_secret_goes_to_its_own_host_only() {
     let scene = Scene::new(ok).await;
     for host in ["test", "other.test", "a.api.test", "xapi.test", "api.test.example", "localhost"] {

@@ -3,8 +3,9 @@
 
 use crate::cost::Amount;
 use cofferdam_runtime::wire::Usage;
+use cofferdam_store::Funds;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The bill of one request. What a question costs is at once on the bill of the request it was asked for.
 #[derive(Debug, Default)]
@@ -23,6 +24,8 @@ pub(crate) struct Bill {
     questions_elsewhere: AtomicU64,
     /// What its own turns consumed.
     usage: Mutex<Option<Usage>>,
+    /// What it and its questions may spend, for a client's request with a limit.
+    funds: OnceLock<Funds>,
 }
 
 impl Bill {
@@ -36,12 +39,29 @@ impl Bill {
         self.above.is_some()
     }
 
-    /// Notes what the request's own turns and tools cost so far, which never becomes less.
-    pub(crate) fn own(&self, cost: Amount) {
-        let before = self.own.swap(cost.0, Ordering::Relaxed);
-        if let Some(above) = &self.above {
-            above.add(cost.0.saturating_sub(before));
+    /// Has this client's request and its questions spend from these funds.
+    pub(crate) fn fund(&self, funds: &Funds) {
+        self.funds.get_or_init(|| funds.clone());
+    }
+
+    /// The funds of the client's request that this is on the bill of, and what that has spent; `None` where there is
+    /// no limit.
+    pub(crate) fn funds(&self) -> Option<(&Funds, Amount)> {
+        match &self.above {
+            Some(above) => above.funds(),
+            None => self.funds.get().map(|funds| (funds, self.total())),
         }
+    }
+
+    /// Notes what the request's own turns and tools cost so far, which never becomes less. Returns how much more that
+    /// is than before.
+    pub(crate) fn own(&self, cost: Amount) -> Amount {
+        let before = self.own.swap(cost.0, Ordering::Relaxed);
+        let more = cost.minus(Amount(before));
+        if let Some(above) = &self.above {
+            above.add(more.0);
+        }
+        more
     }
 
     /// Notes what the caller paid providers itself so far for the request's own turns, which never becomes less.

@@ -1,6 +1,6 @@
 //! Counting answers in which a host sent a secret back (R19). A guest could use a host that echoes to guess at a
 //! value: a right guess is covered up and thereby told. So a plugin loses a secret for a while when this happens
-//! too often. The table lives as long as the configuration that the engine was made from.
+//! too often. A reload changes nothing in that: it may be about something else altogether.
 
 use cofferdam_store::{SecretName, VaultId};
 use std::collections::BTreeMap;

@@ -23,6 +23,20 @@ pub enum Phase {
     Open,
 }
 
+/// What an attempt goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// A closed breaker.
+    Free,
+    /// The one turn of a second; the next would come at the second of these times, and came at the first before.
+    Probe {
+        /// When it could be taken, in milliseconds.
+        before_ms: u64,
+        /// When the next can.
+        after_ms: u64,
+    },
+}
+
 /// A breaker. Times are milliseconds of a clock that only grows.
 #[derive(Clone, Debug)]
 pub(super) struct Breaker {
@@ -41,6 +55,7 @@ enum State {
     Open {
         since_ms: u64,
         until_ms: u64,
+        /// Never before `until_ms`.
         next_probe_ms: u64,
     },
 }
@@ -59,18 +74,36 @@ impl Breaker {
         }
     }
 
-    /// Whether a request that is routed now may count on the endpoint. Half-open, each yes uses up the turn of
-    /// the next second.
-    pub(super) fn admits(&mut self, now_ms: u64) -> bool {
-        match &mut self.state {
+    /// Whether a request may count on the endpoint now.
+    pub(super) fn admits(&self, now_ms: u64) -> bool {
+        match self.state {
             State::Closed => true,
-            State::Open { until_ms, next_probe_ms, .. } => {
-                let admitted = now_ms >= *until_ms && now_ms >= *next_probe_ms;
-                if admitted {
-                    *next_probe_ms = now_ms.saturating_add(PROBE_EVERY_MS);
-                }
-                admitted
+            State::Open { next_probe_ms, .. } => now_ms >= next_probe_ms,
+        }
+    }
+
+    /// An attempt begins: half-open, it takes the turn of the next second. What it got, or none where another has
+    /// the turn or nothing is let through.
+    pub(super) fn take_turn(&mut self, now_ms: u64) -> Option<Turn> {
+        match &mut self.state {
+            State::Closed => Some(Turn::Free),
+            State::Open { next_probe_ms, .. } if now_ms >= *next_probe_ms => {
+                let (before_ms, after_ms) = (*next_probe_ms, now_ms.saturating_add(PROBE_EVERY_MS));
+                *next_probe_ms = after_ms;
+                Some(Turn::Probe { before_ms, after_ms })
             }
+            State::Open { .. } => None,
+        }
+    }
+
+    /// The attempt that took `turn` ended without a word on the endpoint: the next may have it, unless one has
+    /// had its own since.
+    pub(super) fn give_back(&mut self, turn: Turn) {
+        if let (Turn::Probe { before_ms, after_ms }, State::Open { next_probe_ms, .. }) =
+            (turn, &mut self.state)
+            && *next_probe_ms == after_ms
+        {
+            *next_probe_ms = before_ms;
         }
     }
 
@@ -168,11 +201,30 @@ mod tests {
         assert!(!breaker.admits(1_000) && !breaker.admits(8_999));
         assert!(breaker.admits(11_000), "the cool-down is over");
         assert_eq!(breaker.phase(11_000), Phase::HalfOpen);
-        assert!(!breaker.admits(11_500), "one probe a second");
-        assert!(breaker.admits(12_000));
+        assert!(breaker.take_turn(11_000).is_some());
+        assert!(!breaker.admits(11_500) && breaker.take_turn(11_500).is_none(), "one probe a second");
+        assert!(breaker.take_turn(12_000).is_some());
         assert!(breaker.succeeded(11_000, 12_100));
         assert_eq!(breaker.phase(12_100), Phase::Closed);
-        assert!(breaker.admits(12_100) && breaker.admits(12_100));
+        assert_eq!(
+            (breaker.take_turn(12_100), breaker.take_turn(12_100)),
+            (Some(Turn::Free), Some(Turn::Free))
+        );
+    }
+
+    #[test]
+    fn a_turn_given_back_is_there_for_the_next() {
+        let mut breaker = opened(0);
+        let first = breaker.take_turn(20_000).unwrap();
+        assert!(!breaker.admits(20_001));
+        breaker.give_back(first);
+        assert!(breaker.admits(20_001));
+        let (second, third) = (breaker.take_turn(20_001).unwrap(), breaker.take_turn(21_001).unwrap());
+        breaker.give_back(second);
+        assert!(!breaker.admits(21_500), "the turn of this second belongs to another attempt");
+        breaker.failed(21_001, 21_600, false);
+        breaker.give_back(third);
+        assert_eq!(breaker.phase(21_700), Phase::Open);
     }
 
     #[test]
@@ -232,8 +284,10 @@ mod tests {
                     Step::Wait(ms) => now_ms += ms,
                     Step::Route if breaker.phase(now_ms) == Phase::Closed => prop_assert!(breaker.admits(now_ms)),
                     Step::Route => {
-                        let phase = breaker.phase(now_ms);
-                        if breaker.admits(now_ms) {
+                        let (phase, admits) = (breaker.phase(now_ms), breaker.admits(now_ms));
+                        let turn = breaker.take_turn(now_ms);
+                        prop_assert_eq!(turn.is_some(), admits);
+                        if admits {
                             prop_assert_eq!(phase, Phase::HalfOpen);
                             let apart = admitted_ms.is_none_or(|before| now_ms >= before + PROBE_EVERY_MS);
                             prop_assert!(apart);

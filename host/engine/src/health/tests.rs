@@ -24,14 +24,14 @@ fn clock() -> Clock {
 }
 
 fn answer(health: &Arc<Health>, clock: &Clock, latency: Duration) -> Watch {
-    let mut watch = Watch::begin(health, clock, true);
+    let mut watch = Watch::begin_anyway(health, clock, true);
     clock.advance(latency);
     watch.answered();
     watch
 }
 
 fn fail(health: &Arc<Health>, clock: &Clock, cause: Cause) {
-    let watch = Watch::begin(health, clock, true);
+    let watch = Watch::begin_anyway(health, clock, true);
     watch.failed(&AttemptFailure::plain(cause, ErrorKind::ProviderUnavailable, ""));
 }
 
@@ -130,12 +130,29 @@ fn half_open_one_request_a_second_counts_on_it() {
     let (health, clock) = (health(1), clock());
     (0..5).for_each(|_| fail(&health, &clock, Cause::Endpoint));
     clock.advance(Duration::from_secs(10));
-    let told: Vec<bool> = (0..10).map(|_| told(&health, &clock).ejected).collect();
-    assert_eq!(told.iter().filter(|ejected| !**ejected).count(), 1);
+    assert!((0..10).all(|_| !told(&health, &clock).ejected), "to be told of it takes no turn");
+    let begin = || Watch::begin(&health, &clock, true);
+    let mut probe = begin().unwrap();
+    assert!(begin().is_none() && told(&health, &clock).ejected);
     let reading = health.reading(clock.monotonic_ms());
     assert_eq!((reading.phase, reading.is_ejected, reading.openings), (Phase::HalfOpen, true, 1));
-    answer(&health, &clock, Duration::from_millis(1));
+    probe.answered();
     assert_eq!(health.reading(clock.monotonic_ms()).phase, Phase::Closed);
+    assert!(begin().is_some() && begin().is_some() && health.is_well());
+}
+
+#[test]
+fn a_probe_that_says_nothing_leaves_its_turn_to_the_next() {
+    let (health, clock) = (health(1), clock());
+    (0..5).for_each(|_| fail(&health, &clock, Cause::Endpoint));
+    clock.advance(Duration::from_secs(10));
+    drop(Watch::begin(&health, &clock, true).unwrap());
+    assert!(!told(&health, &clock).ejected, "its client had left");
+    let failure = |cause| AttemptFailure::plain(cause, ErrorKind::InvalidRequest, "");
+    Watch::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Request));
+    assert!(!told(&health, &clock).ejected, "the request was at fault");
+    Watch::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Endpoint));
+    assert!(told(&health, &clock).ejected && Watch::begin(&health, &clock, true).is_none());
 }
 
 #[test]
@@ -143,14 +160,14 @@ fn a_limit_sets_aside_for_as_long_as_it_says_and_is_no_failure() {
     let (health, clock) = (health(1), clock());
     let mut failed = AttemptFailure::plain(Cause::Limited, ErrorKind::RateLimitExceeded, "");
     failed.failure.retry_after_ms = Some(20_000);
-    Watch::begin(&health, &clock, true).failed(&failed);
+    Watch::begin_anyway(&health, &clock, true).failed(&failed);
     clock.advance(Duration::from_millis(19_999));
     assert!(told(&health, &clock).ejected);
     clock.advance(Duration::from_millis(1));
     let statistics = told(&health, &clock);
     assert_eq!((statistics.ejected, statistics.failures, statistics.outage), (false, 0, false));
     failed.failure.retry_after_ms = Some(u64::MAX);
-    Watch::begin(&health, &clock, true).failed(&failed);
+    Watch::begin_anyway(&health, &clock, true).failed(&failed);
     clock.advance(Duration::from_secs(60));
     assert!(!told(&health, &clock).ejected, "no provider closes itself for good");
 }
@@ -160,7 +177,7 @@ fn a_limit_of_the_callers_own_key_is_nobodys_elses() {
     let (health, clock) = (health(1), clock());
     let mut failed = AttemptFailure::plain(Cause::Limited, ErrorKind::RateLimitExceeded, "");
     failed.is_byok = true;
-    Watch::begin(&health, &clock, true).failed(&failed);
+    Watch::begin_anyway(&health, &clock, true).failed(&failed);
     assert!(!told(&health, &clock).ejected);
 }
 

@@ -1,6 +1,7 @@
 //! One attempt as its endpoint's health sees it, from its begin to its end.
 
 use super::Health;
+use super::breaker::Turn;
 use crate::attempt::AttemptFailure;
 use crate::blame::Blame;
 use cofferdam_store::Clock;
@@ -11,37 +12,54 @@ use std::time::Duration;
 const TOKENS_MIN: u64 = 16;
 const TIME_MIN_MS: u64 = 50;
 
-/// An attempt under way. Dropped without a word it says nothing: the client left.
+/// An attempt under way. Dropped without a word it says nothing: the client left, or the request was at fault. Then
+/// the turn of a half-open breaker is there for the next.
 pub(crate) struct Watch {
     health: Arc<Health>,
     clock: Clock,
     streamed: bool,
     began_ms: u64,
     content_ms: Option<u64>,
+    /// The turn it takes, until it has said something.
+    turn: Option<Turn>,
 }
 
 impl Watch {
-    /// An attempt begins.
-    pub(crate) fn begin(health: &Arc<Health>, clock: &Clock, streamed: bool) -> Self {
+    /// An attempt begins. None where the breaker lets it through as a last resort only: then
+    /// [`Self::begin_anyway`].
+    pub(crate) fn begin(health: &Arc<Health>, clock: &Clock, streamed: bool) -> Option<Self> {
         let began_ms = clock.monotonic_ms();
-        Self { health: Arc::clone(health), clock: clock.clone(), streamed, began_ms, content_ms: None }
+        let turn = health.take_turn(began_ms)?;
+        Some(Self::new(health, clock, streamed, began_ms, Some(turn)))
+    }
+
+    /// An attempt begins as a last resort.
+    pub(crate) fn begin_anyway(health: &Arc<Health>, clock: &Clock, streamed: bool) -> Self {
+        Self::new(health, clock, streamed, clock.monotonic_ms(), None)
+    }
+
+    fn new(health: &Arc<Health>, clock: &Clock, streamed: bool, began_ms: u64, turn: Option<Turn>) -> Self {
+        let (health, clock) = (Arc::clone(health), clock.clone());
+        Self { health, clock, streamed, began_ms, content_ms: None, turn }
     }
 
     /// The first content of a stream is there, or the whole of another answer.
     pub(crate) fn answered(&mut self) {
+        self.turn = None;
         let now_ms = self.clock.monotonic_ms();
         self.content_ms = Some(now_ms);
         self.health.answered(self.began_ms, now_ms, self.streamed);
     }
 
     /// The attempt failed before that.
-    pub(crate) fn failed(&self, failed: &AttemptFailure) {
+    pub(crate) fn failed(mut self, failed: &AttemptFailure) {
         let now_ms = self.clock.monotonic_ms();
         match failed.blame() {
             Blame::Endpoint => self.health.failed(self.began_ms, now_ms, false),
             Blame::Limit => self.health.limited(now_ms, failed.failure.retry_after_ms),
-            Blame::Other => {}
+            Blame::Other => return,
         }
+        self.turn = None;
     }
 
     /// The answer that had begun broke, for the endpoint's own reasons.
@@ -58,6 +76,14 @@ impl Watch {
         let time_ms = now_ms.saturating_sub(since_ms).saturating_sub(held_ms);
         if output_tokens >= TOKENS_MIN && time_ms >= TIME_MIN_MS {
             self.health.produced(now_ms, self.streamed, output_tokens as f64 * 1000.0 / time_ms as f64);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(turn @ Turn::Probe { .. }) = self.turn.take() {
+            self.health.give_back(turn);
         }
     }
 }

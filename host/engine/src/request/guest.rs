@@ -58,6 +58,17 @@ pub(super) struct Spans {
     tool_choice: Range<usize>,
 }
 
+impl Spans {
+    /// After the items of `input` were replaced by some of this length.
+    pub(super) fn replace_input(&mut self, length: usize) {
+        let (old, new) = (self.input_end, self.input_start.saturating_add(1).saturating_add(length));
+        let moved = |place: usize| place.saturating_sub(old).saturating_add(new);
+        self.input_end = new;
+        self.tools = moved(self.tools.start)..moved(self.tools.end);
+        self.tool_choice = moved(self.tool_choice.start)..moved(self.tool_choice.end);
+    }
+}
+
 /// What differs between the client's request and one turn made for it.
 #[derive(Debug, Clone, Default)]
 pub struct GuestTurn<'a> {

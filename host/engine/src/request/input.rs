@@ -25,6 +25,8 @@ pub(super) struct Tally<'d> {
     pub(super) tool_bytes: usize,
     /// An item brings tools, so that names in `tool_choice` may refer to them.
     pub(super) brings_tools: bool,
+    /// An item stands for a call of a server tool.
+    pub(super) has_server_calls: bool,
 }
 
 impl<'d> Tally<'d> {
@@ -89,6 +91,7 @@ impl<'d> Tally<'d> {
         let word = tag.text();
         if let Some((_, name)) = split_prefix(&word) {
             server_item(name).check(item)?;
+            self.has_server_calls = true;
             self.texts(item);
             return Ok(());
         }

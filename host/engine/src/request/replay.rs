@@ -1,13 +1,14 @@
 //! Items of server tools in a client's history. The model made functions calls and read results, so that is
 //! what it is shown again: each item as a call and, behind the calls that stand next to it, its result. Where the
 //! call was the client's to answer, the result is what the client says.
+//!
+//! The function is called like the tool, prefix included, which no function can be called: under which name the
+//! tool offers it in this request, or that it does not, is put right once its tools are known.
 
 use super::json::{Kind, Value, separate, write_key};
-use super::tools::split_prefix;
+use super::tools::{ToolPrefix, split_prefix};
 use std::collections::BTreeSet;
 
-/// The longest name of a function that every provider takes.
-const FUNCTION_NAME_CHARS_MAX: usize = 64;
 /// What the call and the item's own bookkeeping are made of; all else is the result.
 const NOT_RESULT: [&str; 4] = ["type", "id", "call_id", "arguments"];
 
@@ -99,6 +100,11 @@ fn tool_of<'w>(word: &'w str, kinds: &[&str]) -> Option<&'w str> {
     split_prefix(word).map(|(_, name)| name).or_else(plain)
 }
 
+/// The server tool behind the function that a call names, if a call of one is what it stands for.
+pub(crate) fn server_tool_of_call(function: &str) -> Option<&str> {
+    split_prefix(function).map(|(_, name)| name)
+}
+
 /// Whether `input` has items of these types.
 pub(super) fn has_kinds(input: Value<'_>, kinds: &[&str]) -> bool {
     input.items().any(|item| item.get("type").is_some_and(|tag| kinds.iter().any(|kind| tag.is(kind))))
@@ -116,8 +122,6 @@ fn call_id(item: Value<'_>, place: usize) -> String {
 }
 
 fn write_call(item: Value<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
-    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
-    let function: String = name.chars().take(FUNCTION_NAME_CHARS_MAX).map(plain).collect();
     let arguments = item.get("arguments").filter(|arguments| arguments.kind() == Kind::String);
     // What a client was to do is an object of its own.
     let operation = item.get("operation").filter(|operation| operation.kind() == Kind::Object);
@@ -127,7 +131,7 @@ fn write_call(item: Value<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"type":"function_call","call_id":"#);
     write_text(call_id, out);
     out.extend_from_slice(br#","name":"#);
-    write_text(&function, out);
+    write_text(&format!("{}{name}", ToolPrefix::Service.as_str()), out);
     out.extend_from_slice(br#","arguments":"#);
     write_text(&arguments, out);
     out.push(b'}');

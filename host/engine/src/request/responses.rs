@@ -74,6 +74,9 @@ pub struct ResponsesRequest {
     /// The first system or developer message and the first other message, as they stand in `guest_json`:
     /// what a sticky key is made of when the client names no session.
     pub opening: Vec<Bytes>,
+    /// Items of the input were calls of server tools and are told as calls of functions that no tool offers under
+    /// that name yet.
+    pub(crate) has_server_calls: bool,
     /// The constant members of the response object, `"background":false,...`: a JSON fragment without
     /// braces and without a comma at either end.
     pub echo: String,
@@ -185,6 +188,7 @@ impl ResponsesRequest {
             trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
             opening: guest.opening.into_iter().flatten().map(|range| guest.json.slice(range)).collect(),
             guest_json: guest.json,
+            has_server_calls: tally.has_server_calls,
             echo,
             spans: guest.spans,
         })
@@ -220,10 +224,20 @@ impl ResponsesRequest {
         Some(Bytes::copy_from_slice(items))
     }
 
+    /// Puts other items, in normal form and comma-separated, in the place of those of `input`.
+    pub(crate) fn replace_input(&mut self, items: &[u8]) {
+        let turn = GuestTurn { input: Some(items), ..GuestTurn::default() };
+        let json = self.guest_json_for(&turn);
+        self.spans.replace_input(items.len());
+        self.guest_json = json;
+    }
+
     /// Takes over what models are told from another request. Routing, session and echo stay what the
     /// client said.
     pub fn adopt(&mut self, other: Self) {
         self.guest_json = other.guest_json;
+        // What a hook was shown had its calls as functions already.
+        self.has_server_calls |= other.has_server_calls;
         self.spans = other.spans;
         self.tools = other.tools;
         self.tool_choice = other.tool_choice;

@@ -19,7 +19,7 @@ impl Job {
     pub(super) async fn carry_on(
         &mut self,
         mut chosen: Chosen,
-        mut entry: Entry,
+        entry: &mut Entry,
         pace: &mut Pace,
     ) -> Result<Vec<u8>, Refusal> {
         let candidate = &chosen.endpoint.candidate;
@@ -38,7 +38,7 @@ impl Job {
             entry.answered(is_byok);
             let price = |usage: &Usage| Cost::of(usage, &endpoint.prices, is_byok);
             let held = pace.held();
-            let read = self.read(&price, events, &mut reading, &mut assembler, &mut entry, pace).await;
+            let read = self.read(&price, events, &mut reading, &mut assembler, entry, pace).await;
             let Ok(TurnEnd { outcome, is_endpoints_fault, is_cut_here }) = read else {
                 return Ok(Vec::new());
             };
@@ -59,7 +59,7 @@ impl Job {
             if self.tools.is_none() {
                 break (outcome, reading);
             }
-            let next = self.after_turn(outcome, reading, &mut assembler, &mut entry, pace);
+            let next = self.after_turn(outcome, reading, &mut assembler, entry, pace);
             match Box::pin(next).await? {
                 Step::End(outcome, reading) => break (outcome, reading),
                 Step::Turn(next) => chosen = next,
@@ -74,7 +74,7 @@ impl Job {
         &self,
         price: &(impl Fn(&Usage) -> Cost + Sync),
         mut events: Vec<Event>,
-        reading: &mut Option<Reading>,
+        reading: &mut Option<Box<Reading>>,
         assembler: &mut Assembler,
         entry: &mut Entry,
         pace: &mut Pace,

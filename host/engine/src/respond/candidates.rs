@@ -5,12 +5,16 @@ use super::{Chosen, Job};
 use crate::attempt::Attempting;
 use crate::candidates::{Candidates, Notes, Won};
 use crate::credential::Credentials;
+use crate::credit::Turn;
 use crate::ledger::Entry;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::routing::Route;
 use crate::{model_choice, random_seed};
 use std::sync::Arc;
+
+/// About so many bytes of what a turn is told are one token.
+const BYTES_PER_TOKEN: usize = 4;
 
 impl Job {
     /// Tries endpoints in the router's order until one answers.
@@ -39,8 +43,7 @@ impl Job {
         };
         self.order = route.order(plan.candidates, &mut self.trail).await?;
         self.trail.pipeline.extend(self.chosen_models.as_ref().map(model_choice::Chosen::stage));
-        let (input, output) = (self.request.input_tokens, self.request.max_output_tokens);
-        entry.reserve(&self.order, input, output, pace).await?;
+        entry.reserve(self.turn(), pace).await?;
         self.run_approved(entry, pace).await?;
         let answering = self.ask(entry, pace).await?;
         let model = &answering.endpoint.candidate.model;
@@ -50,8 +53,28 @@ impl Job {
         Ok(answering)
     }
 
+    /// What the next turn may cost.
+    fn turn(&self) -> Turn<'_> {
+        let Self { order, request, tools, .. } = self;
+        // A later turn is told what was said and found since the first.
+        let told = tools.as_ref().map_or(0, |tools| tools.turn_json().len());
+        let more = told.saturating_sub(request.guest_json.len()) / BYTES_PER_TOKEN;
+        Turn {
+            endpoints: &order.endpoints,
+            byok: &order.byok,
+            input_tokens: request.input_tokens.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)),
+            max_output: request.max_output_tokens,
+        }
+    }
+
+    /// Asks for a further turn, once it is reserved what that may cost.
+    pub(super) async fn ask_again(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
+        entry.reserve(self.turn(), pace).await?;
+        self.ask(entry, pace).await
+    }
+
     /// Tries endpoints in their order until one answers this turn.
-    pub(super) async fn ask(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
+    async fn ask(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
         let engine = &self.engine;
         let credentials = Credentials {
             store: &engine.parts.store,
@@ -68,9 +91,10 @@ impl Job {
             echo: self.echo.as_ref(),
         };
         let candidates = Candidates {
-            order: &self.order,
+            order: &self.order.endpoints,
             preferred: self.preferred,
             may_retry: engine.parts.retry && self.request.provider.allow_fallbacks,
+            eject: engine.parts.eject,
             session: self.session,
             input_tokens: self.request.input_tokens,
             memory: &engine.parts.memory,
@@ -79,7 +103,7 @@ impl Job {
             candidates.try_in_order(&attempting, &mut Notes { entry, trail: &mut self.trail }, pace).await;
         let Won { place, answer: begun, watch } = won.map_err(|failures| failures.refusal(&self.trail))?;
         self.preferred = Some(place);
-        let endpoint = self.order.get(place).map(Arc::clone).ok_or_else(Refusal::internal)?;
+        let endpoint = self.order.endpoints.get(place).map(Arc::clone).ok_or_else(Refusal::internal)?;
         Ok(Chosen { endpoint, begun, watch })
     }
 }

@@ -19,9 +19,9 @@ impl Job {
     pub(super) async fn end(
         &mut self,
         outcome: Outcome,
-        reading: Option<Reading>,
+        reading: Option<Box<Reading>>,
         mut assembler: Assembler,
-        mut entry: Entry,
+        entry: &mut Entry,
         pace: &mut Pace,
     ) -> Result<Vec<u8>, Refusal> {
         let settled = settled(&outcome);
@@ -35,8 +35,7 @@ impl Job {
         if !pace.is_streamed() {
             let body = match whole(last, outcome) {
                 Ok(body) if !self.hooks.is_empty() => {
-                    let shown =
-                        hooks::on_response(&self.hooks, self.occasion(), &self.request, body, &mut entry);
+                    let shown = hooks::on_response(&self.hooks, self.occasion(), &self.request, body, entry);
                     Box::pin(shown).await
                 }
                 whole => whole,

@@ -16,7 +16,7 @@ const TIMED_OUT: &str = "Request timed out. Please try again later.";
 /// What follows a turn.
 pub(super) enum Step {
     /// Nothing: the response ends like this, the rest of the provider's answer still to be read.
-    End(Outcome, Option<Reading>),
+    End(Outcome, Option<Box<Reading>>),
     /// Another turn, which has begun.
     Turn(Chosen),
     /// Nobody reads what comes.
@@ -31,7 +31,7 @@ impl Job {
     pub(super) async fn after_turn(
         &mut self,
         outcome: Outcome,
-        reading: Option<Reading>,
+        reading: Option<Box<Reading>>,
         assembler: &mut Assembler,
         entry: &mut Entry,
         pace: &mut Pace,
@@ -69,7 +69,7 @@ impl Job {
         let usage = assembler.total_usage();
         let cost = self.cost.everywhere().plus(self.asking.cost());
         tools.prepare_turn(&self.request, &calls, usage.as_ref(), cost, &finish);
-        let asked = self.ask(entry, pace).await;
+        let asked = self.ask_again(entry, pace).await;
         self.echo(assembler);
         match asked {
             Ok(chosen) => {

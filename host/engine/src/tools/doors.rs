@@ -7,7 +7,7 @@ use crate::ask::{Asking, Door, Reporter};
 use crate::door::http_door;
 use crate::request::ResponsesRequest;
 use bytes::Bytes;
-use cofferdam_runtime::services::{Catalog, HttpDoor, RequestView, Scratch};
+use cofferdam_runtime::services::{Catalog, DeferredTools, HttpDoor, RequestView, Scratch};
 use cofferdam_runtime::{Plugin, Services};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,6 +55,7 @@ impl Doors {
             depth: self.ask.asking().depth(),
             catalog: Some(Arc::clone(&self.catalog)),
             request: Some(Arc::clone(&self.view) as Arc<dyn RequestView>),
+            deferred: offer::finds_tools(plugin).then(|| Arc::clone(&self.view) as Arc<dyn DeferredTools>),
             scratch: self.scratches.of(plugin.name()),
             ..Services::default()
         }
@@ -135,12 +136,14 @@ impl RequestView for View {
         let parts = std::iter::once(&self.input).chain(&state.items).filter(|part| !part.is_empty());
         array(parts)
     }
+}
 
-    fn deferred_tools(&self) -> Vec<u8> {
+impl DeferredTools for View {
+    fn all(&self) -> Vec<u8> {
         array(self.deferred.iter().map(|tool| &tool.json))
     }
 
-    fn load_tools(&self, names: Vec<String>) {
+    fn load(&self, names: Vec<String>) {
         let known = |name: &String| self.deferred.iter().any(|tool| tool.name == *name);
         self.lock().loaded.extend(names.into_iter().filter(known));
     }
@@ -176,9 +179,9 @@ mod tests {
         let transcript: Value = serde_json::from_slice(&view.transcript()).unwrap();
         assert_eq!(transcript[0]["content"][0]["text"], "Hi");
         assert_eq!(transcript[2], json!({"n": 2}));
-        let deferred: Value = serde_json::from_slice(&view.deferred_tools()).unwrap();
+        let deferred: Value = serde_json::from_slice(&view.all()).unwrap();
         assert_eq!(deferred[1]["name"], "g");
-        view.load_tools(vec!["g".to_owned(), "unknown".to_owned()]);
+        view.load(vec!["g".to_owned(), "unknown".to_owned()]);
         assert!(view.is_loaded("g") && !view.is_loaded("f") && !view.is_loaded("unknown"));
     }
 }

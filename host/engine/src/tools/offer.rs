@@ -19,6 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
+/// The tool that finds functions whose loading the client deferred (names.md 3.1, 4.1).
+const FINDER: &str = "tool_search";
 /// The most server tools of one request; each is a call into its guest.
 const SERVER_TOOLS_MAX: usize = 64;
 /// How long a tool may take to say what it offers: most look at their settings, some ask a server.
@@ -178,6 +180,39 @@ impl Offer {
         named.map(|offered| offered.name.as_str()).collect()
     }
 
+    /// The function of the tool with this name whose calls are items with these members: its only one, or the one
+    /// that says of its items what is most like them. None where several are equally like.
+    pub(super) fn function_told_as(&self, tool: &str, item: &Map<String, Value>) -> Option<&str> {
+        let offered = self.entries.iter().flat_map(|entry| match entry {
+            Entry::Server { tool: server, functions, .. } if server.name == tool => functions.as_slice(),
+            _ => &[],
+        });
+        let likeness = |offered: &Offered| -> i32 {
+            let said = offered.item.members.iter().filter(|(_, value)| value.is_string());
+            said.map(|(name, value)| if item.get(name) == Some(value) { 1 } else { -1 }).sum()
+        };
+        let mut alike: Vec<_> = offered.map(|offered| (likeness(offered), &offered.name)).collect();
+        alike.sort_by_key(|(likeness, _)| std::cmp::Reverse(*likeness));
+        match alike.as_slice() {
+            [(best, _), (next, _), ..] if best == next => None,
+            alike => alike.first().map(|(_, name)| name.as_str()),
+        }
+    }
+
+    /// The names of a function's parameters.
+    pub(super) fn parameters_of(&self, function: &str) -> Vec<String> {
+        let Some(Entry::Server { json, .. }) =
+            self.owners.get(function).and_then(|place| self.entries.get(*place))
+        else {
+            return Vec::new();
+        };
+        let list = [b"[".as_slice(), json, b"]"].concat();
+        let functions: Vec<Value> = serde_json::from_slice(&list).unwrap_or_default();
+        let own = functions.iter().find(|offered| offered["name"] == function);
+        let properties = own.and_then(|own| own["parameters"]["properties"].as_object());
+        properties.into_iter().flat_map(Map::keys).cloned().collect()
+    }
+
     /// The first function of a tool.
     pub(crate) fn first_of(&self, tool: &ServerTool) -> Option<&str> {
         let functions = self.functions_where(|other| other.name == tool.name && other.label == tool.label);
@@ -257,7 +292,12 @@ pub(crate) fn deferred(tools: &[RequestTool]) -> Vec<Deferred> {
 }
 
 fn defers(tools: &[RequestTool]) -> bool {
-    tools.iter().any(|tool| matches!(&tool.kind, ToolKind::Server(name) if name == "tool_search"))
+    tools.iter().any(|tool| matches!(&tool.kind, ToolKind::Server(name) if name == FINDER))
+}
+
+/// Whether this tool finds functions that wait.
+pub(super) fn finds_tools(plugin: &Plugin) -> bool {
+    plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == FINDER)
 }
 
 /// Refuses more server tools than anybody needs before a guest is asked.

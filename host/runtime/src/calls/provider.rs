@@ -189,6 +189,40 @@ impl ProviderInstance {
         self.take(answer, self.fed_bytes)
     }
 
+    /// Decodes an answer that came as one body, from its decoder's first call to its last. To the guest it is the
+    /// same as a stream of one frame; here it is one call.
+    ///
+    /// # Errors
+    ///
+    /// The guest broke; a failure it reports is the inner error.
+    pub async fn decode(
+        &mut self,
+        head: &ResponseHead,
+        body: Frame,
+    ) -> Result<Result<Vec<Event>, Failure>, CallError> {
+        self.require(self.plugin.exports_generation(), "generation")?;
+        let (bytes, frames) = (body.data.len(), [body]);
+        let decode = async |instance: &mut Instance| {
+            let guest = generation(instance)?;
+            let (guest, store) = (guest.decoder(), &mut instance.live.store);
+            let decoder = guest.call_constructor(&mut *store, head).await?;
+            let mut answer = guest.call_feed(&mut *store, decoder, &frames).await?;
+            if let Ok(events) = &mut answer {
+                // Behind the end of an answer nothing is left to be told.
+                if !events.iter().any(|event| matches!(event, Event::Finish(_) | Event::Error(_))) {
+                    match guest.call_finish(&mut *store, decoder).await? {
+                        Ok(last) => events.extend(last),
+                        Err(failure) => answer = Err(failure),
+                    }
+                }
+            }
+            decoder.resource_drop_async(store).await?;
+            Ok(answer)
+        };
+        let answer = self.call(output_bytes_max(bytes), decode).await?;
+        self.take(answer, bytes)
+    }
+
     /// Turns an error answer into a failure. Only the first 64 KiB of `body` go in.
     ///
     /// # Errors

@@ -61,7 +61,15 @@ pub(super) fn idle(manifest: &Manifest, operator: &OperatorGrant) -> Vec<String>
     let hosts = operator.hosts.iter().filter(|host| !manifest.hosts.covers(host));
     let secrets = operator.secrets.iter().filter(|secret| !manifest.secrets.covers(secret));
     let headers = operator.placeholder_headers.difference(&manifest.placeholder_headers);
+    let imports = operator
+        .imports
+        .iter()
+        .filter(|name| !manifest.imports.iter().any(|asked| asked.as_str() == name.as_str()));
     let mut idle: Vec<String> = hosts.map(|host| format!("the host {host}")).collect();
+    if operator.any_host && manifest.hosts.is_empty() {
+        idle.push("every public host".to_owned());
+    }
+    idle.extend(imports.map(|import| format!("the import {import}")));
     idle.extend(secrets.map(|secret| format!("the secret {secret}")));
     idle.extend(headers.map(|header| format!("the header {header}")));
     idle

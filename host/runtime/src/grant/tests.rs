@@ -33,6 +33,7 @@ fn nothing_is_granted_that_was_not_asked_for() {
     let manifest = tool("[\"clock\"]", "");
     let operator = OperatorGrant {
         hosts: hosts(&["a.test"]),
+        any_host: true,
         secrets: secrets(&["k"]),
         imports: vec!["model".to_owned()],
         ..OperatorGrant::default()
@@ -41,7 +42,7 @@ fn nothing_is_granted_that_was_not_asked_for() {
     assert_eq!(grant.imports, BTreeSet::from([Import::Clock]));
     assert!(grant.hosts.is_empty() && grant.secrets.is_empty());
     assert!(denials.is_empty());
-    assert_eq!(idle, ["the host a.test", "the secret k"]);
+    assert_eq!(idle, ["the host a.test", "every public host", "the import model", "the secret k"]);
 }
 
 #[test]

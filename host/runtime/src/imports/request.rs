@@ -11,13 +11,13 @@ impl Host for GuestState {
 
     fn deferred_tools(&mut self) -> wasmtime::Result<Vec<u8>> {
         self.enter_host()?;
-        Ok(self.services.request.as_ref().map_or_else(|| b"[]".to_vec(), |request| request.deferred_tools()))
+        Ok(self.services.request.as_ref().map_or_else(|| b"[]".to_vec(), |request| request.all()))
     }
 
     fn load_tools(&mut self, names: Vec<String>) -> wasmtime::Result<()> {
         self.enter_host()?;
         if let Some(request) = &self.services.request {
-            request.load_tools(names);
+            request.load(names);
         }
         Ok(())
     }

@@ -44,6 +44,7 @@ impl Kind {
                 Import::Catalog,
                 Import::Scratch,
                 Import::Request,
+                Import::DeferredTools,
             ],
         }
     }
@@ -73,13 +74,15 @@ pub enum Import {
     Scratch,
     /// The transcript of the request.
     Request,
+    /// Functions that the client lets wait until they are found.
+    DeferredTools,
     /// Calling a server tool.
     ToolCall,
 }
 
 impl Import {
     /// Every import a manifest can name.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Clock,
         Self::Random,
         Self::Http,
@@ -87,6 +90,7 @@ impl Import {
         Self::Catalog,
         Self::Scratch,
         Self::Request,
+        Self::DeferredTools,
         Self::ToolCall,
     ];
 
@@ -101,6 +105,7 @@ impl Import {
             Self::Catalog => &["catalog"],
             Self::Scratch => &["scratch"],
             Self::Request => &["request"],
+            Self::DeferredTools => &["deferred-tools"],
             Self::ToolCall => &["tool-call"],
         }
     }
@@ -129,6 +134,7 @@ impl Import {
             Self::Catalog => "catalog",
             Self::Scratch => "scratch",
             Self::Request => "request",
+            Self::DeferredTools => "deferred-tools",
             Self::ToolCall => "tool-call",
         }
     }

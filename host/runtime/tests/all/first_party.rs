@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use cofferdam_runtime::services::{Catalog, HttpDoor, Opening, RequestView};
+use cofferdam_runtime::services::{Catalog, DeferredTools, HttpDoor, Opening};
 use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse, Output, ToolError};
 use cofferdam_runtime::{CallErrorKind, Grant, OperatorGrant, Plugin, PluginSource, Runtime, Services};
 use serde_json::{Value, json};
@@ -197,16 +197,12 @@ impl Catalog for Models {
 #[derive(Default)]
 struct View(Mutex<Vec<String>>);
 
-impl RequestView for View {
-    fn transcript(&self) -> Vec<u8> {
-        panic!("a search for tools does not read the transcript")
-    }
-
-    fn deferred_tools(&self) -> Vec<u8> {
+impl DeferredTools for View {
+    fn all(&self) -> Vec<u8> {
         br#"[{"type":"function","name":"send_mail"},{"type":"function","name":"get_weather"}]"#.to_vec()
     }
 
-    fn load_tools(&self, names: Vec<String>) {
+    fn load(&self, names: Vec<String>) {
         self.0.lock().unwrap().extend(names);
     }
 }
@@ -217,7 +213,7 @@ async fn searches_look_at_the_catalog_and_at_deferred_tools_alone() {
     let view = Arc::new(View::default());
     let services = Services {
         catalog: Some(Arc::new(Models)),
-        request: Some(Arc::clone(&view) as Arc<dyn RequestView>),
+        deferred: Some(Arc::clone(&view) as Arc<dyn DeferredTools>),
         ..Services::default()
     };
     let models = first_party(&runtime, "tool-search-models");

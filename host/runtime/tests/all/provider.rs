@@ -32,6 +32,21 @@ async fn an_attempt_goes_from_the_request_to_the_last_event() {
 }
 
 #[tokio::test]
+async fn a_whole_answer_is_decoded_like_a_stream_of_one_frame() {
+    let runtime = runtime();
+    let mut attempt = provider(&runtime).open_provider(&context()).await.unwrap();
+    let events = attempt.decode(&head(), frame("", "one")).await.unwrap().unwrap();
+    let [Event::TextDelta(text), Event::TextDelta(last), .., Event::Finish(_)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!((text.text.as_str(), last.text.as_str()), ("one", "frames=1"));
+    assert!(attempt.decode(&head(), frame("fail", "")).await.unwrap().is_err());
+    // Each answer has a decoder of its own.
+    let events = attempt.decode(&head(), frame("", "two")).await.unwrap().unwrap();
+    assert!(matches!(&events[1], Event::TextDelta(last) if last.text == "frames=1"));
+}
+
+#[tokio::test]
 async fn a_local_model_answers_at_once() {
     let runtime = runtime();
     let mut attempt = provider(&runtime).open_provider(&context()).await.unwrap();

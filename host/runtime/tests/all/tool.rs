@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use cofferdam_runtime::services::{Catalog, RequestView};
+use cofferdam_runtime::services::{Catalog, DeferredTools, RequestView};
 use cofferdam_runtime::wire::{Output, ToolError};
 use cofferdam_runtime::{CallErrorKind, Plugin, Services, TrapKind};
 
@@ -25,12 +25,14 @@ impl RequestView for View {
     fn transcript(&self) -> Vec<u8> {
         b"[1]".to_vec()
     }
+}
 
-    fn deferred_tools(&self) -> Vec<u8> {
+impl DeferredTools for View {
+    fn all(&self) -> Vec<u8> {
         b"[2]".to_vec()
     }
 
-    fn load_tools(&self, names: Vec<String>) {
+    fn load(&self, names: Vec<String>) {
         self.loaded.lock().unwrap().extend(names);
     }
 }

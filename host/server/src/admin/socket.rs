@@ -23,6 +23,7 @@ use zeroize::Zeroizing;
 
 use crate::app::App;
 use crate::command::{Command, CommandError, Outcome, PluginCommand, Progress, carry_out};
+use crate::failure::Failure;
 
 const FILE_NAME: &str = "admin.sock";
 /// The longest path a socket address holds on Linux, its final zero included.
@@ -263,7 +264,7 @@ fn execute(command: &Command, app: &App, stop: &CancellationToken, lines: &Sende
     };
     let outcome = match command {
         Command::Plugin(PluginCommand::Grant(grant)) => {
-            app.desk.carry_out(grant).map_err(|failure| CommandError::new(failure.to_string()))
+            app.desk.carry_out(grant).map_err(Failure::into_reply)
         }
         command => carry_out(command, Some(&app.store), &app.facts(), &mut progress),
     };

@@ -38,17 +38,20 @@ impl Cli {
     }
 }
 
+/// Where the help shows them, apart from the command's own.
+const OF_EVERY_COMMAND: &str = "Options of every command";
+
 /// Options of every command; they may stand before or after it.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
     /// The data directory
-    #[arg(long, global = true, value_name = "DIR", env = "COFFERDAM_DATA", default_value = "data")]
+    #[arg(long, global = true, help_heading = OF_EVERY_COMMAND, value_name = "DIR", env = "COFFERDAM_DATA", default_value = "data")]
     pub data: PathBuf,
     /// The configuration file [default: cofferdam.toml in the data directory, if it exists]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = OF_EVERY_COMMAND, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Print one JSON document on standard output
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = OF_EVERY_COMMAND)]
     pub json: bool,
 }
 

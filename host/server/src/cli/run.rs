@@ -129,10 +129,12 @@ fn in_process(
 fn describe(options: &Options, command: &Command) -> Result<Outcome, Failure> {
     let config = Config::load(options.config.as_deref(), &options.data)?;
     let runtime = runtime(&config, &options.data)?;
+    let folder = command.plugin_folder();
     if let Command::Plugin(PluginCommand::Grant(grant)) = command {
-        return Desk::alone(options, runtime).carry_out(grant);
+        return Desk::alone(options, folder, runtime).carry_out(grant);
     }
-    let services = wiring::services(&config, None, &runtime, &Environment::offline(), &Memory::default(), 0)?;
+    let environment = Environment::offline();
+    let services = wiring::services(&config, folder, &runtime, &environment, &Memory::default(), 0)?;
     let facts = facts::of(&services.catalog, &services.plugins);
     Ok(carry_out(command, None, &facts, &mut teller(options))?)
 }

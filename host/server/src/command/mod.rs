@@ -19,8 +19,9 @@ mod workspace;
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use zeroize::Zeroize;
@@ -72,7 +73,7 @@ pub enum Command {
     /// Show the state of the store and of the host
     Status,
     /// List the models this host serves
-    Models,
+    Models(Folder),
     /// Look at plugins, and grant them what they ask for
     #[command(subcommand)]
     Plugin(PluginCommand),
@@ -83,8 +84,28 @@ impl Command {
     /// describe configuration and plugins.
     #[must_use]
     pub fn needs_store(&self) -> bool {
-        !matches!(self, Self::Models | Self::Plugin(_))
+        !matches!(self, Self::Models(_) | Self::Plugin(_))
     }
+
+    /// Where it looks for plugins besides the program, when no host runs.
+    pub(crate) fn plugin_folder(&self) -> Option<&Path> {
+        let (Self::Models(folder)
+        | Self::Plugin(PluginCommand::List(folder) | PluginCommand::Grant(GrantCommand { folder, .. }))) =
+            self
+        else {
+            return None;
+        };
+        folder.plugins.as_deref()
+    }
+}
+
+/// Which plugins there are where no host runs that knows its own.
+#[derive(Debug, Clone, Default, Args, Serialize, Deserialize)]
+pub struct Folder {
+    /// The plugins of `serve --plugins DIR`, for when no host runs; one that runs knows its own
+    #[arg(long = "plugins", value_name = "DIR")]
+    #[serde(skip)]
+    pub plugins: Option<PathBuf>,
 }
 
 /// What a command did. Wiped when dropped: some show a key.
@@ -125,11 +146,14 @@ pub struct CommandError {
     /// The same for programs, where there is more to say.
     #[serde(default)]
     pub details: Option<Value>,
+    /// True: the configuration is not acceptable, whatever was asked for.
+    #[serde(default)]
+    pub is_configuration: bool,
 }
 
 impl CommandError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), details: None }
+        Self { message: message.into(), details: None, is_configuration: false }
     }
 }
 
@@ -174,8 +198,8 @@ pub fn carry_out(
     progress: &mut Progress<'_>,
 ) -> Result<Outcome, CommandError> {
     match (command, store) {
-        (Command::Models, _) => Ok(status::models(facts)),
-        (Command::Plugin(PluginCommand::List), _) => Ok(plugin::list(facts)),
+        (Command::Models(_), _) => Ok(status::models(facts)),
+        (Command::Plugin(PluginCommand::List(_)), _) => Ok(plugin::list(facts)),
         (Command::Plugin(PluginCommand::Grant(_)), _) => {
             Err(CommandError::new("grants are changed where the configuration is"))
         }

@@ -6,8 +6,8 @@ use cofferdam_store::{HostName, SecretName};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Outcome;
 use super::table::{pairs, table};
+use super::{Folder, Outcome};
 use crate::facts::{Facts, PluginFacts, Reach};
 
 /// What can be done with plugins.
@@ -15,7 +15,7 @@ use crate::facts::{Facts, PluginFacts, Reach};
 #[serde(rename_all = "kebab-case")]
 pub enum PluginCommand {
     /// List the plugins that are installed, with what they were granted
-    List,
+    List(Folder),
     /// Show what a plugin asks for, or add to what it is granted in the configuration
     Grant(GrantCommand),
 }
@@ -37,6 +37,10 @@ pub struct GrantCommand {
     /// Only print the lines, change nothing
     #[arg(long)]
     pub print: bool,
+    /// Where plugins are.
+    #[command(flatten)]
+    #[serde(skip)]
+    pub folder: Folder,
 }
 
 impl GrantCommand {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use cofferdam_store::{
-    Actor, Directory, Error, Hosts, NewSecret, SecretMetadata, SecretName, SecretValue, Store, VaultId,
+    Actor, Directory, Error, Hosts, HostsError, NewSecret, SecretMetadata, SecretName, SecretValue, Store,
+    VaultId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -94,7 +95,7 @@ pub(super) fn carry_out(command: &SecretCommand, store: &Store) -> Result<Outcom
         SecretCommand::Put { name: given, hosts, scope, value } => {
             let vault = scope.vault(&store.directory())?;
             let name = name(given)?;
-            let hosts = Hosts::parse(hosts).map_err(|error| CommandError::new(error.to_string()))?;
+            let hosts = Hosts::parse(hosts).map_err(|error| no_hosts(error, hosts))?;
             let value = value.as_ref().ok_or_else(|| CommandError::new("no value was given"))?;
             let value = SecretValue::new(value.expose().to_owned().into())
                 .map_err(|error| CommandError::new(error.to_string()))?;
@@ -110,8 +111,12 @@ pub(super) fn carry_out(command: &SecretCommand, store: &Store) -> Result<Outcom
             let vault = scope.vault(&store.directory())?;
             let name = name(given)?;
             let place = store.place_within(PATIENCE)?;
-            store.delete_secret(place, Actor::Operator, vault, name.clone()).wait(PATIENCE)?;
-            let text = format!("Deleted secret {name} of {}.\n", vault_name(vault, &store.directory()));
+            let of = vault_name(vault, &store.directory());
+            match store.delete_secret(place, Actor::Operator, vault, name.clone()).wait(PATIENCE) {
+                Err(Error::NoSuchSecret) => return Err(not_deletable(&name, &of)),
+                done => done?,
+            };
+            let text = format!("Deleted secret {name} of {of}.\n");
             Ok(Outcome { document: json!({"name": name.as_str(), "deleted": true}), text })
         }
     }
@@ -121,6 +126,27 @@ fn name(given: &str) -> Result<SecretName, CommandError> {
     given.parse().map_err(|error: cofferdam_store::SecretNameError| {
         CommandError::new(format!("`{given}` is not a secret's name: {error}"))
     })
+}
+
+/// What was typed is not secret, unlike what a client sends.
+fn no_hosts(error: HostsError, typed: &[String]) -> CommandError {
+    let entry = match error {
+        HostsError::Host { index } => typed.get(index),
+        HostsError::Count => None,
+    };
+    CommandError::new(match entry {
+        Some(entry) => format!(
+            "`{entry}` is not an exact host name such as api.example.com, without scheme, port, path and wildcard"
+        ),
+        None => error.to_string(),
+    })
+}
+
+fn not_deletable(name: &SecretName, of: &str) -> CommandError {
+    CommandError::new(format!(
+        "no such secret: {of} has no `{name}` with hosts; one without hosts (legacy) is deleted by storing it again \
+         with `--host` and then deleting it"
+    ))
 }
 
 fn list(scope: &Scope, store: &Store) -> Result<Outcome, CommandError> {

@@ -112,7 +112,7 @@ pub(super) fn carry_out(
             });
             let text = format!(
                 "{} vaults have a new key, {} secrets were encrypted again, {} keys deleted.\n\
-                 The keys before are kept for 30 days and go with the first `vault rotate-keys` after that.\n",
+                 The keys before are kept for 30 days; the host that runs then, or its next start, deletes them.\n",
                 done.vaults, done.secrets, done.keys_deleted
             );
             Ok(Outcome { document, text })
@@ -173,6 +173,7 @@ fn verify(store: &Store, progress: &mut Progress<'_>) -> Result<Outcome, Command
     Err(CommandError {
         message: format!("{text}{} problems:{problems}{cure}", found.problems.len()),
         details: Some(document),
+        is_configuration: false,
     })
 }
 

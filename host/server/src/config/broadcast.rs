@@ -1,7 +1,7 @@
 //! `[[broadcast]]`: destinations that are told of finished requests. A `url` is the operator's grant of that one
 //! origin, as a provider's `base_url` is.
 
-use cofferdam_egress::{EgressConfig, Origin, Placement, is_credential_header};
+use cofferdam_egress::{CredentialError, EgressConfig, Origin, Placement, is_credential_header};
 use cofferdam_engine::broadcast::DestinationKind;
 use http::header::{HeaderName, HeaderValue};
 
@@ -118,7 +118,11 @@ fn last_segment(url: &str) -> Option<(&str, &str)> {
 
 fn placement(table: &Table<'_>) -> Option<Placement> {
     let (header, format) = (table.required_text("key_header"), table.required_text("key_format"));
-    Placement::parse(&header.value, &format.value).map_err(|error| header.reject(error.to_string())).ok()
+    let wrong = |error: CredentialError| {
+        let at = if error == CredentialError::Format { &format } else { &header };
+        at.reject(error.to_string());
+    };
+    Placement::parse(&header.value, &format.value).map_err(wrong).ok()
 }
 
 fn headers(table: &Table<'_>) -> Vec<(HeaderName, HeaderValue)> {

@@ -13,6 +13,9 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 use super::keys::{self, Default};
 
+/// What the parser says about a key that stands there twice.
+const DUPLICATE_KEY: &str = "duplicate key";
+
 /// Where something stands in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -55,9 +58,13 @@ impl<'t> Document<'t> {
     /// Parses the syntax only.
     pub(super) fn parse(text: &'t str, file: &'t Path) -> Result<Self, Problem> {
         let root = DeTable::parse(text).map_err(|error| {
-            let (line, column) = position(text, error.span().map_or(0, |span| span.start));
-            let place = Place { file: file.to_path_buf(), line, column, key: String::new() };
-            Problem { place, message: error.message().trim().replace('\n', ", ") }
+            let span = error.span().unwrap_or_default();
+            let (line, column) = position(text, span.start);
+            let message = error.message().trim().replace('\n', ", ");
+            // The one mistake of syntax that is about a key, which is what its span covers.
+            let key = if message == DUPLICATE_KEY { text.get(span).unwrap_or_default() } else { "" };
+            let place = Place { file: file.to_path_buf(), line, column, key: key.to_owned() };
+            Problem { place, message }
         })?;
         Ok(Self { text, file, root, problems: RefCell::default() })
     }

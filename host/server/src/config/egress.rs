@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use cofferdam_egress::EgressConfig;
+use cofferdam_egress::{EgressConfig, are_roots};
 
 use super::document::Table;
+use super::server::is_host_name;
 
 /// A file of root certificates is not longer than this.
 const ROOTS_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -36,8 +37,11 @@ fn roots(table: &Table<'_>) -> Vec<Vec<u8>> {
     let mut roots = Vec::new();
     for file in table.texts("roots") {
         match std::fs::read(table.directory().join(&file.value)) {
-            Ok(pem) if pem.len() <= ROOTS_BYTES_MAX => roots.push(pem),
-            Ok(_) => file.reject("this file is too long for certificates"),
+            Ok(pem) if pem.len() > ROOTS_BYTES_MAX => file.reject("this file is too long for certificates"),
+            Ok(pem) if !are_roots(&pem) => {
+                file.reject(format!("{} is not a PEM file of root certificates", file.value));
+            }
+            Ok(pem) => roots.push(pem),
             Err(cause) => file.reject(format!("cannot read {}: {cause}", file.value)),
         }
     }
@@ -48,6 +52,9 @@ fn resolve(table: &Table<'_>) -> BTreeMap<String, Vec<IpAddr>> {
     let mut resolve = BTreeMap::new();
     for (name, written) in table.table("resolve").lists_by_name() {
         let mut addresses = Vec::new();
+        if !is_host_name(&name.value) {
+            name.reject("expected a host name without scheme and port");
+        }
         for address in &written {
             match address.value.parse() {
                 Ok(parsed) => addresses.push(parsed),

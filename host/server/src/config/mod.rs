@@ -69,6 +69,8 @@ pub struct Config {
     pub broadcast: Vec<Broadcast>,
     /// What the operator grants to plugins, by plugin name.
     pub plugins: BTreeMap<String, cofferdam_runtime::OperatorGrant>,
+    /// Where each of these stands in the file.
+    pub plugin_places: BTreeMap<String, Place>,
     /// What the requests of workspaces have without asking, in the order of the file.
     pub workspaces: Vec<Workspace>,
 }
@@ -137,6 +139,7 @@ impl Config {
         let server = server::read(&root.table("server"));
         let egress = egress::read(&root.table("egress"), timeouts.connect);
         let providers = providers::read(&root.tables("providers"), &egress);
+        let (plugins, plugin_places) = plugins::read(&root.table("plugins"));
         let config = Self {
             server,
             limits: limits::read(&root.table("limits")),
@@ -145,7 +148,8 @@ impl Config {
             models: models::read(&root.tables("models"), &providers),
             prompts: prompts::read(&root.tables("prompts")),
             broadcast: broadcast::read(&root.tables("broadcast"), &egress),
-            plugins: plugins::read(&root.table("plugins")),
+            plugins,
+            plugin_places,
             workspaces: workspaces::read(&root.tables("workspaces")),
             timeouts,
             egress,

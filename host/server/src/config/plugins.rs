@@ -7,13 +7,19 @@ use std::str::FromStr;
 use cofferdam_runtime::{InjectionRule, OnReflection, OperatorGrant, WrittenInjection, is_injectable_header};
 use cofferdam_store::{HostName, SecretName};
 
+use super::Place;
 use super::document::{Table, Value};
 
 /// Every public host.
 const ANY: &str = "*";
 
-pub(super) fn read(table: &Table<'_>) -> BTreeMap<String, OperatorGrant> {
-    table.named_tables().into_iter().map(|(name, table)| (name, grant(&table))).collect()
+/// The grants, and where each stands.
+pub(super) fn read(table: &Table<'_>) -> (BTreeMap<String, OperatorGrant>, BTreeMap<String, Place>) {
+    let grants = table.named_tables().into_iter().map(|(name, table)| {
+        let place = table.value("", ()).place();
+        ((name.clone(), grant(&table)), (name, place))
+    });
+    grants.unzip()
 }
 
 fn grant(table: &Table<'_>) -> OperatorGrant {

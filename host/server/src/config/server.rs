@@ -20,17 +20,21 @@ pub struct Server {
 pub(super) fn read(table: &Table<'_>) -> Server {
     let mut regional_hosts = Vec::new();
     for host in table.texts("regional_hosts") {
-        if host.value.is_empty() || host.value.contains([':', '/', ' ', '*']) {
+        if !is_host_name(&host.value) {
             host.reject("expected a host name without scheme and port");
         }
         regional_hosts.push(host.value.trim_end_matches('.').to_ascii_lowercase());
     }
-    Server {
-        listen: address(table, "listen"),
-        admin: address(table, "admin"),
-        regional_hosts,
-        region: table.text("region").map(|region| region.value),
+    let (listen, admin) = (address(table, "listen"), address(table, "admin"));
+    if listen == admin && listen.port() != 0 {
+        table.value("admin", ()).reject("`listen` has this address already");
     }
+    Server { listen, admin, regional_hosts, region: table.text("region").map(|region| region.value) }
+}
+
+/// Whether this can be the name of a host; what else it may be is for others to say.
+pub(super) fn is_host_name(text: &str) -> bool {
+    !text.is_empty() && !text.contains([':', '/', ' ', '*'])
 }
 
 fn address(table: &Table<'_>, key: &str) -> SocketAddr {

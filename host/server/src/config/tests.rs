@@ -243,6 +243,27 @@ fn mistakes_are_told_with_their_place() {
         ("[egress]\nallow_private = [\"10.0.0.0/33\"]", (2, 18, "egress.allow_private[0]"), "address range"),
         ("[egress]\nresolve = { a = [\"x\"] }", (2, 18, "egress.resolve.a[0]"), "expected an IP address"),
         ("[egress]\nroots = [\"missing.pem\"]", (2, 10, "egress.roots[0]"), "cannot read missing.pem"),
+        (
+            "[egress]\nroots = [\"/proc/self/comm\"]",
+            (2, 10, "egress.roots[0]"),
+            "/proc/self/comm is not a PEM file of root certificates",
+        ),
+        (
+            "[egress]\nresolve = { \"a.test:80\" = [\"127.0.0.1\"] }",
+            (2, 13, "egress.resolve.a.test:80"),
+            "expected a host name without scheme and port",
+        ),
+        (
+            "[server]\nlisten = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"",
+            (3, 9, "server.admin"),
+            "`listen` has this address already",
+        ),
+        ("[limits]\nstreams = 1\nstreams = 2", (3, 1, "streams"), "duplicate key"),
+        (
+            "[[broadcast]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"https://a.test/b\"\nkey_format = \"x\"",
+            (5, 14, "broadcast[0].key_format"),
+            "exactly one {}",
+        ),
         ("[plugins.x]\nhost = [\"a\"]", (2, 1, "plugins.x.host"), "did you mean `hosts`?"),
         ("[plugins.x]\nimports = [\"clock\"]", (2, 12, "plugins.x.imports[0]"), "expected `model`"),
         (

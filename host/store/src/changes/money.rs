@@ -35,7 +35,8 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    pub(crate) fn of(row: &UsageRow, amount_pico: u64, at_ms: u64) -> Intent {
+    /// Of a request that begins now and may cost nothing so far.
+    pub(crate) fn of(row: &UsageRow, at_ms: u64) -> Intent {
         Intent {
             request_id: row.request_id.clone(),
             at_ms,
@@ -45,8 +46,16 @@ impl Intent {
             streamed: row.streamed,
             model: row.model.clone(),
             provider: row.provider.clone(),
-            amount_pico,
+            amount_pico: 0,
         }
+    }
+
+    /// Takes over who is asked, once that is known; says whether it was not known before.
+    pub(crate) fn name(&mut self, row: &UsageRow) -> bool {
+        let is_new = self.model.is_empty() && !row.model.is_empty();
+        row.model.clone_into(&mut self.model);
+        row.provider.clone_into(&mut self.provider);
+        is_new
     }
 
     /// The row of a request that nobody can tell the end of.
@@ -96,8 +105,10 @@ impl Draft {
         Ok(workspace)
     }
 
-    pub(crate) fn put_intent(&mut self, intent: &Intent) {
-        self.put_row(rows::intent_key(&intent.request_id), intent);
+    /// Has the next start charge `amount_pico`, should there be no row of the request by then.
+    pub(crate) fn put_intent(&mut self, intent: &Intent, amount_pico: u64) {
+        let intent = Intent { amount_pico, ..intent.clone() };
+        self.put_row(rows::intent_key(&intent.request_id), &intent);
     }
 
     /// Takes usage rows into the commit with all that is summed of them. Called once, after every other change.

@@ -46,6 +46,15 @@ pub(crate) struct Terms {
     pub(crate) limits: SpendLimits,
 }
 
+/// What a request holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Held {
+    /// All of it.
+    pub(super) own: u64,
+    /// What the request has spent, or may spend with what it is doing already.
+    pub(super) used: u64,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Account<S> {
     spent: S,
@@ -80,30 +89,30 @@ impl Accounts {
         self.keys.get(&id).map(|account| (account.spent, account.held)).unwrap_or_default()
     }
 
-    /// Makes what a request holds at least the estimate, or as much as is left. `own` is what it holds so far.
-    /// Returns what it holds then.
+    /// Makes what a request holds at least the estimate beside what it has used, or as much as is left. Returns what
+    /// it holds then.
     pub(super) fn hold(
         &mut self,
         spender: Spender,
         terms: &Terms,
-        own: u64,
+        held: Held,
         estimate: u64,
         now_ms: u64,
     ) -> Result<u64, Refused> {
-        let left = self.left(spender, terms, own, now_ms)?;
-        // What was noted as spent meanwhile stays held.
-        let amount = estimate.min(left).max(own);
-        self.hold_more(spender, amount.saturating_sub(own));
+        let left = self.left(spender, terms, held, now_ms)?;
+        // What was held before stays held.
+        let amount = held.used.saturating_add(estimate.min(left)).max(held.own);
+        self.hold_more(spender, amount.saturating_sub(held.own));
         Ok(amount)
     }
 
-    /// How much the spender may still spend: more than zero.
-    fn left(&self, spender: Spender, terms: &Terms, own: u64, now_ms: u64) -> Result<u64, Refused> {
+    /// How much a request of the spender may still spend beside what it has used: more than zero.
+    fn left(&self, spender: Spender, terms: &Terms, request: Held, now_ms: u64) -> Result<u64, Refused> {
         let mut least = u64::MAX;
         if let Some((credited, spent_before)) = terms.credit {
             let (spent, held) = self.workspace(spender.workspace);
             let spent = spent.charged_pico.saturating_sub(spent_before);
-            least = rest(credited, spent, held, own).ok_or(Refused::Credit)?;
+            least = rest(credited, spent, held, request).ok_or(Refused::Credit)?;
         }
         if terms.limits.is_empty() {
             return Ok(least);
@@ -113,7 +122,7 @@ impl Accounts {
         for window in Window::ALL {
             let Some(limit_pico) = terms.limits.of(window) else { continue };
             let refused = Refused::KeyLimit { window, limit_pico, resets_at_ms: window.resets_at_ms(now_ms) };
-            least = least.min(rest(limit_pico, spent.of(window), held, own).ok_or(refused)?);
+            least = least.min(rest(limit_pico, spent.of(window), held, request).ok_or(refused)?);
         }
         Ok(least)
     }
@@ -146,8 +155,9 @@ impl Accounts {
     }
 }
 
-/// What is left of a limit, if anything is, when what a request itself holds is not counted.
-fn rest(limit: u64, spent: u64, held: u64, own: u64) -> Option<u64> {
-    let rest = i128::from(limit) - i128::from(spent) - i128::from(held) + i128::from(own);
+/// What is left of a limit, if anything is: of what a request itself holds, what it has used is gone.
+fn rest(limit: u64, spent: u64, held: u64, request: Held) -> Option<u64> {
+    let others = i128::from(held) - i128::from(request.own);
+    let rest = i128::from(limit) - i128::from(spent) - others - i128::from(request.used);
     u64::try_from(rest).ok().filter(|rest| *rest > 0)
 }

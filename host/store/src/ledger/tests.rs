@@ -1,3 +1,4 @@
+mod funds;
 mod model;
 
 use std::time::Duration;
@@ -44,7 +45,7 @@ fn settle(mut reservation: Reservation, cost: u64) {
     reservation.settle(UsageOutcome::Completed);
 }
 
-fn write_intent(reservation: &mut Reservation) {
+fn write_intent(reservation: &Reservation) {
     pending::wait(reservation.commit_intent(), SOON).unwrap().unwrap();
 }
 
@@ -65,8 +66,8 @@ fn without_limits_nothing_is_held_and_everything_is_counted() {
     let store = Scratch::new().open();
     let key = key(&store);
     let seq = store.status().seq;
-    let mut reservation = reserve(&store, key, u64::MAX).unwrap();
-    write_intent(&mut reservation);
+    let reservation = reserve(&store, key, u64::MAX).unwrap();
+    write_intent(&reservation);
     assert_eq!(balance(&store), (None, 0, 0));
     assert_eq!(store.status().seq, seq, "nothing was committed");
     settle(reservation, 5);
@@ -100,7 +101,7 @@ fn credit_is_lent_while_any_is_left_and_never_after() {
     store.add_credit(OPERATOR, workspace(&store), 11).unwrap();
     assert!(reserve(&store, key, 1).is_ok());
     store.set_unlimited(OPERATOR, workspace(&store)).unwrap();
-    assert_eq!(reserve(&store, key, 9).unwrap().held_pico(), 0);
+    assert!(reserve(&store, key, 9).unwrap().funds().is_none());
 }
 
 #[test]
@@ -111,8 +112,10 @@ fn a_request_that_has_spent_more_than_it_holds_holds_that() {
     let mut reservation = reserve(&store, key, 0).unwrap();
     reservation.note(|row| row.cost_pico = 30);
     assert_eq!(balance(&store), (Some(100), 0, 30));
-    reservation.raise(200).unwrap();
-    assert_eq!(balance(&store), (Some(100), 0, 100));
+    let pledge = reservation.funds().unwrap().pledge(30, 200).unwrap();
+    assert_eq!(balance(&store), (Some(100), 0, 100), "as much as is left beside what was spent");
+    drop(pledge);
+    assert_eq!(balance(&store), (Some(100), 0, 100), "what is held is held until the end");
     reservation.note(|row| row.cost_pico = 120);
     assert_eq!(balance(&store), (Some(100), 0, 120));
     assert_eq!(reserve(&store, key, 0).unwrap_err(), Refused::Credit);
@@ -173,13 +176,15 @@ fn an_intent_goes_with_its_row_and_is_charged_once_when_there_is_none() {
     let store = scratch.open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
-    let mut ended = store.reserve(begun(&store, key, "ended"), 10).unwrap();
-    write_intent(&mut ended);
-    write_intent(&mut ended);
+    let ended = store.reserve(begun(&store, key, "ended"), 10).unwrap();
+    write_intent(&ended);
+    let seq = store.status().seq;
+    write_intent(&ended);
+    assert_eq!(store.status().seq, seq, "it covers all that is held");
     settle(ended, 7);
     let mut lost = store.reserve(begun(&store, key, "lost"), 20).unwrap();
     lost.note(|row| "vendor/model".clone_into(&mut row.model));
-    write_intent(&mut lost);
+    write_intent(&lost);
     store.flush().unwrap();
     // As if the process had ended here.
     store.close();
@@ -206,7 +211,7 @@ fn an_intent_that_is_written_after_its_row_was_handed_over_is_none() {
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
     // The client leaves while the writer is about to write the intent.
     for _ in 0..50 {
-        let mut reservation = reserve(&store, key, 10).unwrap();
+        let reservation = reserve(&store, key, 10).unwrap();
         assert!(
             pending::wait(async { futures_poll_once(reservation.commit_intent()).await }, SOON).is_some()
         );
@@ -314,8 +319,8 @@ fn a_backup_has_balances_sums_and_requests_under_way() {
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
     settle(reserve(&store, key, 10).unwrap(), 7);
-    let mut running = store.reserve(begun(&store, key, "running"), 20).unwrap();
-    write_intent(&mut running);
+    let running = store.reserve(begun(&store, key, "running"), 20).unwrap();
+    write_intent(&running);
     store.flush().unwrap();
     let backup = scratch.path("backup");
     store.backup(&backup, &mut go_on).unwrap();

@@ -1,13 +1,48 @@
-//! API keys as requests change them: without blocking the thread that asks.
+//! API keys: as commands change them, which wait, and as requests do, without blocking the thread that asks.
 
-use super::{IssuedKey, Store};
+use super::Store;
 use crate::audit::Actor;
 use crate::changes::{KeyChange, NewKey};
+use crate::error::Error;
 use crate::pending::{Pending, Place};
 use crate::records::ApiKey;
+use crate::secret::Secret;
 use crate::token::KeyId;
 
+/// A new key and its token. The token exists nowhere else: show it once.
+#[derive(Debug)]
+pub struct IssuedKey {
+    /// What the store keeps.
+    pub key: ApiKey,
+    /// What the client shows.
+    pub token: Secret,
+}
+
 impl Store {
+    /// Issues a key. Its token is in the answer and nowhere else.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], [`Error::OtherWorkspace`], [`Error::AlreadyExpired`], and those of every mutation.
+    pub fn issue_key(&self, actor: Actor, new: NewKey) -> Result<IssuedKey, Error> {
+        self.submit(move |draft| draft.issue_key(actor, new).map(|(key, token)| IssuedKey { key, token }))
+    }
+
+    /// Sets a key's label or switches it off or on.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], [`Error::KeyRevoked`], and those of every mutation.
+    pub fn set_key(&self, actor: Actor, id: KeyId, change: KeyChange) -> Result<ApiKey, Error> {
+        self.submit(move |draft| draft.set_key(actor, id, change))
+    }
+
+    /// Revokes a key for good; no request with it is accepted once this returns. Revoking twice is no error.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], and those of every mutation.
+    pub fn revoke_key(&self, actor: Actor, id: KeyId) -> Result<ApiKey, Error> {
+        self.submit(move |draft| draft.revoke_key(actor, id))
+    }
+
     /// [`Store::issue_key`] with a place in the writer's queue.
     pub fn issue_key_at(&self, place: Place, actor: Actor, new: NewKey) -> Pending<IssuedKey> {
         self.enqueue(place, move |draft| {

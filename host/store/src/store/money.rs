@@ -1,14 +1,11 @@
 //! Credit, reservations and reports as the rest of the program sees them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::Store;
 use crate::audit::Actor;
-use crate::changes::Intent;
+use crate::changes::{Draft, Intent};
 use crate::database::KEYS;
 use crate::directory::{Kind, LookupError};
-use crate::error::{Error, QueueFull};
+use crate::error::Error;
 use crate::ids::WorkspaceId;
 use crate::ledger::{Balance, KeySpend, Ledger, Refused, Reservation};
 use crate::pending::{Pending, Place};
@@ -29,18 +26,6 @@ impl Store {
     /// [`Refused`].
     pub fn reserve(&self, row: UsageRow, estimate_pico: u64) -> Result<Reservation, Refused> {
         Reservation::open(self, row, estimate_pico)
-    }
-
-    /// Charges a usage row that nothing was reserved for and hands it to the writer without waiting: a kill may
-    /// cost the rows of the last second.
-    ///
-    /// # Errors
-    /// [`QueueFull`] when 4,096 rows wait or the store no longer writes.
-    pub fn record_usage(&self, row: UsageRow) -> Result<(), QueueFull> {
-        if !self.ledger().has_room() {
-            return Err(QueueFull);
-        }
-        self.ledger().record(row, false)
     }
 
     /// What a workspace has paid in and used up, at this moment.
@@ -119,21 +104,13 @@ impl Store {
         &self.0.ledger
     }
 
-    /// Writes an intent unless it was taken back meanwhile.
+    /// Hands the writing of an intent to the writer; for how much it is good once it is durable.
     pub(crate) fn write_intent(
         &self,
         place: Place,
-        intent: Intent,
-        withdrawn: Arc<AtomicBool>,
-    ) -> Pending<()> {
-        self.enqueue(place, move |draft| {
-            // Its row is handed over only after this was set, and rows are taken after changes: either the row
-            // finds the intent, or there is none.
-            if !withdrawn.load(Ordering::Acquire) {
-                draft.put_intent(&intent);
-            }
-            Ok(())
-        })
+        put: impl FnOnce(&mut Draft) -> u64 + Send + 'static,
+    ) -> Pending<u64> {
+        self.enqueue(place, move |draft| Ok(put(draft)))
     }
 
     /// Charges what was reserved for requests whose end nobody knows, as rows that take the intents with them.

@@ -2,11 +2,15 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use super::*;
-use crate::changes::KeyOwner;
+use crate::audit::{self, AuditRecord, AuditSummary};
+use crate::changes::{KeyChange, KeyOwner, NewKey};
 use crate::directory::LookupError;
+use crate::ledger::Refused;
+use crate::log;
 use crate::records::KeyKind;
 use crate::scratch::{Scratch, create_workspace, issue_key, name, token};
 use crate::spend::SpendLimits;
+use crate::token::KeyId;
 use crate::usage::{UsageKind, UsageOutcome, UsageRow, block};
 
 const OPERATOR: Actor = Actor::Operator;
@@ -31,6 +35,12 @@ fn usage_row(store: &Store, request_id: &str) -> UsageRow {
         outcome: UsageOutcome::Completed,
         ..UsageRow::begun(request_id.to_owned(), workspace, key, UsageKind::Responses, false)
     }
+}
+
+/// Has a request with this row begin and end.
+fn record_usage(store: &Store, row: UsageRow) {
+    let outcome = row.outcome;
+    store.reserve(row, 0).unwrap().settle(outcome);
 }
 
 /// Everything the directory shows, for comparing two states.
@@ -283,7 +293,7 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
     let scratch = Scratch::new();
     let store = scratch.open();
     for request in ["a", "b", "c"] {
-        store.record_usage(usage_row(&store, request)).unwrap();
+        record_usage(&store, usage_row(&store, request));
     }
     store.flush().unwrap();
     let ids = |store: &Store, limit| -> Vec<String> {
@@ -291,10 +301,10 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
     };
     assert_eq!(ids(&store, 10), ["c", "b", "a"]);
     assert_eq!(ids(&store, 1), ["c"]);
-    store.record_usage(usage_row(&store, "d")).unwrap();
+    record_usage(&store, usage_row(&store, "d"));
     let row = usage_row(&store, "e");
     store.close();
-    assert_eq!(store.record_usage(row), Err(QueueFull));
+    assert_eq!(store.reserve(row, 0).unwrap_err(), Refused::NoRoom);
     let store = scratch.open();
     assert_eq!(ids(&store, 10), ["d", "c", "b", "a"]);
     assert_eq!(store.verify_audit().unwrap().broken_at, None);
@@ -307,7 +317,7 @@ fn a_usage_row_that_was_edited_added_or_taken_away_breaks_the_chain() {
     // Rows for three values.
     let requests = 2 * block::ROWS_MAX + 1;
     for request in 0..requests {
-        store.record_usage(usage_row(&store, &request.to_string())).unwrap();
+        record_usage(&store, usage_row(&store, &request.to_string()));
     }
     store.flush().unwrap();
     create_workspace(&store, "after");
@@ -349,7 +359,7 @@ fn usage_rows_as_earlier_versions_wrote_them_are_read_and_vouched_for() {
     let scratch = Scratch::new();
     let store = scratch.open();
     for request in ["a", "b", "c"] {
-        store.record_usage(usage_row(&store, request)).unwrap();
+        record_usage(&store, usage_row(&store, request));
     }
     store.flush().unwrap();
     let keys = store.0.keys.clone();
@@ -422,7 +432,7 @@ fn a_failed_write_ends_writing_and_the_next_start_decides() {
     assert!(matches!(failed, Error::WriteFailed) && failed.outcome_unknown());
     assert!(!store.is_writable() && store.status().failed);
     assert!(matches!(store.create_workspace(OPERATOR, new()), Err(Error::NotWritable)));
-    assert_eq!(store.record_usage(usage_row(&store, "a")), Err(QueueFull));
+    assert_eq!(store.reserve(usage_row(&store, "a"), 0).unwrap_err(), Refused::NoRoom);
     // Reading goes on with the last state that was answered.
     assert!(store.authenticate(&token(&issued)).is_ok());
     assert!(store.directory().find_workspace("second").is_err());

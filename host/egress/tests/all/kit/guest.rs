@@ -19,7 +19,7 @@ pub(crate) struct Scene {
     pub(crate) authority: Authority,
     pub(crate) config: EgressConfig,
     pub(crate) vault: Vault,
-    egress: Egress,
+    pub(crate) egress: Egress,
 }
 
 impl Scene {

@@ -156,7 +156,8 @@ fn items_of_server_tools_become_the_calls_they_stand_for() {
             item["type"] = format!("{prefix}{name}").into();
             let input = guest(&accepted(&body_of_item(&item)))["input"].clone();
             let [call, result] = input.as_array().unwrap().as_slice() else { panic!("{input}") };
-            assert_eq!((&call["type"], &call["name"]), (&json!("function_call"), &json!(name)));
+            let function = format!("service:{name}");
+            assert_eq!((&call["type"], &call["name"]), (&json!("function_call"), &json!(function)));
             assert_eq!(result["type"], "function_call_output");
             assert_eq!(call["call_id"], result["call_id"]);
             let told: Value = serde_json::from_str(result["output"].as_str().unwrap()).unwrap();
@@ -180,7 +181,7 @@ fn what_a_server_tool_said_is_told_again_and_calls_of_one_turn_stay_together() {
         result("c1"),
     ]);
     let told = guest(&accepted(&json!({"model": "a/b", "input": input})))["input"].clone();
-    let called = |id: &str, name: &str, arguments: &str| json!({"type": "function_call", "call_id": id, "name": name, "arguments": arguments});
+    let called = |id: &str, name: &str, arguments: &str| json!({"type": "function_call", "call_id": id, "name": format!("service:{name}"), "arguments": arguments});
     let said =
         |id: &str, output: &str| json!({"type": "function_call_output", "call_id": id, "output": output});
     let expected = json!([

@@ -8,6 +8,9 @@ enum Step {
     Settle { open: usize, cost: u64 },
     Drop { open: usize },
     Release { open: usize },
+    Pledge { open: usize, estimate: u64 },
+    Spend { open: usize, cost: u64 },
+    PartOver { open: usize },
     AddCredit { amount: u64 },
     Later { ms: u64 },
     Reopen,
@@ -19,6 +22,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (any::<usize>(), 0..300_u64).prop_map(|(open, cost)| Step::Settle { open, cost }),
         1 => any::<usize>().prop_map(|open| Step::Drop { open }),
         1 => any::<usize>().prop_map(|open| Step::Release { open }),
+        4 => (any::<usize>(), 0..200_u64).prop_map(|(open, estimate)| Step::Pledge { open, estimate }),
+        4 => (any::<usize>(), 0..100_u64).prop_map(|(open, cost)| Step::Spend { open, cost }),
+        2 => any::<usize>().prop_map(|open| Step::PartOver { open }),
         1 => (0..500_u64).prop_map(|amount| Step::AddCredit { amount }),
         2 => (0..3 * DAY_MS).prop_map(|ms| Step::Later { ms }),
         1 => Just(Step::Reopen),
@@ -31,7 +37,23 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Model {
     credited: u64,
     paid: Vec<(usize, u64, u64)>,
-    open: Vec<(usize, u64, Reservation)>,
+    open: Vec<Open>,
+}
+
+/// A request under way.
+struct Open {
+    key: usize,
+    held: u64,
+    spent: u64,
+    /// What each of its parts may still cost.
+    parts: Vec<(u64, Pledge)>,
+    reservation: Reservation,
+}
+
+impl Open {
+    fn used(&self) -> u64 {
+        self.spent + self.parts.iter().map(|(left, _)| left).sum::<u64>()
+    }
 }
 
 impl Model {
@@ -40,7 +62,7 @@ impl Model {
     }
 
     fn held(&self, of: impl Fn(usize) -> bool) -> u64 {
-        self.open.iter().filter(|(key, _, _)| of(*key)).map(|(_, held, _)| held).sum()
+        self.open.iter().filter(|open| of(open.key)).map(|open| open.held).sum()
     }
 
     fn in_window(&self, key: usize, window: Window, now_ms: u64) -> u64 {
@@ -49,28 +71,33 @@ impl Model {
         self.paid.iter().filter(|(of, at, _)| *of == key && counts(*at)).map(|(_, _, cost)| cost).sum()
     }
 
-    /// What is left for a key, if anything is.
-    fn left(&self, key: usize, limits: &SpendLimits, now_ms: u64) -> Option<u64> {
-        let mut left = self.credited.checked_sub(self.spent() + self.held(|_| true))?;
+    /// What is left for a request of a key, if anything is: of what it holds itself, what it has used is gone.
+    fn left(&self, key: usize, limits: &SpendLimits, now_ms: u64, held: u64, used: u64) -> Option<u64> {
+        let mut left = (self.credited + held).checked_sub(self.spent() + self.held(|_| true) + used)?;
         for window in Window::ALL {
             let Some(limit) = limits.of(window) else { continue };
-            let used = self.in_window(key, window, now_ms) + self.held(|of| of == key);
-            left = left.min(limit.checked_sub(used)?);
+            let others = self.in_window(key, window, now_ms) + self.held(|of| of == key) - held;
+            left = left.min(limit.checked_sub(others + used)?);
         }
         (left > 0).then_some(left)
     }
 
-    fn pick(&mut self, open: usize) -> Option<(usize, u64, Reservation)> {
+    fn pick(&mut self, open: usize) -> Option<Open> {
         let count = self.open.len();
         (count > 0).then(|| self.open.swap_remove(open % count))
+    }
+
+    fn look(&mut self, open: usize) -> Option<&mut Open> {
+        let count = self.open.len();
+        self.open.get_mut(open.checked_rem(count)?)
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever is reserved, settled, dropped and released, over any days and restarts: accounts, rows and totals
-    /// are the sums of what happened, and what is refused is refused for want of money.
+    /// Whatever is reserved, pledged, spent, settled, dropped and released, over any days and restarts: accounts, rows
+    /// and totals are the sums of what happened, and what is refused is refused for want of money.
     #[test]
     fn accounts_never_drift(steps in steps()) {
         let scratch = Scratch::new();
@@ -87,21 +114,57 @@ proptest! {
             let now_ms = scratch.clock.now_ms();
             match step {
                 Step::Reserve { key, estimate } => {
-                    let expected = model.left(key, &limits[key], now_ms).map(|left| left.min(estimate));
+                    let expected = model.left(key, &limits[key], now_ms, 0, 0).map(|left| left.min(estimate));
                     let reserved = reserve(&store, keys[key], estimate);
-                    prop_assert_eq!(reserved.as_ref().ok().map(|reservation| reservation.held_pico()), expected);
-                    model.open.extend(reserved.ok().map(|it| (key, it.held_pico(), it)));
+                    prop_assert_eq!(reserved.is_ok(), expected.is_some());
+                    if let (Ok(reservation), Some(held)) = (reserved, expected) {
+                        model.open.push(Open { key, held, spent: 0, parts: Vec::new(), reservation });
+                    }
+                }
+                Step::Pledge { open, estimate } => {
+                    let Some(&mut Open { key, held, spent, ref reservation, .. }) = model.look(open) else {
+                        continue;
+                    };
+                    let pledge = reservation.funds().unwrap().pledge(spent, estimate);
+                    let used = model.look(open).unwrap().used();
+                    let left = model.left(key, &limits[key], now_ms, held, used);
+                    prop_assert_eq!(pledge.is_ok(), estimate == 0 || left.is_some());
+                    let (Ok(pledge), Some(open)) = (pledge, model.look(open)) else { continue };
+                    let pledged = estimate.min(left.unwrap_or_default());
+                    open.parts.push((pledged, pledge));
+                    open.held = held.max(used + pledged);
+                }
+                Step::Spend { open, cost } => {
+                    let Some(open) = model.look(open) else { continue };
+                    open.spent += cost;
+                    if let Some((left, pledge)) = open.parts.last_mut() {
+                        *left = left.saturating_sub(cost);
+                        pledge.spend(cost);
+                    }
+                    let spent = open.spent;
+                    open.reservation.note(|row| row.cost_pico = spent);
+                    open.held = open.held.max(open.used());
+                }
+                Step::PartOver { open } => {
+                    if let Some(open) = model.look(open) {
+                        open.parts.pop();
+                    }
                 }
                 Step::Settle { open, cost } => {
-                    if let Some((key, _, reservation)) = model.pick(open) {
+                    if let Some(Open { key, reservation, .. }) = model.pick(open) {
                         settle(reservation, cost);
                         model.paid.push((key, now_ms, cost));
                     }
                 }
-                Step::Drop { open } => drop(model.pick(open)),
+                Step::Drop { open } => {
+                    if let Some(Open { key, spent, .. }) = model.pick(open) {
+                        model.paid.push((key, now_ms, spent));
+                    }
+                }
                 Step::Release { open } => {
-                    if let Some((_, _, reservation)) = model.pick(open) {
+                    if let Some(Open { key, spent, reservation, .. }) = model.pick(open) {
                         reservation.release();
+                        model.paid.push((key, now_ms, spent));
                     }
                 }
                 Step::AddCredit { amount } => {
@@ -110,7 +173,7 @@ proptest! {
                 }
                 Step::Later { ms } => scratch.clock.advance(Duration::from_millis(ms)),
                 Step::Reopen => {
-                    model.open.clear();
+                    model.paid.extend(model.open.drain(..).map(|open| (open.key, now_ms, open.spent)));
                     store.close();
                     store = scratch.open();
                 }
@@ -126,7 +189,8 @@ proptest! {
                 }
             }
         }
-        model.open.clear();
+        let now_ms = scratch.clock.now_ms();
+        model.paid.extend(model.open.drain(..).map(|open| (open.key, now_ms, open.spent)));
         store.flush().unwrap();
         let rows: u64 = store.usage_rows(1_000).unwrap().iter().map(|row| row.cost_pico).sum();
         prop_assert_eq!(rows, model.spent());

@@ -1,0 +1,19 @@
+//! `deferred-tools`: functions that wait until they are found, for the tool that finds them.
+
+use crate::bindings::cofferdam::plugin::deferred_tools::Host;
+use crate::instance::GuestState;
+
+impl Host for GuestState {
+    fn all(&mut self) -> wasmtime::Result<Vec<u8>> {
+        self.enter_host()?;
+        Ok(self.services.deferred.as_ref().map_or_else(|| b"[]".to_vec(), |deferred| deferred.all()))
+    }
+
+    fn load(&mut self, names: Vec<String>) -> wasmtime::Result<()> {
+        self.enter_host()?;
+        if let Some(deferred) = &self.services.deferred {
+            deferred.load(names);
+        }
+        Ok(())
+    }
+}
