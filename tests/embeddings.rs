@@ -116,6 +116,10 @@ async fn the_provider_is_asked_for_what_the_client_asked() {
     let answer = ask(&host, &request).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.body["usage"]["prompt_tokens"], 5);
+    let details = answer.body["usage"]["cost_details"].as_object().unwrap();
+    for name in ["upstream_inference_prompt_cost", "upstream_inference_completions_cost"] {
+        assert!(details[name].is_number(), "{name}: {}", answer.text);
+    }
     assert_eq!(answer.body["model"], MODEL);
     let asked = upstream.asked_once();
     assert_eq!(asked.path, "/v1/embeddings");

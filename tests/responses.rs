@@ -227,8 +227,44 @@ async fn models_are_listed_and_read_one_by_one() {
         assert_eq!((one.status, &one.body), (200, &list.body["data"][0]), "{path}");
     }
     assert_eq!(list.body["data"][0]["object"], "model");
+    assert_eq!((&list.body["total_count"], &list.body["links"]), (&json!(2), &json!({"next": null})));
     let missing = client.get("/models/local/none").await;
     assert_eq!((missing.status, missing.message()), (404, "Model local/none does not exist"));
+}
+
+/// OpenRouter's SDKs refuse a whole list for one member that is missing or of another type.
+#[tokio::test]
+async fn a_model_has_what_clients_of_openrouter_read() {
+    let upstream = Upstream::start().await;
+    let model = format!(
+        "[[models]]\nid = \"{MODEL}\"\ncontext_length = 9000\nendpoints = [{{ provider = \"one\", model = \"up\", \
+         input = 0.15, output = 2.5, max_output = 500, supports = [\"tools\", \"images\", \"structured_output\"] }}]\n"
+    );
+    let host = Setup::new().config(&(provider("one", "openai-chat", &upstream.base) + &model)).start();
+    let shown = Client::new(&host).get(&format!("/models/{MODEL}")).await.body;
+    for (name, value) in [
+        ("name", json!(MODEL)),
+        ("canonical_slug", json!(MODEL)),
+        (
+            "architecture",
+            json!({
+                "modality": "text+image->text", "input_modalities": ["text", "image"], "output_modalities": ["text"]
+            }),
+        ),
+        (
+            "top_provider",
+            json!({"context_length": 9000, "max_completion_tokens": 500, "is_moderated": false}),
+        ),
+        ("supported_parameters", json!(["tools", "structured_outputs"])),
+        ("links", json!({"details": format!("/v1/models/{MODEL}")})),
+    ] {
+        assert_eq!(shown[name], value, "{name}: {shown}");
+    }
+    assert_eq!(shown["pricing"]["prompt"], "0.00000015", "{shown}");
+    assert_eq!(shown["pricing"]["completion"], "0.0000025", "{shown}");
+    for name in ["supported_voices", "default_parameters", "per_request_limits"] {
+        assert_eq!(shown.get(name), Some(&Value::Null), "{name}");
+    }
 }
 
 #[tokio::test]

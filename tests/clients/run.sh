@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the unmodified OpenAI clients for Python and Node against the built program:
+# Runs the unmodified OpenAI clients for Python and Node, and OpenRouter's SDK, against the built program:
 #     tests/clients/run.sh PATH_TO_BINARY
 # A scripted provider (upstream.py), servers for tools (services.py) and one host are
 # started on free ports and ended by their process ids. The clients are installed once, under the cargo target

@@ -129,11 +129,23 @@ async fn the_responses_dialect_has_most_names_itself() {
 
 #[tokio::test]
 async fn the_chat_dialect_sends_what_a_server_takes() {
-    let able = ["top_k", "prompt_cache_key", "safety_identifier", "image_output", "max_completion_tokens"];
+    let able = [
+        "top_k",
+        "prompt_cache_key",
+        "safety_identifier",
+        "image_output",
+        "max_completion_tokens",
+        "custom_tools",
+        "tools",
+    ];
     let (upstream, host) = host("openai-chat", "up", &able).await;
     let rows: &[(Value, &[(&str, Value)])] = &[
         (json!({"reasoning": {"effort": "high"}}), &[("/reasoning_effort", json!("high"))]),
         (json!({"reasoning": {"enabled": false}}), &[("/reasoning_effort", json!("none"))]),
+        (
+            json!({"tools": [{"type": "custom", "name": "c"}]}),
+            &[("/tools/0", json!({"type": "custom", "custom": {"name": "c"}}))],
+        ),
         (
             json!({"text": schema()}),
             &[

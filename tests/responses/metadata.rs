@@ -65,6 +65,23 @@ async fn metadata_tells_what_was_tried() {
 }
 
 #[tokio::test]
+async fn every_attempt_has_a_status_even_where_no_provider_gave_one() {
+    let enabled = [("x-service-metadata", "enabled")];
+    let upstream = Upstream::start().await;
+    // Nobody listens at port 1.
+    let host = Setup::new().config(&several(&["http://127.0.0.1:1/v1", &upstream.base])).start();
+    upstream.reply(script::chat("from b"));
+    let answer = Client::new(&host).post_with("/responses", &request(), &enabled).await;
+    let attempts = &answer.body["service_metadata"]["attempts"];
+    assert_eq!((&attempts[0]["status"], &attempts[1]["status"]), (&json!(502), &json!(200)), "{attempts}");
+
+    let host = Setup::new().start();
+    let local = json!({"model": "local/demo", "input": "x"});
+    let answer = Client::new(&host).post_with("/responses", &local, &enabled).await;
+    assert_eq!(answer.body["service_metadata"]["attempts"][0]["status"], 200, "{}", answer.text);
+}
+
+#[tokio::test]
 async fn metadata_of_a_failure_selects_nobody() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     a.reply(script::refusal(503, "busy"));

@@ -1,12 +1,13 @@
 //! What this host serves: models, and for each the endpoints that have it.
 //! Built once from the checked configuration and replaced whole on reload.
 
+mod listing;
+
 use crate::cost::Prices;
 use crate::credential::Authentication;
 use crate::health::Health;
 use cofferdam_egress::Origin;
 use cofferdam_runtime::{Plugin, wire};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -131,59 +132,15 @@ impl Catalog {
     pub fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         self.models.iter().flat_map(|model| &model.endpoints)
     }
-
-    /// The body of `GET /v1/models`.
-    pub fn list_json(&self) -> Value {
-        json!({ "object": "list", "data": self.models_json() })
-    }
-
-    /// The entries of the list, also what tools see of it.
-    pub fn models_json(&self) -> Value {
-        self.models.iter().map(|model| self.model_json(model)).collect()
-    }
-
-    /// One entry of the list, also the body of `GET /v1/models/{id}`.
-    pub fn model_json(&self, model: &Model) -> Value {
-        let vendor = model.id.split_once('/').map_or("", |(vendor, _)| vendor);
-        let endpoints: Vec<Value> = model.endpoints.iter().map(|endpoint| endpoint.json()).collect();
-        json!({
-            "id": model.id,
-            "object": "model",
-            "created": self.created,
-            "owned_by": vendor,
-            "kind": model.kind.as_str(),
-            "context_length": model.context_length,
-            "endpoints": endpoints,
-        })
-    }
 }
 
 impl Endpoint {
-    /// Whether its dialect can offer tools of this type to a model.
+    /// Whether tools of this type can be offered to a model here: its dialect always has them, or the operator
+    /// states `TYPE_tools`, as in `custom_tools`, of a server that has more than its dialect asks for.
     pub(crate) fn offers(&self, tool_type: &str) -> bool {
         let provider = self.provider.adapter.manifest().provider.as_ref();
         provider.is_some_and(|provider| provider.tools.iter().any(|known| known == tool_type))
-    }
-
-    fn json(&self) -> Value {
-        let candidate = &self.candidate;
-        let known = |tokens: u32| (tokens > 0).then_some(tokens);
-        json!({
-            "provider": self.provider.name,
-            "tier": candidate.tier,
-            "context_length": known(candidate.context_length),
-            "max_output": known(candidate.max_output),
-            "supports": candidate.supports,
-            "quantization": candidate.quantization,
-            "pricing": {
-                "input": candidate.price.input,
-                "output": candidate.price.output,
-                "cached_input": candidate.price.cached_input,
-                "cache_write": candidate.price.cache_write,
-                "reasoning": candidate.price.reasoning,
-                "image": candidate.price.image,
-            },
-        })
+            || self.candidate.supports.iter().any(|stated| stated.strip_suffix("_tools") == Some(tool_type))
     }
 }
 

@@ -301,9 +301,13 @@ struct BodyUsage {
     is_byok: bool,
 }
 
+/// In OpenRouter's names, of which its SDKs want the last two.
 #[derive(Serialize)]
 struct CostDetails {
     upstream_inference_cost: Option<Amount>,
+    upstream_inference_prompt_cost: Amount,
+    /// Always 0: vectors are not charged by length.
+    upstream_inference_completions_cost: Amount,
 }
 
 /// What was made, for the client to be told.
@@ -335,7 +339,11 @@ impl Made<'_> {
             total_tokens: embeddings.total_tokens,
             prompt_tokens_details: RawValue::from_string(details).ok(),
             cost: cost.total(),
-            cost_details: CostDetails { upstream_inference_cost: cost.upstream },
+            cost_details: CostDetails {
+                upstream_inference_cost: cost.upstream,
+                upstream_inference_prompt_cost: cost.input,
+                upstream_inference_completions_cost: Amount(0),
+            },
             is_byok: trail.is_byok,
         };
         let metadata = field.map(|field| (field, trail.json())).into_iter().collect();

@@ -3,7 +3,7 @@
 
 use crate::catalog::Endpoint;
 use crate::credential::Used;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, status_of};
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -19,6 +19,14 @@ pub(crate) struct Attempt {
     pub(crate) error: Option<ErrorKind>,
     /// Whether the provider was reached, or the guest answered by itself.
     pub(crate) has_reached: bool,
+}
+
+impl Attempt {
+    /// What it counts as where the provider gave no status: 200, or what its error stands for. Clients insist on
+    /// a number (names.md 6), and local models and refused connections have none.
+    fn effective_status(&self) -> u16 {
+        self.status.unwrap_or_else(|| self.error.map_or(200, status_of))
+    }
 }
 
 /// Everything a request's routing left behind.
@@ -117,7 +125,7 @@ impl Trail {
                 let mut entry = json!({
                     "provider": attempt.provider,
                     "model": attempt.model,
-                    "status": attempt.status,
+                    "status": attempt.effective_status(),
                 });
                 if let (Some(error), Some(members)) = (attempt.error, entry.as_object_mut()) {
                     members.insert("error_type".to_owned(), json!(error.as_str()));

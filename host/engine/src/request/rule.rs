@@ -254,7 +254,9 @@ fn check_integer(value: Value<'_>, min: i64, max: i64) -> Result<(), InvalidRequ
     let integer = value.integer().filter(|_| min < 0 || !raw.starts_with('-'));
     match integer {
         Some(integer) if (min..=max).contains(&integer) => Ok(()),
-        _ if max == i64::MAX || max == i64::from(u32::MAX) => {
+        _ if max == i64::MAX
+            || (max == i64::from(u32::MAX) && integer.is_some_and(|integer| integer < min)) =>
+        {
             Err(value.invalid(format!("must be an integer of at least {min}")))
         }
         _ => Err(value.invalid(format!("must be an integer from {min} to {max}"))),

@@ -33,6 +33,26 @@ struct Key<'k> {
     is_provisioning_key: bool,
     is_management_key: bool,
     rate_limit: RateLimit,
+    #[serde(flatten)]
+    absent: Absent,
+}
+
+/// What nothing here corresponds to, but OpenRouter's SDKs refuse a key without.
+#[derive(Default, Serialize)]
+struct Absent {
+    organization_id: Option<String>,
+    allowed_data_regions: [&'static str; 0],
+    budgets: [&'static str; 0],
+    effective_budget: Option<String>,
+    free_model_daily_requests: FreeRequests,
+}
+
+/// Requests to free models a day; they are not counted apart.
+#[derive(Default, Serialize)]
+struct FreeRequests {
+    limit: u32,
+    remaining: u32,
+    used: u32,
 }
 
 /// Requests in an interval; -1 without a limit, as OpenRouter has it.
@@ -40,6 +60,7 @@ struct Key<'k> {
 struct RateLimit {
     requests: i64,
     interval: &'static str,
+    note: &'static str,
 }
 
 pub(crate) fn read(call: &Call<'_>) -> Result<Response<Body>, Fault> {
@@ -67,7 +88,8 @@ pub(crate) fn read(call: &Call<'_>) -> Result<Response<Body>, Fault> {
         is_free_tier: false,
         is_provisioning_key: manages,
         is_management_key: manages,
-        rate_limit: RateLimit { requests, interval: "1m" },
+        rate_limit: RateLimit { requests, interval: "1m", note: "X-RateLimit headers tell what is left" },
+        absent: Absent::default(),
     };
     Ok(document(&Data { data }))
 }

@@ -125,7 +125,7 @@ pub const KEYS: &[Key] = &[
         "models[].endpoints[].supports",
         "[]",
         "abilities",
-        "Such as `tools`, `images` or `temperature`, for clients that choose by it; empty: not stated",
+        "Such as `tools`, `images` or `temperature`, for clients that choose by it; empty: not stated. `custom_tools`: also tools of the type `custom`",
     ),
     optional("models[].endpoints[].tier", "service tier", "The tier this endpoint is, else `default`"),
     optional("models[].endpoints[].quantization", "text", "Such as `fp8`, for clients that choose by it"),

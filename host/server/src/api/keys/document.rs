@@ -38,7 +38,8 @@ pub(super) struct Key {
     hash: String,
     id: String,
     label: String,
-    name: Option<String>,
+    /// Empty for a key that its operator gave none: OpenRouter's SDKs insist on a text.
+    name: String,
     kind: &'static str,
     disabled: bool,
     workspace_id: Option<String>,
@@ -49,6 +50,9 @@ pub(super) struct Key {
     /// When a key was changed is in the audit log only.
     updated_at: Option<String>,
     expires_at: Option<String>,
+    /// Always null, as is the next: nothing here corresponds to them, but OpenRouter's SDKs refuse a key without.
+    last_used_at: Option<String>,
+    external_user: Option<String>,
     #[serde(flatten)]
     spending: Spending,
 }
@@ -61,7 +65,7 @@ impl Key {
             hash: key.id.to_string(),
             id: key.id.to_string(),
             label: label(key),
-            name: key.name.as_ref().map(ToString::to_string),
+            name: key.name.as_ref().map(ToString::to_string).unwrap_or_default(),
             kind: key.kind.as_str(),
             disabled: key.disabled,
             workspace_id: key.workspace.map(|id| id.to_string()),
@@ -71,6 +75,8 @@ impl Key {
             created_at: timestamp(key.created_at_ms),
             updated_at: None,
             expires_at: key.expires_at_ms.map(timestamp),
+            last_used_at: None,
+            external_user: None,
             spending: Spending::of(store, key),
         }
     }
