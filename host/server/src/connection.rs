@@ -7,12 +7,13 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -20,7 +21,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -122,6 +122,14 @@ impl Connections {
         open
     }
 
+    fn cutting(&self) -> Noticed {
+        Box::pin(self.cut.clone().cancelled_owned().map(|()| Notice::Cut))
+    }
+
+    fn stopping(&self) -> Noticed {
+        Box::pin(self.stop.clone().cancelled_owned().map(|()| Notice::Stop))
+    }
+
     /// Room first: what is not accepted waits in the kernel and costs nothing here.
     async fn next(&self, listener: &TcpListener) -> io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
@@ -148,10 +156,9 @@ impl Connections {
         let builder = builder(Tracked(self.tasks.clone()));
         let mut connection =
             pin!(builder.serve_connection(TokioIo::new(Stalling::new(stream, STALL_MAX)), service));
-        let mut rounds = tokio::time::interval(IDLE_ROUND);
-        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut idle = Idle::default();
-        let mut stopping = false;
+        idle.round(&running, &served);
+        let mut notices = FuturesUnordered::from_iter([self.cutting(), self.stopping(), next_round()]);
         loop {
             tokio::select! {
                 biased;
@@ -162,22 +169,41 @@ impl Connections {
                     }
                     break;
                 }
-                () = self.cut.cancelled() => break,
-                () = self.stop.cancelled(), if !stopping => {
-                    stopping = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-                _ = rounds.tick() => match idle.round(&running, &served) {
-                    _ if answers.any_stalled(STALL_MAX) => break,
-                    0 | 1 => {}
-                    2 => connection.as_mut().graceful_shutdown(),
-                    _ => break,
+                Some(notice) = notices.next() => match notice {
+                    Notice::Cut => break,
+                    Notice::Stop => connection.as_mut().graceful_shutdown(),
+                    Notice::Round => {
+                        match idle.round(&running, &served) {
+                            _ if answers.any_stalled(STALL_MAX) => break,
+                            0 | 1 => {}
+                            2 => connection.as_mut().graceful_shutdown(),
+                            _ => break,
+                        }
+                        notices.push(next_round());
+                    }
                 }
             }
         }
         self.metrics.connections.fetch_sub(1, Ordering::Relaxed);
         drop(permit);
     }
+}
+
+/// What a connection is told while it serves. Each is looked at when it is there and not, as the connection
+/// itself, whenever a byte has come.
+enum Notice {
+    /// It ends now.
+    Cut,
+    /// It takes nothing new.
+    Stop,
+    /// Time to look whether anything happens on it.
+    Round,
+}
+
+type Noticed = Pin<Box<dyn Future<Output = Notice> + Send>>;
+
+fn next_round() -> Noticed {
+    Box::pin(tokio::time::sleep(IDLE_ROUND).map(|()| Notice::Round))
 }
 
 /// For how many rounds nothing has happened on a connection.

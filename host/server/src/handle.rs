@@ -9,7 +9,7 @@ use std::time::Duration;
 use cofferdam_engine::rate::TooOften;
 use cofferdam_store::{AuthenticationError, MemberId, Principal};
 use futures_util::FutureExt;
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use hyper::body::{Body as _, Incoming};
@@ -31,6 +31,8 @@ const URI_BYTES_MAX: usize = 8 * 1024;
 /// ones by themselves; up to there the refusal has an envelope.
 pub(crate) const HEADERS_BYTES_MAX: usize = 32 * 1024;
 
+/// Our id of the request, on every answer.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How long a refused client may pause while the rest of its body is read.
 const REST_IDLE: Duration = Duration::from_secs(1);
 
@@ -69,7 +71,7 @@ pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>
         empty(&mut response);
     }
     if let Ok(id) = HeaderValue::try_from(id.to_string()) {
-        response.headers_mut().insert("x-request-id", id);
+        response.headers_mut().insert(REQUEST_ID, id);
     }
     if let Some(limit) = record.limit {
         limit.write(response.headers_mut());

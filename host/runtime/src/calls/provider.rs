@@ -202,23 +202,7 @@ impl ProviderInstance {
     ) -> Result<Result<Vec<Event>, Failure>, CallError> {
         self.require(self.plugin.exports_generation(), "generation")?;
         let (bytes, frames) = (body.data.len(), [body]);
-        let decode = async |instance: &mut Instance| {
-            let guest = generation(instance)?;
-            let (guest, store) = (guest.decoder(), &mut instance.live.store);
-            let decoder = guest.call_constructor(&mut *store, head).await?;
-            let mut answer = guest.call_feed(&mut *store, decoder, &frames).await?;
-            if let Ok(events) = &mut answer {
-                // Behind the end of an answer nothing is left to be told.
-                if !events.iter().any(|event| matches!(event, Event::Finish(_) | Event::Error(_))) {
-                    match guest.call_finish(&mut *store, decoder).await? {
-                        Ok(last) => events.extend(last),
-                        Err(failure) => answer = Err(failure),
-                    }
-                }
-            }
-            decoder.resource_drop_async(store).await?;
-            Ok(answer)
-        };
+        let decode = async |instance: &mut Instance| whole(instance, head, &frames).await;
         let answer = self.call(output_bytes_max(bytes), decode).await?;
         self.take(answer, bytes)
     }
@@ -355,6 +339,28 @@ impl ProviderInstance {
         }
         Ok(answer)
     }
+}
+
+/// What a decoder makes of all there is.
+async fn whole(
+    instance: &mut Instance,
+    head: &ResponseHead,
+    frames: &[Frame],
+) -> wasmtime::Result<Result<Vec<Event>, Failure>> {
+    let guest = generation(instance)?;
+    let (guest, store) = (guest.decoder(), &mut instance.live.store);
+    let decoder = guest.call_constructor(&mut *store, head).await?;
+    let mut answer = guest.call_feed(&mut *store, decoder, frames).await?;
+    let is_end = |event: &Event| matches!(event, Event::Finish(_) | Event::Error(_));
+    // Behind the end of an answer nothing is left to be told.
+    if let Ok(events) = &mut answer
+        && !events.iter().any(is_end)
+    {
+        let last = guest.call_finish(&mut *store, decoder).await?;
+        answer = last.map(|last| std::mem::take(events).into_iter().chain(last).collect());
+    }
+    decoder.resource_drop_async(store).await?;
+    Ok(answer)
 }
 
 /// The functions of the decoder, looked up once per instance.

@@ -15,12 +15,13 @@ use crate::reply::{Fault, json_response};
 
 /// The headers that ask for routing metadata, and the member they ask it under.
 /// The service's own names come first: they win when both are given.
-const METADATA_HEADERS: [(&str, &str); 4] = [
-    ("x-service-metadata", SERVICE_FIELD),
-    ("x-service-experimental-metadata", SERVICE_FIELD),
-    ("x-openrouter-metadata", ALIAS_FIELD),
-    ("x-openrouter-experimental-metadata", ALIAS_FIELD),
+static METADATA_HEADERS: [(HeaderName, &str); 4] = [
+    (HeaderName::from_static("x-service-metadata"), SERVICE_FIELD),
+    (HeaderName::from_static("x-service-experimental-metadata"), SERVICE_FIELD),
+    (HeaderName::from_static("x-openrouter-metadata"), ALIAS_FIELD),
+    (HeaderName::from_static("x-openrouter-experimental-metadata"), ALIAS_FIELD),
 ];
+static SESSION_HEADER: HeaderName = HeaderName::from_static("x-session-id");
 const SERVICE_FIELD: &str = "service_metadata";
 const ALIAS_FIELD: &str = "openrouter_metadata";
 
@@ -96,7 +97,7 @@ pub(crate) fn respond(call: &mut Call<'_>, answer: Answer) -> Response<Body> {
 }
 
 fn metadata_field(headers: &HeaderMap) -> Option<&'static str> {
-    let asks = |name: &str| {
+    let asks = |name: &HeaderName| {
         headers
             .get_all(name)
             .iter()
@@ -106,7 +107,7 @@ fn metadata_field(headers: &HeaderMap) -> Option<&'static str> {
 }
 
 fn session(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get("x-session-id")?.to_str().ok()?;
+    let value = headers.get(&SESSION_HEADER)?.to_str().ok()?;
     (!value.is_empty()).then(|| value.to_owned())
 }
 
