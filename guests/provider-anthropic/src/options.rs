@@ -2,7 +2,7 @@
 //! interface has no words for.
 //!
 //! They are added to the body and win over what was translated, except for the
-//! fields that say what is asked and how the answer comes. `betas` (or
+//! fields that say what is asked, how the answer comes and by which prices. `betas` (or
 //! `anthropic_beta`) becomes the header.
 
 use cofferdam_guest_kit::add_options;
@@ -13,7 +13,8 @@ use crate::bindings::exports::cofferdam::plugin::dialect::UpstreamRequest;
 const VERSION: &str = "2023-06-01";
 
 /// Fields that stay as translated.
-const FIXED: [&str; 7] = ["model", "messages", "system", "tools", "tool_choice", "stream", "max_tokens"];
+const FIXED: [&str; 8] =
+    ["model", "messages", "system", "tools", "tool_choice", "stream", "max_tokens", "service_tier"];
 
 /// Completes the upstream request.
 pub fn apply(body: Vec<u8>, options: &[u8], beta: Option<&str>, streamed: bool) -> UpstreamRequest {

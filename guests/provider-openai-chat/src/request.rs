@@ -14,7 +14,7 @@ use crate::convert::post;
 use crate::messages::{Message, Takes, mark_last, messages};
 use crate::tools::{Choice, Tool, Tools, tools};
 
-/// What `provider.options` cannot change: what is asked, how the answer comes, and how much of it.
+/// What `provider.options` cannot change: what is asked, how the answer comes, how much of it, and what it costs.
 const FIXED: &[&str] = &[
     "model",
     "messages",
@@ -27,7 +27,9 @@ const FIXED: &[&str] = &[
     "tool_choice",
     "functions",
     "function_call",
+    "service_tier",
     "store",
+    "web_search_options",
 ];
 
 #[derive(Serialize)]

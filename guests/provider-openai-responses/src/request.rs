@@ -8,8 +8,8 @@ use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamReque
 use crate::convert::post;
 use crate::input::write_input;
 
-/// What `provider.options` cannot change: what is asked, how the answer comes, how much of it, and that nothing is
-/// kept there.
+/// What `provider.options` cannot change: what is asked, how the answer comes, how much of it, what it costs, and that
+/// nothing is kept there.
 const FIXED: &[&str] = &[
     "model",
     "input",
@@ -22,6 +22,8 @@ const FIXED: &[&str] = &[
     "background",
     "conversation",
     "previous_response_id",
+    "prompt",
+    "service_tier",
 ];
 
 /// Fields that go upstream as the client wrote them.

@@ -230,7 +230,8 @@ proptest! {
 
 #[test]
 fn a_providers_own_options_are_added_and_change_nothing_that_was_asked() {
-    let options = br#"{"seed":7,"top_p":0.2,"model":"other","store":true,"previous_response_id":"r","max_output_tokens":1}"#;
+    let options = br#"{"seed":7,"top_p":0.2,"model":"other","store":true,"previous_response_id":"r","max_output_tokens":1,
+        "service_tier":"priority","prompt":{"id":"p"}}"#;
     let target = Target { options: options.to_vec(), ..target() };
     let expected = r#"{"model":"up-1","input":[],"stream":false,"store":false,"top_p":0.2,"seed":7}"#;
     assert_eq!(sent_to(&target, r#"{"model":"m","stream":false,"input":[],"top_p":1}"#), expected);
