@@ -18,6 +18,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::channel;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -79,8 +80,20 @@ impl Seen {
 #[derive(Default)]
 struct State {
     seen: Mutex<Vec<Seen>>,
-    replies: Mutex<VecDeque<Reply>>,
+    /// Each for the next request to its path, or to any.
+    replies: Mutex<VecDeque<(Option<String>, Reply)>>,
+    /// Ends of sessions, which are not scripted: they come when nobody waits for them.
+    ended: Mutex<Vec<Seen>>,
+    came: Notify,
     connections: AtomicUsize,
+}
+
+impl State {
+    fn scripted(&self, path: &str) -> Option<Reply> {
+        let mut replies = self.replies.lock().unwrap();
+        let place = replies.iter().position(|(at, _)| at.as_deref().is_none_or(|at| at == path))?;
+        replies.remove(place).map(|(_, reply)| reply)
+    }
 }
 
 /// The server.
@@ -103,7 +116,34 @@ impl Site {
 
     /// Adds what to do with the next request.
     pub fn reply(&self, reply: Reply) {
-        self.state.replies.lock().unwrap().push_back(reply);
+        self.state.replies.lock().unwrap().push_back((None, reply));
+    }
+
+    /// Adds what to do with the next request to this path.
+    pub fn reply_at(&self, path: &str, reply: Reply) {
+        self.state.replies.lock().unwrap().push_back((Some(path.to_owned()), reply));
+    }
+
+    /// Waits until so many requests have come.
+    pub async fn until(&self, count: usize) {
+        loop {
+            let more = self.state.came.notified();
+            if self.state.seen.lock().unwrap().len() >= count {
+                return;
+            }
+            more.await;
+        }
+    }
+
+    /// Waits for the end of a session and takes it.
+    pub async fn ended(&self) -> Seen {
+        loop {
+            let more = self.state.came.notified();
+            if let Some(seen) = self.state.ended.lock().unwrap().pop() {
+                return seen;
+            }
+            more.await;
+        }
     }
 
     /// What came so far.
@@ -160,8 +200,16 @@ async fn answer(
         headers: head.headers,
         body: body.collect().await.map(|body| body.to_bytes()).unwrap_or_default(),
     };
-    let reply = state.replies.lock().unwrap().pop_front().unwrap_or_else(|| echo(&seen));
-    state.seen.lock().unwrap().push(seen);
+    let reply = if seen.method == "DELETE" && seen.headers.contains_key("mcp-session-id") {
+        state.ended.lock().unwrap().push(seen);
+        Reply::Whole { status: 405, headers: Vec::new(), body: String::new() }
+    } else {
+        let scripted = state.scripted(&seen.path);
+        let reply = scripted.unwrap_or_else(|| echo(&seen));
+        state.seen.lock().unwrap().push(seen);
+        reply
+    };
+    state.came.notify_waiters();
     Ok(respond(reply, channel(1).0).await)
 }
 

@@ -30,12 +30,20 @@ pub fn says(id: u32, result: Value, streamed: bool) -> Reply {
 
 /// Agrees on the protocol and lists these tools.
 pub fn lists(bench: &Reach, tools: Value, streamed: bool) {
+    lists_at(bench, "/mcp", tools, streamed);
+}
+
+fn lists_at(bench: &Reach, path: &str, tools: Value, streamed: bool) {
+    bench.site.reply_at(path, agrees());
+    bench.site.reply_at(path, Reply::Whole { status: 202, headers: Vec::new(), body: String::new() });
+    bench.site.reply_at(path, says(2, json!({"tools": tools}), streamed));
+}
+
+fn agrees() -> Reply {
     let agreed = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}});
     let headers =
         vec![("content-type", "application/json".to_owned()), ("mcp-session-id", "session-1".to_owned())];
-    bench.site.reply(Reply::Whole { status: 200, headers, body: agreed.to_string() });
-    bench.site.reply(Reply::Whole { status: 202, headers: Vec::new(), body: String::new() });
-    bench.site.reply(says(2, json!({"tools": tools}), streamed));
+    Reply::Whole { status: 200, headers, body: agreed.to_string() }
 }
 
 pub fn text(text: &str) -> Value {
@@ -214,10 +222,11 @@ async fn a_server_that_does_not_list_its_tools_leaves_the_model_without_them() {
 async fn names_that_no_model_takes_and_two_servers_alike_are_told_apart() {
     let bench = bench().await;
     lists(&bench, json!([tool("größe.messen"), tool("gr__e_messen"), tool(&"long".repeat(40))]), false);
-    lists(&bench, json!([tool("größe.messen")]), true);
+    lists_at(&bench, "/other", json!([tool("größe.messen")]), true);
     bench.site.reply(says(1, text("first"), false));
     bench.site.reply(says(1, text("second"), false));
-    let second = entry(&bench, json!({"server_label": "other one"}));
+    let other = json!({"server_label": "other one", "server_url": bench.url("/other")});
+    let second = entry(&bench, other);
     let request = json!({"model": MODEL, "input": "Go.", "tools": [entry(&bench, json!({})), second]});
     let made = [call("c1", "calc__gr__e_messen_2", "{}"), call("c2", "other_one__gr__e_messen", "{}")];
     let (answered, _) = bench.run(&request, false, &made, "done").await;
@@ -232,10 +241,74 @@ async fn names_that_no_model_takes_and_two_servers_alike_are_told_apart() {
     );
     // Twice the same label is a mistake.
     lists(&bench, json!([tool("x")]), false);
-    lists(&bench, json!([tool("x")]), false);
-    let twice = json!({"model": MODEL, "input": "Go.", "tools": [entry(&bench, json!({})), entry(&bench, json!({}))]});
+    lists_at(&bench, "/other", json!([tool("x")]), false);
+    let again = entry(&bench, json!({"server_url": bench.url("/other")}));
+    let twice = json!({"model": MODEL, "input": "Go.", "tools": [entry(&bench, json!({})), again]});
     let refused = Client::new(&bench.host).post("/responses", &twice).await;
     assert!(refused.message().contains("can be offered only once"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn streams_that_the_server_does_not_end_are_answers_and_the_session_is_ended() {
+    let bench = bench().await;
+    let event = |id: u32, result: Value| {
+        format!("event: message\ndata: {}\n\n", json!({"jsonrpc": "2.0", "id": id, "result": result}))
+    };
+    bench.site.reply(agrees());
+    bench.site.reply(Reply::Whole { status: 202, headers: Vec::new(), body: String::new() });
+    let (listing, listed) = Reply::fed();
+    let (calling, called) = Reply::fed();
+    bench.site.reply(listed);
+    bench.site.reply(called);
+    listing.send(event(2, json!({"tools": [tool("add")]}))).await.unwrap();
+    calling.send(": wait\n\n".to_owned()).await.unwrap();
+    calling.send(event(1, text("3"))).await.unwrap();
+    let request = with_tool(entry(&bench, json!({"authorization": "token-1"})));
+    let (answered, _) = bench.run(&request, true, &[call("c1", "calc__add", r#"{"a":1}"#)], "3.").await;
+    assert_eq!(answered["output"][1]["output"], "3", "{answered}");
+    drop((listing, calling));
+    let ended = bench.site.ended().await;
+    assert_eq!((ended.method.as_str(), ended.path.as_str()), ("DELETE", "/mcp"));
+    assert_eq!(ended.header("mcp-session-id"), Some("session-1"));
+    assert_eq!(ended.header("authorization"), Some("Bearer token-1"));
+}
+
+#[tokio::test]
+async fn a_session_is_ended_when_the_request_comes_to_nothing() {
+    let bench = bench().await;
+    lists(&bench, json!([tool("add")]), false);
+    let wrong = json!({"type": "service:datetime", "parameters": {"timezone": "Nowhere/At_all"}});
+    let request = json!({"model": MODEL, "input": "Go.", "tools": [entry(&bench, json!({})), wrong]});
+    let refused = Client::new(&bench.host).post("/responses", &request).await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    assert_eq!(bench.site.ended().await.header("mcp-session-id"), Some("session-1"));
+}
+
+#[tokio::test]
+async fn several_servers_are_asked_at_the_same_time() {
+    let bench = bench().await;
+    let begun = || Reply::fed_as("application/json");
+    let ((first, one), (second, two)) = (begun(), begun());
+    bench.site.reply_at("/mcp", one);
+    bench.site.reply_at("/other", two);
+    for path in ["/mcp", "/other"] {
+        bench.site.reply_at(path, Reply::Whole { status: 202, headers: Vec::new(), body: String::new() });
+        bench.site.reply_at(path, says(2, json!({"tools": [tool("add")]}), false));
+    }
+    bench.chat.reply(answer(false, "done"));
+    let other = entry(&bench, json!({"server_label": "other", "server_url": bench.url("/other")}));
+    let request = json!({"model": MODEL, "input": "Go.", "tools": [entry(&bench, json!({})), other]});
+    let both_asked = async {
+        bench.site.until(2).await;
+        let agreed = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-06-18", "capabilities": {}}});
+        for server in [first, second] {
+            server.send(agreed.to_string()).await.unwrap();
+        }
+    };
+    let ((answered, _), ()) = tokio::join!(bench.ask(&request, false), both_asked);
+    let labels: Vec<_> = (0..2).map(|place| &answered["output"][place]["server_label"]).collect();
+    assert_eq!(labels, [&json!("calc"), &json!("other")]);
+    assert_eq!(bench.offered(), [json!("calc__add"), json!("other__add")]);
 }
 
 #[tokio::test]

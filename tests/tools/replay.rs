@@ -72,13 +72,14 @@ async fn the_output_of_one_request_is_input_of_the_next() {
             told.push(bench.asked_last().body);
         }
         assert_eq!(told[0], told[1]);
-        let roles: Vec<_> =
-            told[0]["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
-        assert_eq!(roles, ["user", "assistant", "tool", "tool", "assistant", "user"]);
-        assert_eq!(
-            told[0]["messages"][3]["content"],
-            r#"{"status":"failed","error":"text is not to my liking"}"#
-        );
+        // Which of the tool's functions made them, the items do not say.
+        let messages = told[0]["messages"].as_array().unwrap();
+        let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["user", "assistant", "user"]);
+        let text = messages[1]["content"].as_str().unwrap();
+        let failed =
+            r#"[I used the tool rogue. It gave: {"status":"failed","error":"text is not to my liking"}]"#;
+        assert!(text.contains(r#"It gave: {"text":"1"}]"#) && text.contains(failed), "{text}");
     }
 }
 

@@ -1,13 +1,6 @@
 //! The server tool `advisor`: a model asks another, as a rule a stronger one, for advice and writes the answer
 //! itself. A request may offer several advisors, told apart by `name`.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::Advisor;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(Advisor with_types_in bindings);
-}
 mod settings;
 mod transcript;
 
@@ -27,6 +20,8 @@ const INSTRUCTIONS: &str = "You advise another model that is working on a task a
     Give concrete, decisive advice that it can act on at once. It writes the final answer itself.";
 
 struct Advisor;
+
+cofferdam_toolbox::export_tool!(Advisor);
 
 impl Guest for Advisor {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {

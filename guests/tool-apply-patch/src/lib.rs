@@ -2,13 +2,6 @@
 //! only looks whether the change is one: the call then ends the response, and what came of it is in the client's
 //! next request.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::ApplyPatch;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(ApplyPatch with_types_in bindings);
-}
 mod operation;
 
 #[cfg(test)]
@@ -29,6 +22,8 @@ the function or class around it), then lines of context with a space in front, l
 with +, with three lines of context around each change. delete_file has no diff. One call changes one file.";
 
 struct ApplyPatch;
+
+cofferdam_toolbox::export_tool!(ApplyPatch);
 
 impl Guest for ApplyPatch {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {

@@ -3,13 +3,6 @@
 //! The interpreter is part of this component, so that the code stands inside two boxes: it has no import but
 //! those of the sandbox, which has no network and no files, and whatever it does ends with this call.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::CodeInterpreter;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(CodeInterpreter with_types_in bindings);
-}
 mod console;
 mod inspect;
 mod script;
@@ -37,6 +30,8 @@ code. Each call starts afresh: nothing is kept between calls. There is no networ
 require; `await` works at top level. A call may run for a few seconds.";
 
 struct CodeInterpreter;
+
+cofferdam_toolbox::export_tool!(CodeInterpreter);
 
 impl Guest for CodeInterpreter {
     fn functions(settings: Json, context: CallContext) -> Result<Vec<Function>, ToolError> {

@@ -1,13 +1,6 @@
 //! The server tool `files`: text files that last as long as the request. The model keeps plans and long texts
 //! there, reads them again and changes them piece by piece.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::Files;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(Files with_types_in bindings);
-}
 mod edit;
 mod offer;
 mod shelf;
@@ -27,6 +20,8 @@ use shelf::{Full, Keep, Shelf};
 const TOLD_CHARS_MAX: usize = 100_000;
 
 struct Files;
+
+cofferdam_toolbox::export_tool!(Files);
 
 impl Guest for Files {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {

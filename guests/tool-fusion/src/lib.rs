@@ -1,13 +1,6 @@
 //! The server tool `fusion`: a panel of models answers the same prompt at the same time, a judge compares the
 //! answers, and the calling model writes the final answer from that.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::Fusion;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(Fusion with_types_in bindings);
-}
 mod analysis;
 mod panel;
 mod preset;
@@ -29,6 +22,8 @@ use settings::Settings;
 const NAME: &str = "fusion";
 
 struct Fusion;
+
+cofferdam_toolbox::export_tool!(Fusion);
 
 impl Guest for Fusion {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {

@@ -2,13 +2,6 @@
 //! granted. The host checks where it goes and adds credentials; this guest names
 //! secrets and never sees one.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::HttpRequest;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(HttpRequest with_types_in bindings);
-}
 mod answer;
 mod credentials;
 mod draft;
@@ -30,6 +23,8 @@ use settings::Settings;
 const NAME: &str = "http_request";
 
 struct HttpRequest;
+
+cofferdam_toolbox::export_tool!(HttpRequest);
 
 impl Guest for HttpRequest {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {

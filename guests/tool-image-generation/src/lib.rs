@@ -1,13 +1,6 @@
 //! The server tool `image_generation`: a model that writes has another one make a picture. Which one that is, the
 //! request says, else the operator, else it is the first of the catalog that says it makes pictures.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::ImageGeneration;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(ImageGeneration with_types_in bindings);
-}
 mod choice;
 mod picture;
 mod settings;
@@ -32,6 +25,8 @@ const PROMPT_CHARS_MAX: usize = 32_000;
 const TEXT_CHARS_MAX: usize = 2_000;
 
 struct ImageGeneration;
+
+cofferdam_toolbox::export_tool!(ImageGeneration);
 
 impl Guest for ImageGeneration {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {

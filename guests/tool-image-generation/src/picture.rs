@@ -43,16 +43,23 @@ pub(crate) fn find(output: &[u8]) -> Result<Picture, &'static str> {
     if !base64.bytes().all(is_base64) {
         return Err("The model that was asked made something else than an image.");
     }
-    Ok(Picture { media_type: media_type(&base64), base64, revised_prompt })
+    // Clients show what they are given, and a drawing with scripts in it is no picture.
+    let media_type =
+        media_type(&base64).ok_or("The model that was asked made something else than an image.")?;
+    Ok(Picture { media_type, base64, revised_prompt })
 }
 
-/// What bytes that begin like this are, in base64.
-fn media_type(base64: &str) -> &'static str {
-    const KNOWN: [(&str, &str); 4] = [
-        ("iVBORw0KGgo", "image/png"),
-        ("/9j/", "image/jpeg"),
-        ("UklGR", "image/webp"),
-        ("R0lGOD", "image/gif"),
+/// What bytes that begin like this are, in base64: none for what is no picture of pixels.
+fn media_type(base64: &str) -> Option<&'static str> {
+    const KNOWN: [(usize, &str, &str); 5] = [
+        (0, "iVBORw0KGgo", "image/png"),
+        (0, "/9j/", "image/jpeg"),
+        (0, "UklGR", "image/webp"),
+        (0, "R0lGOD", "image/gif"),
+        // Behind the length of its first box.
+        (5, "GZ0eXBhdmlm", "image/avif"),
     ];
-    KNOWN.iter().find(|(begin, _)| base64.starts_with(begin)).map_or("image/png", |(_, kind)| kind)
+    let begins =
+        |(at, begin, _): &&(usize, &str, &str)| base64.get(*at..).is_some_and(|rest| rest.starts_with(begin));
+    KNOWN.iter().find(begins).map(|(_, _, kind)| *kind)
 }

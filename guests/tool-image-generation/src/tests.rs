@@ -96,12 +96,18 @@ fn what_goes_wrong_is_told() {
     let none = json!([{"type": "message"}, {"type": "image_generation_call", "result": null}]);
     let huge = json!([{"type": "image_generation_call", "result": "A".repeat(BASE64_BYTES_MAX + 1)}]);
     let other = json!([{"type": "image_generation_call", "result": "<svg>"}]);
+    let drawing = json!([{"type": "image_generation_call", "result": "PHN2Zz48c2NyaXB0Lz48L3N2Zz4="}]);
     let table = [
         (prompt.clone(), Err(failure), "The image could not be made: busy"),
         (prompt.clone(), Ok(answer(&none, "")), "The model that was asked made no image."),
         (prompt.clone(), Ok(answer(&json!({}), "")), "The model that was asked made no image."),
         (prompt.clone(), Ok(answer(&huge, "")), "The image is too large: ask for a smaller one."),
-        (prompt, Ok(answer(&other, "")), "The model that was asked made something else than an image."),
+        (
+            prompt.clone(),
+            Ok(answer(&other, "")),
+            "The model that was asked made something else than an image.",
+        ),
+        (prompt, Ok(answer(&drawing, "")), "The model that was asked made something else than an image."),
         (json!({"prompt": " "}), Ok(answer(&none, "")), "prompt must be a string that is not empty"),
         (
             json!({"prompt": "x".repeat(40_000)}),

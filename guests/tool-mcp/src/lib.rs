@@ -4,13 +4,6 @@
 //! [`settings`] is the client's entry; [`session`] speaks the protocol on top of [`rpc`]; [`listing`] is what a
 //! server offers, kept for the request; [`names`] are the functions; [`content`] makes text of results.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::Mcp;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(Mcp with_types_in bindings);
-}
 mod content;
 mod listing;
 mod names;
@@ -25,7 +18,7 @@ mod tests;
 use cofferdam_toolbox::bindings::cofferdam::plugin::scratch;
 use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
-use cofferdam_toolbox::{Network, Wire};
+use cofferdam_toolbox::{Streaming, Wire};
 use serde_json::{Map, Value, json};
 
 use listing::Listing;
@@ -35,8 +28,12 @@ use settings::Settings;
 
 /// The function that makes the item `mcp_list_tools`; the manifest names it.
 const LIST_TOOLS: &str = "list_tools";
+/// The function that the host calls when the request is over; the manifest names it.
+const END_SESSION: &str = "end_session";
 
 struct Mcp;
+
+cofferdam_toolbox::export_tool!(Mcp);
 
 impl Guest for Mcp {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
@@ -54,6 +51,11 @@ impl Guest for Mcp {
     ) -> Result<Output, ToolError> {
         let settings = Settings::read(&settings)?;
         let kept = scratch::get(&settings.key()).and_then(|json| Listing::read(&json));
+        if function == END_SESSION {
+            let session = kept.map(|listing| listing.session).unwrap_or_default();
+            session.end(&settings, &mut Wire);
+            return Ok(output(String::new(), json!({})));
+        }
         let mut listing =
             kept.ok_or_else(|| ToolError::Failed("The tools of the server are not known.".to_owned()))?;
         if function == LIST_TOOLS {
@@ -75,7 +77,7 @@ impl Guest for Mcp {
 /// # Errors
 ///
 /// The request asks for a server or a secret that it cannot have here.
-fn listed(settings: &Settings, network: &mut impl Network) -> Result<Listing, ToolError> {
+fn listed(settings: &Settings, network: &mut impl Streaming) -> Result<Listing, ToolError> {
     match session::list(settings, network) {
         Ok((session, tools)) => Ok(Listing { session, tools, error: None }),
         Err(Trouble::Request { field, problem }) => Err(settings::wrong(field, problem)),
@@ -102,7 +104,7 @@ fn call(
     arguments: &[u8],
     settings: &Settings,
     session: &mut Session,
-    network: &mut impl Network,
+    network: &mut impl Streaming,
 ) -> Result<Output, ToolError> {
     let arguments: Map<String, Value> = serde_json::from_slice(arguments)
         .map_err(|_| ToolError::InvalidArguments("the arguments must be a JSON object".to_owned()))?;

@@ -1,7 +1,7 @@
 //! JSON-RPC over HTTP: one message a request, its answer as JSON or as a stream of events.
 
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::{HttpError, Request, Response};
-use cofferdam_toolbox::{Network, clip, header, sentence};
+use cofferdam_toolbox::{Streaming, clip, header, sentence};
 use serde_json::{Map, Value, json};
 
 use crate::settings::Settings;
@@ -104,10 +104,12 @@ pub(crate) fn request(
     id: u32,
     method: &str,
     params: Value,
-    network: &mut impl Network,
+    network: &mut impl Streaming,
 ) -> Result<Answer, Failed> {
     let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-    let response = send(envelope, &message, network)?;
+    let mut arrived = Arrived::default();
+    let request = written(envelope, "POST", message.to_string().into_bytes());
+    let response = network.send_until(&request, &mut |response| arrived.has(response, id)).map_err(unsent)?;
     if response.status == 404 && envelope.session.is_some() {
         return Err(Failed::SessionGone);
     }
@@ -124,31 +126,65 @@ pub(crate) fn request(
 pub(crate) fn notify(
     envelope: Envelope<'_>,
     method: &str,
-    network: &mut impl Network,
+    network: &mut impl Streaming,
 ) -> Result<(), Trouble> {
-    let response = send(envelope, &json!({ "jsonrpc": "2.0", "method": method }), network)?;
+    let message = json!({ "jsonrpc": "2.0", "method": method }).to_string().into_bytes();
+    let response = network.send_until(&written(envelope, "POST", message), &mut |_| true).map_err(unsent)?;
     if (200..300).contains(&response.status) { Ok(()) } else { Err(no_answer(&response)) }
 }
 
-fn send(envelope: Envelope<'_>, message: &Value, network: &mut impl Network) -> Result<Response, Trouble> {
+/// Ends the session. A server need not allow that, and nothing depends on it.
+pub(crate) fn end(envelope: Envelope<'_>, network: &mut impl Streaming) {
+    if envelope.session.is_some() {
+        network.send(&written(envelope, "DELETE", Vec::new())).ok();
+    }
+}
+
+/// How far a stream was looked at, whose server need not end it once it has answered.
+#[derive(Default)]
+struct Arrived {
+    /// Where the first event begins that has not been looked at.
+    read: usize,
+    /// How much has been searched for the end of an event.
+    searched: usize,
+}
+
+impl Arrived {
+    /// Whether the answer is among the events that have come whole.
+    fn has(&mut self, response: &Response, id: u32) -> bool {
+        if !is_stream(response) {
+            return false;
+        }
+        let body = &response.body;
+        // The end may have begun in the piece before.
+        let from = self.searched.saturating_sub(sse::END_BYTES_MAX).max(self.read);
+        self.searched = body.len();
+        let Some(end) = body.get(from..).and_then(sse::last_end) else { return false };
+        let events = body.get(self.read..from + end).unwrap_or_default();
+        self.read = from + end;
+        let mut messages = parsed(sse::data(&String::from_utf8_lossy(events)));
+        messages.any(|message| answers(&message, id))
+    }
+}
+
+fn written(envelope: Envelope<'_>, method: &str, body: Vec<u8>) -> Request {
     let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let mut headers =
         vec![own("content-type", "application/json"), own("accept", "application/json, text/event-stream")];
     headers.extend(envelope.session.map(|session| own("mcp-session-id", session)));
     headers.extend(envelope.version.map(|version| own("mcp-protocol-version", version)));
     headers.extend(envelope.settings.headers.iter().cloned());
-    let request = Request {
-        method: "POST".to_owned(),
+    Request {
+        method: method.to_owned(),
         url: envelope.settings.url.as_str().to_owned(),
         headers,
-        body: message.to_string().into_bytes(),
+        body,
         injections: Vec::new(),
         // A body and a credential are for the server that the client named.
         redirects: 0,
         body_bytes_max: BODY_BYTES_MAX,
         timeout_ms: envelope.timeout_ms,
-    };
-    network.send(&request).map_err(unsent)
+    }
 }
 
 fn unsent(error: HttpError) -> Trouble {
@@ -174,21 +210,27 @@ fn is_session(id: &str) -> bool {
     (1..=1_024).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
+fn is_stream(response: &Response) -> bool {
+    let content_type = header(response, "content-type").unwrap_or_default().to_ascii_lowercase();
+    content_type.starts_with("text/event-stream")
+}
+
 /// The messages of a body: one, a list of them, or a stream.
 fn messages(response: &Response) -> Vec<Value> {
-    let content_type = header(response, "content-type").unwrap_or_default().to_ascii_lowercase();
-    let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
     let body = String::from_utf8_lossy(&response.body);
-    let parsed: Vec<Value> = if content_type.starts_with("text/event-stream") {
-        sse::data(&body).iter().filter_map(|data| parse(data)).collect()
+    if is_stream(response) {
+        parsed(sse::data(&body)).collect()
     } else {
-        parse(&body).into_iter().collect()
-    };
-    let flatten = |message| match message {
+        parsed(vec![body.into_owned()]).collect()
+    }
+}
+
+/// The messages in texts, each of which is one or a list of them.
+fn parsed(texts: Vec<String>) -> impl Iterator<Item = Value> {
+    texts.into_iter().filter_map(|text| serde_json::from_str(&text).ok()).flat_map(|message| match message {
         Value::Array(batch) => batch,
         message => vec![message],
-    };
-    parsed.into_iter().flat_map(flatten).collect()
+    })
 }
 
 fn answers(message: &Value, id: u32) -> bool {

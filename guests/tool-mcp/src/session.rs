@@ -1,6 +1,6 @@
 //! A session with a server: agreeing on the protocol, listing tools, calling them.
 
-use cofferdam_toolbox::Network;
+use cofferdam_toolbox::Streaming;
 use serde_json::{Map, Value, json};
 
 use crate::listing::{self, Tool};
@@ -14,6 +14,8 @@ const VERSIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-
 const LISTING_TIMEOUT_MS: u32 = 8_000;
 /// The longest time for a call.
 const CALL_TIMEOUT_MS: u32 = 120_000;
+/// The longest time for ending a session.
+const ENDING_TIMEOUT_MS: u32 = 4_000;
 /// The most pages of a list of tools.
 const PAGES_MAX: u32 = 16;
 /// The longest cursor, in bytes.
@@ -28,35 +30,27 @@ pub(crate) struct Session {
     pub(crate) version: Option<String>,
 }
 
-/// Begins a session and lists all tools.
+/// Begins a session and lists all tools. A session in which they are not listed is ended.
 ///
 /// # Errors
 ///
 /// The server was not reached, or does not speak the protocol.
-pub(crate) fn list(settings: &Settings, network: &mut impl Network) -> Result<(Session, Vec<Tool>), Trouble> {
+pub(crate) fn list(
+    settings: &Settings,
+    network: &mut impl Streaming,
+) -> Result<(Session, Vec<Tool>), Trouble> {
     let session = Session::begin(settings, LISTING_TIMEOUT_MS, network)?;
-    let mut tools = Vec::new();
-    let mut cursor: Option<String> = None;
-    for page in 0..PAGES_MAX {
-        let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-        let answer = session
-            .request(2 + page, "tools/list", params, settings, LISTING_TIMEOUT_MS, network)
-            .map_err(trouble)?;
-        let Some(Value::Array(listed)) = answer.result.get("tools") else {
-            return Err(Trouble::invalid("The MCP server's list of tools is not a list."));
-        };
-        listing::add(&mut tools, listed)?;
-        let next = answer.result.get("nextCursor").and_then(Value::as_str);
-        match next.filter(|next| !next.is_empty() && next.len() <= CURSOR_BYTES_MAX) {
-            Some(next) => cursor = Some(next.to_owned()),
-            None => return Ok((session, tools)),
+    match session.tools(settings, network) {
+        Ok(tools) => Ok((session, tools)),
+        Err(trouble) => {
+            session.end(settings, network);
+            Err(trouble)
         }
     }
-    Err(Trouble::invalid(format!("The MCP server's list of tools has more than {PAGES_MAX} pages.")))
 }
 
 impl Session {
-    fn begin(settings: &Settings, timeout_ms: u32, network: &mut impl Network) -> Result<Self, Trouble> {
+    fn begin(settings: &Settings, timeout_ms: u32, network: &mut impl Streaming) -> Result<Self, Trouble> {
         let params = json!({
             "protocolVersion": VERSION,
             "capabilities": {},
@@ -72,8 +66,38 @@ impl Session {
             ));
         }
         let session = Self { id: session, version: Some(version.to_owned()) };
-        rpc::notify(session.envelope(settings, timeout_ms), "notifications/initialized", network)?;
-        Ok(session)
+        let ready = rpc::notify(session.envelope(settings, timeout_ms), "notifications/initialized", network);
+        if ready.is_err() {
+            session.end(settings, network);
+        }
+        ready.map(|()| session)
+    }
+
+    /// All tools of the server.
+    fn tools(&self, settings: &Settings, network: &mut impl Streaming) -> Result<Vec<Tool>, Trouble> {
+        let mut tools = Vec::new();
+        let mut cursor: Option<String> = None;
+        for page in 0..PAGES_MAX {
+            let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
+            let answer = self
+                .request(2 + page, "tools/list", params, settings, LISTING_TIMEOUT_MS, network)
+                .map_err(trouble)?;
+            let Some(Value::Array(listed)) = answer.result.get("tools") else {
+                return Err(Trouble::invalid("The MCP server's list of tools is not a list."));
+            };
+            listing::add(&mut tools, listed)?;
+            let next = answer.result.get("nextCursor").and_then(Value::as_str);
+            match next.filter(|next| !next.is_empty() && next.len() <= CURSOR_BYTES_MAX) {
+                Some(next) => cursor = Some(next.to_owned()),
+                None => return Ok(tools),
+            }
+        }
+        Err(Trouble::invalid(format!("The MCP server's list of tools has more than {PAGES_MAX} pages.")))
+    }
+
+    /// Ends the session, if the server has begun one. Whether it does so changes nothing for anybody here.
+    pub(crate) fn end(&self, settings: &Settings, network: &mut impl Streaming) {
+        rpc::end(self.envelope(settings, ENDING_TIMEOUT_MS), network);
     }
 
     fn envelope<'a>(&'a self, settings: &'a Settings, timeout_ms: u32) -> Envelope<'a> {
@@ -87,7 +111,7 @@ impl Session {
         params: Value,
         settings: &Settings,
         timeout_ms: u32,
-        network: &mut impl Network,
+        network: &mut impl Streaming,
     ) -> Result<Answer, Failed> {
         rpc::request(self.envelope(settings, timeout_ms), id, method, params, network)
     }
@@ -103,7 +127,7 @@ impl Session {
         tool: &str,
         arguments: Map<String, Value>,
         settings: &Settings,
-        network: &mut impl Network,
+        network: &mut impl Streaming,
     ) -> Result<Map<String, Value>, Trouble> {
         let params = json!({ "name": tool, "arguments": arguments });
         let first = self.request(1, "tools/call", params.clone(), settings, CALL_TIMEOUT_MS, network);

@@ -3,6 +3,16 @@
 /// The most events of one body.
 const EVENTS_MAX: usize = 4_096;
 
+/// The longest sequence that ends an event: two line breaks.
+pub(crate) const END_BYTES_MAX: usize = 4;
+
+/// Where the last event of these bytes ends that is there whole: behind its blank line.
+pub(crate) fn last_end(bytes: &[u8]) -> Option<usize> {
+    let ends: [&[u8]; 3] = [b"\n\n", b"\r\n\r\n", b"\r\r"];
+    let last = |end: &[u8]| Some(bytes.windows(end.len()).rposition(|window| window == end)? + end.len());
+    ends.into_iter().filter_map(last).max()
+}
+
 /// The `data` of each event, its lines joined. Other fields, comments and events beyond the limit are left out;
 /// so is nothing else, a last event without its blank line included.
 pub(crate) fn data(body: &str) -> Vec<String> {
@@ -66,6 +76,19 @@ mod tests {
             assert_eq!(data(body), events, "{body:?}");
         }
         assert_eq!(data(&"data: x\n\n".repeat(5_000)).len(), EVENTS_MAX);
+    }
+
+    #[test]
+    fn the_end_of_the_last_whole_event_is_found() {
+        for (bytes, end) in [
+            ("data: a\n\ndata: b", Some(9)),
+            ("data: a\r\n\r\n", Some(11)),
+            ("data: a\r\rdata: b\r\rx", Some(18)),
+            ("data: a\r\ndata: b\n", None),
+            ("", None),
+        ] {
+            assert_eq!(last_end(bytes.as_bytes()), end, "{bytes:?}");
+        }
     }
 
     proptest! {

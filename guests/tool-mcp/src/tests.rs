@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use cofferdam_toolbox::Network;
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::{HttpError, Request, Response};
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Output, ToolError};
+use cofferdam_toolbox::{Network, Streaming};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -16,6 +16,8 @@ use super::settings::Settings;
 struct Server {
     answers: VecDeque<Result<Response, HttpError>>,
     asked: Vec<Request>,
+    /// Pieces of answers that nobody wanted any more.
+    unread: usize,
 }
 
 impl Server {
@@ -60,6 +62,27 @@ impl Network for Server {
     fn send(&mut self, request: &Request) -> Result<Response, HttpError> {
         self.asked.push(request.clone());
         self.answers.pop_front().unwrap_or(Err(HttpError::Unreachable))
+    }
+}
+
+/// Each answer comes in pieces of 16 bytes; those that were not read are counted.
+impl Streaming for Server {
+    fn send_until(
+        &mut self,
+        request: &Request,
+        is_enough: &mut dyn FnMut(&Response) -> bool,
+    ) -> Result<Response, HttpError> {
+        let whole = self.send(request)?;
+        let mut response = Response { body: Vec::new(), ..whole.clone() };
+        let mut pieces = whole.body.chunks(16);
+        for piece in pieces.by_ref() {
+            response.body.extend_from_slice(piece);
+            if is_enough(&response) {
+                break;
+            }
+        }
+        self.unread += pieces.len();
+        Ok(response)
     }
 }
 
@@ -243,6 +266,36 @@ fn results_become_text() {
         item,
         json!({"error": {"type": "mcp_tool_execution_error", "content": content}, "output": null})
     );
+}
+
+#[test]
+fn a_stream_is_read_until_the_answer_has_come() {
+    let answer =
+        json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "é\u{2028}"}]}});
+    let other = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    let rest = ": still here\n\n".repeat(40);
+    for end in ["\n", "\r\n", "\r"] {
+        let stream = format!("data: {other}{end}{end}event: message{end}data: {answer}{end}{end}{rest}");
+        let headers = [("content-type", "text/event-stream")];
+        let mut server = Server::default().says(200, &headers, &stream);
+        assert_eq!(called(&mut server).unwrap().for_model, "é\u{2028}");
+        assert!(server.unread > 30, "{}", server.unread);
+    }
+}
+
+#[test]
+fn sessions_are_ended_once_they_are_of_no_use() {
+    let settings = settings(json!({"authorization": "t"})).unwrap();
+    let mut server = Server::default().begins().json(&json!({}));
+    assert!(listed(&mut server, &settings).error.is_some());
+    let last = server.asked.len() - 1;
+    assert_eq!((server.asked[last].method.as_str(), last), ("DELETE", 3));
+    assert_eq!(server.header(last, "mcp-session-id"), Some("s1"));
+    assert_eq!(server.header(last, "authorization"), Some("Bearer t"));
+    // A server without sessions has nothing to end.
+    let mut server = Server::default();
+    super::Session::default().end(&settings, &mut server);
+    assert!(server.asked.is_empty());
 }
 
 #[test]

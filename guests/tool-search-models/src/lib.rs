@@ -1,23 +1,16 @@
 //! The server tool `experimental__search_models`: searches the catalog of this
 //! host by words, abilities, context length and price.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::SearchModels;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(SearchModels with_types_in bindings);
-}
 mod model;
 mod search;
 
 #[cfg(test)]
 mod tests;
 
-use cofferdam_toolbox::Fields;
 use cofferdam_toolbox::bindings::cofferdam::plugin::catalog;
 use cofferdam_toolbox::bindings::cofferdam::plugin::types::{CallContext, Json};
 use cofferdam_toolbox::bindings::exports::cofferdam::plugin::tools::{Function, Guest, Output, ToolError};
+use cofferdam_toolbox::{Fields, clip};
 use serde_json::json;
 
 use search::Search;
@@ -27,10 +20,14 @@ const NAME: &str = "search_models";
 /// `parameters.max_results` when the client is silent, and at most.
 const RESULTS_DEFAULT: u32 = 5;
 const RESULTS_MAX: u32 = 20;
+/// Longest query that is repeated in the item, in characters.
+const QUERY_CHARS_MAX: usize = 1_000;
 /// Longest arguments that are repeated in the item, in bytes.
 const ARGUMENTS_BYTES_MAX: usize = 4 * 1024;
 
 struct SearchModels;
+
+cofferdam_toolbox::export_tool!(SearchModels);
 
 impl Guest for SearchModels {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {
@@ -113,9 +110,10 @@ fn tell(arguments: &[u8], models: &[u8], results_max: usize) -> Result<Output, T
     });
     let arguments = std::str::from_utf8(arguments).unwrap_or_default();
     let arguments = if arguments.len() > ARGUMENTS_BYTES_MAX { "" } else { arguments };
+    let query = clip(&search.query, QUERY_CHARS_MAX).text;
     Ok(Output {
         for_model: for_model.to_string(),
-        item: json!({ "query": search.query, "arguments": arguments }).to_string().into_bytes(),
+        item: json!({ "query": query, "arguments": arguments }).to_string().into_bytes(),
         annotations: Vec::new(),
         cost_pico: 0,
     })

@@ -84,6 +84,9 @@ fn a_model_is_told_with_its_cheapest_price_and_all_abilities() {
 fn the_item_repeats_query_and_arguments() {
     let item: Value = serde_json::from_slice(&told(r#"{"query":" Claude "}"#).item).unwrap();
     assert_eq!(item, json!({ "query": "Claude", "arguments": r#"{"query":" Claude "}"# }));
+    let long = told(&json!({"query": "é".repeat(5_000)}).to_string());
+    let item: Value = serde_json::from_slice(&long.item).unwrap();
+    assert_eq!(item, json!({"query": "é".repeat(1_000), "arguments": ""}));
 }
 
 #[test]

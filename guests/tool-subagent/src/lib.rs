@@ -1,13 +1,6 @@
 //! The server tool `subagent`: a model hands a self-contained task to a worker, as a rule a cheaper one, and
 //! goes on with what came of it. A request may offer several workers, told apart by `name`.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::Subagent;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(Subagent with_types_in bindings);
-}
 mod settings;
 
 #[cfg(test)]
@@ -25,6 +18,8 @@ const INSTRUCTIONS: &str = "You carry out one task that another model hands to y
     answer with the outcome alone, in the form it asks for. You cannot ask back.";
 
 struct Subagent;
+
+cofferdam_toolbox::export_tool!(Subagent);
 
 impl Guest for Subagent {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {

@@ -1,13 +1,6 @@
 //! The server tool `tool_search`: finds functions whose loading the client
 //! deferred (`defer_loading`) and offers them to the model from the next turn on.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::ToolSearch;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(ToolSearch with_types_in bindings);
-}
 mod deferred;
 mod query;
 
@@ -32,6 +25,8 @@ const RESULTS_MAX: u32 = 50;
 const TOLD_CHARS_MAX: usize = 200;
 
 struct ToolSearch;
+
+cofferdam_toolbox::export_tool!(ToolSearch);
 
 impl Guest for ToolSearch {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {

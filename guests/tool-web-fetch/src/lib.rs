@@ -1,13 +1,6 @@
 //! The server tool `web_fetch`: fetches a page of the web and gives its text to
 //! the model. The host checks where it goes; this guest makes text of what comes.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::WebFetch;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(WebFetch with_types_in bindings);
-}
 mod fetch;
 mod html;
 mod page;
@@ -31,6 +24,8 @@ const NAME: &str = "web_fetch";
 const USES: &str = "uses";
 
 struct WebFetch;
+
+cofferdam_toolbox::export_tool!(WebFetch);
 
 impl Guest for WebFetch {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {

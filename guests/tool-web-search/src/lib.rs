@@ -4,13 +4,6 @@
 //! [`config`] is the operator's choice, [`settings`] the client's; [`engines`] speaks the engines' protocols;
 //! [`found`] makes text, item and citations of results; [`spent`] counts over the request.
 
-#[allow(unsafe_code, reason = "generated")]
-mod export {
-    use super::WebSearch;
-    use cofferdam_toolbox::bindings;
-
-    bindings::export!(WebSearch with_types_in bindings);
-}
 mod config;
 mod engines;
 mod found;
@@ -41,6 +34,8 @@ const SPENT: &str = "spent";
 const QUERY_CHARS_MAX: usize = 2_000;
 
 struct WebSearch;
+
+cofferdam_toolbox::export_tool!(WebSearch);
 
 impl Guest for WebSearch {
     fn functions(settings: Json, _: CallContext) -> Result<Vec<Function>, ToolError> {

@@ -15,6 +15,21 @@ pub mod bindings {
         default_bindings_module: "cofferdam_toolbox::bindings",
     });
 }
+
+/// Makes a crate the component of the tool that this type is.
+#[macro_export]
+macro_rules! export_tool {
+    ($tool:ident) => {
+        #[allow(unsafe_code, reason = "generated")]
+        mod export {
+            use super::$tool;
+            use $crate::bindings;
+
+            bindings::export!($tool with_types_in bindings);
+        }
+    };
+}
+
 mod domains;
 mod fields;
 mod media;
@@ -30,6 +45,6 @@ pub use domains::DomainRules;
 pub use fields::Fields;
 pub use media::Media;
 pub use models::{Instance, Manner, Models, Service, completed, failed, text_of};
-pub use network::{Network, Wire, header, sentence, web_address};
+pub use network::{Network, Streaming, Wire, header, sentence, web_address};
 pub use paths::relative_path;
 pub use words::{grade, lower_words};

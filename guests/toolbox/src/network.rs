@@ -3,6 +3,7 @@
 use url::{Host, Url};
 
 use crate::bindings::cofferdam::plugin::http::{self, HttpError, Request, Response};
+use crate::bindings::cofferdam::plugin::http_stream;
 
 /// Longest URL that is looked at.
 const URL_BYTES_MAX: usize = 8 * 1024;
@@ -17,6 +18,21 @@ pub trait Network {
     fn send(&mut self, request: &Request) -> Result<Response, HttpError>;
 }
 
+/// Sends requests to servers that may not end their answers.
+pub trait Streaming: Network {
+    /// Sends one request and reads the answer until `is_enough` of it has come, which is asked after each piece
+    /// with all that has.
+    ///
+    /// # Errors
+    ///
+    /// One of the closed set.
+    fn send_until(
+        &mut self,
+        request: &Request,
+        is_enough: &mut dyn FnMut(&Response) -> bool,
+    ) -> Result<Response, HttpError>;
+}
+
 /// The host's network, behind its checks.
 #[derive(Debug)]
 pub struct Wire;
@@ -24,6 +40,32 @@ pub struct Wire;
 impl Network for Wire {
     fn send(&mut self, request: &Request) -> Result<Response, HttpError> {
         http::send(request)
+    }
+}
+
+impl Streaming for Wire {
+    fn send_until(
+        &mut self,
+        request: &Request,
+        is_enough: &mut dyn FnMut(&Response) -> bool,
+    ) -> Result<Response, HttpError> {
+        let exchange = http_stream::open(request)?;
+        let mut response = Response {
+            status: exchange.status(),
+            url: request.url.clone(),
+            headers: exchange.headers(),
+            body: Vec::new(),
+        };
+        loop {
+            let mut piece = exchange.read()?;
+            if piece.is_empty() {
+                return Ok(response);
+            }
+            response.body.append(&mut piece);
+            if is_enough(&response) {
+                return Ok(response);
+            }
+        }
     }
 }
 

@@ -12,11 +12,12 @@ mod redirect;
 mod reflection;
 mod refusal;
 mod release;
+mod stream;
 
 use crate::Engine;
 use crate::ledger::Caller;
 use cofferdam_egress::{Egress, GuestLimits, GuestReply, GuestRequest, Injection, Slot, Target};
-use cofferdam_runtime::services::{HttpDoor, Opening};
+use cofferdam_runtime::services::{HttpDoor, HttpExchange, Opening};
 use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse};
 use cofferdam_runtime::{Grant, HostAccess, OnReflection};
 use cofferdam_store::{
@@ -30,6 +31,7 @@ use release::Vault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tokio::time::{timeout, timeout_at};
 
 /// The longest body of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -69,8 +71,14 @@ struct Visit<'a> {
     door: &'a Door,
     plugin: &'a str,
     grant: &'a Grant,
-    /// When the guest's time for all of it is over.
-    deadline: tokio::time::Instant,
+}
+
+/// A request that is answered, as far as its head.
+struct Reached {
+    /// What was sent last, after redirects.
+    request: GuestRequest,
+    reply: GuestReply,
+    sent: Vec<Sent>,
 }
 
 /// A secret as it was sent.
@@ -87,23 +95,46 @@ impl HttpDoor for Door {
         request: HttpRequest,
     ) -> Opening<'a, Result<HttpResponse, HttpError>> {
         Box::pin(async move {
-            if self.refusals.load(Ordering::Relaxed) >= REFUSALS_MAX {
-                return Err(HttpError::Exhausted);
-            }
-            let time = Duration::from_millis(request.timeout_ms.into()).min(self.time_max);
+            let time = self.time_for(&request)?;
             let deadline = tokio::time::Instant::now() + time;
-            let visit = Visit { door: self, plugin, grant, deadline };
-            match tokio::time::timeout_at(deadline, visit.run(request, time)).await {
-                Ok(answer) => answer,
-                Err(_elapsed) => Err(HttpError::Timeout),
-            }
+            let visit = Visit { door: self, plugin, grant };
+            let answered = async {
+                let Reached { request, reply, sent } = visit.reach(request, time).await?;
+                visit.read(&request, reply, &sent, deadline).await
+            };
+            timeout_at(deadline, answered).await.map_err(|_elapsed| HttpError::Timeout)?
+        })
+    }
+
+    fn open<'a>(
+        self: Arc<Self>,
+        plugin: &'a str,
+        grant: &'a Grant,
+        request: HttpRequest,
+    ) -> Opening<'a, Result<HttpExchange, HttpError>> {
+        Box::pin(async move {
+            let time = self.time_for(&request)?;
+            let visit = Visit { door: &self, plugin, grant };
+            let reached = timeout(time, visit.reach(request, time)).await;
+            let reached = reached.map_err(|_elapsed| HttpError::Timeout)??;
+            Ok(stream::exchange(self, plugin, grant, reached))
         })
     }
 }
 
+impl Door {
+    /// How long a request may take, if the door is open.
+    fn time_for(&self, request: &HttpRequest) -> Result<Duration, HttpError> {
+        if self.refusals.load(Ordering::Relaxed) >= REFUSALS_MAX {
+            return Err(HttpError::Exhausted);
+        }
+        Ok(Duration::from_millis(request.timeout_ms.into()).min(self.time_max))
+    }
+}
+
 impl Visit<'_> {
-    /// The request and the redirects it leads to.
-    async fn run(&self, written: HttpRequest, time: Duration) -> Result<HttpResponse, HttpError> {
+    /// The request and the redirects it leads to, up to the head of the answer.
+    async fn reach(&self, written: HttpRequest, time: Duration) -> Result<Reached, HttpError> {
         let HttpRequest { method, url, headers, body, injections, redirects, body_bytes_max, .. } = written;
         let target = Target::parse(&url).map_err(|error| self.refuse(None, error.into()))?;
         if body.len() > REQUEST_BYTES_MAX {
@@ -121,17 +152,17 @@ impl Visit<'_> {
             let (reply, _) = self.exchange(&request, Vec::new()).await?;
             let next = redirect::next(&request, &reply);
             let Some(mut next) = next.map_err(|error| self.refuse(host_of(&request), error.into()))? else {
-                return self.read(&request, reply, &[]).await;
+                return Ok(Reached { request, reply, sent: Vec::new() });
             };
             planned = self.admit(&mut next, &[]).await?;
             if !planned.is_empty() {
                 // The host of before chose the path; it gets no secret on the way.
-                return self.read(&request, reply, &[]).await;
+                return Ok(Reached { request, reply, sent: Vec::new() });
             }
             request = next;
         }
         let (reply, sent) = self.exchange(&request, planned).await?;
-        self.read(&request, reply, &sent).await
+        Ok(Reached { request, reply, sent })
     }
 
     /// What goes along with a request that may be sent.
@@ -228,24 +259,18 @@ impl Visit<'_> {
         Ok((reply, sent))
     }
 
-    /// The answer, whole.
+    /// The answer, whole, if it is here before the deadline.
     async fn read(
         &self,
         request: &GuestRequest,
         mut reply: GuestReply,
         sent: &[Sent],
+        deadline: tokio::time::Instant,
     ) -> Result<HttpResponse, HttpError> {
         // An answer that comes too late has been read in part, and what was in that part counts.
-        let body = tokio::time::timeout_at(self.deadline, reply.body.collect()).await;
+        let body = timeout_at(deadline, reply.body.collect()).await;
         let body = body.unwrap_or(Err(cofferdam_egress::Error::TimedOut));
-        let reflected = reply.body.reflected();
-        let blocked = self.grant.on_reflection == OnReflection::Block && !reflected.is_empty();
-        for sent in sent.iter().filter(|sent| reflected.contains(&sent.secret)) {
-            self.note_reflection(host_of(request), sent, blocked);
-        }
-        if blocked {
-            return Err(HttpError::Denied);
-        }
+        self.note_reflections(request, &reply.body.reflected(), sent)?;
         let body = body.map_err(|error| self.refuse(host_of(request), error.into()))?;
         Ok(HttpResponse {
             status: reply.status.as_u16(),
@@ -253,6 +278,23 @@ impl Visit<'_> {
             headers: reply.headers,
             body: body.into(),
         })
+    }
+
+    /// Writes down which of the secrets that were `sent` came back.
+    ///
+    /// # Errors
+    /// `denied`, where the operator wants no such answer to get through.
+    fn note_reflections(
+        &self,
+        request: &GuestRequest,
+        reflected: &[SecretName],
+        sent: &[Sent],
+    ) -> Result<(), HttpError> {
+        let blocked = self.grant.on_reflection == OnReflection::Block && !reflected.is_empty();
+        for sent in sent.iter().filter(|sent| reflected.contains(&sent.secret)) {
+            self.note_reflection(host_of(request), sent, blocked);
+        }
+        if blocked { Err(HttpError::Denied) } else { Ok(()) }
     }
 
     fn note_reflection(&self, host: Option<&HostName>, sent: &Sent, blocked: bool) {

@@ -7,6 +7,7 @@
 
 mod before;
 mod choice;
+mod closing;
 mod doors;
 mod history;
 mod hook;
@@ -31,6 +32,7 @@ use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass};
 use before::Done;
 use bytes::Bytes;
 use choice::Choice;
+use closing::Closing;
 use cofferdam_runtime::CallContext;
 use cofferdam_runtime::wire::{FinishReason, Usage};
 use futures_util::StreamExt;
@@ -121,6 +123,8 @@ pub(crate) struct ServerTools {
     asked_before: Amount,
     /// The current turn is made with tools switched off: calls made all the same are not run.
     is_over: bool,
+    /// What the tools do when all is over.
+    _closing: Closing,
 }
 
 /// One call under way.
@@ -161,6 +165,7 @@ impl ServerTools {
     ) -> Result<Box<Self>, Refusal> {
         let Occasion { engine, context, .. } = occasion;
         let doors = Doors::new(occasion, request);
+        let closing = Closing::of(engine, request, context, &doors);
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
         // What a client has of stand-ins' calls is told as calls of functions; then what it says of others.
@@ -187,6 +192,7 @@ impl ServerTools {
             cost: AtomicU64::new(0),
             asked_before: occasion.asking.cost(),
             is_over: request.tool_choice == ToolChoice::None,
+            _closing: closing,
         });
         match history {
             Some(history) => {

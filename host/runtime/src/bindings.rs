@@ -17,6 +17,7 @@ wasmtime::component::bindgen!({
             import cofferdam:plugin/clock@0.1.0;
             import cofferdam:plugin/random@0.1.0;
             import cofferdam:plugin/http@0.1.0;
+            import cofferdam:plugin/http-stream@0.1.0;
             import cofferdam:plugin/model@0.1.0;
             import cofferdam:plugin/model-panel@0.1.0;
             import cofferdam:plugin/catalog@0.1.0;
@@ -37,11 +38,14 @@ wasmtime::component::bindgen!({
     world: "cofferdam:host/everything",
     imports: {
         "cofferdam:plugin/http.send": async | trappable,
+        "cofferdam:plugin/http-stream.open": async | trappable,
+        "cofferdam:plugin/http-stream.[method]exchange.read": async | trappable,
         "cofferdam:plugin/model.ask": async | trappable,
         "cofferdam:plugin/model-panel.ask-all": async | trappable,
         "cofferdam:plugin/tool-call.call": async | trappable,
         default: trappable,
     },
     exports: { default: async },
+    with: { "cofferdam:plugin/http-stream.exchange": crate::services::HttpExchange },
     additional_derives: [PartialEq],
 });

@@ -7,6 +7,7 @@ mod clock;
 mod config;
 mod deferred_tools;
 mod http;
+mod http_stream;
 mod log;
 mod model;
 mod model_panel;
@@ -41,7 +42,10 @@ fn add(linker: &mut Linker<GuestState>, import: Import) -> wasmtime::Result<()> 
     match import {
         Import::Clock => plugin::clock::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
         Import::Random => plugin::random::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
-        Import::Http => plugin::http::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own),
+        Import::Http => {
+            plugin::http::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)?;
+            plugin::http_stream::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)
+        }
         Import::Model => {
             plugin::model::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)?;
             plugin::model_panel::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, own)

@@ -82,6 +82,13 @@ impl GuestState {
     }
 }
 
+impl GuestState {
+    /// What the guest holds handles to.
+    pub(crate) fn table(&mut self) -> &mut ResourceTable {
+        &mut self.table
+    }
+}
+
 impl WasiView for GuestState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }

@@ -24,6 +24,48 @@ pub trait HttpDoor: Send + Sync {
         grant: &'a Grant,
         request: HttpRequest,
     ) -> Opening<'a, Result<HttpResponse, HttpError>>;
+
+    /// The same up to the head of the answer, whose body is then read piece by piece.
+    fn open<'a>(
+        self: Arc<Self>,
+        plugin: &'a str,
+        grant: &'a Grant,
+        request: HttpRequest,
+    ) -> Opening<'a, Result<HttpExchange, HttpError>>;
+}
+
+/// An answer of which no more than the head has come.
+pub struct HttpExchange {
+    /// The status.
+    pub status: u16,
+    /// The headers that a guest may read.
+    pub headers: Vec<(String, String)>,
+    /// The rest.
+    pub body: Box<dyn HttpBody>,
+}
+
+impl From<HttpResponse> for HttpExchange {
+    /// An answer that has come whole.
+    fn from(response: HttpResponse) -> Self {
+        let HttpResponse { status, headers, body, .. } = response;
+        Self { status, headers, body: Box::new(Whole(body)) }
+    }
+}
+
+/// A body in one piece.
+struct Whole(Vec<u8>);
+
+impl HttpBody for Whole {
+    fn read(&mut self) -> Opening<'_, Result<Vec<u8>, HttpError>> {
+        let piece = std::mem::take(&mut self.0);
+        Box::pin(std::future::ready(Ok(piece)))
+    }
+}
+
+/// A body that is read piece by piece. Dropping it closes its connection.
+pub trait HttpBody: Send {
+    /// The next piece, empty at the end.
+    fn read(&mut self) -> Opening<'_, Result<Vec<u8>, HttpError>>;
 }
 
 /// A question of a guest to a model.

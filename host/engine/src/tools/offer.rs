@@ -13,6 +13,8 @@ use bytes::Bytes;
 use cofferdam_runtime::manifest::Import;
 use cofferdam_runtime::wire::{Function, ToolError};
 use cofferdam_runtime::{CallContext, Kind, Plugin, Plugins};
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +27,8 @@ const FINDER: &str = "tool_search";
 const SERVER_TOOLS_MAX: usize = 64;
 /// How long a tool may take to say what it offers: most look at their settings, some ask a server.
 const OFFER_TIME_MAX: Duration = Duration::from_secs(25);
+/// Tools that say at the same time what they offer.
+const OFFERS_AT_ONCE: usize = 8;
 /// How long all tools of a request may take for that. Nothing is told to the client meanwhile.
 const OFFERS_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -104,16 +108,11 @@ impl Offer {
             // The first use of a guest compiles it, which takes what it takes; what is wrong is told below.
             plugin.compile().await.unwrap_or_default();
         }
-        let until = Instant::now() + OFFERS_TIME_MAX;
         check_count(&request.tools)?;
+        let mut offered = offered(engine, request, context, doors).await?.into_iter();
         for tool in &request.tools {
             entries.push(match (&tool.kind, tool.name.as_ref()) {
-                (ToolKind::Server(name), _) => {
-                    let server = engine.server_tool(tool, name, doors)?;
-                    let functions = functions(&server, tool, context, doors, until).await?;
-                    let (functions, json) = written(functions, &server, tool, &request.include)?;
-                    Entry::Server { tool: server, functions, json }
-                }
+                (ToolKind::Server(_), _) => offered.next().ok_or_else(Refusal::internal)?,
                 (_, Some(name)) if defers && tool.is_deferred && !named.contains(name) => {
                     Entry::Deferred { name: name.clone(), json: tool.loaded_json() }
                 }
@@ -346,6 +345,27 @@ pub(super) fn of_type<'a>(plugins: &'a Plugins, name: &str) -> impl Iterator<Ite
         plugin.kind() == Kind::Tool
             && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
     })
+}
+
+/// The entries of the server tools, asked side by side: some ask a server of their own.
+async fn offered(
+    engine: &Engine,
+    request: &ResponsesRequest,
+    context: &CallContext,
+    doors: &Doors,
+) -> Result<Vec<Entry>, Refusal> {
+    let until = Instant::now() + OFFERS_TIME_MAX;
+    let mut asked: Vec<BoxFuture<'_, Result<Entry, Refusal>>> = Vec::new();
+    for tool in &request.tools {
+        let ToolKind::Server(name) = &tool.kind else { continue };
+        let server = engine.server_tool(tool, name, doors)?;
+        asked.push(Box::pin(async move {
+            let functions = functions(&server, tool, context, doors, until).await?;
+            let (functions, json) = written(functions, &server, tool, &request.include)?;
+            Ok(Entry::Server { tool: server, functions, json })
+        }));
+    }
+    stream::iter(asked).buffered(OFFERS_AT_ONCE).try_collect().await
 }
 
 async fn functions(

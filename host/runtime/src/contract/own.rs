@@ -8,12 +8,13 @@ use wit_parser::{Interface, PackageId, Resolve, SourceMap};
 pub(super) const NAMESPACE: &str = "cofferdam";
 pub(super) const NAME: &str = "plugin";
 
-const FILES: [(&str, &str); 18] = [
+const FILES: [(&str, &str); 19] = [
     ("catalog.wit", include_str!("../../../../wit/catalog.wit")),
     ("clock.wit", include_str!("../../../../wit/clock.wit")),
     ("config.wit", include_str!("../../../../wit/config.wit")),
     ("deferred-tools.wit", include_str!("../../../../wit/deferred-tools.wit")),
     ("hook.wit", include_str!("../../../../wit/hook.wit")),
+    ("http-stream.wit", include_str!("../../../../wit/http-stream.wit")),
     ("http.wit", include_str!("../../../../wit/http.wit")),
     ("log.wit", include_str!("../../../../wit/log.wit")),
     ("model-panel.wit", include_str!("../../../../wit/model-panel.wit")),

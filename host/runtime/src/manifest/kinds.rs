@@ -100,7 +100,7 @@ impl Import {
         match self {
             Self::Clock => &["clock"],
             Self::Random => &["random"],
-            Self::Http => &["http"],
+            Self::Http => &["http", "http-stream"],
             Self::Model => &["model", "model-panel"],
             Self::Catalog => &["catalog"],
             Self::Scratch => &["scratch"],

@@ -20,6 +20,9 @@ pub struct ToolTable {
     /// request uses.
     #[serde(default)]
     pub items: Vec<ItemTable>,
+    /// The tool's function that is called once for each entry when the request is over, however it ends. It gets no
+    /// arguments, is not offered to models, and nobody waits for what comes of it.
+    pub closing: Option<String>,
 }
 
 /// How a client sees what a tool does: one table of `[[tool.items]]`.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use cofferdam_runtime::services::{Catalog, DeferredTools, HttpDoor, Opening};
+use cofferdam_runtime::services::{Catalog, DeferredTools, HttpDoor, HttpExchange, Opening};
 use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse, Output, ToolError};
 use cofferdam_runtime::{CallErrorKind, Grant, OperatorGrant, Plugin, PluginSource, Runtime, Services};
 use serde_json::{Value, json};
@@ -56,6 +56,15 @@ impl HttpDoor for Site {
             let headers = vec![("content-type".to_owned(), self.content_type.to_owned())];
             Ok(HttpResponse { status: 200, url, headers, body: self.body.clone() })
         })
+    }
+
+    fn open<'a>(
+        self: Arc<Self>,
+        plugin: &'a str,
+        grant: &'a Grant,
+        request: HttpRequest,
+    ) -> Opening<'a, Result<HttpExchange, HttpError>> {
+        Box::pin(async move { Ok(self.send(plugin, grant, request).await?.into()) })
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_runtime::services::{Ask, HttpDoor, Opening, Question, ToolCall, ToolDoor};
+use cofferdam_runtime::services::{Ask, HttpDoor, HttpExchange, Opening, Question, ToolCall, ToolDoor};
 use cofferdam_runtime::wire::{
     Answer, Candidate, Failure, Frame, HttpError, HttpRequest, HttpResponse, Percentiles, Price, Purpose,
     RequestSummary, ResponseHead, Statistics, Target, ToolCallError, Usage,
@@ -240,6 +240,15 @@ impl HttpDoor for Net {
                 body: b"{\"fetched\":1}".to_vec(),
             })
         })
+    }
+
+    fn open<'a>(
+        self: Arc<Self>,
+        plugin: &'a str,
+        grant: &'a Grant,
+        request: HttpRequest,
+    ) -> Opening<'a, Result<HttpExchange, HttpError>> {
+        Box::pin(async move { Ok(self.send(plugin, grant, request).await?.into()) })
     }
 }
 

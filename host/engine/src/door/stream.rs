@@ -1,0 +1,55 @@
+//! Answers that a guest reads piece by piece: what is noted of a whole answer is noted with the piece that shows it.
+
+use super::{Door, Reached, Sent, Visit};
+use cofferdam_egress::{GuestBody, GuestRequest};
+use cofferdam_runtime::Grant;
+use cofferdam_runtime::services::{HttpBody, HttpExchange, Opening};
+use cofferdam_runtime::wire::HttpError;
+use cofferdam_store::SecretName;
+use std::sync::Arc;
+
+/// The body of an answer under way. Its time and length are bounded with those of the request.
+struct Stream {
+    door: Arc<Door>,
+    plugin: String,
+    grant: Grant,
+    request: GuestRequest,
+    body: GuestBody,
+    /// What went along and has not come back yet.
+    sent: Vec<Sent>,
+    /// A secret came back, and the operator wants no such answer to get through.
+    is_blocked: bool,
+}
+
+/// An answer whose body is still to be read.
+pub(super) fn exchange(door: Arc<Door>, plugin: &str, grant: &Grant, reached: Reached) -> HttpExchange {
+    let Reached { request, reply, sent } = reached;
+    let (plugin, grant) = (plugin.to_owned(), grant.clone());
+    let body = Stream { door, plugin, grant, request, body: reply.body, sent, is_blocked: false };
+    HttpExchange { status: reply.status.as_u16(), headers: reply.headers, body: Box::new(body) }
+}
+
+impl Stream {
+    async fn next(&mut self) -> Result<Vec<u8>, HttpError> {
+        let piece = self.body.chunk().await;
+        let Self { door, plugin, grant, request, .. } = self;
+        let visit = Visit { door, plugin, grant };
+        let reflected = self.body.reflected();
+        let (back, out): (Vec<Sent>, _) =
+            std::mem::take(&mut self.sent).into_iter().partition(|sent| reflected.contains(&sent.secret));
+        self.sent = out;
+        let fresh: Vec<SecretName> = back.iter().map(|sent| sent.secret.clone()).collect();
+        self.is_blocked |= visit.note_reflections(request, &fresh, &back).is_err();
+        if self.is_blocked {
+            return Err(HttpError::Denied);
+        }
+        let piece = piece.map_err(|error| visit.refuse(request.target.host_name(), error.into()))?;
+        Ok(piece.map(Vec::from).unwrap_or_default())
+    }
+}
+
+impl HttpBody for Stream {
+    fn read(&mut self) -> Opening<'_, Result<Vec<u8>, HttpError>> {
+        Box::pin(self.next())
+    }
+}

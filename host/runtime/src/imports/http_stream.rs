@@ -1,0 +1,51 @@
+//! `http-stream`: the answers of a guest's own requests piece by piece. The limits are those of `http`.
+
+use wasmtime::component::Resource;
+
+use crate::bindings::cofferdam::plugin::http_stream::{Host, HostExchange, HttpError, Request};
+use crate::instance::GuestState;
+use crate::services::HttpExchange;
+
+impl Host for GuestState {
+    async fn open(
+        &mut self,
+        request: Request,
+    ) -> wasmtime::Result<Result<Resource<HttpExchange>, HttpError>> {
+        let door = match self.http_door(&request)? {
+            Ok(door) => door,
+            Err(error) => return Ok(Err(error)),
+        };
+        let opening = door.open(self.plugin.name(), &self.plugin.grant, request);
+        match self.account.beside(opening).await {
+            Ok(exchange) => Ok(Ok(self.table().push(exchange)?)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+}
+
+impl HostExchange for GuestState {
+    fn status(&mut self, exchange: Resource<HttpExchange>) -> wasmtime::Result<u16> {
+        self.enter_host()?;
+        Ok(self.table().get(&exchange)?.status)
+    }
+
+    fn headers(&mut self, exchange: Resource<HttpExchange>) -> wasmtime::Result<Vec<(String, String)>> {
+        self.enter_host()?;
+        Ok(self.table().get(&exchange)?.headers.clone())
+    }
+
+    async fn read(
+        &mut self,
+        exchange: Resource<HttpExchange>,
+    ) -> wasmtime::Result<Result<Vec<u8>, HttpError>> {
+        self.enter_host()?;
+        let account = std::sync::Arc::clone(&self.account);
+        let body = &mut self.table().get_mut(&exchange)?.body;
+        Ok(account.beside(body.read()).await)
+    }
+
+    fn drop(&mut self, exchange: Resource<HttpExchange>) -> wasmtime::Result<()> {
+        self.table().delete(exchange)?;
+        Ok(())
+    }
+}
