@@ -9,7 +9,7 @@ use cofferdam_guest_kit::{Content as Given, Item, Marks, Part as GivenPart, Role
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::thought;
+use crate::thought::{self, Thought};
 
 #[derive(Serialize)]
 pub(crate) struct Message<'a> {
@@ -123,6 +123,9 @@ struct Call<'a> {
     id: Text<'a>,
     #[serde(flatten)]
     what: Called<'a>,
+    /// The signature of the server that made the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<Box<RawValue>>,
 }
 
 #[derive(Serialize)]
@@ -151,7 +154,7 @@ pub(crate) fn messages<'a>(
     model: &'a str,
     takes: Takes,
 ) -> Result<Vec<Message<'a>>, Failure> {
-    let mut conversation = Conversation { messages: Vec::new(), takes, model, thought: None };
+    let mut conversation = Conversation { messages: Vec::new(), takes, model, thought: Thought::default() };
     if let Some(text) = instructions {
         conversation.system(text);
     }
@@ -192,8 +195,8 @@ struct Conversation<'a> {
     takes: Takes,
     /// The provider's name for the model.
     model: &'a str,
-    /// Reasoning of this model that waits for the call it led to.
-    thought: Option<Text<'a>>,
+    /// What this model thought, waiting for the call that it led to.
+    thought: Thought<'a>,
 }
 
 impl<'a> Conversation<'a> {
@@ -211,7 +214,7 @@ impl<'a> Conversation<'a> {
                 self.function(call_id, name, arguments);
             }
             Item::CustomToolCall { call_id, name, input, .. } if self.takes.custom => {
-                self.call(Call { id: call_id, what: Called::Custom { custom: Custom { name, input } } });
+                self.call(call_id, Called::Custom { custom: Custom { name, input } });
             }
             Item::CustomToolCall { call_id, name, input, .. } => {
                 let arguments = serde_json::json!({ "input": input }).to_string();
@@ -222,8 +225,9 @@ impl<'a> Conversation<'a> {
             }
             // Of use only to the server that wrote it, which knows it by the seal.
             Item::Reasoning(reasoning) => {
-                if let Some(text) = thought::unseal(&reasoning, self.model) {
-                    self.thought.get_or_insert_default().to_mut().push_str(&text);
+                if let Some(Thought { text, extra }) = thought::unseal(&reasoning, self.model) {
+                    append(&mut self.thought.text, text);
+                    self.thought.extra = extra.or(self.thought.extra.take());
                 }
             }
             // Of use only where it came from.
@@ -262,7 +266,9 @@ impl<'a> Conversation<'a> {
 
     fn push(&mut self, role: &'static str, content: Content<'a>) {
         // What was thought in a turn that is over led to no call.
-        self.thought.take_if(|_| role != "assistant");
+        if role != "assistant" {
+            self.thought = Thought::default();
+        }
         self.messages.push(Message {
             role,
             content,
@@ -292,19 +298,17 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    fn call(&mut self, call: Call<'a>) {
-        let thought = self.thought.take();
+    fn call(&mut self, id: Text<'a>, what: Called<'a>) {
+        let Thought { text, extra: extra_content } = std::mem::take(&mut self.thought);
         let Some(turn) = self.turn() else { return };
-        turn.tool_calls.push(call);
-        if let Some(thought) = thought {
-            turn.reasoning_content.get_or_insert_default().to_mut().push_str(&thought);
-        }
+        turn.tool_calls.push(Call { id, what, extra_content });
+        append(&mut turn.reasoning_content, text);
     }
 
     fn function(&mut self, id: Text<'a>, name: Text<'a>, arguments: Text<'a>) {
         // Servers that parse arguments take no empty text for none.
         let arguments = if arguments.trim().is_empty() { Cow::Borrowed("{}") } else { arguments };
-        self.call(Call { id, what: Called::Function { function: Function { name, arguments } } });
+        self.call(id, Called::Function { function: Function { name, arguments } });
     }
 
     fn result(&mut self, id: Text<'a>, text: Text<'a>) {
@@ -312,6 +316,14 @@ impl<'a> Conversation<'a> {
         if let Some(message) = self.messages.last_mut() {
             message.tool_call_id = Some(id);
         }
+    }
+}
+
+fn append<'a>(text: &mut Option<Text<'a>>, more: Option<Text<'a>>) {
+    match (text, more) {
+        (_, None) => {}
+        (Some(text), Some(more)) => text.to_mut().push_str(&more),
+        (text, more) => *text = more,
     }
 }
 

@@ -113,6 +113,17 @@ pub(crate) struct CallPart<'a> {
     pub(crate) function: Option<Named<'a>>,
     #[serde(borrow)]
     pub(crate) custom: Option<Named<'a>>,
+    /// Google's signature of the call.
+    #[serde(borrow)]
+    pub(crate) extra_content: Option<&'a RawValue>,
+}
+
+impl<'a> CallPart<'a> {
+    /// The signature, where the piece begins its call.
+    pub(crate) fn signature(&self) -> Option<&'a RawValue> {
+        let named = self.function.as_ref().or(self.custom.as_ref());
+        self.extra_content.filter(|_| named.is_some_and(|named| !named.name.as_str().is_empty()))
+    }
 }
 
 #[derive(Default, Deserialize)]

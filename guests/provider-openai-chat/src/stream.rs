@@ -16,7 +16,7 @@ use crate::bindings::exports::cofferdam::plugin::generation::{
 };
 use crate::calls::{BadCalls, Calls};
 use crate::reply::{Choice, Chunk, ContentPart, Delta, Logprobs};
-use crate::thought;
+use crate::thought::{self, Thought};
 
 /// Translates one answer.
 #[derive(Default)]
@@ -120,7 +120,7 @@ impl Decoder {
             self.on_content(delta, choice.logprobs);
             for part in &delta.tool_calls.0 {
                 self.begun = true;
-                self.seal();
+                self.seal(part.signature());
                 self.calls.take_piece(part, &mut self.events)?;
             }
             if let Some(named) = &delta.function_call {
@@ -133,7 +133,7 @@ impl Decoder {
             self.on_content(message, choice.logprobs);
             for part in &message.tool_calls.0 {
                 self.begun = true;
-                self.seal();
+                self.seal(part.signature());
                 self.calls.take_whole(part, &mut self.events)?;
             }
             if let Some(named) = message.function_call.as_ref().filter(|_| self.calls.is_empty()) {
@@ -210,18 +210,21 @@ impl Decoder {
         }
     }
 
-    /// Ends the reasoning that came as `reasoning_content`: what follows is something else.
-    fn seal(&mut self) {
-        if !self.thought.is_empty() {
-            let text = std::mem::take(&mut self.thought);
-            self.events.push(Event::ReasoningSeal(thought::seal(&self.model, &text)));
+    /// Ends the reasoning that came as `reasoning_content`, for what follows is something else: a call, perhaps
+    /// with a signature.
+    fn seal(&mut self, extra: Option<&RawValue>) {
+        let text = Some(std::mem::take(&mut self.thought)).filter(|text| !text.is_empty());
+        let extra = extra.filter(|extra| extra.get().starts_with('{'));
+        if text.is_some() || extra.is_some() {
+            let thought = Thought { text: text.map(Cow::Owned), extra: extra.map(ToOwned::to_owned) };
+            self.events.push(Event::ReasoningSeal(thought::seal(&self.model, thought)));
         }
     }
 
     fn push(&mut self, event: Event) {
         self.begun = true;
         if !matches!(event, Event::ReasoningTextDelta(_)) {
-            self.seal();
+            self.seal(None);
         }
         self.events.push(event);
     }
@@ -241,7 +244,7 @@ impl Decoder {
             "error" | "abort" => return self.interrupt(Kind::ProviderUnavailable),
             other => FinishReason::Other(other.to_owned()),
         };
-        self.seal();
+        self.seal(None);
         let calls = self.calls.finish(&mut self.events);
         // A call may be cut off before its name where the answer was.
         if matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) {

@@ -2,6 +2,7 @@ use proptest::prelude::{any, proptest};
 
 use super::prepare;
 use crate::bindings::exports::cofferdam::plugin::dialect::Target;
+use crate::thought::Thought;
 
 fn target(supports: &[&str]) -> Target {
     Target {
@@ -121,7 +122,8 @@ fn marks_for_caches_go_to_servers_that_take_them() {
 #[test]
 fn reasoning_goes_back_with_the_calls_it_led_to_and_only_to_its_model() {
     let sealed = |model: &str| {
-        let seal = crate::thought::seal(model, "So.").encrypted_content.unwrap();
+        let thought = Thought { text: Some("So.".into()), extra: None };
+        let seal = crate::thought::seal(model, thought).encrypted_content.unwrap();
         serde_json::json!({"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": seal})
             .to_string()
     };
@@ -150,6 +152,26 @@ fn reasoning_goes_back_with_the_calls_it_led_to_and_only_to_its_model() {
     let spoken = format!("{own},{},{},{}", text("assistant", "A"), text("user", "B"), call("a"));
     let said = r#"{"role":"assistant","content":"A"},{"role":"user","content":"B"}"#;
     assert_eq!(messages(&spoken), format!("{said},{}", called("a", "")));
+}
+
+/// Google signs the first of parallel calls only, and refuses it without the signature.
+#[test]
+fn a_signature_goes_back_with_its_call() {
+    let signature = r#"{"google":{"thought_signature":"c2ln"}}"#;
+    let extra = serde_json::from_str(signature).unwrap();
+    let seal = crate::thought::seal("up-1", Thought { text: None, extra: Some(extra) });
+    let seal =
+        serde_json::json!({"type": "reasoning", "summary": [], "encrypted_content": seal.encrypted_content});
+    let call =
+        |id: &str| format!(r#"{{"type":"function_call","call_id":"{id}","name":"f","arguments":"{{}}"}}"#);
+    let made = |id: &str, extra: &str| {
+        format!(r#"{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{}}"}}{extra}}}"#)
+    };
+    let signed = made("a", &format!(r#","extra_content":{signature}"#));
+    assert_eq!(
+        messages(&format!("{seal},{},{}", call("a"), call("b"))),
+        format!(r#"{{"role":"assistant","content":null,"tool_calls":[{signed},{}]}}"#, made("b", ""))
+    );
 }
 
 #[test]
