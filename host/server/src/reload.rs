@@ -49,11 +49,11 @@ impl Settled {
         config.egress.own_ports = vec![self.at.listen.port(), self.at.admin.port()];
     }
 
-    /// The keys that say something else now, to no effect before the next start.
-    fn differing(&self, now: &Config) -> impl Iterator<Item = &'static str> {
+    /// Names the keys that say something else now, to no effect before the next start.
+    fn warn_of_restart(&self, now: &Config) {
         let Self { server, limits, drain, root_keys: [root_key, previous], at: _ } = self;
         let [root_key_now, previous_now] = root_keys(&now.vault);
-        let keys = [
+        for (key, differs) in [
             ("server.listen", server.listen != now.server.listen),
             ("server.admin", server.admin != now.server.admin),
             ("limits.connections", limits.connections != now.limits.connections),
@@ -61,8 +61,11 @@ impl Settled {
             ("timeouts.drain_ms", *drain != now.timeouts.drain),
             ("vault.root_key", *root_key != root_key_now),
             ("vault.root_key_previous", *previous != previous_now),
-        ];
-        keys.into_iter().filter_map(|(key, differs)| differs.then_some(key))
+        ] {
+            if differs {
+                tracing::warn!(key, "this change takes effect at the next start");
+            }
+        }
     }
 }
 
@@ -112,9 +115,7 @@ impl Reload {
             }
             match self.read().await {
                 Ok(live) => {
-                    for key in self.settled.differing(&live.config) {
-                        tracing::warn!(key, "this change takes effect at the next start");
-                    }
+                    self.settled.warn_of_restart(&live.config);
                     app.replace(live);
                     app.metrics.reloads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     tracing::info!("configuration and plugins were read again");

@@ -243,27 +243,6 @@ fn mistakes_are_told_with_their_place() {
         ("[egress]\nallow_private = [\"10.0.0.0/33\"]", (2, 18, "egress.allow_private[0]"), "address range"),
         ("[egress]\nresolve = { a = [\"x\"] }", (2, 18, "egress.resolve.a[0]"), "expected an IP address"),
         ("[egress]\nroots = [\"missing.pem\"]", (2, 10, "egress.roots[0]"), "cannot read missing.pem"),
-        (
-            "[egress]\nroots = [\"/proc/self/comm\"]",
-            (2, 10, "egress.roots[0]"),
-            "/proc/self/comm is not a PEM file of root certificates",
-        ),
-        (
-            "[egress]\nresolve = { \"a.test:80\" = [\"127.0.0.1\"] }",
-            (2, 13, "egress.resolve.a.test:80"),
-            "expected a host name without scheme and port",
-        ),
-        (
-            "[server]\nlisten = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"",
-            (3, 9, "server.admin"),
-            "`listen` has this address already",
-        ),
-        ("[limits]\nstreams = 1\nstreams = 2", (3, 1, "streams"), "duplicate key"),
-        (
-            "[[broadcast]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"https://a.test/b\"\nkey_format = \"x\"",
-            (5, 14, "broadcast[0].key_format"),
-            "exactly one {}",
-        ),
         ("[plugins.x]\nhost = [\"a\"]", (2, 1, "plugins.x.host"), "did you mean `hosts`?"),
         ("[plugins.x]\nimports = [\"clock\"]", (2, 12, "plugins.x.imports[0]"), "expected `model`"),
         (
@@ -287,7 +266,40 @@ fn mistakes_are_told_with_their_place() {
         ("[[providers]]\nname = \"a\"", (1, 1, "providers[0]"), "`adapter` is missing"),
         ("a = ", (1, 5, ""), ""),
     ];
-    for (text, (line, column, key), message) in table {
+    assert_told(&table);
+}
+
+#[test]
+fn files_names_and_listeners_are_looked_at() {
+    assert_told(&[
+        (
+            "[egress]\nroots = [\"/proc/self/comm\"]",
+            (2, 10, "egress.roots[0]"),
+            "/proc/self/comm is not a PEM file of root certificates",
+        ),
+        (
+            "[egress]\nresolve = { \"a.test:80\" = [\"127.0.0.1\"] }",
+            (2, 13, "egress.resolve.a.test:80"),
+            "expected a host name without scheme and port",
+        ),
+        (
+            "[server]\nlisten = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"",
+            (3, 9, "server.admin"),
+            "`listen` has this address already",
+        ),
+        ("[limits]\nstreams = 1\nstreams = 2", (3, 1, "streams"), "duplicate key"),
+        (
+            "[[broadcast]]\nname = \"a\"\nkind = \"webhook\"\nurl = \"https://a.test/b\"\nkey_format = \"x\"",
+            (5, 14, "broadcast[0].key_format"),
+            "exactly one {}",
+        ),
+    ]);
+}
+
+/// Texts with one mistake each: its line, column and key, and part of what is said.
+#[track_caller]
+fn assert_told(table: &[(&str, (usize, usize, &str), &str)]) {
+    for &(text, (line, column, key), message) in table {
         let (found_line, found_column, found_key, found) = problem(text);
         assert_eq!((found_line, found_column, found_key.as_str()), (line, column, key), "{text}: {found}");
         assert!(found.contains(message), "{text}: {found}");
