@@ -1,3 +1,5 @@
+mod sums;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -6,7 +8,7 @@ use crate::changes::KeyOwner;
 use crate::directory::LookupError;
 use crate::ledger::Refused;
 use crate::records::KeyKind;
-use crate::scratch::{Scratch, create_workspace, issue_key, name, token};
+use crate::scratch::{Scratch, create_workspace, go_on, issue_key, name, token};
 use crate::spend::SpendLimits;
 use crate::usage::{UsageKind, UsageOutcome, UsageRow, block};
 
