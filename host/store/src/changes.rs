@@ -5,6 +5,7 @@
 
 mod key_records;
 mod money;
+mod old_keys;
 mod secrets;
 
 use std::collections::BTreeMap;

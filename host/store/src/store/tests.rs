@@ -1,3 +1,4 @@
+mod old_keys;
 mod sums;
 
 use std::io::{BufRead, BufReader};
