@@ -10,6 +10,7 @@ use bytes::Bytes;
 use cofferdam_engine::Refusal;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::admission::Limited;
@@ -238,6 +239,19 @@ pub(crate) fn json_response(status: StatusCode, body: Bytes) -> Response<Body> {
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// 200 with a document that nobody keeps.
+pub(crate) fn document<T: Serialize>(document: &T) -> Response<Body> {
+    match serde_json::to_vec(document) {
+        Ok(bytes) => {
+            let mut response = json_response(StatusCode::OK, bytes.into());
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            response
+        }
+        // Texts, numbers and lists of them always are JSON.
+        Err(_) => Fault::Internal.into_response(None),
+    }
 }
 
 #[cfg(test)]

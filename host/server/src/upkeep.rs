@@ -1,6 +1,6 @@
 //! What a host does by itself from time to time: it writes down which tokens were
-//! refused, compares the endpoints of each model, and deletes keys of vaults and sums
-//! of usage whose time is over. When is a question of
+//! refused, compares the endpoints of each model, and deletes keys of vaults, sums of
+//! usage and revoked keys whose time is over. When is a question of
 //! the injected clock; the rounds are only there to ask it.
 
 use std::ops::ControlFlow;
@@ -36,7 +36,7 @@ pub(crate) async fn run(app: Arc<App>, clock: Clock, stop: CancellationToken) {
         }
         if first_day != Some(app.store.first_usage_day()) {
             first_day = Some(app.store.first_usage_day());
-            drop_old_totals(app.store.clone()).await;
+            drop_what_is_old(app.store.clone()).await;
         }
     }
     record(&app.store, app.refusals.take());
@@ -51,11 +51,12 @@ fn record(store: &Store, refused: Vec<RefusedTokens>) {
 }
 
 /// Once a day, and after a start.
-async fn drop_old_totals(store: Store) {
-    match tokio::task::spawn_blocking(move || store.drop_old_totals()).await {
+async fn drop_what_is_old(store: Store) {
+    let drop = move || store.drop_old_totals().and_then(|()| store.drop_old_keys());
+    match tokio::task::spawn_blocking(drop).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "old sums of usage could not be removed"),
-        Err(error) => tracing::error!(%error, "removing old sums of usage ended unexpectedly"),
+        Ok(Err(error)) => tracing::warn!(%error, "old sums of usage or revoked keys could not be removed"),
+        Err(error) => tracing::error!(%error, "removing old sums of usage and keys ended unexpectedly"),
     }
 }
 

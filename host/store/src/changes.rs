@@ -6,6 +6,7 @@
 mod key_records;
 mod keys;
 mod money;
+mod old_keys;
 mod secrets;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Checking everything there is: each secret, each vault's head, the rows of `keys`, the audit chain.
 
+mod sums;
+
 use crate::audit::{self, AuditSummary};
 use crate::database::{KEYS, META};
 use crate::error::Error;
@@ -9,6 +11,8 @@ use crate::operation::{Progress, VaultError, tell};
 use crate::rows::{self, Marker, RowKind, SetHash};
 use crate::seal::Digest;
 use crate::vault::{View, vault_of_head, verify::verify};
+
+pub(crate) use sums::check_sums;
 
 /// Numbers of the keyspaces in the reporting order.
 const IN_KEYS: usize = 0;
@@ -66,6 +70,15 @@ pub(crate) fn check(
     })
 }
 
+/// Adds a problem to those that are told.
+fn note(problems: &mut Vec<String>, problem: impl ToString) {
+    match problems.len() {
+        0..PROBLEMS_MAX => problems.push(problem.to_string()),
+        PROBLEMS_MAX => problems.push("and more".to_owned()),
+        _ => {}
+    }
+}
+
 #[derive(Default)]
 struct Found {
     vaults: u64,
@@ -83,11 +96,7 @@ struct Checker<'c, 'p, 'f> {
 
 impl Checker<'_, '_, '_> {
     fn problem(&mut self, problem: impl ToString) {
-        match self.found.problems.len() {
-            0..PROBLEMS_MAX => self.found.problems.push(problem.to_string()),
-            PROBLEMS_MAX => self.found.problems.push("and more".to_owned()),
-            _ => {}
-        }
+        note(&mut self.found.problems, problem);
     }
 
     fn marker(&self, keyspace: usize, name: &str) -> Result<Option<Marker>, Error> {

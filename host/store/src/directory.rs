@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::ids::{InternId, MemberId, WorkspaceId};
-use crate::records::{ApiKey, Intern, KeyKind, Member, Workspace};
+use crate::records::{ApiKey, Intern, Member, Workspace};
 use crate::rows::StoredKey;
 use crate::token::KeyId;
 
@@ -90,7 +90,7 @@ impl Directory {
         oldest_first(self.interns.values().map(Arc::as_ref), |intern| intern.created_at_ms)
     }
 
-    /// All keys, revoked ones too, oldest first.
+    /// All keys, oldest first, those too that were revoked in the last 92 days.
     pub fn keys(&self) -> Vec<&ApiKey> {
         oldest_first(self.keys.values().map(|stored| &stored.key), |key| key.created_at_ms)
     }
@@ -171,7 +171,7 @@ impl Directory {
     /// Whether any key that a client could make requests with was ever issued, revoked ones included: an
     /// operator who revoked them all does not want a new one made behind his back.
     pub fn has_client_key(&self) -> bool {
-        self.keys.values().any(|stored| matches!(stored.key.kind, KeyKind::Member | KeyKind::Intern))
+        self.keys.values().any(|stored| stored.key.is_for_requests())
     }
 
     pub(crate) fn stored_key(&self, id: KeyId) -> Option<&Arc<StoredKey>> {
@@ -200,6 +200,10 @@ impl Directory {
 
     pub(crate) fn put_key(&mut self, key: StoredKey) {
         self.keys.insert(key.key.id, Arc::new(key));
+    }
+
+    pub(crate) fn remove_key(&mut self, id: KeyId) {
+        self.keys.remove(&id);
     }
 }
 

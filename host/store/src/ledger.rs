@@ -177,6 +177,12 @@ impl Ledger {
         self.queue.push_usage(Settled { row, has_intent })
     }
 
+    /// Closes the accounts of keys that are not there any more.
+    pub(crate) fn forget(&self, keys: &[KeyId]) {
+        let mut accounts = self.accounts();
+        keys.iter().for_each(|key| accounts.forget_key(*key));
+    }
+
     pub(crate) fn balance(&self, workspace: WorkspaceId, credit: Credit) -> Balance {
         let (spent, reserved_pico) = self.accounts().workspace(workspace);
         match credit {

@@ -178,3 +178,10 @@ pub struct ApiKey {
     #[serde(default, skip_serializing_if = "SpendLimits::is_empty")]
     pub limits: SpendLimits,
 }
+
+impl ApiKey {
+    /// Whether a client could make requests with it, were it not revoked or switched off.
+    pub fn is_for_requests(&self) -> bool {
+        matches!(self.kind, KeyKind::Member | KeyKind::Intern)
+    }
+}

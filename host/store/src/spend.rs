@@ -240,6 +240,11 @@ impl Spent {
         self.month.add(Window::Month.first_day(day), pico);
     }
 
+    /// What was ever spent.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
     /// What it comes to in the windows that a moment is in.
     pub(crate) fn at(&self, now_ms: u64) -> WindowSpend {
         let day = day_of(now_ms);

@@ -4,10 +4,9 @@ use cofferdam_engine::cost::Amount;
 use http::Response;
 use serde::Serialize;
 
-use super::spending::document;
 use crate::answer::Body;
 use crate::handle::Call;
-use crate::reply::Fault;
+use crate::reply::{Fault, document};
 
 #[derive(Serialize)]
 struct Data {

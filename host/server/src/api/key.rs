@@ -4,10 +4,10 @@ use cofferdam_store::{ApiKey, KeyKind};
 use http::Response;
 use serde::Serialize;
 
-use super::spending::{Spending, document, label};
+use super::spending::{Spending, label};
 use crate::answer::Body;
 use crate::handle::Call;
-use crate::reply::Fault;
+use crate::reply::{Fault, document};
 use crate::timestamp::timestamp;
 
 #[derive(Serialize)]

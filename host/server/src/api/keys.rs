@@ -17,12 +17,11 @@ use input::{Create, Patch};
 
 use super::inference::plain_body;
 use super::query::{Window, flag};
-use super::spending::document;
 use crate::access::{manages, manages_intern, manages_member};
 use crate::answer::Body;
 use crate::handle::Call;
 use crate::rate::key_changes_quota;
-use crate::reply::{Fault, Flaw};
+use crate::reply::{Fault, Flaw, document};
 
 /// Keys that make requests in one workspace, for all of which there is a page.
 const KEYS_MAX: usize = 10_000;

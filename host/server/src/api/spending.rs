@@ -4,12 +4,7 @@
 
 use cofferdam_engine::cost::Amount;
 use cofferdam_store::{ApiKey, KeySpend, SpendLimits, Store, Window, WindowSpend};
-use http::header::{CACHE_CONTROL, HeaderValue};
-use http::{Response, StatusCode};
 use serde::Serialize;
-
-use crate::answer::Body;
-use crate::reply::{Fault, json_response};
 
 /// The members of a key that are about money, in dollars.
 #[derive(Serialize)]
@@ -94,17 +89,4 @@ pub(super) fn reset_of(name: &str) -> Option<Window> {
 /// The public part of a key's token, as people recognise it.
 pub(super) fn label(key: &ApiKey) -> String {
     format!("cfd_{}_...", key.id)
-}
-
-/// An answer that nobody keeps.
-pub(super) fn document<T: Serialize>(document: &T) -> Response<Body> {
-    match serde_json::to_vec(document) {
-        Ok(bytes) => {
-            let mut response = json_response(StatusCode::OK, bytes.into());
-            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            response
-        }
-        // Texts, numbers and lists of them always are JSON.
-        Err(_) => Fault::Internal.into_response(None),
-    }
 }

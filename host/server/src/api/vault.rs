@@ -12,18 +12,16 @@ mod work;
 use cofferdam_store::{Actor, NewSecret, SecretName, VaultId};
 use document::{Data, Listing, Secret};
 use gate::{Leave, Wish};
-use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use input::{COPY_BYTES_MAX, PUT_BYTES_MAX, Put};
-use serde::Serialize;
 use work::Deadline;
 
 use super::query::Window;
 use crate::answer::Body;
 use crate::body;
 use crate::handle::Call;
-use crate::reply::{Fault, Flaw, VaultFault, json_response};
+use crate::reply::{Fault, Flaw, VaultFault, document};
 use crate::route::{VaultRoute, decode};
 
 /// Answers a request.
@@ -130,16 +128,4 @@ fn whole<T>(read: Result<T, Fault>) -> Result<T, Fault> {
 
 fn invalid(flaw: Flaw) -> Fault {
     Fault::Vault(VaultFault::Invalid(flaw))
-}
-
-fn document<T: Serialize>(document: &T) -> Response<Body> {
-    match serde_json::to_vec(document) {
-        Ok(bytes) => {
-            let mut response = json_response(StatusCode::OK, bytes.into());
-            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            response
-        }
-        // Texts and lists of texts always are JSON.
-        Err(_) => Fault::Internal.into_response(None),
-    }
 }

@@ -147,6 +147,11 @@ pub enum AuditAction {
         /// Which.
         id: KeyId,
     },
+    /// Keys that were revoked more than 92 days before are not there any more.
+    KeysForgotten {
+        /// Which.
+        keys: Vec<KeyId>,
+    },
     /// A secret was made or replaced.
     SecretStored {
         /// Where.

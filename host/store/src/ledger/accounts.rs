@@ -79,6 +79,11 @@ impl Accounts {
         self.keys.entry(id).or_default().spent = spent;
     }
 
+    /// Takes the account of a key out.
+    pub(super) fn forget_key(&mut self, id: KeyId) {
+        self.keys.remove(&id);
+    }
+
     /// What a workspace has spent, and what is held for it.
     pub(crate) fn workspace(&self, id: WorkspaceId) -> (WorkspaceSpent, u64) {
         self.workspaces.get(&id).map(|account| (account.spent, account.held)).unwrap_or_default()

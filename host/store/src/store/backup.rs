@@ -6,7 +6,7 @@ use super::key_records::only_one;
 use super::{IMPLIED_KEY, OpenOptions, Store, sources};
 use crate::anchor::{Anchor, Found};
 use crate::backup::{self, BackupSummary, RestoreSummary};
-use crate::check::{Verification, check};
+use crate::check::{Verification, check, check_sums};
 use crate::lock::DirectoryLock;
 use crate::open;
 use crate::operation::{Progress, VaultError};
@@ -15,8 +15,8 @@ use crate::operation::{Progress, VaultError};
 const ALLOWED: [&str; 3] = ["lock", "cofferdam.toml", "cache"];
 
 impl Store {
-    /// Checks every secret, every vault's head, all other rows, the audit chain with its usage rows, and the
-    /// anchor, while the store serves.
+    /// Checks every secret, every vault's head, all other rows, the audit chain with its usage rows, the sums of
+    /// these, and the anchor, while the store serves.
     ///
     /// # Errors
     /// [`VaultError::Stopped`], and errors of reading. What does not hold is an answer, not an error.
@@ -25,6 +25,8 @@ impl Store {
         let tip = self.0.shared.tip();
         let view = self.access()?.view();
         let mut found = check(&view, (tip.seq, tip.head), progress)?;
+        // No part of the check before a backup: a store whose sums are off can be restored all the same.
+        check_sums(&view, self.first_usage_day().0, &mut found.problems, progress)?;
         let anchored = Anchor::open(&self.0.anchor).and_then(|anchor| anchor.read(&self.0.keys));
         let holds = match anchored {
             Ok(Found::Slot(slot)) if slot.seq == tip.seq => slot.head == tip.head,

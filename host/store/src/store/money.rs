@@ -100,6 +100,22 @@ impl Store {
         Ok(())
     }
 
+    /// Forgets keys that were revoked before [`Store::first_usage_day`], for no totals name them any more. Their usage
+    /// rows are kept. To be called now and then.
+    ///
+    /// # Errors
+    /// Those of every mutation.
+    pub fn drop_old_keys(&self) -> Result<(), Error> {
+        let day = self.first_usage_day().0;
+        loop {
+            let gone = self.submit(move |draft| Ok(draft.drop_keys_revoked_before(day)))?;
+            if gone.is_empty() {
+                return Ok(());
+            }
+            self.ledger().forget(&gone);
+        }
+    }
+
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.0.ledger
     }

@@ -1,3 +1,6 @@
+mod old_keys;
+mod sums;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
@@ -8,7 +11,7 @@ use crate::directory::LookupError;
 use crate::ledger::Refused;
 use crate::log;
 use crate::records::KeyKind;
-use crate::scratch::{Scratch, create_workspace, issue_key, name, token};
+use crate::scratch::{Scratch, create_workspace, go_on, issue_key, name, token};
 use crate::spend::SpendLimits;
 use crate::token::KeyId;
 use crate::usage::{UsageKind, UsageOutcome, UsageRow, block};

@@ -57,6 +57,11 @@ pub(crate) fn decode(value: &[u8]) -> Option<Vec<UsageRow>> {
     rest.0.is_empty().then_some(rows)
 }
 
+/// Whether the rows of a value are in the sums that lie beside them: earlier versions kept none.
+pub(crate) fn is_summed(value: &[u8]) -> bool {
+    block(value).is_some_and(|(version, _)| version >= BLOCK_VERSION)
+}
+
 /// How many rows a value says it holds. To be believed once the digest over the value holds.
 pub(crate) fn count(value: &[u8]) -> usize {
     let Some((_, rest)) = block(value) else { return 1 };

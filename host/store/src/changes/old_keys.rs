@@ -1,0 +1,37 @@
+//! Keys that were revoked so long ago that no report names them any more.
+
+use std::sync::Arc;
+
+use super::Draft;
+use crate::audit::{Actor, AuditAction};
+use crate::rows::{self, StoredKey};
+use crate::spend::day_of;
+use crate::token::KeyId;
+
+/// Keys that one commit removes at most.
+const DROPPED_MAX: usize = 1_000;
+
+impl Draft {
+    /// Removes keys that were revoked before this day, with the sums of what they spent, and says which; 1,000 at
+    /// most. One key for requests stays: that there was one tells a start that nobody wants a first one.
+    pub(crate) fn drop_keys_revoked_before(&mut self, day: u32) -> Vec<KeyId> {
+        let is_old =
+            |stored: &Arc<StoredKey>| stored.key.revoked_at_ms.is_some_and(|at_ms| day_of(at_ms) < day);
+        let stays = self.directory.stored_keys().filter(|stored| stored.key.is_for_requests());
+        let stays = stays.max_by_key(|stored| (!is_old(stored), stored.key.revoked_at_ms));
+        let stays = stays.map(|stored| stored.key.id);
+        let old =
+            self.directory.stored_keys().filter(|stored| is_old(stored) && Some(stored.key.id) != stays);
+        let old: Vec<KeyId> = old.map(|stored| stored.key.id).take(DROPPED_MAX).collect();
+        if old.is_empty() {
+            return old;
+        }
+        self.audit(Actor::System, AuditAction::KeysForgotten { keys: old.clone() });
+        for id in &old {
+            self.drop_row(rows::api_key_key(*id));
+            self.drop_row(rows::key_spend_key(*id));
+            self.directory_mut().remove_key(*id);
+        }
+        old
+    }
+}

@@ -1,0 +1,150 @@
+//! Whether the sums that lie beside the usage rows are what the rows add up to.
+
+use std::collections::BTreeMap;
+
+use super::{IN_KEYS, IN_LOG, STEP, note};
+use crate::database::KEYS;
+use crate::dollars::Dollars;
+use crate::error::Error;
+use crate::ids::WorkspaceId;
+use crate::ledger::{KeySpent, WorkspaceSpent};
+use crate::log;
+use crate::operation::{Progress, VaultError, tell};
+use crate::rows;
+use crate::spend::UsageDay;
+use crate::token::KeyId;
+use crate::usage::{Cell, UsageTotals, block};
+use crate::vault::View;
+
+/// Adds up all usage rows that the view shows, in the order in which they were written, and notes which sums are
+/// others. `first_day` is the first whose totals are kept.
+pub(crate) fn check_sums(
+    view: &View,
+    first_day: u32,
+    problems: &mut Vec<String>,
+    progress: &mut Progress<'_>,
+) -> Result<(), VaultError> {
+    let mut sums = Sums { first_day, ..Sums::default() };
+    for (number, row) in (1_u64..).zip(view.all_rows(IN_LOG)) {
+        if number % STEP == 0 {
+            tell(progress, "usage rows added up", sums.rows, 0)?;
+        }
+        let (key, value) = row.into_inner().map_err(Error::from)?;
+        if log::place(&key).is_some_and(|(_, index)| index > 0) && block::is_summed(&value) {
+            sums.add(&value);
+        }
+    }
+    sums.compare(view, &mut |problem| note(problems, problem))?;
+    Ok(())
+}
+
+/// What the rows add up to.
+#[derive(Default)]
+struct Sums {
+    keys: BTreeMap<KeyId, KeySpent>,
+    workspaces: BTreeMap<WorkspaceId, WorkspaceSpent>,
+    days: BTreeMap<Cell, UsageTotals>,
+    first_day: u32,
+    rows: u64,
+}
+
+impl Sums {
+    /// A value that is none of ours breaks the audit chain, which is another check's.
+    fn add(&mut self, value: &[u8]) {
+        for row in block::decode(value).unwrap_or_default() {
+            self.rows += 1;
+            self.keys.entry(row.key).or_default().add(&row);
+            self.workspaces.entry(row.workspace).or_default().add(&row);
+            let cell = Cell::of(&row);
+            if cell.day >= self.first_day {
+                self.days.entry(cell).or_default().add_row(&row);
+            }
+        }
+    }
+
+    fn compare(mut self, view: &View, differs: &mut impl FnMut(String)) -> Result<(), Error> {
+        for row in view.all_rows(IN_KEYS) {
+            let (key, value) = row.into_inner()?;
+            self.compare_row(view, &key, &value, differs);
+        }
+        // What has rows and no sum.
+        let Sums { keys, workspaces, days, .. } = self;
+        for (id, rows) in &keys {
+            // The sums of a key go with it, and its rows stay.
+            if view.key_row(&rows::api_key_key(*id))?.is_some() {
+                compare_key(*id, &KeySpent::default(), rows, differs);
+            }
+        }
+        workspaces
+            .iter()
+            .for_each(|(id, rows)| compare_workspace(*id, &WorkspaceSpent::default(), rows, differs));
+        days.iter().for_each(|(cell, rows)| compare_day(cell, &UsageTotals::default(), rows, differs));
+        Ok(())
+    }
+
+    /// Compares a row that is a sum, and takes out what it was compared with.
+    fn compare_row(&mut self, view: &View, key: &[u8], value: &[u8], differs: &mut impl FnMut(String)) {
+        if let Some(id) = rows::key_of_spend(key) {
+            let rows = self.keys.remove(&id).unwrap_or_default();
+            compare_key(id, &read(view, key, value).unwrap_or(rows), &rows, differs);
+        } else if let Some(id) = rows::workspace_of_spend(key) {
+            let rows = self.workspaces.remove(&id).unwrap_or_default();
+            compare_workspace(id, &read(view, key, value).unwrap_or(rows), &rows, differs);
+        } else if let Some(cell) = Cell::from_row_key(key).filter(|cell| cell.day >= self.first_day) {
+            let rows = self.days.remove(&cell).unwrap_or_default();
+            compare_day(&cell, &read(view, key, value).unwrap_or(rows), &rows, differs);
+        }
+    }
+}
+
+/// A sum as it lies; `None` for one that is not ours, which is another check's.
+fn read<T: serde::de::DeserializeOwned>(view: &View, key: &[u8], value: &[u8]) -> Option<T> {
+    rows::decode(view.keys(), KEYS, key, value)
+}
+
+fn compare_key(id: KeyId, sum: &KeySpent, rows: &KeySpent, differs: &mut impl FnMut(String)) {
+    let of = format!("the key {id}");
+    let is_same = compare(&of, "spent", sum.charged.total(), rows.charged.total(), differs)
+        & compare(&of, "paid to providers itself", sum.byok.total(), rows.byok.total(), differs);
+    if is_same && sum != rows {
+        differs(format!(
+            "{of}: what it spent in its latest day, week or month is not what its usage rows say"
+        ));
+    }
+}
+
+fn compare_workspace(
+    id: WorkspaceId,
+    sum: &WorkspaceSpent,
+    rows: &WorkspaceSpent,
+    differs: &mut impl FnMut(String),
+) {
+    let of = format!("the workspace {id}");
+    compare(&of, "spent", sum.charged_pico, rows.charged_pico, differs);
+    compare(&of, "paid to providers itself", sum.byok_pico, rows.byok_pico, differs);
+}
+
+fn compare_day(cell: &Cell, sum: &UsageTotals, rows: &UsageTotals, differs: &mut impl FnMut(String)) {
+    let Cell { day, key, model, .. } = cell;
+    let of = format!("{}: the key {key} with the model \"{model}\"", UsageDay(*day));
+    let is_same = compare(&of, "spent", sum.cost_pico, rows.cost_pico, differs);
+    if is_same && sum != rows {
+        let requests = (sum.requests(), rows.requests());
+        differs(format!(
+            "{of}: the totals are not those of its usage rows ({} and {} requests)",
+            requests.0, requests.1
+        ));
+    }
+}
+
+/// Tells of two amounts that should be the same; whether they are.
+fn compare(of: &str, did: &str, sum: u64, rows: u64, differs: &mut impl FnMut(String)) -> bool {
+    let how = if sum > rows { "more" } else { "less" };
+    let [sum_of, rows_of, off] = [sum, rows, sum.abs_diff(rows)].map(Dollars::from_pico);
+    if sum != rows {
+        differs(format!(
+            "{of}: it {did} ${sum_of} by its sum, ${off} {how} than its usage rows say (${rows_of})"
+        ));
+    }
+    sum == rows
+}

@@ -1,0 +1,77 @@
+//! Sums that are not what the usage rows add up to.
+
+use super::*;
+use crate::ledger::{KeySpent, WorkspaceSpent};
+use crate::rows;
+use crate::usage::{Cell, UsageTotals};
+
+const DOLLAR: u64 = 1_000_000_000_000;
+
+/// A store with three rows of a dollar each, and its problems after a change.
+fn problems_after(change: impl FnOnce(&mut Draft, &UsageRow) + Send + 'static) -> Vec<String> {
+    let scratch = Scratch::new();
+    let store = scratch.open();
+    for request in ["a", "b", "c"] {
+        record_usage(&store, UsageRow { cost_pico: DOLLAR, ..usage_row(&store, request) });
+    }
+    store.flush().unwrap();
+    assert_eq!(store.verify(&mut go_on).unwrap().problems, Vec::<String>::new());
+    let row = store.usage_rows(1).unwrap().remove(0);
+    let changed = move |draft: &mut Draft| {
+        change(draft, &row);
+        Ok(())
+    };
+    store.submit(changed).unwrap();
+    let problems = store.verify(&mut go_on).unwrap().problems;
+    // It can be backed up and restored, wrong as it is.
+    store.backup(&scratch.path("backup"), &mut go_on).unwrap();
+    problems
+}
+
+#[test]
+fn a_key_that_spent_more_by_its_sum_is_named_with_the_difference() {
+    let problems = problems_after(|draft, row| {
+        let mut spent = KeySpent::default();
+        spent.charged.add(row.at_ms, 4 * DOLLAR + 5);
+        draft.put_row(rows::key_spend_key(row.key), &spent);
+    });
+    let expected = "the key abcdefghijkl: it spent $4.000000000005 by its sum, $1.000000000005 more than its usage rows say ($3)";
+    assert_eq!(problems, [expected]);
+}
+
+#[test]
+fn a_sum_that_is_not_there_is_one_of_nothing() {
+    let problems = problems_after(|draft, row| {
+        draft.drop_row(rows::workspace_spend_key(row.workspace));
+        draft.drop_row(Cell::of(row).row_key());
+    });
+    let [workspace, day] = problems.try_into().unwrap();
+    assert!(
+        workspace.starts_with("the workspace ") && workspace.contains("$0 by its sum, $3 less "),
+        "{workspace}"
+    );
+    assert!(day.contains(": the key abcdefghijkl with the model \"local/demo\": it spent $0 "), "{day}");
+}
+
+#[test]
+fn windows_counts_and_what_is_paid_elsewhere_are_compared_too() {
+    let problems = problems_after(|draft, row| {
+        let mut spent = KeySpent::default();
+        for days in [2, 1, 0] {
+            spent.charged.add(row.at_ms - days * crate::spend::DAY_MS, DOLLAR);
+        }
+        draft.put_row(rows::key_spend_key(row.key), &spent);
+        draft.put_row(
+            rows::workspace_spend_key(row.workspace),
+            &WorkspaceSpent { charged_pico: 3 * DOLLAR, byok_pico: 7 },
+        );
+        let totals = UsageTotals { completed: 9, cost_pico: 3 * DOLLAR, ..UsageTotals::default() };
+        draft.put_row(Cell::of(row).row_key(), &totals);
+    });
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    let has =
+        |part: &str| assert!(problems.iter().any(|problem| problem.contains(part)), "{part}: {problems:?}");
+    has("latest day, week or month");
+    has("it paid to providers itself $0.000000000007 by its sum");
+    has("(9 and 3 requests)");
+}
