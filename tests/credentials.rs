@@ -10,6 +10,7 @@ use cofferdam_store::UsageOutcome;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
+use std::time::Duration;
 
 const OPERATORS: &str = "sk-operator-7f3a91";
 const CALLERS: &str = "sk-caller-55d0c2";
@@ -261,9 +262,12 @@ async fn what_the_caller_pays_its_provider_is_not_reserved_and_a_kill_does_not_c
         _ = b.until_asked(1) => assert!(reserved(&host) > 0.0),
     }
     put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);
-    while reserved(&host) > 0.0 {
-        tokio::task::yield_now().await;
-    }
+    let given_back = async {
+        while reserved(&host) > 0.0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), given_back).await.expect("what was reserved is given back");
     b.reply(Reply::Hang);
     tokio::select! {
         answer = client.post("/responses", &request) => panic!("{}", answer.text),

@@ -223,25 +223,33 @@ impl Visit<'_> {
         plan::unplaced(found.map_err(|error| Refused::not_released(&first, &error))?, host)
     }
 
-    /// Whether there is something to release, and the vault would. Otherwise nobody is to hear of the request.
-    async fn would_release(&self, host: Option<&HostName>, planned: &[Planned]) -> bool {
-        let (Some(host), false) = (host, planned.is_empty()) else { return false };
+    /// The place of the first secret that the vault would not release to this host, if there is any.
+    async fn unreleasable(&self, host: &HostName, planned: &[Planned]) -> Result<Option<usize>, HttpError> {
         let names: Vec<SecretName> = planned.iter().map(|planned| planned.secret.clone()).collect();
+        let Some(first) = names.first().cloned() else { return Ok(None) };
         let found = self.door.vault.releasable(names, host.clone()).await;
-        found.is_ok_and(|found| found.len() == planned.len())
+        let found = found.map_err(|error| self.refuse(Some(host), Refused::not_released(&first, &error)))?;
+        Ok(planned.iter().position(|planned| !found.contains(&planned.secret)))
     }
 
     /// Releases what is planned and sends the request.
     async fn exchange(
         &self,
         request: &GuestRequest,
-        planned: Vec<Planned>,
+        mut planned: Vec<Planned>,
     ) -> Result<(GuestReply, Vec<Sent>), HttpError> {
         let host = host_of(request);
-        if self.would_release(host, &planned).await {
-            // Nothing is released for a name that leads nowhere, to a closed address or to a server that is not it.
-            let reached = self.door.egress.connect(request).await;
-            reached.map_err(|error| self.refuse(host, error.into()))?;
+        if let Some(host) = host.filter(|_| !planned.is_empty()) {
+            match self.unreleasable(host, &planned).await? {
+                // Asked for before the others it ends the request, of which nobody is to hear then.
+                Some(place) => planned.swap(0, place),
+                // Nothing is released for a name that leads nowhere, to a closed address or to a server that is not
+                // it.
+                None => {
+                    let reached = self.door.egress.connect(request).await;
+                    reached.map_err(|error| self.refuse(Some(host), error.into()))?;
+                }
+            }
         }
         let mut injections = Vec::with_capacity(planned.len());
         let mut sent = Vec::with_capacity(planned.len());

@@ -128,18 +128,14 @@ impl Entry {
     /// 402 when nothing is left beside what this request and others have spent and reserved; 503 when it could not
     /// be written down.
     pub(crate) async fn reserve(&mut self, turn: Turn<'_>, pace: &mut Pace) -> Result<(), Refusal> {
-        let Some((funds, spent)) = self.bill.funds() else { return Ok(()) };
+        let Some((funds, all)) = self.bill.funds() else { return Ok(()) };
         self.pledge = None;
-        self.pledge = Some(funds.pledge(spent.0, turn.estimate().0).map_err(credit::refusal)?);
+        self.pledge = Some(funds.pledge(|| all.total().0, turn.estimate().0).map_err(credit::refusal)?);
         let written = match &mut self.reservation {
             Some(reservation) => {
                 if let Some(first) = turn.endpoints.first() {
                     // Should the process end before it is known who answers.
-                    reservation.note(|row| {
-                        if row.attempts == 0 {
-                            name(row, first)
-                        }
-                    });
+                    reservation.note(|row| name_unasked(row, first));
                 }
                 pace.during(reservation.commit_intent(), INTENT_TIME_MAX).await
             }
@@ -228,8 +224,8 @@ impl Entry {
                 row.cost_pico = cost.plus(bill.questions()).0;
                 row.byok_pico = models.byok.plus(bill.questions_elsewhere()).0;
             });
-        } else if let Some((funds, spent)) = self.bill.funds() {
-            funds.note_spent(spent.0);
+        } else if let Some((funds, all)) = self.bill.funds() {
+            funds.note_spent(all.total().0);
         }
     }
 
@@ -309,6 +305,13 @@ impl Drop for Entry {
 fn name(row: &mut UsageRow, endpoint: &Endpoint) {
     endpoint.candidate.model.clone_into(&mut row.model);
     endpoint.provider.name.clone_into(&mut row.provider);
+}
+
+/// The same for a request that has asked nobody yet.
+fn name_unasked(row: &mut UsageRow, endpoint: &Endpoint) {
+    if row.attempts == 0 {
+        name(row, endpoint);
+    }
 }
 
 /// What plugins spend while they are waited for: noted in the entry at the latest when this is dropped, so also

@@ -58,7 +58,7 @@ impl Reading {
     /// `framing` is none for an answer that comes as one body.
     ///
     /// # Errors
-    /// The guest has no decoder for it.
+    /// The guest broke while it made its decoder for a stream.
     pub(crate) async fn open(
         mut instance: ProviderInstance,
         head: ResponseHead,

@@ -175,6 +175,7 @@ impl ServerTools {
             input = Some(retell::retold(&items, &offer)?);
         }
         let items = input.clone().unwrap_or_else(|| request.input_items());
+        doors.view().retell(&items);
         let history = History::read(&items, &offer)?;
         let mut tools = Box::new(Self {
             rules: StopRules::of(request),

@@ -44,12 +44,12 @@ impl Bill {
         self.funds.get_or_init(|| funds.clone());
     }
 
-    /// The funds of the client's request that this is on the bill of, and what that has spent; `None` where there is
+    /// The funds of the client's request that this is on the bill of, and that request's bill; `None` where there is
     /// no limit.
-    pub(crate) fn funds(&self) -> Option<(&Funds, Amount)> {
+    pub(crate) fn funds(&self) -> Option<(&Funds, &Bill)> {
         match &self.above {
             Some(above) => above.funds(),
-            None => self.funds.get().map(|funds| (funds, self.total())),
+            None => self.funds.get().map(|funds| (funds, self)),
         }
     }
 

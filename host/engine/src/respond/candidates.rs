@@ -44,7 +44,12 @@ impl Job {
         self.order = route.order(plan.candidates, &mut self.trail).await?;
         self.trail.pipeline.extend(self.chosen_models.as_ref().map(model_choice::Chosen::stage));
         entry.reserve(self.turn(), pace).await?;
-        self.run_approved(entry, pace).await?;
+        if self.tools.is_some() {
+            // Calls that the client has approved spend for themselves, of all that is left.
+            entry.turn_over();
+            self.run_approved(entry, pace).await?;
+            entry.reserve(self.turn(), pace).await?;
+        }
         let answering = self.ask(entry, pace).await?;
         let model = &answering.endpoint.candidate.model;
         if let Some(chosen) = self.chosen_models.as_ref().filter(|chosen| chosen.has(model)) {
@@ -69,8 +74,24 @@ impl Job {
 
     /// Asks for a further turn, once it is reserved what that may cost.
     pub(super) async fn ask_again(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
+        self.look_for_byok().await;
         entry.reserve(self.turn(), pace).await?;
         self.ask(entry, pace).await
+    }
+
+    /// Looks whether what the caller paid itself so far it still pays itself: it may have taken its credential away.
+    async fn look_for_byok(&mut self) {
+        let Self { engine, caller, context, order, .. } = self;
+        let credentials = Credentials { store: &engine.parts.store, caller, request_id: &context.request_id };
+        let mut still = Vec::with_capacity(order.byok.len());
+        for place in std::mem::take(&mut order.byok) {
+            if let Some(endpoint) = order.endpoints.get(place)
+                && credentials.has_byok(&endpoint.provider).await
+            {
+                still.push(place);
+            }
+        }
+        order.byok = still;
     }
 
     /// Tries endpoints in their order until one answers this turn.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cofferdam_runtime::services::{Catalog, DeferredTools, HttpDoor, RequestView, Scratch};
 use cofferdam_runtime::{Plugin, Services};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The doors of one request, for each of its tools.
 pub(crate) struct Doors {
@@ -37,7 +37,8 @@ impl Doors {
     pub(crate) fn new(occasion: Occasion<'_>, request: &ResponsesRequest) -> Self {
         let Occasion { engine, caller, context, scratches, asking } = occasion;
         let deferred = offer::deferred(&request.tools);
-        let view = View { input: request.input_items(), deferred, state: Mutex::default() };
+        let view =
+            View { input: request.input_items(), retold: OnceLock::new(), deferred, state: Mutex::default() };
         Self {
             http: http_door(engine, caller, &context.request_id),
             catalog: Arc::new(Models(Arc::clone(engine))),
@@ -97,6 +98,8 @@ pub(crate) struct Deferred {
 /// The request being served, as it grows.
 pub(crate) struct View {
     input: Bytes,
+    /// The input as models are told it, once it is known what tools offer.
+    retold: OnceLock<Bytes>,
     deferred: Vec<Deferred>,
     state: Mutex<ViewState>,
 }
@@ -110,6 +113,11 @@ struct ViewState {
 }
 
 impl View {
+    /// Has the transcript begin with the input as models are told it.
+    pub(crate) fn retell(&self, input: &Bytes) {
+        self.retold.get_or_init(|| input.clone());
+    }
+
     /// Adds items to the transcript.
     pub(crate) fn add(&self, items: &[Bytes]) {
         self.lock().items.extend_from_slice(items);
@@ -133,7 +141,9 @@ impl View {
 impl RequestView for View {
     fn transcript(&self) -> Vec<u8> {
         let state = self.lock();
-        let parts = std::iter::once(&self.input).chain(&state.items).filter(|part| !part.is_empty());
+        let parts = std::iter::once(self.retold.get().unwrap_or(&self.input))
+            .chain(&state.items)
+            .filter(|part| !part.is_empty());
         array(parts)
     }
 }

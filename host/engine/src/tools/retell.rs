@@ -4,6 +4,7 @@
 //! that imitates its history would else call what nobody has.
 
 use super::offer::Offer;
+use super::run::shortened;
 use crate::refusal::Refusal;
 use crate::request::server_tool_of_call;
 use bytes::Bytes;
@@ -95,7 +96,7 @@ fn tell(call: &Item<'_>, tool: &str, output: Option<&RawValue>, offer: &Offer) -
         text.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let given = call.arguments.as_deref().unwrap_or("{}");
     let Some(function) = offer.function_told_as(tool, &members) else {
-        let told = text.as_deref().or(output.map(RawValue::get)).unwrap_or("nothing");
+        let told = text.or_else(|| output.map(texts)).map_or_else(|| "nothing".to_owned(), shortened);
         let called = if given == "{}" { String::new() } else { format!(" with {given}") };
         return (
             Fate::Message(message(&format!("[I used the tool {tool}{called}. It gave: {told}]"))),
@@ -113,18 +114,23 @@ fn tell(call: &Item<'_>, tool: &str, output: Option<&RawValue>, offer: &Offer) -
             arguments.extend(value.map(|value| (name, value)));
         }
     }
-    let mut item = json!({ "type": "function_call", "call_id": call.call_id, "name": function });
-    let answer = if arguments.is_empty() {
-        item["arguments"] = given.into();
-        Fate::Kept
+    let (given, answer) = if arguments.is_empty() {
+        (given.to_owned(), Fate::Kept)
     } else {
-        item["arguments"] = Value::Object(arguments).to_string().into();
         let output = Value::Object(members).to_string();
-        Fate::Replaced(Bytes::from(
-            json!({ "type": "function_call_output", "call_id": call.call_id, "output": output }).to_string(),
-        ))
+        let answer = json!({ "type": "function_call_output", "call_id": call.call_id, "output": output });
+        (Value::Object(arguments).to_string(), Fate::Replaced(Bytes::from(answer.to_string())))
     };
+    let item =
+        json!({ "type": "function_call", "call_id": call.call_id, "name": function, "arguments": given });
     (Fate::Replaced(Bytes::from(item.to_string())), answer)
+}
+
+/// What a result in parts says; pictures and files are nothing that a model could read in a text.
+fn texts(output: &RawValue) -> String {
+    let parts: Vec<Value> = serde_json::from_str(output.get()).unwrap_or_default();
+    let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
+    texts.join("\n")
 }
 
 fn message(text: &str) -> Bytes {

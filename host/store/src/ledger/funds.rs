@@ -45,16 +45,17 @@ impl Funds {
         Funds { store: store.clone(), spender: Spender::of(row), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Pledges what a part of the request may cost, or as much of it as is left. `spent_pico` is what all parts
-    /// have spent so far. A part that costs nothing is never refused.
+    /// Pledges what a part of the request may cost, or as much of it as is left. `spent_pico` tells what all parts
+    /// have spent so far, while no other part can give back of its pledge what it has spent. A part that costs nothing
+    /// is never refused.
     ///
     /// # Errors
     /// [`Refused`], when nothing is left beside what the request and others have spent and may spend.
-    pub fn pledge(&self, spent_pico: u64, estimate_pico: u64) -> Result<Pledge, Refused> {
+    pub fn pledge(&self, spent_pico: impl FnOnce() -> u64, estimate_pico: u64) -> Result<Pledge, Refused> {
         let mut state = lock(&self.state);
         let mut pledged = 0;
         if estimate_pico > 0 && !state.is_over {
-            let used = spent_pico.saturating_add(state.pledged);
+            let used = spent_pico().saturating_add(state.pledged);
             let held = self.store.ledger().hold(self.spender, state.held, used, estimate_pico)?;
             // What was held before stays so until the request ends, also if there is no limit any more.
             if let Some(held) = held {

@@ -112,7 +112,7 @@ fn a_request_that_has_spent_more_than_it_holds_holds_that() {
     let mut reservation = reserve(&store, key, 0).unwrap();
     reservation.note(|row| row.cost_pico = 30);
     assert_eq!(balance(&store), (Some(100), 0, 30));
-    let pledge = reservation.funds().unwrap().pledge(30, 200).unwrap();
+    let pledge = reservation.funds().unwrap().pledge(|| 30, 200).unwrap();
     assert_eq!(balance(&store), (Some(100), 0, 100), "as much as is left beside what was spent");
     drop(pledge);
     assert_eq!(balance(&store), (Some(100), 0, 100), "what is held is held until the end");

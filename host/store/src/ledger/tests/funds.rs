@@ -36,17 +36,21 @@ fn wait<F: Future<Output = Result<(), Error>>>(future: F) {
 #[test]
 fn parts_at_the_same_time_share_what_is_left_and_one_that_is_over_gives_back_the_rest() {
     let (store, mut request) = prepaid(&Scratch::new(), 100);
-    let mut first = funds(&request).pledge(0, 60).unwrap();
-    let second = funds(&request).pledge(0, 60).unwrap();
+    let mut first = funds(&request).pledge(|| 0, 60).unwrap();
+    let second = funds(&request).pledge(|| 0, 60).unwrap();
     assert_eq!(balance(&store), (Some(100), 0, 100));
-    assert_eq!(funds(&request).pledge(0, 1).unwrap_err(), Refused::Credit, "all of it may be spent already");
-    drop(funds(&request).pledge(0, 0).unwrap());
+    assert_eq!(
+        funds(&request).pledge(|| 0, 1).unwrap_err(),
+        Refused::Credit,
+        "all of it may be spent already"
+    );
+    drop(funds(&request).pledge(|| 0, 0).unwrap());
     first.spend(15);
     request.note(|row| row.cost_pico = 15);
-    assert_eq!(funds(&request).pledge(15, 1).unwrap_err(), Refused::Credit);
+    assert_eq!(funds(&request).pledge(|| 15, 1).unwrap_err(), Refused::Credit);
     drop(first);
-    let third = funds(&request).pledge(15, 500).unwrap();
-    assert_eq!(funds(&request).pledge(15, 1).unwrap_err(), Refused::Credit);
+    let third = funds(&request).pledge(|| 15, 500).unwrap();
+    assert_eq!(funds(&request).pledge(|| 15, 1).unwrap_err(), Refused::Credit);
     assert_eq!(balance(&store), (Some(100), 0, 100));
     drop((second, third));
     settle(request, 20);
@@ -56,8 +60,8 @@ fn parts_at_the_same_time_share_what_is_left_and_one_that_is_over_gives_back_the
 #[test]
 fn a_part_that_costs_more_than_it_pledged_takes_nothing_from_the_others() {
     let (store, request) = prepaid(&Scratch::new(), 1_000);
-    let mut dear = funds(&request).pledge(0, 10).unwrap();
-    let _other = funds(&request).pledge(0, 30).unwrap();
+    let mut dear = funds(&request).pledge(|| 0, 10).unwrap();
+    let _other = funds(&request).pledge(|| 0, 30).unwrap();
     dear.spend(50);
     funds(&request).note_spent(50);
     assert_eq!(balance(&store).2, 80);
@@ -67,15 +71,15 @@ fn a_part_that_costs_more_than_it_pledged_takes_nothing_from_the_others() {
 fn the_intent_grows_with_what_may_be_spent_and_is_written_only_then() {
     let scratch = Scratch::new();
     let (store, mut request) = prepaid(&scratch, 1_000);
-    let first = funds(&request).pledge(0, 40).unwrap();
+    let first = funds(&request).pledge(|| 0, 40).unwrap();
     wait(funds(&request).commit_intent());
     let seq = store.status().seq;
     drop(first);
     request.note(|row| row.cost_pico = 5);
-    let _second = funds(&request).pledge(5, 30).unwrap();
+    let _second = funds(&request).pledge(|| 5, 30).unwrap();
     wait(funds(&request).commit_intent());
     assert_eq!(store.status().seq, seq, "40 were enough");
-    let _question = funds(&request).pledge(5, 50).unwrap();
+    let _question = funds(&request).pledge(|| 5, 50).unwrap();
     wait(funds(&request).commit_intent());
     assert_eq!(store.status().seq, seq + 1);
     assert_eq!(interrupted(&scratch, &store, vec![request]), [85]);
@@ -85,7 +89,7 @@ fn the_intent_grows_with_what_may_be_spent_and_is_written_only_then() {
 fn an_intent_is_named_when_the_request_itself_is_sent() {
     let scratch = Scratch::new();
     let (store, mut request) = prepaid(&scratch, 1_000);
-    let _question = funds(&request).pledge(0, 40).unwrap();
+    let _question = funds(&request).pledge(|| 0, 40).unwrap();
     wait(funds(&request).commit_intent());
     request.note(|row| "vendor/model".clone_into(&mut row.model));
     wait(request.commit_intent());
@@ -98,11 +102,11 @@ fn an_intent_is_named_when_the_request_itself_is_sent() {
 fn intents_of_one_request_that_overtake_each_other_are_good_for_everything() {
     let scratch = Scratch::new();
     let (store, request) = prepaid(&scratch, 1_000);
-    let _one = funds(&request).pledge(0, 10).unwrap();
+    let _one = funds(&request).pledge(|| 0, 10).unwrap();
     let (first, second) = (funds(&request).clone(), funds(&request).clone());
     // The first has been handed over when the second pledges, and is committed whenever the writer likes.
     pending::wait(async { futures_poll_once(first.commit_intent()).await }, SOON);
-    let _two = funds(&request).pledge(0, 20).unwrap();
+    let _two = funds(&request).pledge(|| 0, 20).unwrap();
     wait(second.commit_intent());
     wait(first.commit_intent());
     assert_eq!(interrupted(&scratch, &store, vec![request]), [30]);
@@ -113,11 +117,11 @@ fn a_part_that_ends_after_its_request_holds_nothing_and_writes_nothing() {
     let scratch = Scratch::new();
     let (store, request) = prepaid(&scratch, 100);
     let funds = funds(&request).clone();
-    let mut late = funds.pledge(0, 10).unwrap();
+    let mut late = funds.pledge(|| 0, 10).unwrap();
     settle(request, 3);
     late.spend(50);
     funds.note_spent(50);
-    let _nothing = funds.pledge(50, 20).unwrap();
+    let _nothing = funds.pledge(|| 50, 20).unwrap();
     wait(funds.commit_intent());
     drop(late);
     assert_eq!(balance(&store), (Some(100), 3, 0));

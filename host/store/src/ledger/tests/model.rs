@@ -125,7 +125,7 @@ proptest! {
                     let Some(&mut Open { key, held, spent, ref reservation, .. }) = model.look(open) else {
                         continue;
                     };
-                    let pledge = reservation.funds().unwrap().pledge(spent, estimate);
+                    let pledge = reservation.funds().unwrap().pledge(|| spent, estimate);
                     let used = model.look(open).unwrap().used();
                     let left = model.left(key, &limits[key], now_ms, held, used);
                     prop_assert_eq!(pledge.is_ok(), estimate == 0 || left.is_some());
