@@ -2,6 +2,7 @@
 
 use crate::kit::client::Client;
 use crate::kit::config::provider;
+use crate::kit::guests::folder;
 use crate::kit::host::{Host, Setup};
 use crate::kit::script::chat;
 use crate::kit::upstream::Upstream;
@@ -17,8 +18,12 @@ struct Bench {
 
 impl Bench {
     async fn start() -> Self {
+        Self::with(|setup| setup).await
+    }
+
+    async fn with(change: impl Fn(Setup) -> Setup) -> Self {
         let upstream = Upstream::start().await;
-        let mut setup = Setup::new().config(&provider("p", "openai-chat", &upstream.base));
+        let mut setup = change(Setup::new().config(&provider("p", "openai-chat", &upstream.base)));
         for (id, price) in MODELS {
             setup = setup.config(&format!(
                 "[[models]]\nid = \"{id}\"\nendpoints = [{{ provider = \"p\", model = \"up-{id}\", input = {price}, output = {price} }}]"
@@ -130,4 +135,40 @@ async fn a_conversation_longer_than_the_context_loses_its_middle() {
     upstream.reply(chat("whole"));
     assert_eq!(Client::new(&host).post("/responses", &request).await.status, 200);
     assert!(upstream.asked().pop().unwrap().body["messages"].to_string().contains("question 9"));
+}
+
+#[tokio::test]
+async fn a_strangers_model_router_gets_its_own_settings_and_the_models_named_beside_it() {
+    let guests = folder(&["router-picky"]);
+    let bench = Bench::with(|setup| setup.plugins(guests.path())).await;
+    let settings = |pick: &str| json!([{"id": "picky-router", "pick": pick}]);
+    let table = [
+        (json!({"plugins": settings("acme/medium")}), "acme/medium"),
+        (json!({"plugins": settings("acme/small"), "models": ["acme/medium"]}), "acme/small"),
+        (json!({"models": ["acme/small", "acme/medium"]}), "acme/small"),
+    ];
+    for (members, expected) in table {
+        let mut request = json!({"model": "service/picky", "input": "Hello."});
+        request.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        let response = bench.ask(&request).await;
+        assert_eq!(response["model"], expected, "{members}");
+        assert_eq!(response["service_metadata"]["strategy"], "picky");
+    }
+    let mut unknown = json!({"model": "service/picky", "input": "Hello."});
+    unknown["plugins"] = settings("acme/none");
+    assert_eq!(bench.refusal(&unknown).await, (404, "There is no such model".to_owned()));
+}
+
+#[tokio::test]
+async fn metadata_has_the_floors_that_the_client_set() {
+    let bench = Bench::start().await;
+    let request = json!({
+        "model": "service/pareto-code", "input": "Hello.",
+        "plugins": [{"id": "pareto-router", "min_coding_score": 0.2}],
+        "provider": {"preferred_min_throughput": {"p50": 30}},
+    });
+    let params = bench.ask(&request).await["service_metadata"]["params"].clone();
+    assert_eq!(params, json!({"quality_floor": 0.2, "throughput_floor": 30}));
+    let plain = bench.ask(&json!({"model": "acme/small", "input": "Hello."})).await;
+    assert!(plain["service_metadata"].get("params").is_none(), "{plain}");
 }

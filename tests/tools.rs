@@ -59,13 +59,7 @@ impl Bench {
 
     /// Asks, streamed or not; the finished response.
     async fn ask(&self, request: &Value, streamed: bool) -> Value {
-        let client = Client::new(&self.host);
-        if streamed {
-            return last_response(&client.stream(request).await).clone();
-        }
-        let answer = client.post("/responses", request).await;
-        assert_eq!(answer.status, 200, "{}", answer.text);
-        answer.body
+        Client::new(&self.host).ask(request, streamed).await
     }
 
     /// Lets the model call this once and then answer; the finished response.

@@ -87,6 +87,16 @@ impl Client {
         read(request.body(body.to_string()).send().await.unwrap()).await
     }
 
+    /// `POST /responses`, streamed or not; the finished response.
+    pub async fn ask(&self, body: &Value, streamed: bool) -> Value {
+        if streamed {
+            return last_response(&self.stream(body).await).clone();
+        }
+        let answer = self.post("/responses", body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.body
+    }
+
     /// `POST /responses`, streamed and read one event at a time.
     pub async fn open(&self, body: &Value) -> Events {
         let mut body = body.clone();
@@ -139,9 +149,14 @@ impl Events {
                 self.buffer = rest.to_owned();
                 return event;
             }
-            let chunk = self.response.chunk().await.unwrap().expect("the stream ends without [DONE]");
-            self.buffer.push_str(std::str::from_utf8(&chunk).unwrap());
+            self.more().await;
         }
+    }
+
+    /// Waits until there are bytes that were not read yet.
+    pub async fn more(&mut self) {
+        let chunk = self.response.chunk().await.unwrap().expect("the stream ends without [DONE]");
+        self.buffer.push_str(std::str::from_utf8(&chunk).unwrap());
     }
 
     /// What has come and was not read yet.

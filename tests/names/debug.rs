@@ -25,6 +25,13 @@ fn echoed(events: &[Value]) -> Vec<&Value> {
     bodies
 }
 
+/// When the body was handed over, in milliseconds since the request arrived and since 1970.
+fn times_of(event: &Value) -> (u64, u64) {
+    let timings = &event["debug"]["timings"];
+    assert_eq!(timings["event"], "adapter_request", "{event}");
+    (timings["start_ms"].as_u64().unwrap(), timings["epoch_ms"].as_u64().unwrap())
+}
+
 #[tokio::test]
 async fn every_body_that_was_sent_is_shown_first() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
@@ -34,6 +41,9 @@ async fn every_body_that_was_sent_is_shown_first() {
     let events = Client::new(&host).stream(&request()).await;
     assert_eq!(text_of(&events), "Hello.");
     assert_eq!(echoed(&events), [&a.asked_once().body, &b.asked_once().body]);
+    let times: Vec<(u64, u64)> = events[..2].iter().map(times_of).collect();
+    assert!(times[0].0 <= times[1].0, "since the request arrived: {times:?}");
+    assert_eq!(times[1].1 - times[0].1, times[1].0 - times[0].0, "and since 1970");
     let types = types_of(&events);
     assert_eq!(types[2..4], ["response.created", "response.in_progress"], "{types:?}");
     assert_eq!(types.iter().filter(|kind| **kind == "response.created").count(), 1);

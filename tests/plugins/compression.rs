@@ -26,6 +26,25 @@ async fn bench() -> (Host, Upstream) {
     (host, upstream)
 }
 
+/// Whether the middle of a long conversation reaches the model that `service/auto` chooses among these.
+async fn is_whole_with(lengths: &[u32]) -> bool {
+    let upstream = Upstream::start().await;
+    let mut setup = Setup::new().config(&provider("p", "openai-chat", &upstream.base));
+    for length in lengths {
+        setup = setup.config(&format!(
+            "[[models]]\nid = \"m/{length}\"\ncontext_length = {length}\n\
+             endpoints = [{{ provider = \"p\", model = \"{length}\" }}]"
+        ));
+    }
+    is_whole(&setup.start(), &upstream, &["service/auto"], json!([]), true).await
+}
+
+#[tokio::test]
+async fn a_model_router_that_has_only_small_models_chooses_for_what_fits() {
+    assert!(!is_whole_with(&[4096, 8192]).await);
+    assert!(is_whole_with(&[4096, 20_000]).await, "it chooses the one with room for all");
+}
+
 /// A conversation of about 11,000 tokens, or of a few.
 fn conversation(is_long: bool) -> Value {
     let turn = |role: &str, text: String| json!({"role": role, "content": text});

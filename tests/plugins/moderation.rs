@@ -179,3 +179,20 @@ async fn an_endpoint_that_was_not_granted_is_not_asked() {
     assert_eq!(answer.status, 500, "{}", answer.text);
     host.until_logged("[plugins.hook-moderation] hosts");
 }
+
+#[tokio::test]
+async fn a_stream_whose_hook_takes_long_is_kept_alive_and_may_still_be_refused() {
+    let bench = Bench::start("timeout_ms = 60000\n").await;
+    let (verdict, reply) = Reply::fed_as("application/json");
+    bench.site.reply(reply);
+    let mut stream = Client::new(&bench.host).open(&request("some words")).await;
+    stream.more().await;
+    assert_eq!(stream.unread(), ": keep-alive\n", "the head is out before anything is known");
+    verdict.send(r#"{"results":[{"flagged":true,"categories":{"violence":true}}]}"#.into()).await.unwrap();
+    drop(verdict);
+    let failed = stream.until("response.failed").await;
+    assert_eq!(failed["response"]["error_type"], "content_policy_violation", "{failed}");
+    assert_eq!(failed["response"]["error"]["message"], "The input was flagged by moderation: violence");
+    assert!(stream.next().await.is_none(), "the stream is complete");
+    assert!(bench.upstream.asked().is_empty());
+}

@@ -1,6 +1,6 @@
 //! Models that tools ask: four providers, each with a model of its own price.
 
-use crate::kit::client::{Client, last_response};
+use crate::kit::client::Client;
 use crate::kit::config::{MODEL, provider};
 use crate::kit::guests::folder;
 use crate::kit::host::{Host, Setup};
@@ -58,13 +58,7 @@ impl Models {
 
     /// Asks, streamed or not; the finished response.
     pub async fn ask(&self, request: &Value, streamed: bool) -> Value {
-        let client = Client::new(&self.host);
-        if streamed {
-            return last_response(&client.stream(request).await).clone();
-        }
-        let answer = client.post("/responses", request).await;
-        assert_eq!(answer.status, 200, "{}", answer.text);
-        answer.body
+        Client::new(&self.host).ask(request, streamed).await
     }
 }
 

@@ -112,13 +112,12 @@ impl Assembler {
         }
     }
 
-    /// Writes `response.debug` with the body that was sent to a provider, a JSON value without line breaks
-    /// (names.md 2.2). It may come before everything else.
-    pub fn debug(&mut self, upstream_body: &[u8]) {
+    /// Writes `response.debug` with this object, JSON without line breaks (names.md 2.2). It may come before
+    /// everything else.
+    pub fn debug(&mut self, debug: &[u8]) {
         self.events.write_aside("response.debug", |out| {
-            raw(out, ",\"debug\":{\"echo_upstream_body\":");
-            out.extend_from_slice(upstream_body);
-            raw(out, "}");
+            raw(out, ",\"debug\":");
+            out.extend_from_slice(debug);
         });
     }
 

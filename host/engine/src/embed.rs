@@ -8,7 +8,7 @@ use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
 use crate::credit::Turn;
 use crate::ledger::{Caller, Entry};
-use crate::metadata::Trail;
+use crate::metadata::{Trail, params};
 use crate::pace::{Late, Pace};
 use crate::reading::ANSWER_BYTES_MAX;
 use crate::refusal::Refusal;
@@ -80,6 +80,7 @@ impl Engine {
             seed: random_seed(),
         };
         let field = options.metadata_field;
+        trail.params = field.and_then(|_| params(&request.provider.json, None));
         let bill = Arc::default();
         let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;

@@ -20,7 +20,7 @@ use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
 use cofferdam_runtime::{CallError, Plugin, Plugins, Services};
 use std::sync::Arc;
 
-/// Ids whose entry is settings for a model router, not a hook.
+/// The known ids whose entry is settings for a model router, not a hook.
 pub(crate) const ROUTER_IDS: [&str; 5] =
     ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
 
@@ -44,8 +44,17 @@ fn find<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
 pub fn is_request_plugin(plugins: &Plugins, id: &str) -> bool {
     match tool_of_plugin(id) {
         Some(tool) => tools::installed(plugins, tool).is_some(),
-        None => ROUTER_IDS.contains(&id) || find(plugins, id).is_some(),
+        None => is_router_entry(plugins, id) || find(plugins, id).is_some(),
     }
+}
+
+/// Whether an entry with this id holds settings for a model router.
+fn is_router_entry(plugins: &Plugins, id: &str) -> bool {
+    let is_of = |plugin: &Arc<Plugin>| {
+        let table = plugin.manifest().router.as_ref();
+        table.is_some_and(|table| table.id == id) && plugin.exports_model_choice() && plugin.is_usable()
+    };
+    ROUTER_IDS.contains(&id) || plugins.iter().any(is_of)
 }
 
 impl Engine {
@@ -54,7 +63,8 @@ impl Engine {
     /// # Errors
     /// 400 naming an id that no installed plugin has.
     pub(crate) fn hooks(&self, request: &ResponsesRequest) -> Result<Vec<Hook>, Refusal> {
-        let is_hook = |entry: &&RequestPlugin| !ROUTER_IDS.contains(&entry.id.as_str()) && !entry.is_tool();
+        let is_hook =
+            |entry: &&RequestPlugin| !is_router_entry(&self.parts.plugins, &entry.id) && !entry.is_tool();
         let wanted = request.plugins.iter().filter(|entry| entry.enabled).filter(is_hook);
         let hooks: Result<Vec<Hook>, Refusal> = wanted
             .map(|entry| {

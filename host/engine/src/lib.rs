@@ -107,7 +107,8 @@ pub struct EngineParts {
 pub struct Engine {
     parts: EngineParts,
     router: Arc<Plugin>,
-    hook_ids: Vec<String>,
+    /// Ids of entries in a request's `plugins` beyond the twelve known ones.
+    entry_ids: Vec<String>,
     /// The guests that choose models, once a request has named one.
     model_routers: OnceCell<ModelRouters>,
 }
@@ -168,9 +169,9 @@ impl Engine {
         let router =
             parts.plugins.get("router").filter(|plugin| plugin.kind() == Kind::Router).ok_or(NoRouter)?;
         let router = Arc::clone(router);
-        let hooks = parts.plugins.iter().filter_map(|plugin| plugin.manifest().hook.as_ref());
-        let hook_ids = hooks.map(|hook| hook.id.clone()).collect();
-        Ok(Self { parts, router, hook_ids, model_routers: OnceCell::new() })
+        let ids = parts.plugins.iter().filter_map(|plugin| plugin.manifest().entry_id());
+        let entry_ids = ids.map(str::to_owned).collect();
+        Ok(Self { parts, router, entry_ids, model_routers: OnceCell::new() })
     }
 
     /// What is served.

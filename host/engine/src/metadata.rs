@@ -1,6 +1,10 @@
 //! Routing metadata: what was asked, what was tried, what answered. It is
 //! written from what happened, never from what was planned.
 
+mod params;
+
+pub(crate) use params::params;
+
 use crate::catalog::Endpoint;
 use crate::credential::Used;
 use crate::refusal::{Refusal, status_of};
@@ -36,6 +40,8 @@ pub(crate) struct Trail {
     pub(crate) requested: String,
     pub(crate) strategy: String,
     pub(crate) region: Option<String>,
+    /// [`params`], where the client wants to be told.
+    pub(crate) params: Option<Value>,
     /// Endpoints of the requested models before the router chose.
     pub(crate) total: usize,
     /// Model and provider of each candidate, in the router's order.
@@ -58,6 +64,7 @@ impl Trail {
             // Until a router says otherwise.
             strategy: "direct".to_owned(),
             region: region.map(str::to_owned),
+            params: None,
             total: 0,
             available: Vec::new(),
             selected: None,
@@ -146,6 +153,9 @@ impl Trail {
         });
         if let (Some(generation_ms), Some(members)) = (self.generation_ms, metadata.as_object_mut()) {
             members.insert("generation_time".to_owned(), json!(generation_ms));
+        }
+        if let (Some(params), Some(members)) = (&self.params, metadata.as_object_mut()) {
+            members.insert("params".to_owned(), params.clone());
         }
         if let (false, Some(members)) = (self.pipeline.is_empty(), metadata.as_object_mut()) {
             members.insert("pipeline".to_owned(), json!(self.pipeline));

@@ -53,6 +53,12 @@ impl Engine {
         self.catalog().get(slug).is_none() && router_slug(slug).is_some()
     }
 
+    /// The entry of `plugins` for the first model router that a request names by a name of this host's own.
+    pub(crate) fn router_entry<'r>(&self, request: &'r ResponsesRequest) -> Option<&'r [u8]> {
+        let mut named = request.models.iter().filter(|slug| self.is_model_router(slug));
+        named.find_map(|slug| router_slug(slug)).map(|slug| settings_of(request, id_of(slug)))
+    }
+
     /// The place among `offered` of the model that an endpoint serves, by the id of its health.
     fn place_of(&self, endpoint: u64, offered: &[wire::Model]) -> Option<u32> {
         let known = self.catalog().endpoints().find(|known| known.health.id() == endpoint)?;
@@ -93,7 +99,7 @@ impl Engine {
                 summary: &RequestSummary { sticky, ..summary(slug, request) },
                 facts: &facts(&request.facts),
                 models: &offered,
-                settings: settings_of(request, bare),
+                settings: settings_of(request, entry_of(router, bare)),
                 seed,
             };
             let choice = match router.choose_model(context, question).await {
@@ -200,12 +206,21 @@ fn total(price: wire::Price) -> f64 {
     price.input + price.output
 }
 
-/// The request's entry for the router of this slug, `{}` without one: that of the known id which the slug begins
-/// with, the longest of them, `pareto-router` for `pareto-code`.
-fn settings_of<'a>(request: &'a ResponsesRequest, slug: &str) -> &'a [u8] {
-    let known = ROUTER_IDS.iter().filter(|id| slug.starts_with(id.trim_end_matches("-router")));
-    let id = known.max_by_key(|id| id.len());
-    let entry = id.and_then(|id| request.plugins.iter().find(|entry| entry.enabled && entry.id == *id));
+/// The id of the entry that holds the settings of a router when it is named by this slug.
+fn entry_of<'r>(router: &'r Plugin, slug: &str) -> Option<&'r str> {
+    router.manifest().router.as_ref().map(|table| table.id.as_str()).or_else(|| id_of(slug))
+}
+
+/// The id of the entry for a model router that names none in its manifest: the known one that the slug begins with,
+/// the longest of them, `pareto-router` for `pareto-code`.
+fn id_of(slug: &str) -> Option<&'static str> {
+    let known = ROUTER_IDS.into_iter().filter(|id| slug.starts_with(id.trim_end_matches("-router")));
+    known.max_by_key(|id| id.len())
+}
+
+/// The request's entry with this id, `{}` without one.
+fn settings_of<'a>(request: &'a ResponsesRequest, id: Option<&str>) -> &'a [u8] {
+    let entry = id.and_then(|id| request.plugins.iter().find(|entry| entry.enabled && entry.id == id));
     entry.map_or(b"{}", |entry| &entry.json)
 }
 

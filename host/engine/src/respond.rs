@@ -19,7 +19,7 @@ use crate::echo::Echo;
 use crate::health::Watch;
 use crate::hooks::{self, Hook};
 use crate::ledger::{Caller, Entry};
-use crate::metadata::Trail;
+use crate::metadata::{Trail, params};
 use crate::model_choice;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
@@ -47,7 +47,7 @@ impl Engine {
         body: &[u8],
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let mut request = ResponsesRequest::parse_with(body, &self.hook_ids, &self.parts.prompts)?;
+        let mut request = ResponsesRequest::parse_with(body, &self.entry_ids, &self.parts.prompts)?;
         self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
@@ -55,19 +55,18 @@ impl Engine {
         let hex = random_hex();
         let id = format!("resp_{hex}");
         let asking = Asking::of_client(&request, &id);
-        let mut job = Job::new(Arc::clone(self), caller, request, options, hex, asking)?;
+        let job = Job::new(Arc::clone(self), caller, request, options, hex, asking)?;
         let mut entry = job.entry()?;
         entry.broadcast(job.pending());
-        let plan = job.prepare(&mut entry).await?;
         if streamed {
             let stream = EventStream::start(|client| async move {
                 let mut pace = Pace::new(Some(client), total);
-                job.run(plan, entry, &mut pace).await.map(drop)
+                job.run(entry, &mut pace).await.map(drop)
             });
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
         }
         let mut pace = Pace::new(None, total);
-        let body = Box::pin(job.run(plan, entry, &mut pace)).await?;
+        let body = Box::pin(job.run(entry, &mut pace)).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
     }
 
@@ -88,10 +87,9 @@ impl Engine {
         let own: Vec<String> = plugins.iter().map(|entry| entry.id.clone()).collect();
         self.parts.defaults.apply(&self.parts.store, caller.workspace, plugins)?;
         plugins.retain(|entry| !entry.is_tool() || own.contains(&entry.id));
-        let mut job = Job::new(self, caller, request, RespondOptions::default(), random_hex(), asking)?;
-        let mut entry = job.entry()?;
-        let plan = job.prepare(&mut entry).await?;
-        Box::pin(job.run(plan, entry, &mut Pace::new(None, time))).await
+        let job = Job::new(self, caller, request, RespondOptions::default(), random_hex(), asking)?;
+        let entry = job.entry()?;
+        Box::pin(job.run(entry, &mut Pace::new(None, time))).await
     }
 }
 
@@ -144,10 +142,13 @@ impl Job {
         let mut hooks = engine.hooks(&request)?;
         hooks.retain(|hook| !asking.is_asked_by(hook.name()));
         let scratches = (!hooks.is_empty()).then(Scratches::default);
-        let echo = request.echo_upstream_body.then(Echo::default);
         let context = engine.context(asking.response_id(), &caller);
+        let echo = request.echo_upstream_body.then(|| Echo::new(context.now_ms));
         let requested = request.models.first().map_or("", String::as_str);
-        let trail = Trail::new(requested, engine.parts.region.as_deref());
+        let mut trail = Trail::new(requested, engine.parts.region.as_deref());
+        if options.metadata_field.is_some() {
+            trail.params = params(&request.provider.json, engine.router_entry(&request));
+        }
         // It is handed on from step to step, and large.
         Ok(Box::new(Self {
             engine,
@@ -182,9 +183,12 @@ impl Job {
         Entry::open(store, &self.caller, UsageKind::Responses, id, streamed, bill)
     }
 
-    /// Everything up to the choice of an endpoint: hooks, what tools offer, models.
-    async fn prepare(&mut self, entry: &mut Entry) -> Result<Plan, Refusal> {
-        let plan = self.plan_with(entry).await;
+    /// Everything up to the choice of an endpoint: hooks, what tools offer, models. A stream is kept alive
+    /// meanwhile.
+    async fn prepare(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Plan, Refusal> {
+        let left = pace.left();
+        let plan = pace.during(self.plan_with(entry), left).await;
+        let plan = plan.unwrap_or_else(|_late| Err(turns::timed_out()));
         match &plan {
             Ok(_) => entry.routed(),
             Err(_) => entry.refuse(),
@@ -217,13 +221,13 @@ impl Job {
 
     /// Answers. For a stream everything goes through `pace` and the result is
     /// empty; otherwise it is the body.
-    async fn run(
-        mut self: Box<Self>,
-        plan: Plan,
-        mut entry: Entry,
-        pace: &mut Pace,
-    ) -> Result<Vec<u8>, Refusal> {
+    async fn run(mut self: Box<Self>, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
         let field = self.options.metadata_field;
+        let plan = match self.prepare(&mut entry, pace).await {
+            Ok(plan) => plan,
+            // Nothing was routed, so there is nothing to tell of it.
+            Err(refusal) => return self.refuse(refusal, pace).await,
+        };
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => {
                 let carried = self.carry_on(chosen, &mut entry, pace).await;
@@ -236,18 +240,23 @@ impl Job {
                 entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
                 self.trail.ended(pace.since_dispatch());
-                if !pace.has_spoken() {
-                    return Err(self.trail.beside(refusal, field));
-                }
-                let model = self.trail.requested.clone();
-                let mut assembler = Assembler::new(self.identity(&model, "default"), true);
-                self.echo(&mut assembler);
-                let outcome = Outcome::Failed(refusal.kind, refusal.message);
-                let receipt = self.receipt(self.cost);
-                // A client that is gone needs no last word.
-                pace.say(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
-                Ok(Vec::new())
+                let refusal = self.trail.beside(refusal, field);
+                self.refuse(refusal, pace).await
             }
         }
+    }
+
+    /// Tells the client of a refusal: in the stream, once that has a head.
+    async fn refuse(&self, refusal: Refusal, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+        if !pace.has_spoken() {
+            return Err(refusal);
+        }
+        let mut assembler = Assembler::new(self.identity(&self.trail.requested, "default"), true);
+        self.echo(&mut assembler);
+        let outcome = Outcome::Failed(refusal.kind, refusal.message);
+        let receipt = self.receipt(self.cost);
+        // A client that is gone needs no last word.
+        pace.say(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
+        Ok(Vec::new())
     }
 }

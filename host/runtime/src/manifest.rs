@@ -104,6 +104,14 @@ pub struct HookTable {
     pub judges: bool,
 }
 
+/// The `[router]` table, for model routers with settings of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouterTable {
+    /// The id of the entry in a request's `plugins` that it is given as settings.
+    pub id: String,
+}
+
 /// The `[limits]` table: what the plugin asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -152,6 +160,8 @@ pub struct Manifest {
     /// Limits it asks for.
     #[serde(default)]
     pub limits: LimitsTable,
+    /// For model routers; without it one has the entries of the names that it shares with the known ones.
+    pub router: Option<RouterTable>,
     /// For providers; defaults when absent.
     pub provider: Option<ProviderTable>,
     /// For hooks, required there.
@@ -197,6 +207,14 @@ impl Manifest {
             }
             None => Ok(manifest),
         }
+    }
+
+    /// The id of the entries in a request's `plugins` that this plugin answers to, beside those that every host
+    /// knows.
+    #[must_use]
+    pub fn entry_id(&self) -> Option<&str> {
+        let hook = self.hook.as_ref().map(|hook| hook.id.as_str());
+        hook.or_else(|| self.router.as_ref().map(|router| router.id.as_str()))
     }
 
     /// Memory asked for, in MiB.
@@ -267,6 +285,7 @@ impl Manifest {
 
     fn problem_of_tables(&self) -> Option<(&'static str, String)> {
         let tables = [
+            ("router", Kind::Router, self.router.is_some(), false),
             ("provider", Kind::Provider, self.provider.is_some(), false),
             ("hook", Kind::Hook, self.hook.is_some(), true),
             ("tool", Kind::Tool, self.tool.is_some(), true),
@@ -294,7 +313,8 @@ impl Manifest {
         if self.hook.as_ref().is_some_and(|hook| hook.phases.is_empty()) {
             return Some(("phases", "names at least one of on-request and on-response".to_owned()));
         }
-        if self.hook.as_ref().is_some_and(|hook| hook.id.is_empty()) {
+        let ids = [self.hook.as_ref().map(|hook| &hook.id), self.router.as_ref().map(|router| &router.id)];
+        if ids.into_iter().flatten().any(String::is_empty) {
             return Some(("id", "must not be empty".to_owned()));
         }
         self.tool.as_ref().and_then(ToolTable::problem)

@@ -16,15 +16,15 @@ pub(crate) fn read(
     plugins: &Plugins,
     problems: &mut Vec<Problem>,
 ) -> PluginDefaults {
-    let hooks = plugins.iter().filter_map(|plugin| plugin.manifest().hook.as_ref());
-    let hook_ids: Vec<String> = hooks.map(|hook| hook.id.clone()).collect();
+    let ids = plugins.iter().filter_map(|plugin| plugin.manifest().entry_id());
+    let entry_ids: Vec<String> = ids.map(str::to_owned).collect();
     let mut everyone = Vec::new();
     let mut named = BTreeMap::new();
     for workspace in workspaces {
         let mut entries: Vec<PluginDefault> = Vec::new();
         for (json, place) in &workspace.plugins {
             let problem = |message| Problem { place: place.clone(), message };
-            match entry(json, plugins, &hook_ids) {
+            match entry(json, plugins, &entry_ids) {
                 Ok(entry) if entries.iter().any(|earlier| earlier.entry.id == entry.id) => {
                     problems.push(problem(format!("id names a plugin a second time: `{}`", entry.id)));
                 }
@@ -53,8 +53,8 @@ pub(crate) fn warn_of_unknown(workspaces: &[Workspace], directory: &Directory) {
     }
 }
 
-fn entry(json: &serde_json::Value, plugins: &Plugins, hook_ids: &[String]) -> Result<RequestPlugin, String> {
-    let entry = RequestPlugin::parse(json.to_string().as_bytes(), hook_ids);
+fn entry(json: &serde_json::Value, plugins: &Plugins, entry_ids: &[String]) -> Result<RequestPlugin, String> {
+    let entry = RequestPlugin::parse(json.to_string().as_bytes(), entry_ids);
     let entry = entry.map_err(
         |InvalidRequest { path, message, .. }| {
             if path.is_empty() { message } else { format!("{path} {message}") }

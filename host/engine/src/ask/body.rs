@@ -11,11 +11,11 @@ pub(super) fn read(
     written: &[u8],
     default: &[String],
     provider: &[u8],
-    hook_ids: &[String],
+    entry_ids: &[String],
     prompts: &Prompts,
 ) -> Result<ResponsesRequest, Failure> {
     let body = completed(written, default, provider);
-    ResponsesRequest::parse_with(&body, hook_ids, prompts)
+    ResponsesRequest::parse_with(&body, entry_ids, prompts)
         .map_err(|error| Failure::new(ErrorKind::InvalidRequest, error.to_string()))
 }
 

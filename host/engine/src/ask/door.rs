@@ -39,12 +39,12 @@ impl Door {
     }
 
     async fn answer(&self, question: Question) -> Result<Answer, Failure> {
-        let Engine { hook_ids, parts, .. } = &*self.engine;
+        let Engine { entry_ids, parts, .. } = &*self.engine;
         let request = body::read(
             &question.request,
             &self.asking.models,
             &self.asking.provider,
-            hook_ids,
+            entry_ids,
             &parts.prompts,
         )?;
         let model = request.models.first().cloned().unwrap_or_default();

@@ -1,8 +1,9 @@
 //! The hook that makes a conversation fit (`context-compression`): when it is on by default, and when it has
 //! nothing to do.
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, ModelKind};
 use crate::request::ResponsesRequest;
+use crate::routing::router_slug;
 use serde::Deserialize;
 
 /// Its id.
@@ -11,15 +12,26 @@ pub(super) const ID: &str = "context-compression";
 /// On by default where the context of all models named has at most so many tokens (names.md 5).
 const SMALL_TOKENS: u32 = 8192;
 
+/// Tokens of input and output that fit what a slug names, as far as they are known. For a model router that is what
+/// fits the largest model: it chooses one that the request fits.
+fn context_length(catalog: &Catalog, slug: &str) -> Option<u32> {
+    if let Some(model) = catalog.find(slug) {
+        return model.context_length;
+    }
+    router_slug(slug)?;
+    let mut models = catalog.models().iter().filter(|model| model.kind == ModelKind::Responses);
+    let largest = models.try_fold(0, |largest, model| Some(model.context_length?.max(largest)));
+    largest.filter(|tokens| *tokens > 0)
+}
+
 /// Tokens of input and output that fit the smallest of the models named, as far as any is known.
 pub(super) fn smallest(catalog: &Catalog, models: &[String]) -> Option<u32> {
-    models.iter().filter_map(|slug| catalog.find(slug)?.context_length).min()
+    models.iter().filter_map(|slug| context_length(catalog, slug)).min()
 }
 
 /// Whether every model named is known to be small. One with more room would be told less than it can take.
 pub(crate) fn are_small(catalog: &Catalog, models: &[String]) -> bool {
-    let length = |slug: &String| catalog.find(slug)?.context_length;
-    models.iter().all(|slug| length(slug).is_some_and(|tokens| tokens <= SMALL_TOKENS))
+    models.iter().all(|slug| context_length(catalog, slug).is_some_and(|tokens| tokens <= SMALL_TOKENS))
 }
 
 /// Whether a request may be longer than what its hook's settings allow. Four bytes are a token at least, so

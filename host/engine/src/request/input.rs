@@ -21,12 +21,32 @@ pub(super) struct Tally<'d> {
     turns: u32,
     last_model: Option<Value<'d>>,
     pub(super) needs: Needs,
+    /// Parts are marked for the provider's cache.
+    pub(super) marks: Marks,
     /// Bytes of tool definitions inside items.
     pub(super) tool_bytes: usize,
     /// An item brings tools, so that names in `tool_choice` may refer to them.
     pub(super) brings_tools: bool,
     /// An item stands for a call of a server tool.
     pub(super) has_server_calls: bool,
+}
+
+/// Marks on content parts that an endpoint may not know, by what `require_parameters` calls them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Marks {
+    cache_control: bool,
+    breakpoint: bool,
+}
+
+impl Marks {
+    /// Whether a part has the mark that goes with this member of the body.
+    pub(super) fn have(self, member: &str) -> bool {
+        match member {
+            "cache_control" => self.cache_control,
+            "prompt_cache_options" => self.breakpoint,
+            _ => false,
+        }
+    }
 }
 
 impl<'d> Tally<'d> {
@@ -165,6 +185,8 @@ impl<'d> Tally<'d> {
             match key.text().as_ref() {
                 "text" | "refusal" | "stdout" | "stderr" => self.counts.add(value.counts()),
                 "type" => self.needs.add_part(value),
+                "cache_control" => self.marks.cache_control |= value.kind() != Kind::Null,
+                "prompt_cache_breakpoint" => self.marks.breakpoint |= value.kind() != Kind::Null,
                 _ => {}
             }
         }

@@ -19,10 +19,11 @@ pub struct ProviderPreferences {
 }
 
 impl ProviderPreferences {
-    /// The options for one provider as JSON, `{}` when there are none.
+    /// The options for one provider as JSON, `{}` when there are none. Letters of either case are alike, as they
+    /// are to routers.
     #[must_use]
     pub fn options_for(&self, provider: &str) -> &[u8] {
-        let own = self.options.iter().find(|(name, _)| name == provider);
+        let own = self.options.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider));
         own.map_or(b"{}", |(_, options)| options)
     }
 }

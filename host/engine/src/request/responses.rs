@@ -2,7 +2,7 @@
 
 use super::fields::Fields;
 use super::guest::{GuestTurn, Spans};
-use super::input::{Tally, saturated};
+use super::input::{Marks, Tally, saturated};
 use super::json::{Document, Value};
 use super::rule::Rule;
 use super::settings::{Needs, Truncation};
@@ -55,7 +55,8 @@ pub struct ResponsesRequest {
     pub text_format: TextFormat,
     /// What an endpoint must be able to do, each once, in the order of [`Ability`].
     pub needs: Vec<Ability>,
-    /// Names of the generation parameters the client set, for `require_parameters`.
+    /// Names of the generation parameters the client set, on the body or by marks on content parts, for
+    /// `require_parameters`.
     pub parameters: Vec<&'static str>,
     /// Counts over the text of the input.
     pub facts: TextFacts,
@@ -179,7 +180,7 @@ impl ResponsesRequest {
             service_tier: fields.get("service_tier").map(ServiceTier::of).unwrap_or_default(),
             route: fields.get("route").map(Route::of),
             text_format: fields.text_format().unwrap_or_default(),
-            parameters: fields.parameters(),
+            parameters: fields.parameters(tally.marks),
             facts: tally.facts(),
             input_tokens: saturated((tally.chars() + tool_bytes as u64).div_ceil(4)),
             truncation: fields.get("truncation").map(Truncation::of),
@@ -320,12 +321,12 @@ impl Fields<'_> {
         self.get("debug").and_then(|debug| debug.get("echo_upstream_body")).is_some_and(Value::is_true)
     }
 
-    fn parameters(&self) -> Vec<&'static str> {
+    fn parameters(&self, marks: Marks) -> Vec<&'static str> {
         let set = |name: &&str| match *name {
             // The empty object and the format that is the default ask for nothing.
             "text" => self.get("text").is_some_and(asks_for_text),
             "reasoning" => self.get("reasoning").is_some_and(asks_to_reason),
-            name => self.get(name).is_some(),
+            name => self.get(name).is_some() || marks.have(name),
         };
         PARAMETERS.into_iter().filter(set).collect()
     }

@@ -83,8 +83,8 @@ impl Job {
 
     /// Shows what was sent since the last time, where the client wants to see it.
     pub(super) fn echo(&self, assembler: &mut Assembler) {
-        let bodies = self.echo.as_ref().map(Echo::take).unwrap_or_default();
-        bodies.iter().for_each(|body| assembler.debug(body));
+        let debug = self.echo.as_ref().map(Echo::take).unwrap_or_default();
+        debug.iter().for_each(|debug| assembler.debug(debug));
     }
 
     pub(super) fn identity(&self, model: &str, tier: &str) -> Identity {

@@ -23,7 +23,11 @@ impl Job {
         }
         self.find_session();
         let remembered = self.remembered();
-        let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &[]);
+        let catalog = &self.engine.parts.catalog;
+        let is_answering = |model: &&Arc<Model>| model.kind == ModelKind::Responses;
+        let named = self.request.models.iter().filter_map(|slug| catalog.find(slug).filter(is_answering));
+        let beside: Vec<Arc<Model>> = named.map(Arc::clone).collect();
+        let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &beside);
         let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
             request.tools.iter().all(|tool| offers(endpoint, tool))
         };

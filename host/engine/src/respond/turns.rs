@@ -103,7 +103,7 @@ impl Job {
         let (time, spent) = (self.engine.parts.timeouts.total, tools.cost());
         let run = tools.run_approved(&self.request, &self.context, entry, pace, time).await;
         self.cost.tools = self.cost.tools.plus(tools.cost().minus(spent));
-        run.map_err(|_| Refusal::new(504, ErrorKind::Timeout, TIMED_OUT))
+        run.map_err(|_| timed_out())
     }
 
     /// The time of the whole request is up, and an answer had begun.
@@ -116,4 +116,9 @@ impl Job {
         entry.settle(UsageOutcome::Failed);
         Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT))
     }
+}
+
+/// The time of the whole request is up, and no answer had begun.
+pub(super) fn timed_out() -> Refusal {
+    Refusal::new(504, ErrorKind::Timeout, TIMED_OUT)
 }

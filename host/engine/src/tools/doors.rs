@@ -184,7 +184,8 @@ mod tests {
             name: name.to_owned(),
             json: Bytes::from(json!({"type": "function", "name": name}).to_string()),
         };
-        let view = View { input, deferred: vec![tool("f"), tool("g")], state: Mutex::default() };
+        let deferred = vec![tool("f"), tool("g")];
+        let view = View { input, retold: OnceLock::new(), deferred, state: Mutex::default() };
         view.add(&[Bytes::from_static(b"{\"n\":1}"), Bytes::from_static(b"{\"n\":2}")]);
         let transcript: Value = serde_json::from_slice(&view.transcript()).unwrap();
         assert_eq!(transcript[0]["content"][0]["text"], "Hi");

@@ -29,7 +29,7 @@ const SERVER_TOOLS_MAX: usize = 64;
 const OFFER_TIME_MAX: Duration = Duration::from_secs(25);
 /// Tools that say at the same time what they offer.
 const OFFERS_AT_ONCE: usize = 8;
-/// How long all tools of a request may take for that. Nothing is told to the client meanwhile.
+/// How long all tools of a request may take for that.
 const OFFERS_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A server tool of a request.
@@ -101,14 +101,15 @@ impl Offer {
         let defers = defers(&request.tools);
         let named = request.tool_choice.named();
         let mut entries = Vec::with_capacity(request.tools.len());
+        check_count(&request.tools)?;
         for plugin in request.tools.iter().filter_map(|tool| match &tool.kind {
             ToolKind::Server(name) => engine.tool_plugin(name),
             _ => None,
         }) {
-            // The first use of a guest compiles it, which takes what it takes; what is wrong is told below.
+            // The first use of a guest compiles it, which takes what it takes; what is wrong is told when it is
+            // called.
             plugin.compile().await.unwrap_or_default();
         }
-        check_count(&request.tools)?;
         let mut offered = offered(engine, request, context, doors).await?.into_iter();
         for tool in &request.tools {
             entries.push(match (&tool.kind, tool.name.as_ref()) {
@@ -379,12 +380,7 @@ async fn functions(
     doors: &Doors,
     until: Instant,
 ) -> Result<Vec<Function>, Refusal> {
-    // The first use of a guest compiles it, which takes what it takes.
-    let compiled = tool.plugin.compile().await;
-    let asked = async {
-        compiled?;
-        tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings).await
-    };
+    let asked = tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings);
     match timeout_at(until.min(Instant::now() + OFFER_TIME_MAX), asked).await {
         Ok(Ok(Ok(functions))) => Ok(functions),
         // It depends on somebody else's server; an item of the response says what became of that.

@@ -32,6 +32,15 @@ fn a_short_manifest_gets_the_defaults_of_its_kind() {
 }
 
 #[test]
+fn a_model_router_names_the_entry_with_its_settings() {
+    let manifest = Manifest::parse(&format!("{ROUTER}[router]\nid = \"own-router\"\n")).unwrap();
+    assert_eq!(manifest.entry_id(), Some("own-router"));
+    assert_eq!(Manifest::parse(ROUTER).unwrap().entry_id(), None);
+    assert_eq!(refused(&format!("{ROUTER}[router]\nid = \"\"\n")), "line 5: `id` must not be empty");
+    assert!(refused(&tool("[router]\nid = \"x\"")).contains("is a table of router plugins"));
+}
+
+#[test]
 fn a_full_provider_reads_back() {
     let text = "name = \"provider-x\"\nkind = \"provider\"\nversion = \"1\"\ncomponent = \"x.wasm\"\n\
         [limits]\nmemory_mib = 128\ndeadline_ms = 500\n[provider]\nframing = \"ndjson\"\n\

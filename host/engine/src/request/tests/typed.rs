@@ -131,6 +131,25 @@ fn parameters_are_the_generation_settings_that_were_set() {
 }
 
 #[test]
+fn marks_on_content_parts_are_parameters_too() {
+    let mark = json!({"type": "input_text", "text": "t", "cache_control": {"type": "ephemeral"}});
+    let breakpoint =
+        json!({"type": "input_image", "image_url": "u", "prompt_cache_breakpoint": {"mode": "explicit"}});
+    let plain = json!({"type": "input_text", "text": "t", "cache_control": null});
+    let message = |part: &Value| json!({"input": [{"role": "user", "content": [part]}]});
+    let output = json!({"input": [{"type": "function_call_output", "call_id": "c", "output": [mark]}]});
+    let table = [
+        (message(&mark), vec!["cache_control"]),
+        (message(&breakpoint), vec!["prompt_cache_options"]),
+        (output, vec!["cache_control"]),
+        (message(&plain), vec![]),
+    ];
+    for (members, parameters) in table {
+        assert_eq!(accepted(&body_with(&members)).parameters, parameters, "{members}");
+    }
+}
+
+#[test]
 fn provider_preferences_are_read_and_kept() {
     let provider = json!({
         "order": ["openai/priority"], "only": null, "ignore": ["a"], "allow_fallbacks": false,
@@ -146,6 +165,8 @@ fn provider_preferences_are_read_and_kept() {
         preferences.options,
         [("openai".to_owned(), (&br#"{"a":[1]}"#[..]).into()), ("b c".to_owned(), (&b"{}"[..]).into())]
     );
+    assert_eq!(preferences.options_for("OpenAI"), br#"{"a":[1]}"#);
+    assert_eq!(preferences.options_for("other"), b"{}");
     let sorted = accepted(&body_with(&json!({"provider": {"sort": "latency", "order": []}}))).provider;
     assert!(sorted.allow_fallbacks && !sorted.has_order);
 }
