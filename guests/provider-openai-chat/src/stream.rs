@@ -124,7 +124,7 @@ impl Decoder {
                 self.calls.take_piece(part, &mut self.events)?;
             }
             if let Some(named) = &delta.function_call {
-                self.seal();
+                self.seal(None);
                 self.calls.take_only(named, &mut self.events)?;
             }
         }
@@ -137,7 +137,7 @@ impl Decoder {
                 self.calls.take_whole(part, &mut self.events)?;
             }
             if let Some(named) = message.function_call.as_ref().filter(|_| self.calls.is_empty()) {
-                self.seal();
+                self.seal(None);
                 self.calls.take_only(named, &mut self.events)?;
             }
         }
