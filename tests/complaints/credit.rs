@@ -1,8 +1,13 @@
 //! Complaint 11 (a budget lets requests through, or blocks with money left) inside one request: each later turn of a
-//! tool loop and each question to another model is looked at like a request of its own.
+//! tool loop and each question to another model is looked at like a request of its own. And complaint 16 (token counts
+//! are missing, so that bills undercount).
 
 use crate::kit::client::{Client, last_response};
+use crate::kit::config::{MODEL, provider};
+use crate::kit::host::Setup;
+use crate::kit::script::{opening, word};
 use crate::kit::store::usage_of;
+use crate::kit::upstream::{Reply, Upstream};
 use crate::tools::models::{Models, question, with_tools};
 use crate::tools::script::{answer, call, calls};
 use crate::tools::told;
@@ -78,4 +83,34 @@ async fn a_question_is_refused_when_nothing_is_left_and_its_tool_is_told() {
     assert_eq!(credit(&models), (0.000_022, 0.0));
     let next = Client::new(&models.host).post("/responses", &with_tools(&json!([]))).await;
     assert_eq!(next.status, 402, "{}", next.text);
+}
+
+#[tokio::test]
+async fn complaint_16_what_a_provider_does_not_count_is_estimated_and_told() {
+    let upstream = Upstream::start().await;
+    let endpoint = "{ provider = \"one\", model = \"m\", input = 1, output = 1 }";
+    let config = provider("one", "openai-chat", &upstream.base)
+        + &format!("[[models]]\nid = \"{MODEL}\"\nendpoints = [{endpoint}]\n")
+        + &format!("[[models]]\nid = \"test/embed\"\nkind = \"embeddings\"\nendpoints = [{endpoint}]\n");
+    let mut host = Setup::new().config(&config).start();
+    let client = Client::new(&host);
+    // Sixteen letters are four tokens.
+    let message = json!({"role": "assistant", "content": "sixteen letters."});
+    let whole = json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]});
+    let last = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+    upstream.reply(Reply::json(200, whole));
+    upstream.reply(Reply::sse(&[opening(), word("sixteen"), word(" letters."), last, json!("[DONE]")]));
+    upstream.reply(Reply::json(200, json!({"data": [{"index": 0, "embedding": [1]}]})));
+    let request = json!({"model": MODEL, "input": "eight..."});
+    let answered = client.post("/responses", &request).await;
+    let streamed = client.stream(&request).await;
+    let embedded = client.post("/embeddings", &json!({"model": "test/embed", "input": "eight..."})).await;
+    for usage in [&answered.body["usage"], &last_response(&streamed)["usage"]] {
+        assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(2), &json!(4)), "{usage}");
+        assert_eq!(usage["cost"], json!(0.000_006), "{usage}");
+    }
+    let usage = &embedded.body["usage"];
+    assert_eq!((&usage["prompt_tokens"], &usage["cost"]), (&json!(2), &json!(0.000_002)), "{usage}");
+    let rows = usage_of(&mut host);
+    assert_eq!(rows.iter().map(|row| row.cost_pico).collect::<Vec<_>>(), [6_000_000, 6_000_000, 2_000_000]);
 }

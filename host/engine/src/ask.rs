@@ -92,6 +92,11 @@ impl Asking {
         self.bill.questions()
     }
 
+    /// What they cost the caller, here and at providers that it pays itself.
+    pub(crate) fn cost_everywhere(&self) -> Amount {
+        self.bill.questions().plus(self.bill.questions_elsewhere())
+    }
+
     pub(crate) fn bill(&self) -> &Arc<Bill> {
         &self.bill
     }

@@ -144,6 +144,11 @@ impl Assembler {
         }
     }
 
+    /// Takes this for what the turn consumed, as its provider has not said it.
+    pub fn assume(&mut self, usage: Option<Usage>) {
+        self.usage = self.usage.or(usage);
+    }
+
     /// Adds one event of the provider's answer.
     ///
     /// # Errors

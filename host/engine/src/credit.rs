@@ -24,8 +24,8 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// The most that is charged for it, at the dearest endpoint: its input, and all the output it may have. Nothing
-    /// is charged where the caller pays the provider itself.
+    /// The most that is charged for it, at the dearest endpoint: its input, all the output it may have, and one image
+    /// where these have a price. Nothing is charged where the caller pays the provider itself.
     pub(crate) fn estimate(&self) -> Amount {
         let charged = self.endpoints.iter().enumerate().filter(|(place, _)| !self.byok.contains(place));
         charged.map(|(_, endpoint)| self.at(endpoint)).max().unwrap_or_default()
@@ -40,7 +40,8 @@ impl Turn<'_> {
         };
         let prices = &endpoint.prices;
         let input = prices.input.max(prices.cache_write).0.saturating_mul(self.input_tokens.into());
-        Amount(input.saturating_add(prices.output.max(prices.reasoning).0.saturating_mul(output)))
+        let output = prices.output.max(prices.reasoning).0.saturating_mul(output);
+        Amount(input.saturating_add(output)).plus(prices.image)
     }
 }
 

@@ -112,7 +112,12 @@ impl Engine {
         trail.ended(pace.since_dispatch());
         let won = won.map_err(|failures| trail.beside(failures.refusal(&trail), field));
         match won.and_then(|won| Ok((order.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
-            Ok((endpoint, Vectors { vectors, .. })) => {
+            Ok((endpoint, Vectors { mut vectors, .. })) => {
+                if vectors.prompt_tokens == 0 {
+                    // The provider has not said it.
+                    vectors.prompt_tokens = request.input_tokens.into();
+                    vectors.total_tokens = vectors.total_tokens.max(vectors.prompt_tokens);
+                }
                 let cost = settle(&mut entry, endpoint, &vectors, trail.is_byok);
                 let answer = Made { id: &id, endpoint, vectors: &vectors, cost, trail: &trail };
                 let body = answer.body(request.encoding_format, field).map_err(|_| Refusal::internal())?;

@@ -135,7 +135,7 @@ impl Entry {
             Some(reservation) => {
                 if let Some(first) = turn.endpoints.first() {
                     // Should the process end before it is known who answers.
-                    reservation.note(|row| name_unasked(row, first));
+                    reservation.note(|row| name_until_asked(row, first));
                 }
                 pace.during(reservation.commit_intent(), INTENT_TIME_MAX).await
             }
@@ -191,6 +191,11 @@ impl Entry {
         self.usage = *all;
         self.models = Cost { tools: Amount::default(), ..*cost };
         self.note();
+    }
+
+    /// About what the answer under way has consumed, for a provider that has come to its end and said nothing of it.
+    pub(crate) fn unreported(&self) -> Option<Usage> {
+        self.underway.as_ref().map(Underway::missing)
     }
 
     /// Notes that the turn under way is over: its provider has said what it consumed, or never will.
@@ -283,7 +288,7 @@ impl Entry {
     fn abandon(&mut self) {
         self.break_off();
         self.charge_tokens();
-        let has_spent = self.reservation.as_ref().is_some_and(|it| it.spent_pico() > 0);
+        let has_spent = self.reservation.as_ref().is_some_and(Reservation::has_spent);
         match self.reservation.take() {
             Some(reservation) if self.is_routed || has_spent => {
                 self.hand_over(reservation, UsageOutcome::Cancelled);
@@ -307,8 +312,8 @@ fn name(row: &mut UsageRow, endpoint: &Endpoint) {
     endpoint.provider.name.clone_into(&mut row.provider);
 }
 
-/// The same for a request that has asked nobody yet.
-fn name_unasked(row: &mut UsageRow, endpoint: &Endpoint) {
+/// Names the endpoint that is likely to be asked, as long as none was.
+fn name_until_asked(row: &mut UsageRow, endpoint: &Endpoint) {
     if row.attempts == 0 {
         name(row, endpoint);
     }

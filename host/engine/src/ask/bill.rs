@@ -102,9 +102,15 @@ impl Bill {
         Amount(self.questions.load(Ordering::Relaxed))
     }
 
-    /// Everything.
+    /// Everything that is charged.
     pub(crate) fn total(&self) -> Amount {
         Amount(self.own.load(Ordering::Relaxed)).plus(self.questions())
+    }
+
+    /// Everything, with what the caller paid providers itself.
+    fn everywhere(&self) -> Amount {
+        let own_elsewhere = Amount(self.own_elsewhere.load(Ordering::Relaxed));
+        self.total().plus(own_elsewhere).plus(self.questions_elsewhere())
     }
 
     /// What its own turns consumed, as far as the providers have said.
@@ -114,7 +120,7 @@ impl Bill {
 
     /// Whether this request, or one it is asked for, has cost more than it may.
     pub(crate) fn is_overdrawn(&self) -> bool {
-        self.limit.is_some_and(|limit| self.total() > limit)
+        self.limit.is_some_and(|limit| self.everywhere() > limit)
             || self.above.as_ref().is_some_and(|above| above.is_overdrawn())
     }
 }
@@ -138,6 +144,18 @@ mod tests {
         assert!(!deeper.is_overdrawn());
         deeper.own(Amount(66));
         assert!(deeper.is_overdrawn() && client.is_overdrawn());
+    }
+
+    #[test]
+    fn what_the_caller_pays_elsewhere_counts_for_its_limit_and_is_not_charged() {
+        let client = Arc::new(Bill::new(None, Some(Amount(100))));
+        let question = Bill::new(Some(Arc::clone(&client)), None);
+        client.own(Amount(10));
+        client.own_elsewhere(Amount(40));
+        question.own_elsewhere(Amount(50));
+        assert!(!client.is_overdrawn());
+        question.own_elsewhere(Amount(51));
+        assert!(question.is_overdrawn() && client.total() == Amount(10));
     }
 
     proptest! {

@@ -17,6 +17,7 @@ pub(super) struct Underway {
     pub(super) is_byok: bool,
     input_tokens: u64,
     output_bytes: u64,
+    images: u32,
     /// What the provider has said so far.
     pub(super) reported: Option<Usage>,
 }
@@ -29,6 +30,7 @@ impl Underway {
             is_byok: authentication.is_some_and(|it| it.byok.is_some()),
             input_tokens,
             output_bytes: 0,
+            images: 0,
             reported: None,
         }
     }
@@ -36,6 +38,8 @@ impl Underway {
     pub(super) fn received(&mut self, events: &[Event]) {
         let bytes = events.iter().map(text_bytes).fold(0, u64::saturating_add);
         self.output_bytes = self.output_bytes.saturating_add(bytes);
+        let images = events.iter().filter(|event| matches!(event, Event::ImageDone(_))).count();
+        self.images = self.images.saturating_add(u32::try_from(images).unwrap_or(u32::MAX));
     }
 
     /// What was used beyond what the provider has said.
@@ -46,6 +50,7 @@ impl Underway {
         Usage {
             input_tokens,
             output_tokens: output_tokens.saturating_sub(reported.output_tokens),
+            images: self.images.saturating_sub(reported.images),
             ..no_usage()
         }
     }

@@ -252,11 +252,15 @@ fn check_integer(value: Value<'_>, min: i64, max: i64) -> Result<(), InvalidRequ
     }
     // Minus zero is a float to most readers.
     let integer = value.integer().filter(|_| min < 0 || !raw.starts_with('-'));
+    let is_above = match integer {
+        Some(integer) => integer > max,
+        // Of digits alone, and still none that fits.
+        None => raw.bytes().all(|b| b.is_ascii_digit()),
+    };
     match integer {
         Some(integer) if (min..=max).contains(&integer) => Ok(()),
-        _ if max == i64::MAX
-            || (max == i64::from(u32::MAX) && integer.is_some_and(|integer| integer < min)) =>
-        {
+        // The limit of a type is worth a word only to who is above it.
+        _ if !is_above && max >= i64::from(u32::MAX) => {
             Err(value.invalid(format!("must be an integer of at least {min}")))
         }
         _ => Err(value.invalid(format!("must be an integer from {min} to {max}"))),

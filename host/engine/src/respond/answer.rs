@@ -82,6 +82,9 @@ impl Job {
         loop {
             entry.received(&events);
             let applied = apply(assembler, events);
+            if assembler.ended().is_some() && assembler.usage().is_none() {
+                assembler.assume(entry.unreported());
+            }
             if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
                 // Kept at once: a client that leaves has used it all the same.
                 entry.consumed(usage, &total, &self.cost.plus(&price(usage)));

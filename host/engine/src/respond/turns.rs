@@ -67,7 +67,7 @@ impl Job {
         }
         let finish = assembler.ended().map_or(FinishReason::ToolCalls, |ended| ended.reason.clone());
         let usage = assembler.total_usage();
-        let cost = self.cost.everywhere().plus(self.asking.cost());
+        let cost = self.cost.everywhere().plus(self.asking.cost_everywhere());
         tools.prepare_turn(&self.request, &calls, usage.as_ref(), cost, &finish);
         let asked = self.ask_again(entry, pace).await;
         self.echo(assembler);

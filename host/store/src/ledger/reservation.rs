@@ -40,9 +40,9 @@ impl Reservation {
         }
     }
 
-    /// What the row says so far was spent, pico-dollars.
-    pub fn spent_pico(&self) -> u64 {
-        self.row.as_ref().map_or(0, |row| row.cost_pico)
+    /// Whether anything was spent so far by what the row says, here or at providers that the caller pays itself.
+    pub fn has_spent(&self) -> bool {
+        self.row.as_ref().is_some_and(|row| row.cost_pico > 0 || row.byok_pico > 0)
     }
 
     /// What is held for it; `None` where neither workspace nor key had a limit when it began.
@@ -69,7 +69,7 @@ impl Reservation {
     /// Ends a request that was refused before anything was done: there is no row. One that has spent, or has an
     /// intent, is settled as failed.
     pub fn release(mut self) {
-        if self.spent_pico() > 0 || self.funds.as_ref().is_some_and(Funds::has_intent) {
+        if self.has_spent() || self.funds.as_ref().is_some_and(Funds::has_intent) {
             return self.finish(UsageOutcome::Failed);
         }
         if let (Some(row), Some(funds)) = (self.row.take(), &self.funds) {
