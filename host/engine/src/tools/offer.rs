@@ -181,21 +181,18 @@ impl Offer {
     }
 
     /// The function of the tool with this name whose calls are items with these members: its only one, or the one
-    /// that says of its items what is most like them, and nothing that they contradict. None where several are
-    /// equally like.
+    /// that says of its items what is most like them. None where several are equally like.
     pub(super) fn function_told_as(&self, tool: &str, item: &Map<String, Value>) -> Option<&str> {
         let offered = self.entries.iter().flat_map(|entry| match entry {
             Entry::Server { tool: server, functions, .. } if server.name == tool => functions.as_slice(),
             _ => &[],
         });
-        // What is empty is still to be filled in when an item begins.
-        let is_said = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
-        let likeness = |offered: &Offered| {
-            let mut said = offered.item.members.iter().filter(|(_, value)| is_said(value));
-            said.try_fold(0, |alike, (name, value)| (item.get(name) == Some(value)).then_some(alike + 1))
+        // Some say what is new each time, like the id of a container: it counts against a function, and does not rule it out.
+        let likeness = |offered: &Offered| -> i32 {
+            let said = offered.item.members.iter().filter(|(_, value)| value.is_string());
+            said.map(|(name, value)| if item.get(name) == Some(value) { 1 } else { -1 }).sum()
         };
-        let mut alike: Vec<(u32, _)> =
-            offered.filter_map(|offered| Some((likeness(offered)?, &offered.name))).collect();
+        let mut alike: Vec<_> = offered.map(|offered| (likeness(offered), &offered.name)).collect();
         alike.sort_by_key(|(likeness, _)| std::cmp::Reverse(*likeness));
         match alike.as_slice() {
             [(best, _), (next, _), ..] if best == next => None,
