@@ -366,6 +366,11 @@ async fn what_cannot_be_reached_or_is_wrong_is_refused_by_its_field() {
     let mut request = with_tool(entry(&bench, json!({})));
     request["model"] = json!("no/such");
     assert_eq!(client.post("/responses", &request).await.status, 404);
+    // No server is asked for a request that has too many, not even to end a session.
+    let many: Vec<Value> =
+        (0..65).map(|place| entry(&bench, json!({"server_label": format!("s{place}")}))).collect();
+    let refused = client.post("/responses", &json!({"model": MODEL, "input": "Go.", "tools": many})).await;
+    assert_eq!(refused.message(), "tools[64] is one server tool too many, of 64");
     assert!(bench.site.seen().is_empty());
 }
 

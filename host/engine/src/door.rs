@@ -31,7 +31,7 @@ use release::Vault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout_at;
 
 /// The longest body of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -115,9 +115,15 @@ impl HttpDoor for Door {
         Box::pin(async move {
             let time = self.time_for(&request)?;
             let visit = Visit { door: &self, plugin, grant };
-            let reached = timeout(time, visit.reach(request, time)).await;
-            let reached = reached.map_err(|_elapsed| HttpError::Timeout)??;
-            Ok(stream::exchange(self, plugin, grant, reached))
+            let deadline = tokio::time::Instant::now() + time;
+            let reached = timeout_at(deadline, visit.reach(request, time)).await;
+            let Reached { request, reply, sent } = reached.map_err(|_elapsed| HttpError::Timeout)??;
+            // What came back in the head; a guest may read no further.
+            let reflected = reply.body.reflected();
+            visit.note_reflections(&request, &reflected, &sent)?;
+            let sent = sent.into_iter().filter(|sent| !reflected.contains(&sent.secret)).collect();
+            let reached = Reached { request, reply, sent };
+            Ok(stream::exchange(self, plugin, grant, reached, deadline))
         })
     }
 }

@@ -197,6 +197,10 @@ impl Job {
     }
 
     async fn plan_with(&mut self, entry: &mut Entry) -> Result<Plan, Refusal> {
+        if !self.hooks.is_empty() || !self.request.tools.is_empty() {
+            // Before hooks and tools are asked, which takes time and perhaps money.
+            self.check_models()?;
+        }
         if !self.hooks.is_empty() {
             Box::pin(self.show_request(entry)).await?;
         }

@@ -164,6 +164,7 @@ impl ServerTools {
         request: &ResponsesRequest,
     ) -> Result<Box<Self>, Refusal> {
         let Occasion { engine, context, .. } = occasion;
+        offer::check_count(&request.tools)?;
         let doors = Doors::new(occasion, request);
         let closing = Closing::of(engine, request, context, &doors);
         let offer = Offer::of(engine, request, context, &doors).await?;

@@ -7,6 +7,7 @@ use cofferdam_runtime::services::{HttpBody, HttpExchange, Opening};
 use cofferdam_runtime::wire::HttpError;
 use cofferdam_store::SecretName;
 use std::sync::Arc;
+use tokio::time::{Instant, timeout_at};
 
 /// The body of an answer under way. Its time and length are bounded with those of the request.
 struct Stream {
@@ -15,6 +16,8 @@ struct Stream {
     grant: Grant,
     request: GuestRequest,
     body: GuestBody,
+    /// When the time for all of it is over.
+    deadline: Instant,
     /// What went along and has not come back yet.
     sent: Vec<Sent>,
     /// A secret came back, and the operator wants no such answer to get through.
@@ -22,16 +25,23 @@ struct Stream {
 }
 
 /// An answer whose body is still to be read.
-pub(super) fn exchange(door: Arc<Door>, plugin: &str, grant: &Grant, reached: Reached) -> HttpExchange {
+pub(super) fn exchange(
+    door: Arc<Door>,
+    plugin: &str,
+    grant: &Grant,
+    reached: Reached,
+    deadline: Instant,
+) -> HttpExchange {
     let Reached { request, reply, sent } = reached;
     let (plugin, grant) = (plugin.to_owned(), grant.clone());
-    let body = Stream { door, plugin, grant, request, body: reply.body, sent, is_blocked: false };
+    let body = Stream { door, plugin, grant, request, body: reply.body, deadline, sent, is_blocked: false };
     HttpExchange { status: reply.status.as_u16(), headers: reply.headers, body: Box::new(body) }
 }
 
 impl Stream {
     async fn next(&mut self) -> Result<Vec<u8>, HttpError> {
-        let piece = self.body.chunk().await;
+        let piece = timeout_at(self.deadline, self.body.chunk()).await;
+        let piece = piece.unwrap_or(Err(cofferdam_egress::Error::TimedOut));
         let Self { door, plugin, grant, request, .. } = self;
         let visit = Visit { door, plugin, grant };
         let reflected = self.body.reflected();

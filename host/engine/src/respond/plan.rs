@@ -58,6 +58,18 @@ impl Job {
         Ok(plan)
     }
 
+    /// Looks whether the models are there that the request names, unless a model router is to choose.
+    ///
+    /// # Errors
+    /// 404 and 400, as [`routing::find_models`].
+    pub(super) fn check_models(&self) -> Result<(), Refusal> {
+        let Self { engine, request, .. } = self;
+        if engine.names_model_router(request) {
+            return Ok(());
+        }
+        routing::find_models(&engine.parts.catalog, &request.models, ModelKind::Responses).map(drop)
+    }
+
     fn candidates(&self) -> Result<Plan, Refusal> {
         let request = &self.request;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;

@@ -1,13 +1,14 @@
 //! What tools do when a request is over: a function that the manifest names (`closing`), such as one that ends the
 //! sessions the tool has begun elsewhere. Nobody waits for it, and nothing depends on what comes of it.
 
+use super::CALLS_AT_ONCE;
 use super::doors::Doors;
 use super::run::Invocation;
 use crate::Engine;
 use crate::request::{ResponsesRequest, ToolKind};
 use bytes::Bytes;
 use cofferdam_runtime::{CallContext, Plugin, Services};
-use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -39,7 +40,8 @@ impl Closing {
         let last_call = |(name, settings): (&String, &Bytes)| {
             let plugin = engine.tool_plugin(name)?;
             function_of(plugin)?;
-            let services = doors.services(plugin);
+            // Its request is charged already: it asks no models.
+            let services = Services { ask: None, ..doors.services(plugin) };
             Some(LastCall { plugin: Arc::clone(plugin), settings: settings.clone(), services })
         };
         let servers = request.tools.iter().filter_map(|tool| match &tool.kind {
@@ -57,7 +59,8 @@ impl Drop for Closing {
         let (Some(context), Ok(runtime)) = (self.context.take(), Handle::try_current()) else { return };
         let calls = std::mem::take(&mut self.calls);
         runtime.spawn(async move {
-            let ended = join_all(calls.into_iter().map(|call| call.make(&context)));
+            let calls = stream::iter(calls).map(|call| call.make(&context));
+            let ended = calls.buffer_unordered(CALLS_AT_ONCE).for_each(async |()| {});
             if timeout(CLOSING_TIME_MAX, ended).await.is_err() {
                 tracing::debug!("a tool took too long to end what it had begun");
             }

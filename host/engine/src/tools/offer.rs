@@ -101,7 +101,6 @@ impl Offer {
         let defers = defers(&request.tools);
         let named = request.tool_choice.named();
         let mut entries = Vec::with_capacity(request.tools.len());
-        check_count(&request.tools)?;
         for plugin in request.tools.iter().filter_map(|tool| match &tool.kind {
             ToolKind::Server(name) => engine.tool_plugin(name),
             _ => None,
@@ -302,7 +301,11 @@ pub(super) fn finds_tools(plugin: &Plugin) -> bool {
 }
 
 /// Refuses more server tools than anybody needs before a guest is asked.
-fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
+/// A request has at most so many server tools.
+///
+/// # Errors
+/// 400 naming the first that is too many.
+pub(super) fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
     let mut servers = tools.iter().filter(|tool| matches!(tool.kind, ToolKind::Server(_)));
     match servers.nth(SERVER_TOOLS_MAX) {
         Some(tool) => Err(Refusal::invalid(format!(
