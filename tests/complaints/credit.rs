@@ -98,19 +98,26 @@ async fn complaint_16_what_a_provider_does_not_count_is_estimated_and_told() {
     let message = json!({"role": "assistant", "content": "sixteen letters."});
     let whole = json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]});
     let last = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]});
+    let mut zeros = whole.clone();
+    zeros["usage"] = json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
     upstream.reply(Reply::json(200, whole));
+    upstream.reply(Reply::json(200, zeros));
     upstream.reply(Reply::sse(&[opening(), word("sixteen"), word(" letters."), last, json!("[DONE]")]));
     upstream.reply(Reply::json(200, json!({"data": [{"index": 0, "embedding": [1]}]})));
     let request = json!({"model": MODEL, "input": "eight..."});
     let answered = client.post("/responses", &request).await;
+    let with_zeros = client.post("/responses", &request).await;
     let streamed = client.stream(&request).await;
     let embedded = client.post("/embeddings", &json!({"model": "test/embed", "input": "eight..."})).await;
-    for usage in [&answered.body["usage"], &last_response(&streamed)["usage"]] {
+    for usage in [&answered.body["usage"], &with_zeros.body["usage"], &last_response(&streamed)["usage"]] {
         assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(2), &json!(4)), "{usage}");
         assert_eq!(usage["cost"], json!(0.000_006), "{usage}");
     }
     let usage = &embedded.body["usage"];
     assert_eq!((&usage["prompt_tokens"], &usage["cost"]), (&json!(2), &json!(0.000_002)), "{usage}");
     let rows = usage_of(&mut host);
-    assert_eq!(rows.iter().map(|row| row.cost_pico).collect::<Vec<_>>(), [6_000_000, 6_000_000, 2_000_000]);
+    assert_eq!(
+        rows.iter().map(|row| row.cost_pico).collect::<Vec<_>>(),
+        [6_000_000, 6_000_000, 6_000_000, 2_000_000]
+    );
 }

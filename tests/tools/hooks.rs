@@ -66,9 +66,9 @@ async fn what_a_hooks_tools_cost_is_added() {
 #[tokio::test]
 async fn what_a_hooks_tools_cost_is_in_the_books_also_when_the_request_is_refused_right_after() {
     let (mut host, _upstream, _guests) = bench().await;
-    let mut unknown = request("rogue", "charge", "{}");
-    unknown["model"] = json!("no/such");
-    assert_eq!(Client::new(&host).post("/responses", &unknown).await.status, 404);
+    let mut unserved = request("rogue", "charge", "{}");
+    unserved["tools"] = json!([{"type": "file_search", "vector_store_ids": ["v"]}]);
+    assert_eq!(Client::new(&host).post("/responses", &unserved).await.status, 400);
     let rows = usage_of(&mut host);
     let told: Vec<_> = rows.iter().map(|row| (row.outcome, row.cost_pico, row.attempts)).collect();
     assert_eq!(told, [(UsageOutcome::Failed, 250_000_000_000, 0)]);

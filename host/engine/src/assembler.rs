@@ -175,6 +175,8 @@ impl Assembler {
             Event::ImagePartial(image) => self.image(image, false)?,
             Event::ImageDone(image) => self.image(image, true)?,
             Event::OpaqueItem(item) => self.opaque(&item)?,
+            // Some servers fill in zeros for what they do not count.
+            Event::Usage(usage) if usage == cost::no_usage() => {}
             Event::Usage(usage) => self.usage = Some(usage),
             Event::Finish(finish) => {
                 self.ended = Some(Ended { reason: finish.reason, service_tier: finish.service_tier });
