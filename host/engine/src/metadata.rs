@@ -40,7 +40,7 @@ pub(crate) struct Trail {
     pub(crate) requested: String,
     pub(crate) strategy: String,
     pub(crate) region: Option<String>,
-    /// [`params`], where the client wants to be told.
+    /// [`params()`], where the client wants to be told.
     pub(crate) params: Option<Value>,
     /// Endpoints of the requested models before the router chose.
     pub(crate) total: usize,
