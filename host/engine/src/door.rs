@@ -114,8 +114,8 @@ impl HttpDoor for Door {
     ) -> Opening<'a, Result<HttpExchange, HttpError>> {
         Box::pin(async move {
             let time = self.time_for(&request)?;
-            let visit = Visit { door: &self, plugin, grant };
             let deadline = tokio::time::Instant::now() + time;
+            let visit = Visit { door: &self, plugin, grant };
             let reached = timeout_at(deadline, visit.reach(request, time)).await;
             let Reached { request, reply, sent } = reached.map_err(|_elapsed| HttpError::Timeout)??;
             // What came back in the head; a guest may read no further.

@@ -186,7 +186,8 @@ impl Offer {
             Entry::Server { tool: server, functions, .. } if server.name == tool => functions.as_slice(),
             _ => &[],
         });
-        // Some say what is new each time, like the id of a container: it counts against a function, and does not rule it out.
+        // Some say what is new in each request, like the id of a container: that counts against a function and does not
+        // rule it out.
         let likeness = |offered: &Offered| -> i32 {
             let said = offered.item.members.iter().filter(|(_, value)| value.is_string());
             said.map(|(name, value)| if item.get(name) == Some(value) { 1 } else { -1 }).sum()
