@@ -151,6 +151,12 @@ pub const KEYS: &[Key] = &[
         "`webhook` or `otlp`",
         "One POST a request, or spans to a collector of OpenTelemetry",
     ),
+    key(
+        "broadcast[].format",
+        "\"json\"",
+        "`json` or `protobuf`",
+        "For `otlp`: the encoding; every collector takes `protobuf`, not every one `json`",
+    ),
     required("broadcast[].url", "URL", "The webhook, or the collector's base URL without `/v1/traces`"),
     optional("broadcast[].key", "source", "Its credential: `env:NAME`, or `operator:NAME` from the vault"),
     key("broadcast[].key_header", "\"authorization\"", "header", "Where the credential goes"),

@@ -1,4 +1,4 @@
-use cofferdam_engine::broadcast::DestinationKind;
+use cofferdam_engine::broadcast::{DestinationKind, OtlpFormat};
 use cofferdam_runtime::{OnReflection, Slot};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -114,6 +114,7 @@ headers = { x-team = "blue" }
 [[broadcast]]
 name = "otel"
 kind = "otlp"
+format = "protobuf"
 url = "https://otel.example.com/base"
 [[workspaces]]
 name = "*"
@@ -171,7 +172,10 @@ fn every_section_is_read() {
     assert_eq!(second.image, Some(40_000_000_000));
     assert_eq!((second.zdr, second.data_collection), (true, DataCollection::Deny));
     let [hook, otel] = config.broadcast.as_slice() else { panic!() };
-    assert_eq!((hook.kind, otel.kind), (DestinationKind::Webhook, DestinationKind::Otlp));
+    assert_eq!(
+        (hook.kind, otel.kind),
+        (DestinationKind::Webhook, DestinationKind::Otlp(OtlpFormat::Protobuf))
+    );
     let url = |at: &Broadcast| at.origin.as_ref().unwrap().join(&at.path).unwrap().to_string();
     assert_eq!(url(hook), "https://hooks.example.com/in/requests/");
     assert_eq!(url(otel), "https://otel.example.com/base/v1/traces");
