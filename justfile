@@ -72,5 +72,9 @@ deny +checks="bans licenses sources":
     cargo deny --workspace check {{checks}}
     cargo deny --manifest-path guests/Cargo.toml --workspace check {{checks}}
 
-# What CI runs after the README's test command.
-ci: fmt-check clippy doc guests-test guests-check clients deny
+# What CI runs after the README's test command, with the time of each step.
+ci:
+    @for recipe in fmt-check clippy doc guests-test guests-check clients deny; do \
+      started=$SECONDS; echo "== just $recipe"; "{{just_executable()}}" "$recipe"; \
+      echo "== just $recipe took $(( (SECONDS - started) / 60 )) min $(( (SECONDS - started) % 60 )) s"; \
+    done
