@@ -26,6 +26,11 @@ clients:
     cargo test --workspace --no-run
     tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam"
 
+# The same and the agent frameworks: LangChain, Pydantic AI, OpenAI Agents, AI SDK, Mastra, OpenRouter's SDKs.
+clients-all:
+    cargo test --workspace --no-run
+    tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam" all
+
 # One fuzz target of tests/fuzz for so many seconds; what it finds new stays in target/.
 fuzz target seconds="600":
     command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz@{{cargo_fuzz_version}}
