@@ -80,26 +80,34 @@ impl Engine {
             seed: random_seed(),
         };
         let field = options.metadata_field;
-        trail.params = field.and_then(|_| params(&request.provider.json, None));
+        if field.is_some() {
+            trail.params = params(&request.provider.json, None);
+            trail.preferences = request.provider.clone();
+        }
         let bill = Arc::default();
         let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
-        let Order { endpoints: order, byok } = order.map_err(|refusal| trail.beside(refusal, field))?;
+        let order: Order = order.map_err(|refusal| trail.beside(refusal, field))?;
         entry.routed();
         let about = || about(&request, &caller, &options, &context);
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total);
         // There is no output.
-        let turn =
-            Turn { endpoints: &order, byok: &byok, input_tokens: request.input_tokens, max_output: Some(0) };
+        let turn = Turn {
+            endpoints: &order.endpoints,
+            byok: &order.byok,
+            input_tokens: request.input_tokens,
+            max_output: Some(0),
+        };
         if let Err(refusal) = entry.reserve(turn, &mut pace).await {
             entry.refuse();
             return Err(trail.beside(refusal, field));
         }
-        let attempting = Attempting { engine: self, request: &request, context: &context, credentials };
+        let attempting =
+            Attempting { engine: self, request: &request, order: &order, context: &context, credentials };
         // A session groups embeddings and does not route them (names.md 6).
         let candidates = Candidates {
-            order: &order,
+            order: &order.endpoints,
             preferred: None,
             may_retry: self.parts.retry && request.provider.allow_fallbacks,
             eject: self.parts.eject,
@@ -111,7 +119,9 @@ impl Engine {
         let won = Box::pin(candidates.try_in_order(&attempting, &mut notes, &mut pace)).await;
         trail.ended(pace.since_dispatch());
         let won = won.map_err(|failures| trail.beside(failures.refusal(&trail), field));
-        match won.and_then(|won| Ok((order.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
+        match won
+            .and_then(|won| Ok((order.endpoints.get(won.place).ok_or_else(Refusal::internal)?, won.answer)))
+        {
             Ok((endpoint, Vectors { mut vectors, .. })) => {
                 if vectors.prompt_tokens == 0 {
                     // The provider has not said it.
@@ -147,6 +157,7 @@ fn summary(request: &EmbeddingsRequest, models: &[Arc<Model>]) -> RequestSummary
 struct Attempting<'a> {
     engine: &'a Engine,
     request: &'a EmbeddingsRequest,
+    order: &'a Order,
     context: &'a CallContext,
     credentials: Credentials<'a>,
 }
@@ -159,8 +170,9 @@ impl Trial for Attempting<'_> {
         let adapter = &endpoint.provider.adapter;
         let mut instance = adapter.open_provider(self.context).await.map_err(call)?;
         let mut target = endpoint.target.clone();
-        let options = self.request.provider.options_for(&endpoint.provider.name);
-        options.clone_into(&mut target.options);
+        if let Some(given) = self.request.provider.options_for(&endpoint.provider.name) {
+            target.options = endpoint.provider.options.sift(given).json;
+        }
         let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await.map_err(call)?;
         let upstream = match prepared {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
@@ -172,7 +184,7 @@ impl Trial for Attempting<'_> {
             Err(EmbeddingFailure::Failed(failure)) => return Err(AttemptFailure::dialect(failure)),
             Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
         };
-        let used = self.credentials.release(&endpoint.provider).await?;
+        let used = self.credentials.release(&endpoint.provider, self.order.is_byok(endpoint)).await?;
         match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
             Ok((vectors, status)) => Ok(Vectors { vectors, status: Some(status), used }),
             Err(failed) => Err(failed.after(used.as_ref())),

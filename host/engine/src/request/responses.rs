@@ -9,8 +9,8 @@ use super::settings::{Needs, Truncation};
 use super::shapes::body::BODY;
 use super::tools::Offered;
 use super::{
-    Ability, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route, ServiceTier,
-    StopCondition, TextFormat, ToolChoice, echo, guest, input, replay,
+    Ability, Hosted, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route,
+    ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, input, replay,
 };
 use bytes::Bytes;
 
@@ -31,6 +31,8 @@ pub struct ResponsesRequest {
     pub stop_server_tools_when: Vec<StopCondition>,
     /// The tools in the client's order.
     pub tools: Vec<RequestTool>,
+    /// What items of the input have a provider run or read.
+    pub hosted_items: Vec<Hosted>,
     /// Which tool the model may or must call.
     pub tool_choice: ToolChoice,
     /// Members of output items that the client wants in addition, such as `code_interpreter_call.outputs`.
@@ -169,6 +171,7 @@ impl ResponsesRequest {
                 .enumerate()
                 .map(|(index, (tool, range))| tool.into_tool(index, guest.json.slice(range)))
                 .collect(),
+            hosted_items: std::mem::take(&mut tally.hosted),
             tool_choice,
             include: fields.texts("include"),
             parallel_tool_calls: fields.get("parallel_tool_calls").is_none_or(Value::is_true),
@@ -225,6 +228,11 @@ impl ResponsesRequest {
         Some(Bytes::copy_from_slice(items))
     }
 
+    /// Everything that it has a provider run or read.
+    pub(crate) fn hosted(&self) -> impl Iterator<Item = &Hosted> {
+        self.tools.iter().filter_map(|tool| tool.hosted.as_ref()).chain(&self.hosted_items)
+    }
+
     /// Puts other items, in normal form and comma-separated, in the place of those of `input`.
     pub(crate) fn replace_input(&mut self, items: &[u8]) {
         let turn = GuestTurn { input: Some(items), ..GuestTurn::default() };
@@ -241,6 +249,7 @@ impl ResponsesRequest {
         self.has_server_calls |= other.has_server_calls;
         self.spans = other.spans;
         self.tools = other.tools;
+        self.hosted_items = other.hosted_items;
         self.tool_choice = other.tool_choice;
         self.needs = other.needs;
         self.facts = other.facts;
