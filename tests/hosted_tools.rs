@@ -219,6 +219,24 @@ async fn no_member_of_a_tool_is_dropped() {
 }
 
 #[tokio::test]
+async fn this_hosts_own_tool_does_not_stand_in_where_a_member_would_be_lost() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
+    let tool = |container: Value| json!([{"type": "code_interpreter", "container": container}]);
+    upstream.reply(script::chat("hello"));
+    assert_eq!(ask(&host, &request(&tool(json!({"type": "auto"})))).await.status, 200);
+    let restricted = json!({"type": "auto", "network_policy": {"type": "disabled"}});
+    let answer = ask(&host, &request(&tool(restricted))).await;
+    let expected = "tools[0].container.network_policy is not taken by any endpoint of this model";
+    assert_eq!((answer.status, answer.message()), (400, expected));
+    let unknown =
+        json!([{"type": "code_interpreter", "container": {"type": "auto"}, "only_on_sundays": true}]);
+    let answer = ask(&host, &request(&unknown)).await;
+    assert!(answer.message().starts_with("tools[0].only_on_sundays is not taken"), "{}", answer.text);
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+#[tokio::test]
 async fn everything_goes_on_the_callers_own_key_and_nothing_is_charged() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = two_keys("openai-responses", &a, &b);

@@ -62,9 +62,7 @@ impl AllowedOptions {
                 kept.insert(listed.to_owned(), value());
             } else if name.to_lowercase() == BETAS && !self.betas.0.is_empty() {
                 let betas = self.sift_betas(&value(), &mut dropped);
-                if !betas.is_empty() {
-                    kept.insert(BETAS.to_owned(), betas.into_iter().collect());
-                }
+                kept.extend(betas.map(|betas| (BETAS.to_owned(), betas)));
             } else {
                 dropped.push(printable(name));
             }
@@ -72,8 +70,8 @@ impl AllowedOptions {
         Sifted { json: Value::Object(kept).to_string().into_bytes(), dropped }
     }
 
-    /// Betas are a list of names, or one text with commas between them.
-    fn sift_betas(&self, written: &Value, dropped: &mut Vec<String>) -> BTreeSet<String> {
+    /// Betas are a list of names, or one text with commas between them. None where no name is left.
+    fn sift_betas(&self, written: &Value, dropped: &mut Vec<String>) -> Option<Value> {
         let names: Vec<&str> = match written {
             Value::String(names) => names.split(',').collect(),
             Value::Array(names) => names.iter().map(|name| name.as_str().unwrap_or_default()).collect(),
@@ -86,7 +84,7 @@ impl AllowedOptions {
                 None => dropped.push(format!("{BETAS}: {}", printable(name))),
             }
         }
-        kept
+        (!kept.is_empty()).then(|| kept.into_iter().collect())
     }
 }
 

@@ -2,6 +2,8 @@
 //! and things that are stored there. An endpoint is asked whether it takes each of them.
 
 use super::json::{Kind, Value};
+use super::shapes::server_tools::SERVER_TOOLS;
+use super::shapes::tools::TOOLS;
 
 /// Members that this host reads itself, or that say what the tool is.
 const OWN: [&str; 2] = ["type", "engine"];
@@ -28,6 +30,8 @@ pub struct Member {
     pub name: String,
     /// What it is to an endpoint.
     pub means: Meaning,
+    /// The interface says what it does, so that a tool of this host may take the place of the provider's.
+    pub is_known: bool,
 }
 
 /// What a member is to an endpoint.
@@ -61,13 +65,16 @@ impl Hosted {
                 continue;
             }
             // What names stored things needs no place in the dialect's list beside.
-            let stored = members.len();
+            let own = members.len();
             if !FREE.contains(&&*name) {
                 note_stored(&name, &name, value, &mut members);
             }
-            if !names_stored(&name) || members.len() == stored {
-                members.push(Member { name: name.clone().into_owned(), means: Meaning::Setting });
+            if !names_stored(&name) || members.len() == own {
+                members.push(Member::new(&name, Meaning::Setting));
             }
+            // True is what a search does anyway.
+            let is_known = is_known(&type_name, &name) || (name == "external_web_access" && value.is_true());
+            members.iter_mut().skip(own).for_each(|member| member.is_known = is_known);
             if matches!(&*name, "container" | "environment") {
                 note_unknown(&name, value, &mut members);
             }
@@ -92,8 +99,22 @@ impl Hosted {
     /// The file that a part names.
     pub(super) fn of_file(id: Value<'_>) -> Option<Self> {
         let means = (id.kind() == Kind::String).then(|| Meaning::Stored(id.text().into_owned()))?;
-        Some(Self { path: id.path(), type_name: None, members: vec![Member { name: String::new(), means }] })
+        Some(Self { path: id.path(), type_name: None, members: vec![Member::new("", means)] })
     }
+}
+
+impl Member {
+    fn new(name: &str, means: Meaning) -> Self {
+        Self { name: name.to_owned(), means, is_known: false }
+    }
+}
+
+/// Whether the interface has a rule for this member of such a tool, the client's own or this host's.
+fn is_known(type_name: &str, member: &str) -> bool {
+    let base = if type_name.starts_with("web_search") { "web_search" } else { type_name };
+    let mut shapes = TOOLS.variants.iter().filter(|(known, _)| *known == type_name);
+    let mut own = SERVER_TOOLS.iter().filter(|(known, _)| *known == base);
+    shapes.any(|(_, shape)| shape.knows(member)) || own.any(|(_, shape)| shape.knows(member))
 }
 
 /// Whether the client runs it, or this host.
@@ -116,7 +137,7 @@ fn is_clients(type_name: &str, tool: Value<'_>) -> bool {
 /// Notes the things that a member names, itself or within.
 fn note_stored(path: &str, name: &str, value: Value<'_>, out: &mut Vec<Member>) {
     let note = |id: Value<'_>, out: &mut Vec<Member>| {
-        out.push(Member { name: path.to_owned(), means: Meaning::Stored(id.text().into_owned()) });
+        out.push(Member::new(path, Meaning::Stored(id.text().into_owned())));
     };
     match value.kind() {
         Kind::String if names_stored(name) => note(value, out),
@@ -139,5 +160,5 @@ fn note_stored(path: &str, name: &str, value: Value<'_>, out: &mut Vec<Member>) 
 fn note_unknown(path: &str, place: Value<'_>, out: &mut Vec<Member>) {
     let given = place.members().filter(|(_, value)| !value.is_null());
     let unknown = given.map(|(key, _)| key.text()).filter(|name| !PLACE.contains(&&**name));
-    out.extend(unknown.map(|name| Member { name: format!("{path}.{name}"), means: Meaning::Unknown }));
+    out.extend(unknown.map(|name| Member::new(&format!("{path}.{name}"), Meaning::Unknown)));
 }

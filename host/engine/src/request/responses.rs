@@ -13,6 +13,7 @@ use super::{
     ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, input, replay,
 };
 use bytes::Bytes;
+use std::ops::Range;
 
 /// A checked request. Every string and list in it is bounded by the rules of the interface.
 #[derive(Debug, Clone)]
@@ -165,12 +166,7 @@ impl ResponsesRequest {
                 .get("stop_server_tools_when")
                 .map_or(Vec::new(), |list| list.items().map(StopCondition::of).collect()),
             needs: fields.needs(tally.needs, &offered),
-            tools: offered
-                .into_iter()
-                .zip(guest.tools)
-                .enumerate()
-                .map(|(index, (tool, range))| tool.into_tool(index, guest.json.slice(range)))
-                .collect(),
+            tools: with_json(offered, guest.tools, &guest.json),
             hosted_items: std::mem::take(&mut tally.hosted),
             tool_choice,
             include: fields.texts("include"),
@@ -256,6 +252,12 @@ impl ResponsesRequest {
         self.input_tokens = other.input_tokens;
         self.max_output_tokens = other.max_output_tokens;
     }
+}
+
+/// The tools with their places in the JSON that guests receive.
+fn with_json(offered: Vec<Offered<'_>>, ranges: Vec<Range<usize>>, json: &Bytes) -> Vec<RequestTool> {
+    let placed = offered.into_iter().zip(ranges).enumerate();
+    placed.map(|(index, (tool, range))| tool.into_tool(index, json.slice(range))).collect()
 }
 
 /// Members whose support an endpoint may lack, for `require_parameters`.

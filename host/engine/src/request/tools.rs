@@ -156,6 +156,12 @@ impl RequestTool {
         self.hosted = None;
     }
 
+    /// A member of a provider's tool that a tool of this host would ignore.
+    pub(crate) fn unknown_member(&self) -> Option<&str> {
+        let members = self.hosted.iter().flat_map(|hosted| &hosted.members);
+        members.filter(|member| !member.is_known).map(|member| member.name.as_str()).next()
+    }
+
     /// The search engine that the entry of a client's own kind names.
     pub(crate) fn engine(&self) -> Option<String> {
         let document = Document::parse(&self.json).ok()?;

@@ -2,11 +2,11 @@
 //! router is told.
 
 use super::Job;
-use crate::catalog::{Catalog, Endpoint, Lack, Miss, Model, ModelKind};
+use crate::catalog::{Endpoint, Lack, Miss, Model, ModelKind};
 use crate::credential::Credentials;
 use crate::refusal::Refusal;
 use crate::request::ResponsesRequest;
-use crate::{random_seed, routing};
+use crate::{Engine, random_seed, routing};
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Job {
         if candidates.is_empty() {
             let all = routing::candidates(&models, |_| true);
             return Err(match all.first().and_then(|(_, endpoint)| misses(endpoint)) {
-                Some(miss) => untaken(&self.engine.parts.catalog, &miss),
+                Some(miss) => untaken(&self.engine, &miss),
                 None => Refusal::not_found("No endpoints found for this model"),
             });
         }
@@ -123,7 +123,7 @@ fn summary(requested: &str, request: &ResponsesRequest, models: &[Arc<Model>]) -
 }
 
 /// Why something of a request stays without an endpoint.
-fn untaken(catalog: &Catalog, miss: &Miss<'_>) -> Refusal {
+fn untaken(engine: &Engine, miss: &Miss<'_>) -> Refusal {
     let (path, type_name, lack) = match miss {
         Miss::Tool(tool, lack) => (tool.source.place.to_string(), tool.type_name.as_str(), lack),
         Miss::Item(hosted, lack) => {
@@ -134,9 +134,14 @@ fn untaken(catalog: &Catalog, miss: &Miss<'_>) -> Refusal {
         "" => path.clone(),
         name => format!("{path}.{}", routing::printable(name)),
     };
-    match lack {
+    // What keeps this host's own tool from its place is the reason that helps.
+    let odd = match miss {
+        Miss::Tool(tool, Lack::Tool) if engine.stand_in_for(type_name).is_some() => tool.unknown_member(),
+        _ => None,
+    };
+    match odd.map(Lack::Member).as_ref().unwrap_or(lack) {
         Lack::Tool => {
-            let mut endpoints = catalog.models().iter().flat_map(|model| &model.endpoints);
+            let mut endpoints = engine.parts.catalog.endpoints();
             let why = match endpoints.any(|endpoint| endpoint.has_tool(type_name)) {
                 true => "offered by any endpoint of this model",
                 false => "available on this host",

@@ -34,7 +34,8 @@ pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest, own_keys
         if is_endpoints_own(tool, have_all) {
             continue;
         }
-        if let Some(name) = engine.stand_in_for(&tool.type_name) {
+        // A member that says something else of the provider's tool would be lost.
+        if let Some(name) = engine.stand_in_for(&tool.type_name).filter(|_| tool.unknown_member().is_none()) {
             tool.replace(&name);
         }
     }
@@ -56,7 +57,7 @@ fn is_endpoints_own(tool: &RequestTool, have_all: impl Fn(&RequestTool) -> bool)
 
 impl Engine {
     /// The server tool that takes the place of a client's tool of this type.
-    fn stand_in_for(&self, type_name: &str) -> Option<String> {
+    pub(crate) fn stand_in_for(&self, type_name: &str) -> Option<String> {
         let tables = self.parts.plugins.iter().filter(|plugin| plugin.is_usable());
         let mut tables = tables.filter_map(|plugin| plugin.manifest().tool.as_ref());
         let found = tables.find(|table| table.client_types.iter().any(|known| known == type_name));

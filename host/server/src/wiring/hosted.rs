@@ -22,21 +22,26 @@ pub(super) fn check(
 ) {
     for model in models {
         for (index, endpoint) in model.endpoints.iter().enumerate() {
-            let Some(provider) = providers.get(endpoint.provider.as_str()) else { continue };
-            let known = known(provider);
-            let states =
-                |tool: &str| endpoint.supports.iter().any(|it| it.strip_suffix("_tools") == Some(tool));
-            let mut listed = endpoint.hosted_tools.keys();
-            if let Some(tool) = listed.find(|tool| !known.contains(&tool.as_str()) && !states(tool)) {
-                let has = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                let adapter = provider.adapter.name();
-                problems.push(problem(
-                    &model.place,
-                    format!("endpoints[{index}].hosted_tools: {adapter} has no tool `{tool}`; it has {has}"),
-                ));
-            }
+            // Unknown providers were refused with the file.
+            let provider = providers.get(endpoint.provider.as_str());
+            let message = provider.and_then(|provider| unknown(endpoint, provider));
+            problems.extend(
+                message.map(|message| {
+                    problem(&model.place, format!("endpoints[{index}].hosted_tools: {message}"))
+                }),
+            );
         }
     }
+}
+
+/// What is wrong with an endpoint's list.
+fn unknown(endpoint: &config::Endpoint, provider: &Provider) -> Option<String> {
+    let known = known(provider);
+    let states = |tool: &str| endpoint.supports.iter().any(|it| it.strip_suffix("_tools") == Some(tool));
+    let mut listed = endpoint.hosted_tools.keys();
+    let tool = listed.find(|tool| !known.contains(&tool.as_str()) && !states(tool))?;
+    let has = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Some(format!("{} has no tool `{tool}`; it has {has}", provider.adapter.name()))
 }
 
 /// Tells of each provider that runs tools itself, of which no endpoint lists any.
