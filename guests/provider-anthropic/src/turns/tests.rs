@@ -265,7 +265,7 @@ fn a_refused_part_is_named_by_its_path() {
     for (input, start) in [
         (said(audio.clone()), "input[1].content[1].type: "),
         (said(json!({"type":"input_hologram"})), "input[1].content[1].type: "),
-        (said(picture.clone()), "input[1].content[1].file_id: "),
+        (said(picture), "input[1].content[1].file_id: "),
         (said(file.clone()), "input[1].content[1].file_data: "),
         (result(audio), "input[0].output[0].type: "),
         (result(file), "input[0].output[0].file_data: "),
