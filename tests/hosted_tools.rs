@@ -279,6 +279,32 @@ async fn an_attempt_fails_when_the_callers_key_is_gone_since_the_request_was_rou
     assert_eq!(client.post("/responses", &request).await.status, 200, "sent again it is routed anew");
 }
 
+#[tokio::test]
+async fn a_later_turn_fails_when_the_callers_key_is_gone() {
+    let (a, b) = (Upstream::start().await, Upstream::start().await);
+    let mut host = two_keys("openai-chat", &a, &b);
+    let (feed, reply) = Reply::fed_as("application/json");
+    b.reply(reply);
+    b.reply(script::chat("on whose key"));
+    let request = json!({"model": MODEL, "input": "x", "tools": [{"type": "service:datetime"}], "provider": {"only": ["b"]}});
+    let client = Client::new(&host);
+    let asked = client.post("/responses", &request);
+    let call = json!({"id": "c1", "type": "function", "function": {"name": "datetime", "arguments": "{}"}});
+    let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let turn = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}});
+    let meanwhile = async {
+        b.until_asked(1).await;
+        host.command(&["secret", "delete", "own_key", "--workspace", "default"]);
+        feed.send(turn.to_string()).await.unwrap();
+        drop(feed);
+    };
+    let (answer, ()) = tokio::join!(asked, meanwhile);
+    assert_eq!(answer.status, 503, "{}", answer.text);
+    assert_eq!(b.asked().len(), 1, "the operator's key took its place");
+    assert_eq!(usage_of(&mut host)[0].cost_pico, 0);
+}
+
 #[test]
 fn lists_that_no_tool_of_the_dialect_fits_are_refused_by_place() {
     let base = "http://127.0.0.1:9/v1";
