@@ -20,7 +20,11 @@ mod names;
 #[cfg(test)]
 mod fallback;
 #[cfg(test)]
+mod hosted_tools;
+#[cfg(test)]
 mod model_router;
+#[cfg(test)]
+mod provider_options;
 #[cfg(test)]
 mod routing;
 

@@ -54,6 +54,33 @@ async fn every_status_has_its_rule() {
 }
 
 #[tokio::test]
+async fn a_providers_answer_is_told_but_for_one_about_the_operators_key_or_its_own_fault() {
+    let (a, b, host) = pair().await;
+    let client = Client::new(&host);
+    for (upstream, .., goes_on) in STATUSES.into_iter().filter(|(upstream, ..)| *upstream >= 400) {
+        a.reply(script::refusal(upstream, "first words"));
+        if goes_on {
+            b.reply(script::refusal(upstream, "last words"));
+        }
+        let answer = client.post("/responses", &request()).await;
+        let raw = &answer.body["error"]["metadata"]["raw"];
+        if matches!(upstream, 401..=403 | 500) {
+            assert_eq!(raw, &Value::Null, "{upstream}: {}", answer.text);
+            continue;
+        }
+        let told: Value =
+            serde_json::from_str(raw.as_str().unwrap_or_else(|| panic!("{}", answer.text))).unwrap();
+        let words = if goes_on { "last words" } else { "first words" };
+        assert_eq!(told["error"]["message"], words, "{upstream}");
+    }
+    let long = "\u{e9}".repeat(4096);
+    a.reply(script::refusal(400, &long));
+    let answer = client.post("/responses", &request()).await;
+    let raw = answer.body["error"]["metadata"]["raw"].as_str().unwrap();
+    assert!(raw.len() > 4000 && raw.len() <= 4100, "{}", raw.len());
+}
+
+#[tokio::test]
 async fn after_every_status_that_goes_on_the_next_endpoint_answers() {
     let (a, b, host) = pair().await;
     for (upstream, ..) in STATUSES.into_iter().filter(|(.., goes_on)| *goes_on) {

@@ -128,7 +128,7 @@ impl<'a> Builder<'a> {
 
     fn item(&mut self, index: usize, item: &'a Item<'a>) -> Result<(), Failure> {
         match item {
-            Item::Message(message) => self.message(message)?,
+            Item::Message(message) => self.message(index, message)?,
             Item::FunctionCall { call_id, name, arguments, .. } => {
                 self.call(call_id, name, object_or_empty(arguments));
             }
@@ -154,7 +154,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn message(&mut self, message: &'a Message<'a>) -> Result<(), Failure> {
+    fn message(&mut self, index: usize, message: &'a Message<'a>) -> Result<(), Failure> {
         let mut blocks = Vec::new();
         let side = match message.role {
             Role::Assistant => {
@@ -162,7 +162,7 @@ impl<'a> Builder<'a> {
                 Side::Assistant
             }
             Role::User => {
-                push_parts(&mut blocks, &message.content, self.marking)?;
+                push_parts(&mut blocks, &message.content, (index, "content"), self.marking)?;
                 Side::User
             }
             Role::System | Role::Developer => {
@@ -194,7 +194,7 @@ impl<'a> Builder<'a> {
             let result = self.results.get_mut(call_id).and_then(VecDeque::pop_front);
             let is_error = result.is_none();
             let content = match result {
-                Some((_, output)) => result_blocks(output, self.marking)?,
+                Some((at, output)) => result_blocks(output, at, self.marking)?,
                 None => vec![Block::text(NO_RESULT)],
             };
             self.push(Side::User, Block::ToolResult { tool_use_id: id, content, is_error });
@@ -208,7 +208,7 @@ impl<'a> Builder<'a> {
         let Some(results) = self.results.get_mut(call_id) else { return Ok(()) };
         let Some(position) = results.iter().position(|(at, _)| *at == index) else { return Ok(()) };
         let Some((_, output)) = results.remove(position) else { return Ok(()) };
-        let blocks = result_blocks(output, self.marking)?;
+        let blocks = result_blocks(output, index, self.marking)?;
         if blocks.is_empty() {
             return Ok(());
         }
@@ -296,39 +296,50 @@ fn push_texts<'a>(blocks: &mut Vec<Block<'a>>, parts: &'a [Part<'a>], marking: M
     }
 }
 
+/// `(item, member)` says where the parts stand.
 fn push_parts<'a>(
     blocks: &mut Vec<Block<'a>>,
     parts: &'a [Part<'a>],
+    (item, member): (usize, &str),
     marking: Marking,
 ) -> Result<(), Failure> {
-    for part in parts {
+    for (index, part) in parts.iter().enumerate() {
+        let path = || format!("input[{item}].{member}[{index}]");
+        let within =
+            |failure: Failure| Failure { message: format!("{}.{}", path(), failure.message), ..failure };
+        let kind = |what: &str| refuse(&format!("{}.type: this provider does not take {what}", path()));
         let block = match part {
             Part::Text { text, marks } if has_text(text) => {
                 Block::Text { text: Text::Borrowed(text), cache_control: marking.of(marks) }
             }
             Part::Refusal { text } if has_text(text) => Block::text(&**text),
             Part::Text { .. } | Part::Refusal { .. } => continue,
-            Part::Image { url, marks, .. } => files::image(url.as_deref(), marking.of(marks))?,
+            Part::Image { url, marks, .. } => {
+                files::image(url.as_deref(), marking.of(marks)).map_err(within)?
+            }
             Part::File { filename, data, url, marks, .. } => {
                 let file = File { filename: filename.as_deref(), data: data.as_deref(), url: url.as_deref() };
-                files::file(&file, marking.of(marks))?
+                files::file(&file, marking.of(marks)).map_err(within)?
             }
-            Part::Audio { .. } => return Err(refuse("input_audio: this provider does not take audio")),
-            Part::Video { .. } => return Err(refuse("input_video: this provider does not take video")),
-            Part::Other { .. } => {
-                return Err(refuse("input has a part of a kind this provider does not take"));
-            }
+            Part::Audio { .. } => return Err(kind("audio")),
+            Part::Video { .. } => return Err(kind("video")),
+            Part::Other { .. } => return Err(kind("a part of this type")),
         };
         blocks.push(block);
     }
     Ok(())
 }
 
-fn result_blocks<'a>(output: &'a Content<'a>, marking: Marking) -> Result<Vec<Block<'a>>, Failure> {
+/// `item` is the index of the result among the items.
+fn result_blocks<'a>(
+    output: &'a Content<'a>,
+    item: usize,
+    marking: Marking,
+) -> Result<Vec<Block<'a>>, Failure> {
     let mut blocks = Vec::new();
     match output {
         Content::Text(text) if has_text(text) => blocks.push(Block::text(&**text)),
-        Content::Parts(parts) => push_parts(&mut blocks, parts, marking)?,
+        Content::Parts(parts) => push_parts(&mut blocks, parts, (item, "output"), marking)?,
         Content::Text(_) | Content::Empty => {}
     }
     Ok(blocks)

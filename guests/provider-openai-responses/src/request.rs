@@ -8,24 +8,6 @@ use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamReque
 use crate::convert::post;
 use crate::input::write_input;
 
-/// What `provider.options` cannot change: what is asked, how the answer comes, how much of it, what it costs, and that
-/// nothing is kept there.
-const FIXED: &[&str] = &[
-    "model",
-    "input",
-    "instructions",
-    "stream",
-    "store",
-    "max_output_tokens",
-    "tools",
-    "tool_choice",
-    "background",
-    "conversation",
-    "previous_response_id",
-    "prompt",
-    "service_tier",
-];
-
 /// Fields that go upstream as the client wrote them.
 const KEPT: &[&str] = &[
     "temperature",
@@ -48,52 +30,34 @@ const FORMAT: &[&str] = &["type", "name", "description", "schema", "strict"];
 const CHOICE: &[&str] = &["type", "name", "mode", "tools", "server_label"];
 const REASONING: &[&str] = &["summary", "context", "mode"];
 
-/// What each type of tool may have besides `type`.
-const TOOLS: &[(&str, &[&str])] = &[
-    ("function", &["name", "description", "parameters", "strict"]),
-    ("custom", &["name", "description", "format"]),
-    ("namespace", &["name", "description"]),
-    ("apply_patch", &[]),
-    ("local_shell", &[]),
-    ("shell", &["environment"]),
-    ("computer_use_preview", &["display_width", "display_height", "environment"]),
-    ("web_search", SEARCH),
-    ("web_search_2025_08_26", SEARCH),
-    ("web_search_preview", SEARCH),
-    ("web_search_preview_2025_03_11", SEARCH),
-    ("file_search", &["vector_store_ids", "filters", "max_num_results", "ranking_options"]),
-    ("code_interpreter", &["container"]),
-    (
-        "mcp",
-        &[
-            "server_label",
-            "server_url",
-            "connector_id",
-            "server_description",
-            "authorization",
-            "headers",
-            "allowed_tools",
-            "require_approval",
-        ],
-    ),
-    (
-        "image_generation",
-        &[
-            "action",
-            "background",
-            "input_fidelity",
-            "input_image_mask",
-            "model",
-            "moderation",
-            "output_compression",
-            "output_format",
-            "partial_images",
-            "quality",
-            "size",
-        ],
-    ),
+/// Which members of a tool go upstream besides `type`.
+enum Carried {
+    /// These.
+    Only(&'static [&'static str]),
+    /// All but these, which have no meaning there.
+    But(&'static [&'static str]),
+}
+
+/// What each type of tool may have.
+const TOOLS: &[(&str, Carried)] = &[
+    ("function", Carried::But(&["defer_loading", "cache_control"])),
+    ("custom", Carried::Only(&["name", "description", "format"])),
+    ("namespace", Carried::Only(&["name", "description"])),
+    ("apply_patch", Carried::Only(&[])),
+    ("local_shell", Carried::Only(&[])),
+    ("shell", Carried::Only(&["environment", "allowed_callers", "output_schema"])),
+    ("computer_use_preview", Carried::Only(&["display_width", "display_height", "environment"])),
+    ("web_search", HOSTED),
+    ("web_search_2025_08_26", HOSTED),
+    ("web_search_preview", HOSTED),
+    ("web_search_preview_2025_03_11", HOSTED),
+    ("file_search", HOSTED),
+    ("code_interpreter", HOSTED),
+    ("mcp", HOSTED),
+    ("image_generation", HOSTED),
 ];
-const SEARCH: &[&str] = &["filters", "search_context_size", "user_location"];
+/// The host has asked the manifest for each member, and `engine` says only who runs the tool.
+const HOSTED: Carried = Carried::But(&["engine"]);
 
 /// Translates a request.
 pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest, Failure> {
@@ -132,7 +96,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         object.value("service_tier", &tier);
     }
     object.end();
-    Ok(post("responses", add_options(body, &target.options, FIXED), streamed))
+    Ok(post("responses", add_options(body, &target.options), streamed))
 }
 
 /// The limit to send when the client's is above the endpoint's.
@@ -161,12 +125,20 @@ fn write_tool(tool: &RawValue, path: &str, out: &mut Vec<u8>) -> Result<(), Fail
     let known = TOOLS.iter().find(|(known, _)| *known == kind);
     // Namespaces do not nest, which also bounds the recursion here.
     let misplaced = kind == "namespace" && path.contains('.');
-    let Some((_, names)) = known.filter(|_| !misplaced) else {
+    let Some((_, carried)) = known.filter(|_| !misplaced) else {
         return Err(Failure::unsupported(&format!("{path}.type"), "a tool of this type"));
     };
     let mut object = ObjectWriter::new(out);
     object.value("type", &kind);
-    object.pick(&fields, names);
+    match carried {
+        Carried::Only(names) => object.pick(&fields, names),
+        Carried::But(names) => {
+            let gone = |name: &str| name == "type" || names.contains(&name);
+            for (name, value) in fields.iter().filter(|(name, value)| !gone(name) && value.get() != "null") {
+                object.raw(name, value);
+            }
+        }
+    }
     if let Some(inner) = fields.get("tools").filter(|_| kind == "namespace") {
         write_tools(inner, &format!("{path}.tools"), object.name("tools"))?;
     }

@@ -11,7 +11,8 @@ use crate::credential::{Credentials, Used};
 use crate::echo::Echo;
 use crate::pace::{Pace, Timeouts};
 use crate::reading::{ANSWER_BYTES_MAX, Reading, Verdict, verdict};
-use crate::request::ProviderPreferences;
+use crate::request::ResponsesRequest;
+use crate::routing::Order;
 use cofferdam_egress::{Egress, Limits, Outgoing, Reply};
 use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, ResponseHead, UpstreamRequest};
@@ -23,6 +24,8 @@ use tokio::time::Instant;
 
 /// How much of an error answer is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
+/// How much of it the client is told, in bytes.
+const RAW_BYTES_MAX: usize = 4 << 10;
 /// How long an error answer may take, in its whole length.
 const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -42,8 +45,10 @@ pub(crate) struct Attempting<'a> {
     pub(crate) context: &'a CallContext,
     /// The checked request for the guest.
     pub(crate) request: &'a [u8],
-    /// Each endpoint's guest gets the options of its provider.
-    pub(crate) preferences: &'a ProviderPreferences,
+    /// What it was made of. Each endpoint's guest gets the options of its provider.
+    pub(crate) checked: &'a ResponsesRequest,
+    /// Whose credential the request was routed with.
+    pub(crate) order: &'a Order,
     /// Where the client wants to see what is sent.
     pub(crate) echo: Option<&'a Echo>,
 }
@@ -68,7 +73,9 @@ impl Trial for Attempting<'_> {
         let call = |error: CallError| AttemptFailure::call(&error);
         let mut instance = provider.adapter.open_provider(self.context).await.map_err(call)?;
         let mut target = endpoint.target.clone();
-        self.preferences.options_for(&provider.name).clone_into(&mut target.options);
+        if let Some(given) = self.checked.provider.options_for(&provider.name) {
+            target.options = provider.options.sift(given).json;
+        }
         let prepared = instance.prepare(self.request, &target).await.map_err(call)?;
         let upstream = match prepared {
             Ok(Prepared::Answer(events)) => {
@@ -79,7 +86,7 @@ impl Trial for Attempting<'_> {
             Ok(Prepared::Upstream(upstream)) => upstream,
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
         };
-        let used = self.credentials.release(provider).await?;
+        let used = self.credentials.release(provider, self.is_callers_alone(endpoint)).await?;
         if let Some(echo) = self.echo {
             echo.note(&upstream.body, used.as_ref());
         }
@@ -91,6 +98,13 @@ impl Trial for Attempting<'_> {
 }
 
 impl Attempting<'_> {
+    /// Whether the request may go there on the caller's own credential only: it was routed with that, or asks for
+    /// what the operator does not let clients use.
+    fn is_callers_alone(&self, endpoint: &Endpoint) -> bool {
+        self.order.is_byok(endpoint)
+            || self.checked.hosted().any(|hosted| endpoint.lacks(hosted, false).is_some())
+    }
+
     async fn exchange(
         &self,
         mut instance: ProviderInstance,
@@ -274,9 +288,15 @@ pub(crate) async fn map_error(
         used.credential.cover(&mut body);
     }
     match instance.map_error(head, &body).await {
-        Ok(failure) => AttemptFailure::from_status(status, failure),
+        Ok(failure) => AttemptFailure { raw: raw(&body), ..AttemptFailure::from_status(status, failure) },
         Err(error) => AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::call(&error) },
     }
+}
+
+/// As much of an error answer as the client is told.
+fn raw(body: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(body.get(..RAW_BYTES_MAX).unwrap_or(body));
+    (!text.trim().is_empty()).then(|| text.into_owned())
 }
 
 async fn beginning(mut reply: Reply) -> Vec<u8> {

@@ -31,6 +31,7 @@ impl AttemptFailure {
             | Cause::Dialect
             | Cause::Empty
             | Cause::CallersCredential
+            | Cause::Withdrawn
             | Cause::Late { total: true, .. }
             | Cause::Saturated
             | Cause::Plugin => Blame::Other,

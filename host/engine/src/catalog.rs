@@ -1,11 +1,17 @@
 //! What this host serves: models, and for each the endpoints that have it.
 //! Built once from the checked configuration and replaced whole on reload.
 
+mod hosted;
 mod listing;
+
+pub use hosted::HostedTools;
+pub(crate) use hosted::{CallPrices, Lack};
 
 use crate::cost::Prices;
 use crate::credential::Authentication;
 use crate::health::Health;
+use crate::options::AllowedOptions;
+use crate::request::{Hosted, RequestTool, ResponsesRequest, ToolClass};
 use cofferdam_egress::Origin;
 use cofferdam_runtime::{Plugin, wire};
 use std::collections::BTreeMap;
@@ -44,6 +50,8 @@ pub struct Provider {
     pub origin: Option<Origin>,
     /// What authenticates us there.
     pub authentication: Option<Authentication>,
+    /// Which fields of its own clients may set.
+    pub options: AllowedOptions,
     /// Attempts so far, by how they ended.
     pub attempts: AttemptCounters,
 }
@@ -70,6 +78,8 @@ pub struct Endpoint {
     pub provider: Arc<Provider>,
     /// What it costs.
     pub prices: Prices,
+    /// Which of the provider's own tools clients may use on the operator's credential.
+    pub hosted: HostedTools,
     /// What the router guest is told of it, but for the place of its model in the request.
     pub candidate: wire::Candidate,
     /// What the provider guest is told of it, but for the request's options.
@@ -135,13 +145,51 @@ impl Catalog {
 }
 
 impl Endpoint {
-    /// Whether tools of this type can be offered to a model here: its dialect always has them, or the operator
-    /// states `TYPE_tools`, as in `custom_tools`, of a server that has more than its dialect asks for.
+    /// Whether tools of this type, which a client runs, can be offered to a model here: its dialect always has
+    /// them, or the operator states so.
     pub(crate) fn offers(&self, tool_type: &str) -> bool {
         let provider = self.provider.adapter.manifest().provider.as_ref();
         provider.is_some_and(|provider| provider.tools.iter().any(|known| known == tool_type))
-            || self.candidate.supports.iter().any(|stated| stated.strip_suffix("_tools") == Some(tool_type))
+            || self.states_tool(tool_type)
     }
+
+    /// Whether the operator states `TYPE_tools`, as in `custom_tools`, of a server that has more than its dialect
+    /// asks for.
+    fn states_tool(&self, tool_type: &str) -> bool {
+        self.candidate.supports.iter().any(|stated| stated.strip_suffix("_tools") == Some(tool_type))
+    }
+
+    /// The first thing of a request that it does not take. `is_byok` says whether it would be asked on the caller's
+    /// own credential.
+    pub(crate) fn misses<'r>(&self, request: &'r ResponsesRequest, is_byok: bool) -> Option<Miss<'r>> {
+        let tool =
+            request.tools.iter().find_map(|tool| Some(Miss::Tool(tool, self.lacks_tool(tool, is_byok)?)));
+        let item = || {
+            let mut items = request.hosted_items.iter();
+            items.find_map(|hosted| Some(Miss::Item(hosted, self.lacks(hosted, is_byok)?)))
+        };
+        tool.or_else(item)
+    }
+
+    /// What it does not take of a tool; a server tool is offered as functions.
+    pub(crate) fn lacks_tool<'r>(&self, tool: &'r RequestTool, is_byok: bool) -> Option<Lack<'r>> {
+        if let Some(hosted) = &tool.hosted {
+            return self.lacks(hosted, is_byok);
+        }
+        let is_offered = self.offers(match tool.kind.class() {
+            ToolClass::Server => "function",
+            ToolClass::Client | ToolClass::Hosted => &tool.type_name,
+        });
+        (!is_offered).then_some(Lack::Tool)
+    }
+}
+
+/// Something of a request that an endpoint does not take.
+pub(crate) enum Miss<'r> {
+    /// Of a tool.
+    Tool(&'r RequestTool, Lack<'r>),
+    /// Of something inside the input.
+    Item(&'r Hosted, Lack<'r>),
 }
 
 /// A model slug without its suffix, and the suffix.

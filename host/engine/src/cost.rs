@@ -123,6 +123,12 @@ impl Cost {
         Self { input, output, inference, byok, upstream, tools: Amount::default() }
     }
 
+    /// With calls of the provider's own tools.
+    #[must_use]
+    pub fn with_calls(self, calls: Amount) -> Self {
+        Self { output: self.output.plus(calls), inference: self.inference.plus(calls), ..self }
+    }
+
     /// What is charged.
     pub fn total(&self) -> Amount {
         self.inference.plus(self.tools)

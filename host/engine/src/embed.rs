@@ -65,7 +65,8 @@ impl Engine {
         let context = self.context(&id, &caller);
         let slugs = [request.model.clone()];
         let models = routing::find_models(&self.parts.catalog, &slugs, ModelKind::Embeddings)?;
-        let mut trail = Trail::new(&request.model, self.parts.region.as_deref());
+        let field = options.metadata_field;
+        let mut trail = self.trail(&request, field.is_some());
         let credentials =
             Credentials { store: &self.parts.store, caller: &caller, request_id: &context.request_id };
         let route = Route {
@@ -79,27 +80,26 @@ impl Engine {
             now_ms: self.parts.memory.clock.monotonic_ms(),
             seed: random_seed(),
         };
-        let field = options.metadata_field;
-        trail.params = field.and_then(|_| params(&request.provider.json, None));
         let bill = Arc::default();
         let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
-        let Order { endpoints: order, byok } = order.map_err(|refusal| trail.beside(refusal, field))?;
+        let order = order.map_err(|refusal| trail.beside(refusal, field))?;
         entry.routed();
         let about = || about(&request, &caller, &options, &context);
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total);
+        let Order { endpoints, byok } = &order;
         // There is no output.
-        let turn =
-            Turn { endpoints: &order, byok: &byok, input_tokens: request.input_tokens, max_output: Some(0) };
+        let turn = Turn { endpoints, byok, input_tokens: request.input_tokens, max_output: Some(0) };
         if let Err(refusal) = entry.reserve(turn, &mut pace).await {
             entry.refuse();
             return Err(trail.beside(refusal, field));
         }
-        let attempting = Attempting { engine: self, request: &request, context: &context, credentials };
+        let attempting =
+            Attempting { engine: self, request: &request, order: &order, context: &context, credentials };
         // A session groups embeddings and does not route them (names.md 6).
         let candidates = Candidates {
-            order: &order,
+            order: endpoints,
             preferred: None,
             may_retry: self.parts.retry && request.provider.allow_fallbacks,
             eject: self.parts.eject,
@@ -111,7 +111,7 @@ impl Engine {
         let won = Box::pin(candidates.try_in_order(&attempting, &mut notes, &mut pace)).await;
         trail.ended(pace.since_dispatch());
         let won = won.map_err(|failures| trail.beside(failures.refusal(&trail), field));
-        match won.and_then(|won| Ok((order.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
+        match won.and_then(|won| Ok((endpoints.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
             Ok((endpoint, Vectors { mut vectors, .. })) => {
                 if vectors.prompt_tokens == 0 {
                     // The provider has not said it.
@@ -132,6 +132,18 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// The metadata of a request that was not routed yet. `is_told`: the client wants to see it.
+    fn trail(&self, request: &EmbeddingsRequest, is_told: bool) -> Trail {
+        let mut trail = Trail::new(&request.model, self.parts.region.as_deref());
+        if is_told {
+            trail.params = params(&request.provider.json, None);
+            trail.preferences = request.provider.clone();
+        }
+        trail
+    }
+}
+
 /// What routers are told of the request.
 fn summary(request: &EmbeddingsRequest, models: &[Arc<Model>]) -> RequestSummary {
     RequestSummary {
@@ -147,6 +159,7 @@ fn summary(request: &EmbeddingsRequest, models: &[Arc<Model>]) -> RequestSummary
 struct Attempting<'a> {
     engine: &'a Engine,
     request: &'a EmbeddingsRequest,
+    order: &'a Order,
     context: &'a CallContext,
     credentials: Credentials<'a>,
 }
@@ -159,8 +172,9 @@ impl Trial for Attempting<'_> {
         let adapter = &endpoint.provider.adapter;
         let mut instance = adapter.open_provider(self.context).await.map_err(call)?;
         let mut target = endpoint.target.clone();
-        let options = self.request.provider.options_for(&endpoint.provider.name);
-        options.clone_into(&mut target.options);
+        if let Some(given) = self.request.provider.options_for(&endpoint.provider.name) {
+            target.options = endpoint.provider.options.sift(given).json;
+        }
         let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await.map_err(call)?;
         let upstream = match prepared {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
@@ -172,7 +186,7 @@ impl Trial for Attempting<'_> {
             Err(EmbeddingFailure::Failed(failure)) => return Err(AttemptFailure::dialect(failure)),
             Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
         };
-        let used = self.credentials.release(&endpoint.provider).await?;
+        let used = self.credentials.release(&endpoint.provider, self.order.is_byok(endpoint)).await?;
         match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
             Ok((vectors, status)) => Ok(Vectors { vectors, status: Some(status), used }),
             Err(failed) => Err(failed.after(used.as_ref())),

@@ -3,7 +3,7 @@
 
 use crate::attempt::{AttemptFailure, Cause};
 use crate::catalog::Endpoint;
-use crate::metadata::{Attempt, Trail};
+use crate::metadata::Trail;
 use crate::refusal::{PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, status_of, words};
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::json;
@@ -49,14 +49,7 @@ impl Failures {
         failed: AttemptFailure,
         trail: &mut Trail,
     ) -> ControlFlow<()> {
-        endpoint.provider.attempts.count(false);
-        trail.attempts.push(Attempt {
-            provider: endpoint.provider.name.clone(),
-            model: endpoint.candidate.model.clone(),
-            status: failed.status,
-            error: Some(failed.failure.kind),
-            has_reached: failed.has_reached(),
-        });
+        trail.tried(endpoint, failed.status, Some(failed.failure.kind), failed.has_reached());
         tracing::info!(
             provider = %endpoint.provider.name,
             model = %endpoint.candidate.model,
@@ -92,6 +85,11 @@ impl Failures {
             if let Some(code) = &failed.failure.code {
                 members.insert("provider_code".to_owned(), json!(code));
             }
+            // What a provider says of the operator's credential or of its own fault is not for the client.
+            let told = failed.cause != Cause::Credential && failed.status != Some(500);
+            if let Some(raw) = failed.raw.as_ref().filter(|_| told) {
+                members.insert("raw".to_owned(), json!(raw));
+            }
             let previous = trail.previous_errors(place);
             if !previous.is_empty() {
                 members.insert("previous_errors".to_owned(), json!(previous));
@@ -106,7 +104,11 @@ impl Failures {
 fn refused_by(cause: Cause) -> &'static str {
     match cause {
         // It was never asked, or its answer would have been read.
-        Cause::Dialect | Cause::Plugin | Cause::Saturated | Cause::Late { total: true, .. } => "host",
+        Cause::Dialect
+        | Cause::Plugin
+        | Cause::Saturated
+        | Cause::Withdrawn
+        | Cause::Late { total: true, .. } => "host",
         Cause::Request
         | Cause::Endpoint
         | Cause::Unreachable
@@ -138,6 +140,7 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
             let message = format!("Provider {provider} did not accept your key: {words}");
             Refusal::new(status.unwrap_or_else(|| status_of(failure.kind)), failure.kind, message)
         }
+        Cause::Withdrawn => Refusal::new(503, failure.kind, failure.message.clone()),
         Cause::Limited => Refusal::new(429, ErrorKind::RateLimitExceeded, client_message(failure)),
         Cause::Request => {
             let status = failed.status.filter(|status| matches!(status, 400 | 404 | 413 | 422));

@@ -58,6 +58,8 @@ pub(crate) struct Entry {
     tools: Amount,
     /// The attempt or turn that has not come to its end.
     underway: Option<Underway>,
+    /// Types of the provider's own tools that the request offers.
+    hosted: Vec<String>,
     /// What that turn may still cost, where there is a limit.
     pledge: Option<Pledge>,
     /// Who is told of the request, if anybody.
@@ -96,6 +98,7 @@ impl Entry {
             models: Cost::default(),
             tools: Amount::default(),
             underway: None,
+            hosted: Vec::new(),
             pledge: None,
             pending: None,
             allowance: caller.allowance.clone(),
@@ -118,6 +121,21 @@ impl Entry {
     /// Notes that the request is well-formed and its models are there: it leaves a row from here on.
     pub(crate) fn routed(&mut self) {
         self.is_routed = true;
+    }
+
+    /// Names the types of the provider's own tools that the request offers, calls of which may have a price.
+    pub(crate) fn offers(&mut self, hosted: Vec<String>) {
+        self.hosted = hosted;
+    }
+
+    /// What is charged for calls of the provider's own tools in the turn under way, so far.
+    pub(crate) fn calls(&self) -> Amount {
+        self.underway.as_ref().map(Underway::calls).unwrap_or_default()
+    }
+
+    /// As much of it as was part of the cost that [`Self::consumed`] was told last.
+    pub(crate) fn noted_calls(&self) -> Amount {
+        self.underway.as_ref().map(Underway::noted_calls).unwrap_or_default()
     }
 
     /// Reserves what a turn may cost and, in a prepaid workspace, waits until it is written down that the request
@@ -155,7 +173,7 @@ impl Entry {
     pub(crate) fn asked(&mut self, endpoint: &Endpoint, input_tokens: u32) {
         // A turn of the tool loop is told what was said before.
         let input_tokens = u64::from(input_tokens).saturating_add(self.usage.output_tokens);
-        self.underway = Some(Underway::of(endpoint, input_tokens));
+        self.underway = Some(Underway::of(endpoint, input_tokens, &self.hosted));
         if let Some(reservation) = &mut self.reservation {
             reservation.note(|row| {
                 name(row, endpoint);
@@ -186,7 +204,7 @@ impl Entry {
     /// Notes what the turn under way and all turns have consumed so far, by the providers' own figures.
     pub(crate) fn consumed(&mut self, turn: &Usage, all: &Usage, cost: &Cost) {
         if let Some(underway) = &mut self.underway {
-            underway.reported = Some(*turn);
+            underway.reported(*turn);
         }
         self.usage = *all;
         self.models = Cost { tools: Amount::default(), ..*cost };

@@ -33,6 +33,7 @@ mod credential;
 mod echo;
 mod fallback;
 mod framing;
+mod options;
 mod reading;
 mod retry;
 
@@ -57,6 +58,7 @@ pub use defaults::{PluginDefault, PluginDefaults};
 pub use hooks::is_request_plugin;
 pub use ledger::Caller;
 pub use memory::Memory;
+pub use options::AllowedOptions;
 pub use pace::Timeouts;
 pub use refusal::Refusal;
 pub use stream::EventStream;

@@ -33,6 +33,7 @@ use bytes::Bytes;
 use cofferdam_runtime::CallContext;
 use cofferdam_store::{UsageKind, UsageOutcome};
 use plan::Plan;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,6 +129,8 @@ struct Job {
     chosen_models: Option<model_choice::Chosen>,
     /// What its plugins ask models.
     asking: Asking,
+    /// Providers for which the caller has a credential of its own, where it has been looked for.
+    own_keys: BTreeSet<String>,
 }
 
 impl Job {
@@ -148,6 +151,7 @@ impl Job {
         let mut trail = Trail::new(requested, engine.parts.region.as_deref());
         if options.metadata_field.is_some() {
             trail.params = params(&request.provider.json, engine.router_entry(&request));
+            trail.preferences = request.provider.clone();
         }
         // It is handed on from step to step, and large.
         Ok(Box::new(Self {
@@ -168,6 +172,7 @@ impl Job {
             echo,
             chosen_models: None,
             asking,
+            own_keys: BTreeSet::new(),
         }))
     }
 
@@ -190,7 +195,10 @@ impl Job {
         let plan = pace.during(self.plan_with(entry), left).await;
         let plan = plan.unwrap_or_else(|_late| Err(turns::timed_out()));
         match &plan {
-            Ok(_) => entry.routed(),
+            Ok(_) => {
+                entry.routed();
+                entry.offers(self.request.hosted().filter_map(|hosted| hosted.type_name.clone()).collect());
+            }
             Err(_) => entry.refuse(),
         }
         plan
@@ -205,7 +213,8 @@ impl Job {
             Box::pin(self.show_request(entry)).await?;
         }
         tools::add_plugin_tools(&self.engine, &mut self.request)?;
-        tools::stand_in(&self.engine, &mut self.request);
+        self.look_for_own_keys().await;
+        tools::stand_in(&self.engine, &mut self.request, &self.own_keys);
         if ServerTools::are_asked_for(&self.request)? {
             self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
         } else if self.request.has_server_calls {

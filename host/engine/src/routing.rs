@@ -102,6 +102,14 @@ pub(crate) struct Order {
     pub(crate) byok: Vec<usize>,
 }
 
+impl Order {
+    /// Whether the caller had a credential of its own for this endpoint when the request was routed.
+    pub(crate) fn is_byok(&self, endpoint: &Endpoint) -> bool {
+        let mut byok = self.byok.iter().filter_map(|place| self.endpoints.get(*place));
+        byok.any(|own| std::ptr::eq(Arc::as_ptr(own), endpoint))
+    }
+}
+
 impl Route<'_> {
     /// The candidates as the router is shown them.
     async fn describe(&self, candidates: &[(u32, Arc<Endpoint>)]) -> Vec<Candidate> {

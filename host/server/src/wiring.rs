@@ -2,6 +2,7 @@
 //! requests. Built whole, at the start and at each reload, and never changed.
 
 mod broadcast;
+mod hosted;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,11 +10,12 @@ use std::sync::Arc;
 
 use cofferdam_egress::{Egress, Origin, Placement};
 use cofferdam_engine::broadcast::{Broadcaster, Destination};
-use cofferdam_engine::catalog::{self, Catalog, Endpoint, ModelKind, Provider};
+use cofferdam_engine::catalog::{self, Catalog, Endpoint, HostedTools, ModelKind, Provider};
 use cofferdam_engine::cost::{Amount, Prices};
 use cofferdam_engine::health::{self, EndpointKey};
 use cofferdam_engine::{
-    Authentication, BoundSecret, Engine, EngineParts, Memory, OwnKey, PluginDefaults, Timeouts,
+    AllowedOptions, Authentication, BoundSecret, Engine, EngineParts, Memory, OwnKey, PluginDefaults,
+    Timeouts,
 };
 use cofferdam_runtime::manifest::CredentialSlot;
 use cofferdam_runtime::wire::{Candidate, Price, Target};
@@ -115,6 +117,7 @@ pub(crate) fn services(
         }
     }
     let destinations = broadcast::destinations(config, &mut credentials, &mut problems);
+    hosted::check(models, &providers, &mut problems);
     if !problems.is_empty() {
         return Err(ConfigError::Invalid(problems).into());
     }
@@ -141,6 +144,7 @@ pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Re
     let Ground { runtime, store, clock, environment, memory } = ground;
     let Services { plugins, providers, catalog, destinations, defaults } =
         services(&config, folder, runtime, environment, memory, clock.now_ms() / 1000)?;
+    hosted::warn_of_unlisted(&catalog, &providers);
     defaults::warn_of_unknown(&config.workspaces, &store.directory());
     let egress = Egress::new(config.egress.clone())?;
     let broadcast = Broadcaster::start(destinations, &egress, store);
@@ -194,11 +198,16 @@ fn provider(
         }
         _ => None,
     };
+    let table = adapter.manifest().provider.as_ref();
+    if !written.betas.is_empty() && table.is_none_or(|table| table.betas.is_empty()) {
+        return Err(format!("betas: adapter `{}` has none", written.adapter));
+    }
     Ok(Provider {
         name: written.name.clone(),
         adapter: Arc::clone(adapter),
         origin: written.origin.clone(),
         authentication,
+        options: AllowedOptions::new(table, &written.options, &written.betas),
         attempts: catalog::AttemptCounters::default(),
     })
 }
@@ -304,7 +313,9 @@ fn endpoint(
         tier,
         options: b"{}".to_vec(),
     };
-    Endpoint { provider: Arc::clone(provider), prices, candidate, target, health }
+    let tools = written.hosted_tools.iter().map(|(name, price)| (name.clone(), Amount(*price))).collect();
+    let hosted = HostedTools { tools, stored: written.hosted_tool_ids.clone() };
+    Endpoint { provider: Arc::clone(provider), prices, hosted, candidate, target, health }
 }
 
 /// Pico-dollars per token as dollars per million tokens.

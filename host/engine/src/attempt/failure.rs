@@ -17,6 +17,8 @@ pub(crate) struct AttemptFailure {
     pub(crate) cause: Cause,
     /// The caller's own credential went along.
     pub(crate) is_byok: bool,
+    /// The beginning of the provider's own answer, if it refused.
+    pub(crate) raw: Option<String>,
 }
 
 /// What kind of failure it was, as far as the next step depends on it.
@@ -36,6 +38,8 @@ pub(crate) enum Cause {
     Credential,
     /// The provider did not accept the caller's own credential.
     CallersCredential,
+    /// The caller's own credential, with which the request was routed, is gone.
+    Withdrawn,
     /// The provider's limit for us.
     Limited,
     /// It took too long. `begun` says whether the answer had started.
@@ -48,7 +52,7 @@ pub(crate) enum Cause {
 
 impl AttemptFailure {
     fn new(cause: Cause, status: Option<u16>, failure: Failure) -> Self {
-        Self { status, failure, cause, is_byok: false }
+        Self { status, failure, cause, is_byok: false, raw: None }
     }
 
     pub(crate) fn plain(cause: Cause, kind: ErrorKind, message: &str) -> Self {

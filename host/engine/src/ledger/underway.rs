@@ -3,8 +3,8 @@
 //! Most providers say what an answer consumed with its end. When the client leaves before, they have read the
 //! input and written what has arrived, and they charge for it.
 
-use crate::catalog::Endpoint;
-use crate::cost::{Cost, Prices, no_usage};
+use crate::catalog::{CallPrices, Endpoint};
+use crate::cost::{Amount, Cost, Prices, no_usage};
 use cofferdam_runtime::wire::{Event, Usage};
 
 /// About so many bytes of text are one token.
@@ -18,12 +18,18 @@ pub(super) struct Underway {
     input_tokens: u64,
     output_bytes: u64,
     images: u32,
+    call_prices: CallPrices,
+    /// What calls of the provider's own tools cost so far.
+    calls: Amount,
+    /// As much of it as stands in a cost already.
+    noted_calls: Amount,
     /// What the provider has said so far.
-    pub(super) reported: Option<Usage>,
+    reported: Option<Usage>,
 }
 
 impl Underway {
-    pub(super) fn of(endpoint: &Endpoint, input_tokens: u64) -> Self {
+    /// `hosted` are the types of the provider's own tools that the request offers.
+    pub(super) fn of(endpoint: &Endpoint, input_tokens: u64, hosted: &[String]) -> Self {
         let authentication = endpoint.provider.authentication.as_ref();
         Self {
             prices: endpoint.prices,
@@ -31,6 +37,9 @@ impl Underway {
             input_tokens,
             output_bytes: 0,
             images: 0,
+            call_prices: endpoint.call_prices(hosted),
+            calls: Amount::default(),
+            noted_calls: Amount::default(),
             reported: None,
         }
     }
@@ -40,6 +49,25 @@ impl Underway {
         self.output_bytes = self.output_bytes.saturating_add(bytes);
         let images = events.iter().filter(|event| matches!(event, Event::ImageDone(_))).count();
         self.images = self.images.saturating_add(u32::try_from(images).unwrap_or(u32::MAX));
+        if !self.is_byok {
+            self.calls = self.calls.plus(self.call_prices.of_events(events));
+        }
+    }
+
+    /// What is charged for calls of the provider's own tools so far.
+    pub(super) fn calls(&self) -> Amount {
+        self.calls
+    }
+
+    /// As much of it as stands in a cost already.
+    pub(super) fn noted_calls(&self) -> Amount {
+        self.noted_calls
+    }
+
+    /// Notes what the provider has said, with a cost that counts all calls so far.
+    pub(super) fn reported(&mut self, usage: Usage) {
+        self.reported = Some(usage);
+        self.noted_calls = self.calls;
     }
 
     /// What was used beyond what the provider has said.
@@ -56,7 +84,7 @@ impl Underway {
     }
 
     pub(super) fn cost(&self, usage: &Usage) -> Cost {
-        Cost::of(usage, &self.prices, self.is_byok)
+        Cost::of(usage, &self.prices, self.is_byok).with_calls(self.calls.minus(self.noted_calls))
     }
 }
 

@@ -4,6 +4,7 @@
 //! server tools as the calls they stand for. Everything else is copied as the client sent it.
 
 use super::TextFacts;
+use super::hosted::Hosted;
 use super::invalid::InvalidRequest;
 use super::json::{Counts, Kind, Value, separate, write_key};
 use super::replay::Replay;
@@ -29,7 +30,12 @@ pub(super) struct Tally<'d> {
     pub(super) brings_tools: bool,
     /// An item stands for a call of a server tool.
     pub(super) has_server_calls: bool,
+    /// Tools that a provider would run, brought by items, and files stored there.
+    pub(super) hosted: Vec<Hosted>,
 }
+
+/// The most tools and files of a provider that items may bring: each is told by its path, which has to be looked for.
+const HOSTED_MAX: usize = 128;
 
 /// Marks on content parts that an endpoint may not know, by what `require_parameters` calls them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +75,11 @@ impl<'d> Tally<'d> {
                 input.items().try_for_each(|item| tally.item(item))?;
             }
             _ => return Err(input.mistyped("a string or an array")),
+        }
+        if tally.hosted.len() > HOSTED_MAX {
+            return Err(
+                input.invalid(format!("must hold at most {HOSTED_MAX} tools and files of a provider"))
+            );
         }
         Ok(tally)
     }
@@ -164,10 +175,17 @@ impl<'d> Tally<'d> {
     /// The text members of an item that is no message.
     fn texts(&mut self, item: Value<'_>) {
         for (key, value) in item.members() {
+            if key.is("output") {
+                // Of a computer: an object, not a list of parts.
+                self.file(value.get("file_id"));
+            }
             match key.text().as_ref() {
                 "arguments" | "input" | "output" | "content" | "summary" | "code" | "query" | "prompt"
                 | "advice" | "outcome" => self.content(value),
-                "tools" => self.tool_bytes += value.raw().len(),
+                "tools" => {
+                    self.tool_bytes += value.raw().len();
+                    Hosted::of_list(value, HOSTED_MAX, &mut self.hosted);
+                }
                 _ => {}
             }
         }
@@ -180,11 +198,18 @@ impl<'d> Tally<'d> {
         content.items().for_each(|part| self.part(part));
     }
 
+    fn file(&mut self, id: Option<Value<'_>>) {
+        if self.hosted.len() <= HOSTED_MAX {
+            self.hosted.extend(id.and_then(Hosted::of_file));
+        }
+    }
+
     fn part(&mut self, part: Value<'_>) {
         for (key, value) in part.members() {
             match key.text().as_ref() {
                 "text" | "refusal" | "stdout" | "stderr" => self.counts.add(value.counts()),
                 "type" => self.needs.add_part(value),
+                "file_id" => self.file(Some(value)),
                 "cache_control" => self.marks.cache_control |= value.kind() != Kind::Null,
                 "prompt_cache_breakpoint" => self.marks.breakpoint |= value.kind() != Kind::Null,
                 _ => {}

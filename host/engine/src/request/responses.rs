@@ -9,10 +9,11 @@ use super::settings::{Needs, Truncation};
 use super::shapes::body::BODY;
 use super::tools::Offered;
 use super::{
-    Ability, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route, ServiceTier,
-    StopCondition, TextFormat, ToolChoice, echo, guest, input, replay,
+    Ability, Hosted, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route,
+    ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, input, replay,
 };
 use bytes::Bytes;
+use std::ops::Range;
 
 /// A checked request. Every string and list in it is bounded by the rules of the interface.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub struct ResponsesRequest {
     pub stop_server_tools_when: Vec<StopCondition>,
     /// The tools in the client's order.
     pub tools: Vec<RequestTool>,
+    /// What items of the input have a provider run or read.
+    pub hosted_items: Vec<Hosted>,
     /// Which tool the model may or must call.
     pub tool_choice: ToolChoice,
     /// Members of output items that the client wants in addition, such as `code_interpreter_call.outputs`.
@@ -163,12 +166,8 @@ impl ResponsesRequest {
                 .get("stop_server_tools_when")
                 .map_or(Vec::new(), |list| list.items().map(StopCondition::of).collect()),
             needs: fields.needs(tally.needs, &offered),
-            tools: offered
-                .into_iter()
-                .zip(guest.tools)
-                .enumerate()
-                .map(|(index, (tool, range))| tool.into_tool(index, guest.json.slice(range)))
-                .collect(),
+            tools: with_json(offered, guest.tools, &guest.json),
+            hosted_items: std::mem::take(&mut tally.hosted),
             tool_choice,
             include: fields.texts("include"),
             parallel_tool_calls: fields.get("parallel_tool_calls").is_none_or(Value::is_true),
@@ -225,6 +224,11 @@ impl ResponsesRequest {
         Some(Bytes::copy_from_slice(items))
     }
 
+    /// Everything that it has a provider run or read.
+    pub(crate) fn hosted(&self) -> impl Iterator<Item = &Hosted> {
+        self.tools.iter().filter_map(|tool| tool.hosted.as_ref()).chain(&self.hosted_items)
+    }
+
     /// Puts other items, in normal form and comma-separated, in the place of those of `input`.
     pub(crate) fn replace_input(&mut self, items: &[u8]) {
         let turn = GuestTurn { input: Some(items), ..GuestTurn::default() };
@@ -241,12 +245,19 @@ impl ResponsesRequest {
         self.has_server_calls |= other.has_server_calls;
         self.spans = other.spans;
         self.tools = other.tools;
+        self.hosted_items = other.hosted_items;
         self.tool_choice = other.tool_choice;
         self.needs = other.needs;
         self.facts = other.facts;
         self.input_tokens = other.input_tokens;
         self.max_output_tokens = other.max_output_tokens;
     }
+}
+
+/// The tools with their places in the JSON that guests receive.
+fn with_json(offered: Vec<Offered<'_>>, ranges: Vec<Range<usize>>, json: &Bytes) -> Vec<RequestTool> {
+    let placed = offered.into_iter().zip(ranges).enumerate();
+    placed.map(|(index, (tool, range))| tool.into_tool(index, json.slice(range))).collect()
 }
 
 /// Members whose support an endpoint may lack, for `require_parameters`.

@@ -1,5 +1,6 @@
 //! The tools a client offers, by who runs them.
 
+use super::hosted::Hosted;
 use super::invalid::{InvalidRequest, quoted};
 use super::json::{self, Document, Kind, Value};
 use super::rule::{OPEN_OBJECT, Rule, TEXT};
@@ -116,6 +117,8 @@ pub struct RequestTool {
     pub settings: Bytes,
     /// The tool is of a client's own kind, and a server tool takes its place.
     pub stands_in: bool,
+    /// What it asks of the endpoint, where a provider runs it.
+    pub hosted: Option<Hosted>,
     /// A function with `defer_loading: true`: it may wait until a search for tools has found it.
     pub is_deferred: bool,
 }
@@ -150,6 +153,13 @@ impl RequestTool {
         self.source.names = Some(&[]);
         self.settings = self.json.clone();
         self.stands_in = true;
+        self.hosted = None;
+    }
+
+    /// A member of a provider's tool that a tool of this host would ignore.
+    pub(crate) fn unknown_member(&self) -> Option<&str> {
+        let members = self.hosted.iter().flat_map(|hosted| &hosted.members);
+        members.filter(|member| !member.is_known).map(|member| member.name.as_str()).next()
     }
 
     /// The search engine that the entry of a client's own kind names.
@@ -288,6 +298,8 @@ impl<'d> Offered<'d> {
             _ => (None, Bytes::new()),
         };
         let type_name = text("type").unwrap_or_default();
+        let is_server = matches!(self.kind, ToolKind::Server(_));
+        let hosted = if is_server { None } else { Hosted::of_tool(self.value, || format!("tools[{index}]")) };
         let is_deferred =
             self.kind == ToolKind::Function && self.value.get("defer_loading").is_some_and(Value::is_true);
         RequestTool {
@@ -299,6 +311,7 @@ impl<'d> Offered<'d> {
             json,
             settings,
             stands_in: false,
+            hosted,
             is_deferred,
         }
     }

@@ -6,7 +6,7 @@ use super::{Chosen, Job};
 use crate::assembler::{Assembler, Outcome};
 use crate::attempt::Begun;
 use crate::catalog::Endpoint;
-use crate::cost::{Cost, no_usage};
+use crate::cost::{Amount, Cost, no_usage};
 use crate::health::Watch;
 use crate::ledger::Entry;
 use crate::pace::{ClientGone, Pace};
@@ -36,12 +36,14 @@ impl Job {
             let Begun { events, mut reading, used, .. } = begun;
             let is_byok = used.as_ref().is_some_and(|used| used.is_byok);
             entry.answered(is_byok);
-            let price = |usage: &Usage| Cost::of(usage, &endpoint.prices, is_byok);
+            let price =
+                |usage: &Usage, calls: Amount| Cost::of(usage, &endpoint.prices, is_byok).with_calls(calls);
             let held = pace.held();
             let read = self.read(&price, events, &mut reading, &mut assembler, entry, pace).await;
             let Ok(TurnEnd { outcome, is_endpoints_fault, is_cut_here }) = read else {
                 return Ok(Vec::new());
             };
+            let calls = entry.noted_calls();
             if is_cut_here {
                 self.cost = self.cost.plus(&entry.break_off());
             }
@@ -55,7 +57,7 @@ impl Job {
                 watch.finished(usage.output_tokens, pace.held().saturating_sub(held));
                 self.answered(&endpoint, &usage);
             }
-            self.cost = self.cost.plus(&price(&usage));
+            self.cost = self.cost.plus(&price(&usage, calls));
             if self.tools.is_none() {
                 break (outcome, reading);
             }
@@ -72,7 +74,7 @@ impl Job {
     /// Reads one turn to its end; says how it ended.
     async fn read(
         &self,
-        price: &(impl Fn(&Usage) -> Cost + Sync),
+        price: &(impl Fn(&Usage, Amount) -> Cost + Sync),
         mut events: Vec<Event>,
         reading: &mut Option<Box<Reading>>,
         assembler: &mut Assembler,
@@ -87,7 +89,8 @@ impl Job {
             }
             if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
                 // Kept at once: a client that leaves has used it all the same.
-                entry.consumed(usage, &total, &self.cost.plus(&price(usage)));
+                let cost = self.cost.plus(&price(usage, entry.calls()));
+                entry.consumed(usage, &total, &cost);
             }
             if let Some(end) = applied {
                 return Ok(end);

@@ -74,24 +74,8 @@ impl Job {
 
     /// Asks for a further turn, once it is reserved what that may cost.
     pub(super) async fn ask_again(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
-        self.look_for_byok().await;
         entry.reserve(self.turn(), pace).await?;
         self.ask(entry, pace).await
-    }
-
-    /// Looks whether what the caller paid itself so far it still pays itself: it may have taken its credential away.
-    async fn look_for_byok(&mut self) {
-        let Self { engine, caller, context, order, .. } = self;
-        let credentials = Credentials { store: &engine.parts.store, caller, request_id: &context.request_id };
-        let mut still = Vec::with_capacity(order.byok.len());
-        for place in std::mem::take(&mut order.byok) {
-            if let Some(endpoint) = order.endpoints.get(place)
-                && credentials.has_byok(&endpoint.provider).await
-            {
-                still.push(place);
-            }
-        }
-        order.byok = still;
     }
 
     /// Tries endpoints in their order until one answers this turn.
@@ -108,7 +92,8 @@ impl Job {
             timeouts: &engine.parts.timeouts,
             context: &self.context,
             request: self.tools.as_ref().map_or(&self.request.guest_json, |tools| tools.turn_json()),
-            preferences: &self.request.provider,
+            checked: &self.request,
+            order: &self.order,
             echo: self.echo.as_ref(),
         };
         let candidates = Candidates {

@@ -7,6 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, He
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
+use super::media::{self, ContentType};
 use crate::admission::Admitted;
 use crate::answer::Body;
 use crate::body::{self, BODY_BYTES_MAX, Share};
@@ -25,12 +26,15 @@ static SESSION_HEADER: HeaderName = HeaderName::from_static("x-session-id");
 const SERVICE_FIELD: &str = "service_metadata";
 const ALIAS_FIELD: &str = "openrouter_metadata";
 
-/// Reads the body of a request into memory that `share` accounts for.
+/// Reads the body of a request, which is JSON if nothing says otherwise, into memory that `share` accounts for.
 pub(crate) async fn read_body(
     call: &Call<'_>,
     body: &mut Incoming,
     share: &mut Share<'_>,
 ) -> Result<Bytes, Fault> {
+    if media::content_type(&call.head.headers) == ContentType::Other {
+        return Err(Fault::Malformed("content-type must be application/json"));
+    }
     plain_body(call, body, BODY_BYTES_MAX, share).await
 }
 

@@ -108,6 +108,13 @@ pub const KEYS: &[Key] = &[
     optional("providers[].base_url", "URL", "Its origin and base path; only a local adapter goes without"),
     optional("providers[].key", "source", "Its credential: `env:NAME`, or `operator:NAME` from the vault"),
     optional("providers[].byok", "secret name", "The workspace's or intern's secret that wins over `key`"),
+    key(
+        "providers[].options",
+        "[]",
+        "names",
+        "Fields that clients may set by `provider.options`, beside those that the adapter's manifest lists",
+    ),
+    key("providers[].betas", "[]", "names", "Values of its field `betas` that clients may set, likewise"),
     required("models[].id", "vendor/name", "What clients ask for"),
     key("models[].kind", "\"responses\"", "`responses` or `embeddings`", "What the model is asked for"),
     optional("models[].context_length", "tokens", "The longest input and output together"),
@@ -126,6 +133,24 @@ pub const KEYS: &[Key] = &[
         "[]",
         "abilities",
         "Such as `tools`, `images` or `temperature`, for clients that choose by it; empty: not stated. `custom_tools`: also tools of the type `custom`",
+    ),
+    key(
+        "models[].endpoints[].hosted_tools",
+        "[]",
+        "tool types",
+        "Tools of the provider's own, such as `web_search` or `mcp`, that clients may use on the operator's key",
+    ),
+    key(
+        "models[].endpoints[].hosted_tool_prices",
+        "{}",
+        "dollars per call, by tool type",
+        "What a call of one of them costs, else nothing",
+    ),
+    key(
+        "models[].endpoints[].hosted_tool_ids",
+        "[]",
+        "ids",
+        "Vector stores, containers, files and whatever else is stored at the provider that clients may name on the operator's key",
     ),
     optional("models[].endpoints[].tier", "service tier", "The tier this endpoint is, else `default`"),
     optional("models[].endpoints[].quantization", "text", "Such as `fp8`, for clients that choose by it"),
@@ -233,7 +258,7 @@ pub(super) fn is_table(pattern: &str) -> bool {
 
 /// Tables whose content is the operator's own.
 fn is_free(pattern: &str) -> bool {
-    pattern.starts_with("egress.resolve.")
+    pattern.starts_with("egress.resolve.") || pattern.starts_with("models[].endpoints[].hosted_tool_prices.")
 }
 
 /// `table.key`, or `key` at the top.
