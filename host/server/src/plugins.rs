@@ -1,5 +1,5 @@
-//! Which plugins there are: those in the program, then those of `--plugins`,
-//! which add to them or replace them by name.
+//! Which plugins there are: those in the program and those of `--plugins`, which
+//! add to them, or replace them where the configuration says so.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -32,5 +32,6 @@ fn embedded((name, manifest, component): &Embedded) -> PluginSource {
         manifest: (*manifest).to_owned(),
         component: Cow::Borrowed(component),
         origin: "embedded".to_owned(),
+        is_built_in: true,
     }
 }
