@@ -35,8 +35,12 @@ pub(crate) struct Hook {
 
 /// The hook that answers to an id. One that lacks a grant is, to clients, not there.
 fn find<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
-    let has_id = |plugin: &&Arc<Plugin>| plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == id);
-    plugins.iter().find(|plugin| has_id(plugin) && plugin.is_usable())
+    with_id(plugins, id).filter(|plugin| plugin.is_usable())
+}
+
+/// The hook that answers to an id, whether or not it has all it needs.
+fn with_id<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
+    plugins.iter().find(|plugin| plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == id))
 }
 
 /// Whether requests and account defaults may name this plugin and have something done.
@@ -69,6 +73,9 @@ impl Engine {
         let hooks: Result<Vec<Hook>, Refusal> = wanted
             .map(|entry| {
                 let plugin = find(&self.parts.plugins, &entry.id).ok_or_else(|| {
+                    if let Some(plugin) = with_id(&self.parts.plugins, &entry.id) {
+                        self.tell_lacking(plugin);
+                    }
                     Refusal::invalid(format!(
                         "{}.id \"{}\" is not available on this host",
                         entry.path(),

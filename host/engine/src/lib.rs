@@ -23,6 +23,7 @@ pub mod rate;
 pub mod health;
 mod memory;
 mod session;
+mod told;
 
 mod door;
 
