@@ -152,11 +152,8 @@ async fn a_guest_that_breaks_is_told_with_its_function_and_its_last_words() {
     );
     assert_eq!(line["last_words"], "");
     assert_eq!(client.post("/responses", &json!({"model": "rogue/log", "input": "x"})).await.status, 502);
-    host.until_logged("[31mrogue");
-    let log = host.log();
-    let failed = log.lines().filter(|line| line.contains("guest call failed")).next_back().unwrap();
-    let failed: Value = serde_json::from_str(failed).unwrap();
-    assert!(failed["last_words"].as_str().unwrap().contains("[31mrogue"), "{failed}");
+    let log = the_line(&host, "\"last_words\":\"\\\\u{1b}[31mrogue");
+    assert_eq!(log["function"], "generation.prepare", "{log}");
 }
 
 #[tokio::test]
@@ -236,4 +233,19 @@ fn a_check_warns_of_base_addresses_that_were_probably_not_meant() {
     for says in [":1:", "it has no version in its path", "write https://"] {
         assert!(log.contains(says), "{says}: {log}");
     }
+}
+
+#[tokio::test]
+async fn a_model_router_that_answers_to_the_name_of_another_is_told() {
+    let guests = folder(&["router-picky"]);
+    let manifest = std::fs::read_to_string(guests.path().join("router-picky.toml")).unwrap();
+    let second = manifest.replace("router-picky", "router-second").replace("picky-router", "second-router");
+    std::fs::write(guests.path().join("router-second.toml"), second).unwrap();
+    std::fs::copy(guests.path().join("router-picky.wasm"), guests.path().join("router-second.wasm")).unwrap();
+    let host = Setup::new().plugins(guests.path()).start();
+    let request = json!({"model": "service/picky", "input": "x", "models": ["local/demo"]});
+    let answer = Client::new(&host).post("/responses", &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let line = the_line(&host, "a model router answers to a name that another has");
+    assert_eq!((&line["plugin"], &line["by"]), (&json!("router-second"), &json!("router-picky")), "{line}");
 }

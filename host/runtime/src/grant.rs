@@ -150,6 +150,12 @@ impl Grant {
         self.imports.union(&self.sides.0.optional_imports).copied()
     }
 
+    /// What would allow these imports, which are not granted.
+    pub(crate) fn denials_of(&self, imports: &BTreeSet<Import>) -> Vec<Denial> {
+        let (manifest, operator) = &*self.sides;
+        denials::of_imports(manifest, operator, imports)
+    }
+
     /// Granted secrets that no injection says a place for. They go as
     /// `authorization: Bearer` to the granted hosts they are bound to.
     pub fn unplaced_secrets(&self) -> impl Iterator<Item = &SecretName> {

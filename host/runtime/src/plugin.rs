@@ -2,7 +2,6 @@
 //! form once somebody needed it.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -212,18 +211,20 @@ impl Plugin {
     }
 
     /// What it cannot run without and was not granted.
-    pub fn missing_grants(&self) -> impl Iterator<Item = &Denial> {
-        let missing: BTreeSet<Import> = self.ungranted_imports().collect();
-        self.denials.iter().filter(move |denial| !denial.imports.is_disjoint(&missing))
+    #[must_use]
+    pub fn missing_grants(&self) -> Vec<Denial> {
+        self.grant().denials_of(&self.ungranted_imports().collect())
     }
 
     /// What it cannot run without, and the lines that would grant it; `None` for one that is usable.
     #[must_use]
     pub fn lacks(&self) -> Option<String> {
         let missing: Vec<&str> = self.ungranted_imports().map(Import::as_str).collect();
-        let lines: Vec<&str> = self.missing_grants().map(|denial| denial.line.as_str()).collect();
-        let told = || format!("lacks grants: {}; to allow it: {}", missing.join(", "), lines.join("; "));
-        (!missing.is_empty()).then(told)
+        if missing.is_empty() {
+            return None;
+        }
+        let lines: Vec<String> = self.missing_grants().into_iter().map(|denial| denial.line).collect();
+        Some(format!("lacks grants: {}; to allow it: {}", missing.join(", "), lines.join("; ")))
     }
 
     /// Its running totals.

@@ -34,7 +34,8 @@ pub(super) fn denials(
     used: &BTreeSet<Import>,
     granted: &BTreeSet<Import>,
 ) -> Vec<Denial> {
-    let mut denials = denied_imports(manifest, operator, used, granted);
+    let wanted: BTreeSet<Import> = manifest.imports.union(used).copied().collect();
+    let mut denials = of_imports(manifest, operator, &(&wanted - granted));
     // One line for all that a key lacks: lines with the same key could not be pasted together.
     let mut deny = |key, have: Vec<String>, wanted: Vec<String>| {
         let line = operator_line(manifest, key, have, &wanted);
@@ -70,24 +71,23 @@ pub(super) fn idle(manifest: &Manifest, operator: &OperatorGrant) -> Vec<String>
     idle
 }
 
-/// The imports that are asked for, or used, and not granted: with one line for all that the same key allows.
-fn denied_imports(
+/// What would allow these imports: one line for all that the same key allows.
+pub(super) fn of_imports(
     manifest: &Manifest,
     operator: &OperatorGrant,
-    used: &BTreeSet<Import>,
-    granted: &BTreeSet<Import>,
+    wanted: &BTreeSet<Import>,
 ) -> Vec<Denial> {
-    let asked = manifest.imports.difference(granted);
+    let (asked, unasked): (BTreeSet<Import>, BTreeSet<Import>) =
+        wanted.iter().copied().partition(|import| manifest.imports.contains(import));
     let (http, by_name): (BTreeSet<Import>, BTreeSet<Import>) =
-        asked.copied().partition(|import| *import == Import::Http);
-    let unasked: BTreeSet<Import> = used.difference(&manifest.imports).copied().collect();
+        asked.into_iter().partition(|import| *import == Import::Http);
     let lines = [
-        (http, line_for_http(manifest, operator)),
-        (by_name.clone(), operator_line(manifest, "imports", &operator.imports, &by_name)),
-        (unasked.clone(), manifest_line(manifest, "imports", &manifest.imports, &unasked)),
+        (line_for_http(manifest, operator), http),
+        (operator_line(manifest, "imports", &operator.imports, &by_name), by_name),
+        (manifest_line(manifest, "imports", &manifest.imports, &unasked), unasked),
     ];
-    let denied = lines.into_iter().filter(|(imports, _)| !imports.is_empty());
-    denied.map(|(imports, line)| Denial { wanted: texts(&imports).join(", "), imports, line }).collect()
+    let denied = lines.into_iter().filter(|(_, imports)| !imports.is_empty());
+    denied.map(|(line, imports)| Denial { wanted: texts(&imports).join(", "), imports, line }).collect()
 }
 
 /// The line that allows the import `http`, which is that of the hosts it is for.
