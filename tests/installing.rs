@@ -59,7 +59,19 @@ fn a_tool_of_a_stranger_does_not_take_the_type_of_another() {
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("type = \"rogue\"", "type = \"datetime\"")).unwrap();
     let complaint = refused(Setup::new().plugins(guests.path()));
-    assert!(complaint.contains("the tool type `datetime` is that of plugin tool-datetime"), "{complaint}");
+    assert!(complaint.contains("the tool type `datetime` is taken by plugin tool-datetime"), "{complaint}");
+}
+
+#[test]
+fn a_hook_does_not_take_an_id_for_which_it_would_never_be_called() {
+    let guests = folder(&["hook-caller"]);
+    let manifest = guests.path().join("hook-caller.toml");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    for id in ["web", "auto-router"] {
+        std::fs::write(&manifest, text.replace("id = \"caller\"", &format!("id = \"{id}\""))).unwrap();
+        let complaint = refused(Setup::new().plugins(guests.path()));
+        assert!(complaint.contains(&format!("the id `{id}` is taken by the host itself")), "{complaint}");
+    }
 }
 
 #[test]

@@ -55,7 +55,7 @@ mod stream;
 pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use credential::{Authentication, BoundSecret, OwnKey};
 pub use defaults::{PluginDefault, PluginDefaults};
-pub use hooks::is_request_plugin;
+pub use hooks::{is_own_entry, is_request_plugin};
 pub use ledger::Caller;
 pub use memory::Memory;
 pub use pace::Timeouts;

@@ -51,7 +51,7 @@ pub enum LoadError {
         reason: Distrust,
     },
     /// Two plugins answer to one name.
-    #[error("{origin}: the {what} `{id}` is that of plugin {first} already: give this plugin another")]
+    #[error("{origin}: the {what} `{id}` is taken by {first}: give this plugin another")]
     Duplicate {
         /// The file.
         origin: String,
@@ -59,7 +59,7 @@ pub enum LoadError {
         what: &'static str,
         /// The name that is there twice.
         id: String,
-        /// The plugin that has it already.
+        /// Who has it already.
         first: String,
     },
     /// A plugin has the name of one that is part of the program.

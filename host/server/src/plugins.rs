@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use cofferdam_runtime::{LoadError, PluginSource, Plugins, Runtime, read_plugin_dir};
+use cofferdam_engine::is_own_entry;
+use cofferdam_runtime::{LoadError, Plugin, PluginSource, Plugins, Runtime, read_plugin_dir};
 
 use crate::config::Config;
 
@@ -23,7 +24,20 @@ pub(crate) fn load(runtime: &Runtime, folder: Option<&Path>, config: &Config) ->
     if let Some(folder) = folder {
         sources.extend(read_plugin_dir(folder)?);
     }
-    runtime.load(sources, &config.plugins)
+    let plugins = runtime.load(sources, &config.plugins)?;
+    for plugin in plugins.iter() {
+        if let Some(id) = own_entry(plugin) {
+            let (origin, id) = (plugin.origin().to_owned(), id.to_owned());
+            let first = "the host itself".to_owned();
+            return Err(LoadError::Duplicate { origin, what: "id", id, first });
+        }
+    }
+    Ok(plugins)
+}
+
+/// The id of a plugin's entries, if the host would not ask the plugin for them.
+fn own_entry(plugin: &Plugin) -> Option<&str> {
+    plugin.manifest().entry_id().filter(|id| is_own_entry(id))
 }
 
 fn embedded((name, manifest, component): &Embedded) -> PluginSource {

@@ -37,7 +37,7 @@ pub fn read_plugin_dir(dir: &Path) -> Result<Vec<PluginSource>, LoadError> {
         // Two names can lead to one file.
         let real = fs::canonicalize(&component).map_err(|error| unreadable(&component, error))?;
         if let Some(first) = read.insert(real, source.name.clone()) {
-            let id = component.display().to_string();
+            let (id, first) = (component.display().to_string(), format!("plugin {first}"));
             return Err(LoadError::Duplicate { origin: source.origin, what: "component file", id, first });
         }
         sources.push(source);

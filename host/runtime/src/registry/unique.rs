@@ -21,7 +21,7 @@ pub(super) fn check<'a>(
     for (manifest, source) in sorted {
         for (space, what, id) in names(manifest) {
             let Some(first) = taken.insert((space, id.clone()), &manifest.name) else { continue };
-            let (origin, first) = (source.origin.clone(), first.to_owned());
+            let (origin, first) = (source.origin.clone(), format!("plugin {first}"));
             return Err(LoadError::Duplicate { origin, what, id, first });
         }
     }

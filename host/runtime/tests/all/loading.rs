@@ -67,7 +67,7 @@ async fn a_built_in_is_replaced_where_the_configuration_says_so() {
         vec![source("router", ROUTER, fixture("router")), source("router", ROUTER, fixture("router"))];
     let grants = BTreeMap::from([("router".to_owned(), grant)]);
     let message = runtime.load(twice, &grants).err().unwrap().to_string();
-    assert!(message.contains("the name `router` is that of plugin"), "{message}");
+    assert!(message.contains("the name `router` is taken by router.toml"), "{message}");
 }
 
 #[test]
@@ -88,11 +88,11 @@ fn what_two_plugins_answer_to_is_refused() {
         format!("name = \"{name}\"\nkind = \"router\"\nversion = \"1\"\n[router]\nid = \"test\"\n")
     };
     for (first, second, component, says) in [
-        (HOOK.to_owned(), renamed(HOOK, "z"), ["hook", "hook"], "the hook id `test` is that of plugin hook"),
-        (picky("a"), picky("b"), ["router", "router"], "the router id `test` is that of plugin a"),
+        (HOOK.to_owned(), renamed(HOOK, "z"), ["hook", "hook"], "the hook id `test` is taken by plugin hook"),
+        (picky("a"), picky("b"), ["router", "router"], "the router id `test` is taken by plugin a"),
         // Requests name both kinds in one list.
-        (HOOK.to_owned(), picky("r"), ["hook", "router"], "the router id `test` is that of plugin hook"),
-        (TOOL.to_owned(), renamed(TOOL, "z"), ["tool", "tool"], "the tool type `test` is that of plugin"),
+        (HOOK.to_owned(), picky("r"), ["hook", "router"], "the router id `test` is taken by plugin hook"),
+        (TOOL.to_owned(), renamed(TOOL, "z"), ["tool", "tool"], "the tool type `test` is taken by plugin"),
         (
             format!("{TOOL}{clients}"),
             renamed(&format!("{other}{}", clients.replace("mcp_call", "other_call")), "b"),
