@@ -41,6 +41,8 @@ mod embeddings;
 mod bad_input;
 
 #[cfg(test)]
+mod installing;
+#[cfg(test)]
 mod sandbox;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use cofferdam_store::{Release, SecretName};
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::Full;
 use tokio::time::{Instant, timeout_at};
 
@@ -112,6 +112,7 @@ impl Egress {
         let deadline = Instant::now() + total;
         self.check_way(&request, !injections.is_empty())?;
         let Filled { method, uri, headers, body } = place::fill(&request, &injections)?;
+        let desynchronizes = matches!(method, Method::GET | Method::HEAD) && !body.is_empty();
         let mut outward = Request::new(Full::new(body));
         *outward.method_mut() = method;
         *outward.headers_mut() = headers;
@@ -136,6 +137,10 @@ impl Egress {
         let headers = readable(&head.headers, with_secret);
         let mut body = ReplyBody::new(exchange, (client.pool(), Arc::clone(target.key())), &limits);
         body.search(&set);
+        if desynchronizes {
+            // Many servers leave the body of such a request unread, and would take it for the next request.
+            body.close_afterwards();
+        }
         if let Err(error) = headers {
             // Nothing of the answer is given on; what came back with its head is still told.
             body.stop(Err(error));

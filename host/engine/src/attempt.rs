@@ -6,14 +6,14 @@ mod failure;
 pub(crate) use failure::{AttemptFailure, Cause};
 
 use crate::candidates::{Answered, Trial};
-use crate::catalog::Endpoint;
+use crate::catalog::{Endpoint, Provider};
 use crate::credential::{Credentials, Used};
 use crate::echo::Echo;
 use crate::pace::{Pace, Timeouts};
 use crate::reading::{ANSWER_BYTES_MAX, Reading, Verdict, verdict};
 use crate::request::ResponsesRequest;
 use crate::routing::Order;
-use cofferdam_egress::{Egress, Limits, Outgoing, Reply};
+use cofferdam_egress::{Egress, Error as EgressError, Limits, Origin, Outgoing, Reply};
 use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, ResponseHead, UpstreamRequest};
 use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
@@ -229,7 +229,25 @@ pub(crate) async fn send(
         },
     };
     let sent = pace.during(egress.send(outgoing), timeouts.first_event).await;
-    sent.map_err(|late| AttemptFailure::late(late, false))?.map_err(|error| AttemptFailure::egress(&error))
+    let answered = sent.map_err(|late| AttemptFailure::late(late, false))?;
+    answered.map_err(|error| {
+        if error.is_connect() {
+            tell_unreached(provider, origin, &error);
+        }
+        AttemptFailure::egress(&error)
+    })
+}
+
+/// Tells the operator which provider nothing was sent to, and why, once a minute.
+fn tell_unreached(provider: &Provider, origin: &Origin, error: &EgressError) {
+    if provider.attempts.unreached.is_due(&provider.name, std::time::Instant::now()) {
+        let (provider, host, port) = (&provider.name, origin.host(), origin.port());
+        let cause = match error {
+            EgressError::Unreachable(cause) => cause.to_string(),
+            error => error.to_string(),
+        };
+        tracing::warn!(%provider, host, port, "a provider cannot be reached: {cause}");
+    }
 }
 
 fn headers_of(upstream: &UpstreamRequest) -> Result<Vec<(HeaderName, HeaderValue)>, AttemptFailure> {

@@ -12,6 +12,8 @@ use crate::credential::Authentication;
 use crate::health::Health;
 use crate::options::AllowedOptions;
 use crate::request::{Hosted, RequestTool, ResponsesRequest, ToolClass};
+use crate::routing::printable;
+use crate::told::Told;
 use cofferdam_egress::Origin;
 use cofferdam_runtime::{Plugin, wire};
 use std::collections::BTreeMap;
@@ -63,6 +65,8 @@ pub struct AttemptCounters {
     pub answered: AtomicU64,
     /// Attempts that failed before.
     pub failed: AtomicU64,
+    /// When the log was told that the provider cannot be reached.
+    pub(crate) unreached: Told,
 }
 
 impl AttemptCounters {
@@ -105,6 +109,8 @@ pub struct Model {
 pub struct Catalog {
     models: Vec<Arc<Model>>,
     by_id: BTreeMap<String, usize>,
+    /// Ids that could be expected here and are not, each with the reason.
+    absent: BTreeMap<String, String>,
     created: u64,
 }
 
@@ -120,6 +126,22 @@ impl Catalog {
             }
         }
         catalog
+    }
+
+    /// The catalog with reasons why models are not in it that could be expected there.
+    #[must_use]
+    pub fn with_absent(self, absent: BTreeMap<String, String>) -> Self {
+        Self { absent, ..self }
+    }
+
+    /// What a client is told of an id that is not here.
+    #[must_use]
+    pub fn unknown(&self, id: &str) -> String {
+        let message = format!("Model {} does not exist", printable(id));
+        match self.absent.get(id) {
+            Some(reason) => format!("{message}: {reason}"),
+            None => message,
+        }
     }
 
     /// The model with this id.

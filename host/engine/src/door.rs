@@ -16,6 +16,7 @@ mod stream;
 
 use crate::Engine;
 use crate::ledger::Caller;
+use crate::told::Told;
 use cofferdam_egress::{Egress, GuestLimits, GuestReply, GuestRequest, Injection, Slot, Target};
 use cofferdam_runtime::services::{HttpDoor, HttpExchange, Opening};
 use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse};
@@ -50,6 +51,7 @@ pub(crate) fn http_door(engine: &Engine, caller: &Caller, request_id: &Arc<str>)
         vault: Vault::of(&engine.parts.store, caller),
         scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
         reflections: Arc::clone(&engine.parts.memory.reflections),
+        unreached: Arc::clone(&engine.parts.memory.unreached),
         request_id: Arc::clone(request_id),
         time_max: engine.parts.timeouts.total,
         refusals: AtomicU32::new(0),
@@ -61,6 +63,7 @@ struct Door {
     vault: Vault,
     scope: VaultId,
     reflections: Arc<Reflections>,
+    unreached: Arc<Told>,
     request_id: Arc<str>,
     time_max: Duration,
     refusals: AtomicU32,
@@ -336,11 +339,13 @@ impl Visit<'_> {
         let is_of_the_network =
             audit.is_none() && !matches!(error, HttpError::SecretUnavailable | HttpError::Invalid);
         if is_of_the_network {
-            tracing::debug!(
-                plugin = self.plugin,
-                host = host.map(tracing::field::display),
-                "request failed: {log}"
-            );
+            let (plugin, host) = (self.plugin, host.map(HostName::as_str).unwrap_or_default());
+            let is_apart = matches!(error, HttpError::Unreachable | HttpError::Untrusted);
+            if is_apart && self.door.unreached.is_due(&format!("{plugin} {host}"), Instant::now()) {
+                tracing::warn!(plugin, host, "a plugin's request was not sent: {log}");
+            } else {
+                tracing::debug!(plugin, host, "request failed: {log}");
+            }
             return error;
         }
         if self.door.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS_MAX {

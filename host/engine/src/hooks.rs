@@ -24,6 +24,13 @@ use std::sync::Arc;
 pub(crate) const ROUTER_IDS: [&str; 5] =
     ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
 
+/// Whether entries with this id are the host's own: settings of its model routers, and server tools. No hook would
+/// ever be called for them.
+#[must_use]
+pub fn is_own_entry(id: &str) -> bool {
+    ROUTER_IDS.contains(&id) || tool_of_plugin(id).is_some()
+}
+
 /// A hook of this request with its settings.
 pub(crate) struct Hook {
     plugin: Arc<Plugin>,
@@ -35,8 +42,12 @@ pub(crate) struct Hook {
 
 /// The hook that answers to an id. One that lacks a grant is, to clients, not there.
 fn find<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
-    let has_id = |plugin: &&Arc<Plugin>| plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == id);
-    plugins.iter().find(|plugin| has_id(plugin) && plugin.is_usable())
+    with_id(plugins, id).filter(|plugin| plugin.is_usable())
+}
+
+/// The hook that answers to an id, whether or not it has all it needs.
+fn with_id<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
+    plugins.iter().find(|plugin| plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == id))
 }
 
 /// Whether requests and account defaults may name this plugin and have something done.
@@ -68,13 +79,7 @@ impl Engine {
         let wanted = request.plugins.iter().filter(|entry| entry.enabled).filter(is_hook);
         let hooks: Result<Vec<Hook>, Refusal> = wanted
             .map(|entry| {
-                let plugin = find(&self.parts.plugins, &entry.id).ok_or_else(|| {
-                    Refusal::invalid(format!(
-                        "{}.id \"{}\" is not available on this host",
-                        entry.path(),
-                        printable(&entry.id)
-                    ))
-                })?;
+                let plugin = find(&self.parts.plugins, &entry.id).ok_or_else(|| self.no_hook(entry))?;
                 Ok(self.hook(plugin, &entry.id, entry.path(), &entry.json, &request.models))
             })
             .collect();
@@ -86,6 +91,15 @@ impl Engine {
             fitting.filter(|hook| !hooks.is_empty() || fitting::may_be_too_long(request, &hook.settings)),
         );
         Ok(hooks)
+    }
+
+    /// A hook that is not there, or lacks what it needs, which the operator is told.
+    fn no_hook(&self, entry: &RequestPlugin) -> Refusal {
+        if let Some(plugin) = with_id(&self.parts.plugins, &entry.id) {
+            self.tell_lacking(plugin);
+        }
+        let id = printable(&entry.id);
+        Refusal::invalid(format!("{}.id \"{id}\" is not available on this host", entry.path()))
     }
 
     /// The hook that small models and `truncation: auto` have without being asked, last, so that it sees what the

@@ -23,6 +23,7 @@ pub mod rate;
 pub mod health;
 mod memory;
 mod session;
+mod told;
 
 mod door;
 
@@ -55,7 +56,7 @@ mod stream;
 pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use credential::{Authentication, BoundSecret, OwnKey};
 pub use defaults::{PluginDefault, PluginDefaults};
-pub use hooks::is_request_plugin;
+pub use hooks::{is_own_entry, is_request_plugin};
 pub use ledger::Caller;
 pub use memory::Memory;
 pub use options::AllowedOptions;

@@ -6,6 +6,7 @@ use crate::health::{EndpointKey, Health};
 use crate::random_seed;
 use crate::retry::Budget;
 use crate::session::Sessions;
+use crate::told::Told;
 use cofferdam_store::Clock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,6 +18,10 @@ pub struct Memory {
     pub(crate) sessions: Sessions,
     /// Secrets that hosts sent back lately.
     pub(crate) reflections: Arc<Reflections>,
+    /// Plugins of whose missing grants the log was told.
+    pub(crate) lacking: Told,
+    /// Hosts of plugins of which the log was told that they cannot be reached.
+    pub(crate) unreached: Arc<Told>,
     endpoints: Mutex<Endpoints>,
 }
 
@@ -42,6 +47,8 @@ impl Memory {
             retries: Budget::new(clock),
             sessions: Sessions::default(),
             reflections: Arc::default(),
+            lacking: Told::default(),
+            unreached: Arc::default(),
             endpoints: Mutex::default(),
         }
     }

@@ -59,7 +59,13 @@ pub(crate) use stand_in::stand_in;
 /// # Errors
 /// 400 naming what asks for a tool that this host has not.
 pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) -> Result<(), Refusal> {
-    let is_there = |name: &str| engine.tool_plugin(name).is_some();
+    let is_there = |name: &str| {
+        let is_there = engine.tool_plugin(name).is_some();
+        if !is_there {
+            engine.tell_lacking_tool(name);
+        }
+        is_there
+    };
     // The whole slug may be a model's id.
     let is_online =
         |slug: &str| engine.catalog().get(slug).is_none() && split_suffix(slug).1 == Some("online");

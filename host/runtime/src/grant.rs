@@ -41,6 +41,22 @@ pub struct OperatorGrant {
     pub deadline_ms: Option<u32>,
     /// Its settings, a JSON object; null for none.
     pub config: serde_json::Value,
+    /// The SHA-256 its component must have, in lower-case hexadecimal.
+    pub sha256: Option<String>,
+    /// Whether a plugin of this name may take the place of the built-in one.
+    pub replaces: bool,
+    /// When it is compiled.
+    pub compile: Compile,
+}
+
+/// When a plugin is compiled that neither routes nor serves a configured model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compile {
+    /// Once the host is ready, one plugin at a time.
+    #[default]
+    Background,
+    /// Before the host is ready.
+    Start,
 }
 
 /// What happens to an answer in which the host sends a secret back (R19). It is
@@ -69,6 +85,8 @@ pub struct Grant {
     pub placeholder_headers: BTreeSet<String>,
     /// What happens when a host sends a secret back.
     pub on_reflection: OnReflection,
+    /// When it is compiled.
+    pub compile: Compile,
     pub(crate) memory_bytes: usize,
     pub(crate) deadline: Duration,
     pub(crate) settings: Vec<u8>,
@@ -118,6 +136,7 @@ impl Grant {
             secrets,
             placeholder_headers: headers.cloned().collect(),
             on_reflection: operator.on_reflection,
+            compile: operator.compile,
             memory_bytes: memory_mib as usize * 1024 * 1024,
             deadline: manifest.deadline().min(cap),
             settings: settings.into_bytes(),
@@ -129,6 +148,12 @@ impl Grant {
     /// What its linker holds: what is granted, and what it does without, whose doors are closed.
     pub(crate) fn linked_imports(&self) -> impl Iterator<Item = Import> {
         self.imports.union(&self.sides.0.optional_imports).copied()
+    }
+
+    /// What would allow these imports, which are not granted.
+    pub(crate) fn denials_of(&self, imports: &BTreeSet<Import>) -> Vec<Denial> {
+        let (manifest, operator) = &*self.sides;
+        denials::of_imports(manifest, operator, imports)
     }
 
     /// Granted secrets that no injection says a place for. They go as

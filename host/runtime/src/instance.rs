@@ -249,7 +249,7 @@ impl Instance {
         store.set_hostcall_fuel(START_OUTPUT_BYTES_MAX);
         store.set_epoch_deadline(1);
         let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
-        let handle = settle(plugin, &account, started)?;
+        let handle = settle(plugin, &account, "its start", &store.data().log, started)?;
         let (exports, alias) = (Exports::default(), Alias::default());
         Ok(Box::new(Live { store, handle, exports, account, alias, uses: 0, _slot: slot }))
     }
@@ -266,11 +266,12 @@ impl Instance {
         }
     }
 
-    /// Runs one call. The instance comes back only from a call that went well.
+    /// Runs one call, of the exported `function`. The instance comes back only from a call that went well.
     /// `output_bytes_max` bounds what the guest hands over, in its answer or to
     /// any one import.
     pub(crate) async fn run<T>(
         mut self,
+        function: &'static str,
         output_bytes_max: usize,
         call: impl AsyncFnOnce(&mut Self) -> wasmtime::Result<T>,
     ) -> Result<(Self, T), CallError> {
@@ -281,7 +282,7 @@ impl Instance {
         store.data().log.renew();
         let (account, budget) = (Arc::clone(&self.live.account), self.budget);
         let outcome = account.drive(budget, call(&mut self)).await;
-        let answer = settle(&self.plugin, &account, outcome)?;
+        let answer = settle(&self.plugin, &account, function, &self.live.store.data().log, outcome)?;
         Ok((self, answer))
     }
 
@@ -398,10 +399,13 @@ fn wasi(log: &GuestLog, clock: &Clock) -> WasiCtx {
         .build()
 }
 
-/// Counts a finished call and gives a failure its name.
+/// Counts a finished call and gives a failure its name. The log is told the function that failed and what the guest
+/// said last.
 fn settle<T>(
     plugin: &Plugin,
     account: &Account,
+    function: &'static str,
+    log: &GuestLog,
     outcome: Option<wasmtime::Result<T>>,
 ) -> Result<T, CallError> {
     plugin.counters().called(account.spent_ns());
@@ -415,8 +419,9 @@ fn settle<T>(
         plugin.host.count_saturated();
     } else {
         // The text is wasmtime's and names functions of the guest, no content.
-        tracing::warn!(plugin = plugin.name(), kind = kind.as_str(), "guest call failed");
-        tracing::debug!(plugin = plugin.name(), error = format!("{error:#}"), "guest call failed");
+        let (plugin, last_words) = (plugin.name(), log.last_words());
+        tracing::warn!(plugin, kind = kind.as_str(), function, last_words, "guest call failed: {kind}");
+        tracing::debug!(plugin, error = format!("{error:#}"), "guest call failed");
     }
     Err(plugin.failed(kind))
 }

@@ -36,8 +36,10 @@ pub use calls::provider::ProviderInstance;
 pub use calls::router::ChoiceQuestion;
 pub use context::{CallContext, Owner};
 pub use counters::{CounterValues, Counters};
-pub use error::{CallError, CallErrorKind, ContractError, LoadError, ManifestError, StartError, TrapKind};
-pub use grant::{Denial, Grant, HostAccess, HostGrant, OnReflection, OperatorGrant};
+pub use error::{
+    CallError, CallErrorKind, ContractError, Distrust, LoadError, ManifestError, StartError, TrapKind,
+};
+pub use grant::{Compile, Denial, Grant, HostAccess, HostGrant, OnReflection, OperatorGrant};
 pub use host::Gauges;
 pub use injection::{InjectionError, InjectionRule, Slot, WrittenInjection, is_injectable_header};
 pub use manifest::{Asked, Kind, Manifest};

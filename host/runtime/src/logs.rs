@@ -2,6 +2,7 @@
 //! standard output and error of WASI. Bounded per call, control characters
 //! escaped so that a guest cannot forge lines or drive a terminal.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -17,6 +18,11 @@ pub(crate) const LOG_LINES_MAX: u32 = 64;
 /// Bytes per line as the guest wrote it; longer ones are cut.
 pub(crate) const LOG_LINE_BYTES_MAX: usize = 4096;
 
+/// Lines of a call that are kept in case it breaks.
+const LAST_WORDS_MAX: usize = 4;
+/// Bytes kept of each.
+const LAST_WORDS_BYTES_MAX: usize = 300;
+
 /// The log of one instance.
 #[derive(Clone)]
 pub(crate) struct GuestLog {
@@ -28,16 +34,21 @@ pub(crate) struct GuestLog {
 struct Page {
     request_id: Arc<str>,
     lines_left: u32,
+    /// The beginnings of the newest warnings and errors of this call, as the guest wrote them.
+    last_words: VecDeque<Vec<u8>>,
 }
 
 impl GuestLog {
     pub(crate) fn new(plugin: Arc<Profile>, request_id: Arc<str>) -> Self {
-        Self { plugin, page: Arc::new(Mutex::new(Page { request_id, lines_left: LOG_LINES_MAX })) }
+        let page = Page { request_id, lines_left: LOG_LINES_MAX, last_words: VecDeque::new() };
+        Self { plugin, page: Arc::new(Mutex::new(page)) }
     }
 
     /// Gives the next call its full quota.
     pub(crate) fn renew(&self) {
-        self.page().lines_left = LOG_LINES_MAX;
+        let mut page = self.page();
+        page.lines_left = LOG_LINES_MAX;
+        page.last_words.clear();
     }
 
     /// Writes under another request from now on.
@@ -45,12 +56,19 @@ impl GuestLog {
         self.page().request_id = request_id;
     }
 
+    /// What the guest said last in this call.
+    pub(crate) fn last_words(&self) -> String {
+        let page = self.page();
+        let words: Vec<String> = page.last_words.iter().map(|words| printable(words)).collect();
+        words.join(" | ")
+    }
+
     fn page(&self) -> MutexGuard<'_, Page> {
         self.page.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn write(&self, level: Level, message: &[u8]) {
-        let Some(request_id) = self.take_line() else {
+        let Some(request_id) = self.take_line(level, message) else {
             self.plugin.counters.dropped_line();
             return;
         };
@@ -66,8 +84,14 @@ impl GuestLog {
     }
 
     /// Takes one line of the quota; the request to write it under.
-    fn take_line(&self) -> Option<Arc<str>> {
+    fn take_line(&self, level: Level, message: &[u8]) -> Option<Arc<str>> {
         let mut page = self.page();
+        if matches!(level, Level::Warn | Level::Error) {
+            if page.last_words.len() >= LAST_WORDS_MAX {
+                page.last_words.pop_front();
+            }
+            page.last_words.push_back(message.get(..LAST_WORDS_BYTES_MAX).unwrap_or(message).to_vec());
+        }
         page.lines_left = page.lines_left.checked_sub(1)?;
         Some(Arc::clone(&page.request_id))
     }

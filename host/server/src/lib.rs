@@ -37,8 +37,10 @@ mod record;
 mod reply;
 
 // What a host is made of.
+mod advice;
 mod app;
 mod cache;
+mod compile;
 pub mod config;
 mod defaults;
 mod plugins;

@@ -8,6 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::{Addresses, App};
 use crate::cli::{Options, Serve};
+use crate::compile;
 use crate::config::{Config, Limits, Server, Vault};
 use crate::failure::Failure;
 use crate::wiring::{self, Ground, Live};
@@ -141,12 +142,7 @@ impl Reload {
         };
         let read = tokio::task::spawn_blocking(read).await;
         let live = read.map_err(|_| Failure::system("reload")(std::io::Error::other("it panicked")))??;
-        for plugin in live.engine.required_plugins() {
-            if let Err(error) = plugin.compile().await {
-                tracing::error!(plugin = plugin.name(), %error, "a plugin that is needed does not compile");
-                return Err(Failure::Plugin(plugin.name().to_owned()));
-            }
-        }
+        compile::required(&live).await?;
         Ok(live)
     }
 }

@@ -16,8 +16,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
+use crate::advice;
 use crate::app::{Addresses, App};
 use crate::cli::{Options, Serve};
+use crate::compile;
 use crate::config::{Config, Environment};
 use crate::connection::Connections;
 use crate::failure::Failure;
@@ -104,6 +106,7 @@ fn check(
     let runtime = runtime(config, &options.data)?;
     let folder = arguments.plugins.as_deref();
     let services = wiring::services(config, folder, &runtime, environment, &Memory::default(), 0)?;
+    advice::warn_of_origins(config);
     let (models, plugins) = (services.catalog.models().len(), services.plugins.iter().count());
     if options.json {
         return write_out(&format!("{}\n", json!({"ok": true, "models": models, "plugins": plugins})));
@@ -166,6 +169,7 @@ async fn serve(
     tasks.spawn(accept_commands(socket, Arc::clone(&app), stop.clone()));
     tracing::info!(listen = %at.listen, admin = %at.admin, "listening");
 
+    tasks.spawn(compile::background(Arc::clone(&app), stop.clone()));
     tasks.spawn(upkeep::run(Arc::clone(&app), ground.clock.clone(), stop.clone()));
     let store = ground.store.clone();
     let reload = Reload::new(options.clone(), arguments.clone(), ground, settled);
@@ -218,26 +222,16 @@ async fn accept_commands(listener: std::os::unix::net::UnixListener, app: Arc<Ap
 
 /// Compiles what is configured, then waits for a signal to stop.
 async fn run_until_signal(app: &App, reload: &Reload, signals: &mut Signals) -> Result<(), Failure> {
+    let live = Arc::clone(&app.live());
     let compiled = tokio::select! {
-        compiled = compile(app) => compiled,
+        compiled = compile::required(&live) => compiled,
         () = signals.stop() => return Ok(()),
     };
+    drop(live);
     compiled?;
     app.note_compiled();
     tracing::info!("ready");
     reload.until_stopped(app, signals).await;
-    Ok(())
-}
-
-/// Compiles the router and the configured providers, off the request threads.
-async fn compile(app: &App) -> Result<(), Failure> {
-    let required = app.live().engine.required_plugins();
-    for plugin in required {
-        if let Err(error) = plugin.compile().await {
-            tracing::error!(plugin = plugin.name(), %error, "a plugin that is needed does not compile");
-            return Err(Failure::Plugin(plugin.name().to_owned()));
-        }
-    }
     Ok(())
 }
 

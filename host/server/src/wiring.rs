@@ -23,7 +23,7 @@ use cofferdam_runtime::{Kind, LoadError, Plugins, Runtime};
 use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
 use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Of, Place, Problem};
-use crate::{defaults, plugins};
+use crate::{advice, defaults, plugins};
 
 /// What a reload replaces.
 pub(crate) struct Live {
@@ -122,17 +122,26 @@ pub(crate) fn services(
         return Err(ConfigError::Invalid(problems).into());
     }
     let models = models.iter().map(|written| model(written, &providers, memory)).collect();
-    let catalog = Catalog::new(models, now_s);
+    let catalog = Catalog::new(models, now_s).with_absent(advice::absent_models(config));
     let providers = configured.iter().filter_map(|written| providers.get(written.name.as_str()).cloned());
     Ok(Services { plugins, providers: providers.collect(), catalog, destinations, defaults })
 }
 
-/// A plugin that is configured and not there is a mistake in the file.
+/// A plugin that is configured and not there, or not the one that is pinned, is a mistake in the file.
 fn placed(error: LoadError, config: &Config) -> WiringError {
-    let LoadError::UnknownPlugin { name } = &error else { return error.into() };
-    let Some(place) = config.plugin_places.get(name) else { return error.into() };
-    let message = "no plugin of this name is installed; `plugin list` names them".to_owned();
-    ConfigError::Invalid(vec![problem(place, message)]).into()
+    let (name, message) = match &error {
+        LoadError::UnknownPlugin { name } => {
+            (name, "no plugin of this name is installed; `plugin list` names them".to_owned())
+        }
+        LoadError::Pinned { name, origin, digest, .. } => {
+            (name, format!("sha256 does not fit: the component of {origin} has {digest}"))
+        }
+        _ => return error.into(),
+    };
+    match config.plugin_places.get(name) {
+        Some(place) => ConfigError::Invalid(vec![problem(place, message)]).into(),
+        None => error.into(),
+    }
 }
 
 /// Builds everything a configuration asks for.
@@ -146,6 +155,8 @@ pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Re
         services(&config, folder, runtime, environment, memory, clock.now_ms() / 1000)?;
     hosted::warn_of_unlisted(&catalog, &providers);
     defaults::warn_of_unknown(&config.workspaces, &store.directory());
+    advice::warn_of_origins(&config);
+    advice::tell_absent(&advice::absent_models(&config));
     let egress = Egress::new(config.egress.clone())?;
     let broadcast = Broadcaster::start(destinations, &egress, store);
     let engine = Engine::new(EngineParts {

@@ -78,7 +78,10 @@ impl AttemptFailure {
     }
 
     pub(crate) fn egress(error: &EgressError) -> Self {
-        tracing::info!(%error, "a provider could not be reached");
+        // Of what was not sent the operator was told with the provider's name, once a minute.
+        if !error.is_connect() {
+            tracing::info!(%error, "an exchange with a provider failed");
+        }
         match error {
             EgressError::TimedOut => Self::late(Late::Step, false),
             error => {

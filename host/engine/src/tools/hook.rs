@@ -46,7 +46,10 @@ impl HookTools {
     }
 
     async fn run(&self, call: ToolCall<'_>) -> Result<Vec<u8>, ToolCallError> {
-        let plugin = self.engine.tool_plugin(call.tool).ok_or(ToolCallError::Unavailable)?;
+        let plugin = self.engine.tool_plugin(call.tool).ok_or_else(|| {
+            self.engine.tell_lacking_tool(call.tool);
+            ToolCallError::Unavailable
+        })?;
         let services = Services { depth: call.depth, ..self.doors.services(plugin) };
         let ToolCall { function, arguments, settings, .. } = call;
         let output = Invocation { plugin, function, arguments, settings }.run(&self.context, services).await;

@@ -41,7 +41,7 @@ impl Plugin {
             let arguments = (request, settings, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
-        let (_, answer) = instance.run(output_bytes_max(request.len()), handle).await?;
+        let (_, answer) = instance.run("on-request", output_bytes_max(request.len()), handle).await?;
         self.check_action(answer)
     }
 
@@ -68,7 +68,8 @@ impl Plugin {
             let arguments = (request, response, settings, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
-        let (_, answer) = instance.run(output_bytes_max(request.len() + response.len()), handle).await?;
+        let (_, answer) =
+            instance.run("on-response", output_bytes_max(request.len() + response.len()), handle).await?;
         self.check_action(answer)
     }
 

@@ -239,6 +239,23 @@ pub const KEYS: &[Key] = &[
     optional("plugins.NAME.memory_mib", "MiB", "The most memory, else what its manifest asks for"),
     optional("plugins.NAME.deadline_ms", "ms", "The longest call, else what its manifest asks for"),
     key("plugins.NAME.config", "{}", "table", "Settings that the plugin reads"),
+    optional(
+        "plugins.NAME.sha256",
+        "hexadecimal digest",
+        "The component must have it; `plugin list` shows it",
+    ),
+    key(
+        "plugins.NAME.replaces",
+        "false",
+        "flag",
+        "True: the plugin of this name in `--plugins DIR` takes the place of the built-in one",
+    ),
+    key(
+        "plugins.NAME.compile",
+        "\"background\"",
+        "`background` or `start`",
+        "`start`: before the host is ready, as the router and the configured providers; else after it, one at a time",
+    ),
 ];
 
 /// The key of that pattern.
