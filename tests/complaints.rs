@@ -2,6 +2,7 @@
 //! theirs did.
 
 mod credit;
+mod estimates;
 mod limits;
 mod money;
 mod routing;

@@ -55,7 +55,7 @@ pub(crate) struct Candidates<'a> {
     /// The conversation that the request belongs to.
     pub(crate) session: Option<Session>,
     /// A rough count of the request's input, for the ledger.
-    pub(crate) input_tokens: u32,
+    pub(crate) input_tokens: u64,
     pub(crate) memory: &'a Memory,
 }
 

@@ -6,7 +6,7 @@ use crate::candidates::{Answered, Candidates, Notes, Trial};
 use crate::catalog::{Endpoint, Model, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
-use crate::credit::Turn;
+use crate::credit::{Turn, TurnTokens};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::{Trail, params};
 use crate::pace::{Late, Pace};
@@ -90,8 +90,8 @@ impl Engine {
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total);
         // There is no output.
-        let turn =
-            Turn { endpoints: &order, byok: &byok, input_tokens: request.input_tokens, max_output: Some(0) };
+        let tokens = TurnTokens { input: request.weight.most(), output: Some(0) };
+        let turn = Turn { endpoints: &order, byok: &byok, tokens };
         if let Err(refusal) = entry.reserve(turn, &mut pace).await {
             entry.refuse();
             return Err(trail.beside(refusal, field));
@@ -104,7 +104,7 @@ impl Engine {
             may_retry: self.parts.retry && request.provider.allow_fallbacks,
             eject: self.parts.eject,
             session: None,
-            input_tokens: request.input_tokens,
+            input_tokens: request.weight.about().max(request.input_tokens.into()),
             memory: &self.parts.memory,
         };
         let mut notes = Notes { entry: &mut entry, trail: &mut trail };
@@ -115,7 +115,7 @@ impl Engine {
             Ok((endpoint, Vectors { mut vectors, .. })) => {
                 if vectors.prompt_tokens == 0 {
                     // The provider has not said it.
-                    vectors.prompt_tokens = request.input_tokens.into();
+                    vectors.prompt_tokens = candidates.input_tokens;
                     vectors.total_tokens = vectors.total_tokens.max(vectors.prompt_tokens);
                 }
                 let cost = settle(&mut entry, endpoint, &vectors, trail.is_byok);

@@ -152,9 +152,9 @@ impl Entry {
     }
 
     /// Names the endpoint that is being asked, with about so many tokens of input.
-    pub(crate) fn asked(&mut self, endpoint: &Endpoint, input_tokens: u32) {
+    pub(crate) fn asked(&mut self, endpoint: &Endpoint, input_tokens: u64) {
         // A turn of the tool loop is told what was said before.
-        let input_tokens = u64::from(input_tokens).saturating_add(self.usage.output_tokens);
+        let input_tokens = input_tokens.saturating_add(self.usage.output_tokens);
         self.underway = Some(Underway::of(endpoint, input_tokens));
         if let Some(reservation) = &mut self.reservation {
             reservation.note(|row| {

@@ -8,11 +8,13 @@ use super::rule::Rule;
 use super::settings::{Needs, Truncation};
 use super::shapes::body::BODY;
 use super::tools::Offered;
+use super::weight::Weight;
 use super::{
     Ability, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route, ServiceTier,
-    StopCondition, TextFormat, ToolChoice, echo, guest, input, replay,
+    StopCondition, TextFormat, ToolChoice, echo, guest, input, replay, weight,
 };
 use bytes::Bytes;
+use std::ops::Range;
 
 /// A checked request. Every string and list in it is bounded by the rules of the interface.
 #[derive(Debug, Clone)]
@@ -62,6 +64,8 @@ pub struct ResponsesRequest {
     pub facts: TextFacts,
     /// A rough count of input tokens: a quarter of the characters of text, instructions and tools.
     pub input_tokens: u32,
+    /// How many input tokens it can be: what it may cost is reserved by them.
+    pub(crate) weight: Weight,
     /// What the client wants done about a conversation that is too long; none where it does not say.
     pub truncation: Option<Truncation>,
     /// `debug.echo_upstream_body` of a streamed request; false otherwise.
@@ -156,12 +160,11 @@ impl ResponsesRequest {
         Ok(Self {
             model: fields.text("model"),
             models,
+            weight: fields.weight(&guest.tools),
             stream,
             max_output_tokens: fields.count("max_output_tokens"),
             max_tool_calls,
-            stop_server_tools_when: fields
-                .get("stop_server_tools_when")
-                .map_or(Vec::new(), |list| list.items().map(StopCondition::of).collect()),
+            stop_server_tools_when: fields.stop_conditions(),
             needs: fields.needs(tally.needs, &offered),
             tools: offered
                 .into_iter()
@@ -245,6 +248,7 @@ impl ResponsesRequest {
         self.needs = other.needs;
         self.facts = other.facts;
         self.input_tokens = other.input_tokens;
+        self.weight = other.weight;
         self.max_output_tokens = other.max_output_tokens;
     }
 }
@@ -287,6 +291,11 @@ impl Fields<'_> {
         Ok(models)
     }
 
+    fn stop_conditions(&self) -> Vec<StopCondition> {
+        let conditions = self.get("stop_server_tools_when").into_iter().flat_map(Value::items);
+        conditions.map(StopCondition::of).collect()
+    }
+
     /// Not even looked at when stop conditions are given.
     fn max_tool_calls(&self) -> Result<Option<u32>, InvalidRequest> {
         if self.get("stop_server_tools_when").is_some() {
@@ -311,6 +320,14 @@ impl Fields<'_> {
             needs.add(Ability::ImageOutput);
         }
         needs.list()
+    }
+
+    /// `tools` are the tools as they are written for guests.
+    fn weight(&self, tools: &[Range<usize>]) -> Weight {
+        let told = ["instructions", "input"].into_iter().filter_map(|name| self.get(name));
+        let format = self.get("text").and_then(|text| text.get("format"));
+        let tools = tools.iter().map(|tool| Weight::tokens(tool.len() as u64));
+        told.chain(format).map(weight::of).chain(tools).fold(Weight::default(), Weight::plus)
     }
 
     fn text_format(&self) -> Option<TextFormat> {
