@@ -23,6 +23,8 @@ use tokio::time::Instant;
 
 /// How much of an error answer is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
+/// The way out waits so much longer than this request does, so that it is known which of the request's times is over.
+const SLACK: Duration = Duration::from_secs(10);
 /// How long an error answer may take, in its whole length.
 const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -100,7 +102,8 @@ impl Attempting<'_> {
         pace: &mut Pace,
     ) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
-        let begin_by = Instant::now() + self.timeouts.first_event;
+        let first_event = endpoint.first_event.unwrap_or(self.timeouts.first_event);
+        let begin_by = Instant::now() + first_event;
         let asked_for_stream = upstream.streamed;
         instance.pause();
         let reply = send(self.egress, self.timeouts, endpoint, upstream, used, pace).await?;
@@ -201,6 +204,9 @@ pub(crate) async fn send(
             "Provider returned error",
         ));
     };
+    // Who is asked for one body sends its head when all of it is written.
+    let usual = if upstream.streamed { timeouts.first_event } else { timeouts.total };
+    let head = endpoint.first_event.unwrap_or(usual);
     let outgoing = Outgoing {
         origin,
         path: &upstream.path,
@@ -209,12 +215,12 @@ pub(crate) async fn send(
         streamed: upstream.streamed,
         credential: used.map(|used| &used.credential),
         limits: Limits {
-            head: timeouts.first_event,
-            idle: timeouts.total,
+            head: head.saturating_add(SLACK),
+            idle: timeouts.total.saturating_add(SLACK),
             body_bytes_max: ANSWER_BYTES_MAX as u64,
         },
     };
-    let sent = pace.during(egress.send(outgoing), timeouts.first_event).await;
+    let sent = pace.during(egress.send(outgoing), head).await;
     sent.map_err(|late| AttemptFailure::late(late, false))?.map_err(|error| AttemptFailure::egress(&error))
 }
 

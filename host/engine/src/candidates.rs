@@ -136,6 +136,7 @@ impl Candidates<'_> {
             watch.failed(&failed);
             self.unpin(endpoint, &failed);
             retries.note(place, &failed);
+            failures.note_head(&failed, pace.is_streamed());
             if failures.add(endpoint, failed, notes.trail).is_break() {
                 return ControlFlow::Break(None);
             }

@@ -11,6 +11,7 @@ use cofferdam_runtime::{Plugin, wire};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Suffixes of a model slug that ask for a way of routing.
 const SUFFIXES: [&str; 5] = ["nitro", "floor", "free", "online", "exacto"];
@@ -74,6 +75,8 @@ pub struct Endpoint {
     pub candidate: wire::Candidate,
     /// What the provider guest is told of it, but for the request's options.
     pub target: wire::Target,
+    /// How long its first event may take, or the head of an answer in one body, where the operator says.
+    pub first_event: Option<Duration>,
     /// How it does. Outlives this catalog.
     pub health: Arc<Health>,
 }

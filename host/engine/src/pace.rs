@@ -17,7 +17,7 @@ const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n");
 /// How long the parts of a request may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// From sending a request upstream to the first event, or the head of a whole answer.
+    /// From sending a request upstream to the first event of a stream.
     pub first_event: Duration,
     /// Between two reads after that.
     pub idle: Duration,

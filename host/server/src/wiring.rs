@@ -304,7 +304,8 @@ fn endpoint(
         tier,
         options: b"{}".to_vec(),
     };
-    Endpoint { provider: Arc::clone(provider), prices, candidate, target, health }
+    let first_event = written.first_event;
+    Endpoint { provider: Arc::clone(provider), prices, candidate, target, first_event, health }
 }
 
 /// Pico-dollars per token as dollars per million tokens.
