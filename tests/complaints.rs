@@ -3,6 +3,7 @@
 
 mod credit;
 mod estimates;
+mod leaving;
 mod limits;
 mod money;
 mod routing;

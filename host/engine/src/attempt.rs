@@ -18,6 +18,7 @@ use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, ResponseHead, Upstream
 use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -220,7 +221,8 @@ pub(crate) async fn send(
             body_bytes_max: ANSWER_BYTES_MAX as u64,
         },
     };
-    let sent = pace.during(egress.send(outgoing), head).await;
+    let attendance = Arc::clone(pace.attendance());
+    let sent = pace.during(egress.send_marked(outgoing, attendance.sent()), head).await;
     sent.map_err(|late| AttemptFailure::late(late, false))?.map_err(|error| AttemptFailure::egress(&error))
 }
 

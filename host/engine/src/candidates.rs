@@ -7,9 +7,10 @@ use crate::attempt::AttemptFailure;
 use crate::blame::Blame;
 use crate::catalog::Endpoint;
 use crate::credential::Used;
+use crate::credit::TurnTokens;
 use crate::fallback::Failures;
 use crate::health::Watch;
-use crate::ledger::Entry;
+use crate::ledger::{Charged, Entry};
 use crate::memory::Memory;
 use crate::metadata::Trail;
 use crate::pace::Pace;
@@ -56,6 +57,8 @@ pub(crate) struct Candidates<'a> {
     pub(crate) session: Option<Session>,
     /// A rough count of the request's input, for the ledger.
     pub(crate) input_tokens: u64,
+    /// The most tokens that it can have.
+    pub(crate) tokens: TurnTokens,
     pub(crate) memory: &'a Memory,
 }
 
@@ -100,14 +103,15 @@ impl Candidates<'_> {
         loop {
             match self.round(places, trial, &mut failed, notes, pace).await {
                 ControlFlow::Break(Some(won)) => return Ok(won),
-                ControlFlow::Break(None) => return Err(failed.failures),
+                ControlFlow::Break(None) => break,
                 ControlFlow::Continue(()) => {}
             }
             match self.wait(&mut failed.retries, pace).await {
                 Some(again) => places = again,
-                None => return Err(failed.failures),
+                None => break,
             }
         }
+        Err(failed.failures)
     }
 
     /// Tries each of the endpoints at `places` once; breaks with the answer, or with nothing when no other may be
@@ -123,21 +127,27 @@ impl Candidates<'_> {
         let Failed { failures, retries } = failed;
         let mut places = Places::new(places);
         while let Some((place, endpoint, mut watch)) = self.start(&mut places, failures, pace.is_streamed()) {
-            notes.entry.asked(endpoint, self.input_tokens);
-            let failed = match trial.run(endpoint, pace).await {
+            pace.attendance().asks(endpoint.is_read_on(self.memory.clock.monotonic_ms()));
+            let output_max = self.tokens.output_at(endpoint);
+            notes.entry.asked(endpoint, self.input_tokens, output_max, pace.attendance());
+            let (failed, charged) = match trial.run(endpoint, pace).await {
                 Ok(answer) => {
                     watch.answered();
                     notes.trail.answered(place, endpoint, answer.status(), answer.used());
                     return ControlFlow::Break(Some(Won { place, answer, watch }));
                 }
-                Err(failed) => failed,
+                Err(failed) => {
+                    watch.failed(&failed);
+                    self.unpin(endpoint, &failed);
+                    let charged = charge_failed(&failed, notes.entry, pace);
+                    (failed, charged)
+                }
             };
-            notes.entry.unanswered();
-            watch.failed(&failed);
-            self.unpin(endpoint, &failed);
             retries.note(place, &failed);
             failures.note_head(&failed, pace.is_streamed());
-            if failures.add(endpoint, failed, notes.trail).is_break() {
+            let next = failures.add(endpoint, failed, notes.trail);
+            notes.trail.charged(charged);
+            if next.is_break() || pace.has_left() {
                 return ControlFlow::Break(None);
             }
         }
@@ -186,6 +196,21 @@ impl Candidates<'_> {
         }
         Some(places)
     }
+}
+
+/// What an attempt costs that has failed: nothing, unless it was sent and not answered in time.
+fn charge_failed(failed: &AttemptFailure, entry: &mut Entry, pace: &Pace) -> Option<Charged> {
+    let is_sent = pace.attendance().is_sent();
+    pace.attendance().has_answered();
+    if is_sent && failed.is_timed_out {
+        return entry.timed_out(failed.is_byok);
+    }
+    if is_sent && pace.has_left() && failed.status.is_none_or(|status| status < 400) {
+        // The provider was told to go on, and fell silent.
+        entry.break_off_lost(failed.is_byok);
+    }
+    entry.unanswered();
+    None
 }
 
 /// A random number from 0 to 1.

@@ -77,6 +77,8 @@ pub struct Endpoint {
     pub target: wire::Target,
     /// How long its first event may take, or the head of an answer in one body, where the operator says.
     pub first_event: Option<Duration>,
+    /// The operator says that it reasons: among its abilities, or by a price for reasoning.
+    pub reasons: bool,
     /// How it does. Outlives this catalog.
     pub health: Arc<Health>,
 }
@@ -138,6 +140,11 @@ impl Catalog {
 }
 
 impl Endpoint {
+    /// Whether an answer is read on for its usage when the client leaves: the endpoint is priced, and known to reason.
+    pub(crate) fn is_read_on(&self, now_ms: u64) -> bool {
+        self.prices.is_any() && (self.reasons || self.health.has_reasoned(now_ms))
+    }
+
     /// Whether tools of this type can be offered to a model here: its dialect always has them, or the operator
     /// states `TYPE_tools`, as in `custom_tools`, of a server that has more than its dialect asks for.
     pub(crate) fn offers(&self, tool_type: &str) -> bool {

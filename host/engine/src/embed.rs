@@ -105,6 +105,7 @@ impl Engine {
             eject: self.parts.eject,
             session: None,
             input_tokens: request.weight.about().max(request.input_tokens.into()),
+            tokens,
             memory: &self.parts.memory,
         };
         let mut notes = Notes { entry: &mut entry, trail: &mut trail };
@@ -113,11 +114,7 @@ impl Engine {
         let won = won.map_err(|failures| trail.beside(failures.refusal(&trail), field));
         match won.and_then(|won| Ok((order.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
             Ok((endpoint, Vectors { mut vectors, .. })) => {
-                if vectors.prompt_tokens == 0 {
-                    // The provider has not said it.
-                    vectors.prompt_tokens = candidates.input_tokens;
-                    vectors.total_tokens = vectors.total_tokens.max(vectors.prompt_tokens);
-                }
+                assume(&mut entry, &mut vectors, candidates.input_tokens);
                 let cost = settle(&mut entry, endpoint, &vectors, trail.is_byok);
                 let answer = Made { id: &id, endpoint, vectors: &vectors, cost, trail: &trail };
                 let body = answer.body(request.encoding_format, field).map_err(|_| Refusal::internal())?;
@@ -244,13 +241,22 @@ fn unsupported(index: u32) -> AttemptFailure {
     })
 }
 
+/// Takes an estimate of the input where the provider has not said how long it is.
+fn assume(entry: &mut Entry, vectors: &mut Embeddings, input_tokens: u64) {
+    if vectors.prompt_tokens == 0 {
+        vectors.prompt_tokens = input_tokens;
+        vectors.total_tokens = vectors.total_tokens.max(input_tokens);
+        entry.estimated();
+    }
+}
+
 fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings, is_byok: bool) -> Cost {
     let usage =
         Usage { input_tokens: embeddings.prompt_tokens, cost_dollars: embeddings.cost_dollars, ..no_usage() };
     let cost = Cost::of(&usage, &endpoint.prices, is_byok);
     entry.consumed(&usage, &usage, &cost);
     entry.settle(UsageOutcome::Completed);
-    cost
+    cost.plus(&entry.lost())
 }
 
 /// What destinations are told of a request.

@@ -63,6 +63,7 @@ impl Failures {
             status: failed.status,
             error: Some(failed.failure.kind),
             has_reached: failed.has_reached(),
+            charged: None,
         });
         tracing::info!(
             provider = %endpoint.provider.name,

@@ -3,6 +3,7 @@
 
 use crate::door::Reflections;
 use crate::health::{EndpointKey, Health};
+use crate::leaving::Leavers;
 use crate::random_seed;
 use crate::retry::Budget;
 use crate::session::Sessions;
@@ -17,6 +18,8 @@ pub struct Memory {
     pub(crate) sessions: Sessions,
     /// Secrets that hosts sent back lately.
     pub(crate) reflections: Arc<Reflections>,
+    /// Answers that are read on although their clients have left.
+    pub(crate) leavers: Arc<Leavers>,
     endpoints: Mutex<Endpoints>,
 }
 
@@ -42,8 +45,14 @@ impl Memory {
             retries: Budget::new(clock),
             sessions: Sessions::default(),
             reflections: Arc::default(),
+            leavers: Arc::default(),
             endpoints: Mutex::default(),
         }
+    }
+
+    /// Ends what is read on for clients that have left: their usage rows are written when this is done.
+    pub async fn end_reading_on(&self) {
+        self.leavers.end().await;
     }
 
     /// What is known of an endpoint, for a catalog to hold.

@@ -7,6 +7,7 @@ pub(crate) use params::params;
 
 use crate::catalog::Endpoint;
 use crate::credential::Used;
+use crate::ledger::Charged;
 use crate::refusal::{Refusal, status_of};
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::{Value, json};
@@ -23,6 +24,8 @@ pub(crate) struct Attempt {
     pub(crate) error: Option<ErrorKind>,
     /// Whether the provider was reached, or the guest answered by itself.
     pub(crate) has_reached: bool,
+    /// What it cost although it is not the answer.
+    pub(crate) charged: Option<Charged>,
 }
 
 impl Attempt {
@@ -101,7 +104,15 @@ impl Trail {
             status,
             error: None,
             has_reached: true,
+            charged: None,
         });
+    }
+
+    /// Notes what the last attempt cost although it is not the answer.
+    pub(crate) fn charged(&mut self, charged: Option<Charged>) {
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.charged = charged;
+        }
     }
 
     /// Whether any provider was reached.
@@ -134,8 +145,15 @@ impl Trail {
                     "model": attempt.model,
                     "status": attempt.effective_status(),
                 });
-                if let (Some(error), Some(members)) = (attempt.error, entry.as_object_mut()) {
-                    members.insert("error_type".to_owned(), json!(error.as_str()));
+                let charged = attempt.charged;
+                let more = [
+                    attempt.error.map(|error| ("error_type", json!(error.as_str()))),
+                    charged.map(|charged| ("cost", json!(charged.cost))),
+                    charged.filter(|charged| charged.is_estimated).map(|_| ("estimated", json!(true))),
+                ];
+                if let Some(members) = entry.as_object_mut() {
+                    let more = more.into_iter().flatten();
+                    members.extend(more.map(|(name, value)| (name.to_owned(), value)));
                 }
                 entry
             })

@@ -1,9 +1,11 @@
 //! Waiting, with a limit on every wait, and the signs of life a streaming
 //! client gets while nothing else can be said.
 
+use crate::leaving::Attendance;
 use bytes::Bytes;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep_until};
@@ -43,6 +45,7 @@ pub(crate) struct Pace {
     has_spoken: bool,
     dispatched: Option<Instant>,
     held: Duration,
+    attendance: Arc<Attendance>,
 }
 
 /// The client is gone; nobody reads what the request still produces.
@@ -60,7 +63,23 @@ impl Pace {
             has_spoken: false,
             dispatched: None,
             held: Duration::ZERO,
+            attendance: Arc::default(),
         }
+    }
+
+    /// Has this tell whether the client has left.
+    pub(crate) fn attended(self, attendance: Arc<Attendance>) -> Self {
+        Self { attendance, ..self }
+    }
+
+    /// Whom the answer is for, and whether that is still so.
+    pub(crate) fn attendance(&self) -> &Arc<Attendance> {
+        &self.attendance
+    }
+
+    /// Whether the client has left and the answer is read on for its usage alone.
+    pub(crate) fn has_left(&self) -> bool {
+        self.attendance.has_left()
     }
 
     /// Whether anything went to the client, so that its status is decided.

@@ -167,7 +167,7 @@ async fn serve(
     tracing::info!(listen = %at.listen, admin = %at.admin, "listening");
 
     tasks.spawn(upkeep::run(Arc::clone(&app), ground.clock.clone(), stop.clone()));
-    let store = ground.store.clone();
+    let (store, memory) = (ground.store.clone(), Arc::clone(&ground.memory));
     let reload = Reload::new(options.clone(), arguments.clone(), ground, settled);
     let ended = tokio::select! {
         ended = run_until_signal(&app, &reload, &mut signals) => ended,
@@ -181,6 +181,7 @@ async fn serve(
     if cut > 0 {
         tracing::warn!(connections = cut, "connections were cut with requests running on them");
     }
+    memory.end_reading_on().await;
     if !lost {
         let broadcast = app.live().broadcast.clone();
         broadcast.flush(FLUSH_PATIENCE).await;

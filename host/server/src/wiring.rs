@@ -304,8 +304,15 @@ fn endpoint(
         tier,
         options: b"{}".to_vec(),
     };
-    let first_event = written.first_event;
-    Endpoint { provider: Arc::clone(provider), prices, candidate, target, first_event, health }
+    Endpoint {
+        provider: Arc::clone(provider),
+        prices,
+        candidate,
+        target,
+        first_event: written.first_event,
+        reasons: written.reasoning.is_some() || written.supports.iter().any(|ability| ability == "reasoning"),
+        health,
+    }
 }
 
 /// Pico-dollars per token as dollars per million tokens.

@@ -17,6 +17,8 @@ pub(crate) struct AttemptFailure {
     pub(crate) cause: Cause,
     /// The caller's own credential went along.
     pub(crate) is_byok: bool,
+    /// This host has waited no longer.
+    pub(crate) is_timed_out: bool,
 }
 
 /// What kind of failure it was, as far as the next step depends on it.
@@ -48,7 +50,7 @@ pub(crate) enum Cause {
 
 impl AttemptFailure {
     fn new(cause: Cause, status: Option<u16>, failure: Failure) -> Self {
-        Self { status, failure, cause, is_byok: false }
+        Self { status, failure, cause, is_byok: false, is_timed_out: false }
     }
 
     pub(crate) fn plain(cause: Cause, kind: ErrorKind, message: &str) -> Self {
@@ -70,7 +72,8 @@ impl AttemptFailure {
 
     pub(crate) fn late(late: Late, begun: bool) -> Self {
         let cause = Cause::Late { total: late == Late::Total, begun };
-        Self::plain(cause, ErrorKind::Timeout, "The operation was aborted due to timeout")
+        let failed = Self::plain(cause, ErrorKind::Timeout, "The operation was aborted due to timeout");
+        Self { is_timed_out: true, ..failed }
     }
 
     pub(crate) fn egress(error: &EgressError) -> Self {
@@ -100,7 +103,7 @@ impl AttemptFailure {
     }
 
     /// The answer ended without content.
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self::plain(Cause::Empty, ErrorKind::ProviderUnavailable, "Provider returned error")
     }
 

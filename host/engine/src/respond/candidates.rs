@@ -115,6 +115,7 @@ impl Job {
             eject: engine.parts.eject,
             session: self.session,
             input_tokens: self.request.weight.about().max(self.request.input_tokens.into()),
+            tokens: self.turn_tokens(),
             memory: &engine.parts.memory,
         };
         let won =
