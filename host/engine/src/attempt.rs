@@ -35,6 +35,8 @@ pub(crate) struct Begun {
     pub(crate) reading: Option<Box<Reading>>,
     pub(crate) status: Option<u16>,
     pub(crate) used: Option<Used>,
+    /// It has come to a normal end without content.
+    pub(crate) is_empty: bool,
 }
 
 /// What an attempt needs besides the endpoint.
@@ -58,6 +60,14 @@ impl Answered for Begun {
 
     fn used(&self) -> Option<&Used> {
         self.used.as_ref()
+    }
+
+    fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty
     }
 }
 
@@ -154,11 +164,12 @@ impl Attempting<'_> {
                 }
                 Verdict::Answered if pace.is_streamed() || ended => {
                     let (reading, status) = (Some(reading), Some(status));
-                    return Ok(Begun { events, reading, status, used: None });
+                    return Ok(Begun { events, reading, status, used: None, is_empty: false });
                 }
                 Verdict::Wait | Verdict::Answered if !reading.is_over() => {}
                 Verdict::Empty => {
-                    return Err(AttemptFailure { status: Some(status), ..AttemptFailure::empty() });
+                    let (reading, status) = (Some(reading), Some(status));
+                    return Ok(Begun { events, reading, status, used: None, is_empty: true });
                 }
                 _ => return Err(AttemptFailure { status: Some(status), ..AttemptFailure::malformed() }),
             }
@@ -180,11 +191,13 @@ fn verdict_for(events: &[Event], streamed: bool) -> Verdict {
 
 /// A guest that answers by itself has nobody to blame but its request.
 fn local(events: Vec<Event>) -> Result<Begun, AttemptFailure> {
-    match verdict(&events) {
-        Verdict::Answered => Ok(Begun { events, reading: None, status: None, used: None }),
-        Verdict::Failed(failure) => Err(AttemptFailure::in_band(failure, None)),
-        Verdict::Wait | Verdict::Empty => Err(AttemptFailure::empty()),
-    }
+    let is_empty = match verdict(&events) {
+        Verdict::Answered => false,
+        Verdict::Empty => true,
+        Verdict::Failed(failure) => return Err(AttemptFailure::in_band(failure, None)),
+        Verdict::Wait => return Err(AttemptFailure::empty()),
+    };
+    Ok(Begun { events, reading: None, status: None, used: None, is_empty })
 }
 
 /// Sends a guest's request to its provider and waits for the head of the answer.

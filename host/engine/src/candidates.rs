@@ -2,6 +2,7 @@
 //! to the next, for responses and embeddings alike. What is measured, remembered and budgeted is noted here.
 
 mod places;
+mod spare;
 
 use crate::attempt::AttemptFailure;
 use crate::blame::Blame;
@@ -16,7 +17,9 @@ use crate::metadata::Trail;
 use crate::pace::Pace;
 use crate::retry::{Retries, Round};
 use crate::session::Session;
+use cofferdam_runtime::wire::Event;
 use places::Places;
+use spare::Spare;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -41,6 +44,10 @@ pub(crate) trait Answered {
     fn status(&self) -> Option<u16>;
     /// The credential that went along.
     fn used(&self) -> Option<&Used>;
+    /// What has come of it, for answers that are made of events.
+    fn events(&self) -> &[Event];
+    /// Whether it has come to a normal end without content.
+    fn is_empty(&self) -> bool;
 }
 
 /// The endpoints of one request, and how far it may go with them.
@@ -59,6 +66,8 @@ pub(crate) struct Candidates<'a> {
     pub(crate) input_tokens: u64,
     /// The most tokens that it can have.
     pub(crate) tokens: TurnTokens,
+    /// Whether a normal end without content is an answer before every endpoint was asked.
+    pub(crate) may_be_empty: bool,
     pub(crate) memory: &'a Memory,
 }
 
@@ -78,10 +87,11 @@ pub(crate) struct Notes<'a> {
 }
 
 /// What has failed so far.
-#[derive(Default)]
-struct Failed {
+struct Failed<T> {
     failures: Failures,
     retries: Retries,
+    /// The first answer without content, in case that no endpoint has any.
+    spare: Option<Spare<T>>,
 }
 
 impl Candidates<'_> {
@@ -97,7 +107,7 @@ impl Candidates<'_> {
     ) -> Result<Won<T::Answer>, Failures> {
         pace.note_dispatch();
         self.memory.retries.earn();
-        let mut failed = Failed::default();
+        let mut failed = Failed { failures: Failures::default(), retries: Retries::default(), spare: None };
         let others = (0..self.order.len()).filter(|place| Some(*place) != self.preferred);
         let mut places = self.preferred.into_iter().chain(others).collect();
         loop {
@@ -111,7 +121,14 @@ impl Candidates<'_> {
                 None => break,
             }
         }
-        Err(failed.failures)
+        self.wordless(failed.spare, notes).ok_or(failed.failures)
+    }
+
+    /// Nothing is left to be tried: an answer without content is better than none.
+    fn wordless<T: Answered>(&self, spare: Option<Spare<T>>, notes: &mut Notes<'_>) -> Option<Won<T>> {
+        let spare = spare?;
+        let endpoint = self.order.get(spare.place())?;
+        Some(spare.take(endpoint, notes))
     }
 
     /// Tries each of the endpoints at `places` once; breaks with the answer, or with nothing when no other may be
@@ -120,19 +137,26 @@ impl Candidates<'_> {
         &self,
         places: Vec<usize>,
         trial: &T,
-        failed: &mut Failed,
+        failed: &mut Failed<T::Answer>,
         notes: &mut Notes<'_>,
         pace: &mut Pace,
     ) -> ControlFlow<Option<Won<T::Answer>>> {
-        let Failed { failures, retries } = failed;
+        let Failed { failures, retries, spare } = failed;
         let mut places = Places::new(places);
         while let Some((place, endpoint, mut watch)) = self.start(&mut places, failures, pace.is_streamed()) {
             pace.attendance().asks(endpoint.is_read_on(self.memory.clock.monotonic_ms()));
             let output_max = self.tokens.output_at(endpoint);
             notes.entry.asked(endpoint, self.input_tokens, output_max, pace.attendance());
             let (failed, charged) = match trial.run(endpoint, pace).await {
+                Ok(answer) if answer.is_empty() && !self.may_be_empty && !pace.has_left() => {
+                    watch.answered();
+                    let failed = AttemptFailure { status: answer.status(), ..AttemptFailure::empty() };
+                    let won = Won { place, answer, watch };
+                    (failed, Spare::keep(spare, won, notes))
+                }
                 Ok(answer) => {
                     watch.answered();
+                    Spare::pass_over(spare, notes);
                     notes.trail.answered(place, endpoint, answer.status(), answer.used());
                     return ControlFlow::Break(Some(Won { place, answer, watch }));
                 }

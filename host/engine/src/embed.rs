@@ -20,7 +20,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use cofferdam_egress::Error as EgressError;
 use cofferdam_runtime::wire::{
-    EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, Purpose, RequestSummary,
+    EmbeddingFailure, Embeddings, ErrorKind, Event, Failure, PreparedEmbeddings, Purpose, RequestSummary,
     UpstreamRequest, Usage,
 };
 use cofferdam_runtime::{CallContext, ProviderInstance};
@@ -45,6 +45,14 @@ impl Answered for Vectors {
 
     fn used(&self) -> Option<&Used> {
         self.used.as_ref()
+    }
+
+    fn events(&self) -> &[Event] {
+        &[]
+    }
+
+    fn is_empty(&self) -> bool {
+        false
     }
 }
 
@@ -106,6 +114,7 @@ impl Engine {
             session: None,
             input_tokens: request.weight.about().max(request.input_tokens.into()),
             tokens,
+            may_be_empty: true,
             memory: &self.parts.memory,
         };
         let mut notes = Notes { entry: &mut entry, trail: &mut trail };

@@ -67,6 +67,8 @@ pub(crate) struct Entry {
     is_estimated: bool,
     /// The attempt or turn that has not come to its end.
     underway: Option<Underway>,
+    /// An answer that may still become the one that the client gets, and is charged in any case.
+    aside: Option<Underway>,
     /// What that turn may still cost, where there is a limit.
     pledge: Option<Pledge>,
     /// Who is told of the request, if anybody.
@@ -108,6 +110,7 @@ impl Entry {
             lost_usage: no_usage(),
             is_estimated: false,
             underway: None,
+            aside: None,
             pledge: None,
             pending: None,
             allowance: caller.allowance.clone(),
@@ -273,6 +276,7 @@ impl Entry {
 
     /// Ends the request: charges it and hands its row over.
     pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
+        self.charge_aside();
         self.note();
         self.charge_tokens();
         if let Some(reservation) = self.reservation.take() {
@@ -319,6 +323,7 @@ impl Entry {
     /// The client is gone. What it was being told is charged all the same: as much as has arrived, where the
     /// provider has not said how much that is.
     fn abandon(&mut self) {
+        self.charge_aside();
         self.break_off();
         self.charge_tokens();
         let has_spent = self.reservation.as_ref().is_some_and(Reservation::has_spent);

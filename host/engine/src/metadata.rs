@@ -108,9 +108,25 @@ impl Trail {
         });
     }
 
+    /// Notes that an attempt was the answer which had seemed to be none.
+    pub(crate) fn answered_after_all(&mut self, attempt: usize, place: usize, used: Option<&Used>) {
+        self.is_byok = used.is_some_and(|used| used.is_byok);
+        self.selected = Some(place);
+        if let Some(attempt) = self.attempts.get_mut(attempt) {
+            attempt.error = None;
+        }
+    }
+
     /// Notes what the last attempt cost although it is not the answer.
     pub(crate) fn charged(&mut self, charged: Option<Charged>) {
         if let Some(attempt) = self.attempts.last_mut() {
+            attempt.charged = charged;
+        }
+    }
+
+    /// The same of an earlier attempt.
+    pub(crate) fn charged_at(&mut self, attempt: usize, charged: Option<Charged>) {
+        if let Some(attempt) = self.attempts.get_mut(attempt) {
             attempt.charged = charged;
         }
     }

@@ -1,9 +1,11 @@
-//! What attempts cost that are not the answer.
+//! What attempts cost that are not the answer: those that were not answered in time, and answers that another one is
+//! preferred to.
 
-use super::Entry;
 use super::underway::Underway;
+use super::{Entry, name};
+use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost, no_usage, sum};
-use cofferdam_runtime::wire::Usage;
+use cofferdam_runtime::wire::{Event, Usage};
 use cofferdam_store::Pledge;
 
 /// What was charged for an attempt that is not the answer.
@@ -22,6 +24,42 @@ impl Entry {
         let usage = Usage { input_tokens: underway.input_tokens, ..no_usage() };
         self.is_estimated = true;
         Some(Charged { is_estimated: true, ..self.lose(&underway, &usage, is_byok) })
+    }
+
+    /// Notes that an answer is not the one that the client gets. Tells what is charged for it.
+    pub(crate) fn passed_over(&mut self, events: &[Event], is_byok: bool) -> Option<Charged> {
+        let mut underway = self.underway.take()?;
+        underway.is_whole(events, is_byok);
+        Some(self.charge_whole(&underway))
+    }
+
+    /// Notes that an answer may still become the one that the client gets, while others are asked.
+    pub(crate) fn set_aside(&mut self, events: &[Event], is_byok: bool) {
+        self.aside = self.underway.take();
+        if let Some(aside) = &mut self.aside {
+            aside.is_whole(events, is_byok);
+        }
+    }
+
+    /// Makes the answer that was set aside, of this endpoint, the one that the client gets.
+    pub(crate) fn take_up(&mut self, endpoint: &Endpoint) {
+        self.underway = self.aside.take();
+        if let Some(reservation) = &mut self.reservation {
+            reservation.note(|row| name(row, endpoint));
+        }
+    }
+
+    /// Notes that the answer that was set aside is not the one that the client gets. Tells what is charged for it.
+    pub(crate) fn charge_aside(&mut self) -> Option<Charged> {
+        let aside = self.aside.take()?;
+        Some(self.charge_whole(&aside))
+    }
+
+    fn charge_whole(&mut self, underway: &Underway) -> Charged {
+        let is_estimated = underway.reported.is_none();
+        self.is_estimated |= is_estimated;
+        let usage = underway.reported.unwrap_or_else(|| underway.missing());
+        Charged { is_estimated, ..self.lose(underway, &usage, underway.is_byok) }
     }
 
     /// Notes that an attempt broke without a word while its answer was read on for its usage: it is charged as one

@@ -62,6 +62,18 @@ impl Underway {
         self.images = self.images.saturating_add(u32::try_from(images).unwrap_or(u32::MAX));
     }
 
+    /// These are all events of an answer that was had with the caller's own credential, or not.
+    pub(super) fn is_whole(&mut self, events: &[Event], is_byok: bool) {
+        self.is_byok = is_byok;
+        self.received(events);
+        let told = events.iter().rev().find_map(|event| match event {
+            Event::Usage(usage) => Some(*usage),
+            _ => None,
+        });
+        // Zeros stand for nothing said.
+        self.reported = told.filter(|usage| *usage != no_usage()).or(self.reported);
+    }
+
     /// What was used beyond what the provider has said, as far as the time tells, too: `left_pico` is what is left of
     /// what is reserved for the turn, where that is limited.
     pub(super) fn missing_by_now(&self, left_pico: Option<u64>) -> Usage {

@@ -79,6 +79,8 @@ pub struct ResponsesRequest {
     /// The first system or developer message and the first other message, as they stand in `guest_json`:
     /// what a sticky key is made of when the client names no session.
     pub opening: Vec<Bytes>,
+    /// The input ends with the result of a call: there may be nothing left to say.
+    pub(crate) ends_with_result: bool,
     /// Items of the input were calls of server tools and are told as calls of functions that no tool offers under
     /// that name yet.
     pub(crate) has_server_calls: bool,
@@ -192,6 +194,7 @@ impl ResponsesRequest {
             trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
             opening: guest.opening.into_iter().flatten().map(|range| guest.json.slice(range)).collect(),
             guest_json: guest.json,
+            ends_with_result: tally.ends_with_result,
             has_server_calls: tally.has_server_calls,
             echo,
             spans: guest.spans,
@@ -242,6 +245,7 @@ impl ResponsesRequest {
         self.guest_json = other.guest_json;
         // What a hook was shown had its calls as functions already.
         self.has_server_calls |= other.has_server_calls;
+        self.ends_with_result = other.ends_with_result;
         self.spans = other.spans;
         self.tools = other.tools;
         self.tool_choice = other.tool_choice;

@@ -116,6 +116,10 @@ impl Job {
             session: self.session,
             input_tokens: self.request.weight.about().max(self.request.input_tokens.into()),
             tokens: self.turn_tokens(),
+            // After a call's result there may be nothing left to say.
+            may_be_empty: self.request.ends_with_result
+                || self.preferred.is_some()
+                || self.tools.as_ref().is_some_and(|tools| tools.has_run()),
             memory: &engine.parts.memory,
         };
         let won =
