@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 /// Requests at the same time.
 const AT_ONCE: usize = 42;
 
-/// [`MODEL`] for three dollars a million tokens of input.
+/// [`MODEL`] for three dollars a million tokens.
 fn host(adapter: &str, upstream: &Upstream) -> Host {
-    let endpoint = "{ provider = \"one\", model = \"m\", input = 3 }";
+    let endpoint = "{ provider = \"one\", model = \"m\", input = 3, output = 3 }";
     let config = provider("one", adapter, &upstream.base)
         + &format!("[[models]]\nid = \"{MODEL}\"\nendpoints = [{endpoint}]\n");
     Setup::new().config(&config).start()
@@ -65,6 +65,7 @@ fn dear() -> Vec<(&'static str, Value)> {
         ("audio", asks(user(json!({"type": "input_audio", "input_audio": {"data": data, "format": "mp3"}})))),
         ("sealed", asks(json!([{"role": "user", "content": "x"}, sealed, {"role": "user", "content": "y"}]))),
         ("tools", with("tools", json!([{"type": "function", "name": "f", "parameters": schema}]))),
+        ("reasoning", with("reasoning", json!({"max_tokens": 4_000}))),
         ("format", with("text", json!({"format": {"type": "json_schema", "name": "f", "schema": schema}}))),
     ]
 }
@@ -72,7 +73,7 @@ fn dear() -> Vec<(&'static str, Value)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn complaint_11_many_requests_at_once_spend_no_more_than_one_that_runs_alone() {
     let upstream = Upstream::start().await;
-    // Three dollars of input, whatever was asked.
+    // Three dollars of input and a token of output, whatever was asked.
     let usage = json!({"input_tokens": 1_000_000, "output_tokens": 1, "total_tokens": 1_000_001});
     let body = json!({"id": "resp_up", "object": "response", "status": "completed", "output": [script::message("a")],
         "usage": usage});
@@ -85,7 +86,7 @@ async fn complaint_11_many_requests_at_once_spend_no_more_than_one_that_runs_alo
         let served = answers.iter().filter(|answer| answer.status == 200).count();
         let refused = answers.iter().filter(|answer| answer.status == 402).count();
         assert_eq!((served, refused), (1, AT_ONCE - 1), "{name}: {}", answers[0].text);
-        assert_eq!(spent(&host, name), 3.0, "{name}");
+        assert_eq!(spent(&host, name), 3.000_003, "{name}");
         assert_eq!(upstream.asked().len(), asked + 1, "{name}: a refused request reaches no provider");
     }
 }
@@ -98,8 +99,8 @@ async fn complaint_11_a_request_that_may_cost_too_much_waits_until_others_have_e
     let (words, reply) = Reply::fed();
     upstream.reply(reply);
     words.send(sse_event(&script::word("a"))).await.unwrap();
-    // 3,300 tokens of the 3,333 that a cent buys.
-    let small = json!({"model": MODEL, "input": "x".repeat(3_300), "max_output_tokens": 16});
+    // 3,216 tokens of the 3,333 that a cent buys.
+    let small = json!({"model": MODEL, "input": "x".repeat(3_200), "max_output_tokens": 16});
     let mut running = client.open(&small).await;
     running.until("response.output_text.delta").await;
     let large = json!({"model": MODEL, "input": "x".repeat(3_400), "max_output_tokens": 16});

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 /// How much of an error answer is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// The way out waits so much longer than this request does, so that it is known which of the request's times is over.
+/// Egress waits this much longer than the request itself, whose own limits end the wait and name the reason.
 const SLACK: Duration = Duration::from_secs(10);
 /// How long an error answer may take, in its whole length.
 const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
@@ -218,7 +218,7 @@ pub(crate) async fn send(
             "Provider returned error",
         ));
     };
-    // Who is asked for one body sends its head when all of it is written.
+    // A provider that is asked for one body sends its head when all of the body is written.
     let usual = if upstream.streamed { timeouts.first_event } else { timeouts.total };
     let head = endpoint.first_event.unwrap_or(usual);
     let outgoing = Outgoing {

@@ -230,7 +230,7 @@ fn charge_failed(failed: &AttemptFailure, entry: &mut Entry, pace: &Pace) -> Opt
         return entry.timed_out(failed.is_byok);
     }
     if is_sent && pace.has_left() && failed.status.is_none_or(|status| status < 400) {
-        // The provider was told to go on, and fell silent.
+        // The answer was read on for its usage, and ended without any.
         entry.break_off_lost(failed.is_byok);
     }
     entry.unanswered();

@@ -32,11 +32,19 @@ pub(crate) struct TurnTokens {
     pub(crate) input: u64,
     /// The most output by the request.
     pub(crate) output: Option<u32>,
+    /// Reasoning that a dialect may allow the model beside that.
+    pub(crate) reasoning: u64,
 }
 
 impl TurnTokens {
     fn input_at(self, endpoint: &Endpoint) -> u64 {
         known(endpoint.candidate.context_length).map_or(self.input, |context| self.input.min(context))
+    }
+
+    /// The most output at an endpoint, reasoning beside it included.
+    fn output_and_reasoning_at(self, endpoint: &Endpoint) -> u64 {
+        let all = self.output_at(endpoint).saturating_add(self.reasoning);
+        known(endpoint.candidate.max_output).map_or(all, |possible| all.min(possible))
     }
 
     /// The most output at an endpoint.
@@ -70,7 +78,8 @@ impl Turn<'_> {
         let prices = &endpoint.prices;
         let input_price = prices.input.max(prices.cache_write).max(prices.cached_input);
         let input = input_price.0.saturating_mul(self.tokens.input_at(endpoint));
-        let output = prices.output.max(prices.reasoning).0.saturating_mul(self.tokens.output_at(endpoint));
+        let output = self.tokens.output_and_reasoning_at(endpoint);
+        let output = prices.output.max(prices.reasoning).0.saturating_mul(output);
         Amount(input.saturating_add(output)).plus(prices.image)
     }
 }

@@ -98,7 +98,7 @@ impl Engine {
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total);
         // There is no output.
-        let tokens = TurnTokens { input: request.weight.most(), output: Some(0) };
+        let tokens = TurnTokens { input: request.weight.most(), output: Some(0), reasoning: 0 };
         let turn = Turn { endpoints: &order, byok: &byok, tokens };
         if let Err(refusal) = entry.reserve(turn, &mut pace).await {
             entry.refuse();

@@ -1,8 +1,8 @@
 //! Requests whose clients have left.
 //!
-//! Everything ends at once with its client, the request upstream too. Where an endpoint is priced and reasons, that
-//! would leave its bill open: what it has thought is told with the end of the answer only. There the answer is read on
-//! for its usage, for a short time and for a few requests at once.
+//! A request ends at once with its client, the request upstream too. Where an endpoint is priced and reasons, its usage
+//! would stay unknown: how much it has reasoned is told only at the end of an answer. There the answer is read on for its
+//! usage, for a short time and for a bounded number of requests at once.
 
 use crate::allowance::Allowance;
 use std::future::Future;
@@ -39,7 +39,7 @@ impl Leavers {
     /// Goes on with `work` until it ends or its time is over. Where there is no place it is dropped at once.
     fn go_on(&self, mut work: Work) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
-        // Dropped with the runtime, it has none.
+        // There is none when the process ends.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut is_over = self.is_over.subscribe();
         let reading = async move {

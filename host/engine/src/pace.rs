@@ -72,7 +72,7 @@ impl Pace {
         Self { attendance, ..self }
     }
 
-    /// Whom the answer is for, and whether that is still so.
+    /// What is known for the case that the client leaves.
     pub(crate) fn attendance(&self) -> &Arc<Attendance> {
         &self.attendance
     }

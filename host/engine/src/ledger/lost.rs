@@ -62,8 +62,8 @@ impl Entry {
         Charged { is_estimated, ..self.lose(underway, &usage, underway.is_byok) }
     }
 
-    /// Notes that an attempt broke without a word while its answer was read on for its usage: it is charged as one
-    /// that is read no further.
+    /// Notes that an attempt failed while its answer was read on for its usage: it is charged like an answer that is read
+    /// no further.
     pub(crate) fn break_off_lost(&mut self, is_byok: bool) {
         let Some(underway) = self.underway.take() else { return };
         let usage = underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico));

@@ -331,7 +331,12 @@ impl Fields<'_> {
         let told = ["instructions", "input"].into_iter().filter_map(|name| self.get(name));
         let format = self.get("text").and_then(|text| text.get("format"));
         let tools = tools.iter().map(|tool| Weight::tokens(tool.len() as u64));
-        told.chain(format).map(weight::of).chain(tools).fold(Weight::default(), Weight::plus)
+        let weight = told.chain(format).map(weight::of).chain(tools).fold(Weight::default(), Weight::plus);
+        let Some(reasoning) = self.get("reasoning").filter(|reasoning| asks_to_reason(*reasoning)) else {
+            return weight;
+        };
+        let tokens = reasoning.get("max_tokens").and_then(Value::integer);
+        weight.reasoning(tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or_default())
     }
 
     fn text_format(&self) -> Option<TextFormat> {

@@ -10,6 +10,8 @@ use super::json::{Kind, Value};
 const PICTURE_TOKENS: u64 = 6_000;
 /// Bytes of a file, of audio or of video that are one token.
 const BYTES_PER_TOKEN: u64 = 2;
+/// The least reasoning that models take that have to be given a number.
+const REASONING_TOKENS_MIN: u64 = 1_024;
 /// Of so many tokens at most, one is likely.
 const MOST_PER_TOKEN: u64 = 4;
 /// What a file is taken for that the provider fetches itself: the largest that providers commonly take.
@@ -38,12 +40,19 @@ pub(crate) struct Weight {
     known: u64,
     /// Of files that stand elsewhere, at most.
     elsewhere: u64,
+    /// Of reasoning that a dialect may allow the model beside `max_output_tokens`, at most.
+    reasoning: u64,
 }
 
 impl Weight {
     /// As many tokens as are written.
     pub(super) fn tokens(known: u64) -> Self {
-        Self { known, elsewhere: 0 }
+        Self { known, ..Self::default() }
+    }
+
+    /// With so many tokens of reasoning, or the least that models take that have to be given a number.
+    pub(super) fn reasoning(self, tokens: u64) -> Self {
+        Self { reasoning: tokens.max(REASONING_TOKENS_MIN), ..self }
     }
 
     /// Both together.
@@ -51,12 +60,18 @@ impl Weight {
         Self {
             known: self.known.saturating_add(more.known),
             elsewhere: self.elsewhere.saturating_add(more.elsewhere),
+            reasoning: self.reasoning.saturating_add(more.reasoning),
         }
     }
 
     /// The most tokens.
     pub(crate) fn most(self) -> u64 {
         self.known.saturating_add(self.elsewhere)
+    }
+
+    /// The most reasoning beside `max_output_tokens`.
+    pub(crate) fn most_reasoning(self) -> u64 {
+        self.reasoning
     }
 
     /// About how many tokens it is, without what stands elsewhere.
@@ -131,7 +146,7 @@ fn file(part: Value<'_>) -> Weight {
         Some((kind, data)) if kind.ends_with(";base64") => here(decoded(data.len())),
         Some((_, data)) => here(data.len() as u64),
         None if is_here => here(decoded(written.len())),
-        None => Weight { known: 0, elsewhere: UNKNOWN_FILE_BYTES / BYTES_PER_TOKEN },
+        None => Weight { elsewhere: UNKNOWN_FILE_BYTES / BYTES_PER_TOKEN, ..Weight::default() },
     }
 }
 

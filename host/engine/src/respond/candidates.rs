@@ -66,7 +66,11 @@ impl Job {
         // A later turn is told what was said and found since the first.
         let told = tools.as_ref().map_or(0, |tools| tools.turn_json().len());
         let more = told.saturating_sub(request.guest_json.len()) as u64;
-        TurnTokens { input: request.weight.most().saturating_add(more), output: request.max_output_tokens }
+        TurnTokens {
+            input: request.weight.most().saturating_add(more),
+            output: request.max_output_tokens,
+            reasoning: request.weight.most_reasoning(),
+        }
     }
 
     /// Asks for a further turn, once it is reserved what that may cost.
