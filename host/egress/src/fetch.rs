@@ -5,7 +5,11 @@
 //! is not sent), then secrets are put into their places, then the request is sent, once. What comes back is searched for what
 //! was put in. One exchange is one request: redirects are answers like any other (R10).
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use cofferdam_store::{Release, SecretName};
@@ -119,7 +123,8 @@ impl Egress {
 
         let target = &request.target;
         let client = self.guests(&request);
-        let exchange = client.exchange(target.key(), target.host_header(), uri, outward);
+        let is_sent = AtomicBool::new(false);
+        let exchange = client.exchange(target.key(), target.host_header(), uri, outward, &is_sent);
         let outcome = timeout_at(deadline, exchange).await;
         let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
         // Nobody asked to switch to another protocol, and of an encoded body nobody could say what is in it.

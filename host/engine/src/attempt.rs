@@ -19,6 +19,7 @@ use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, ResponseHead, Upstream
 use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -26,6 +27,8 @@ use tokio::time::Instant;
 const ERROR_BYTES_MAX: usize = 64 << 10;
 /// How much of it the client is told, in bytes.
 const RAW_BYTES_MAX: usize = 4 << 10;
+/// Egress waits this much longer than the request itself, whose own limits end the wait and name the reason.
+const SLACK: Duration = Duration::from_secs(10);
 /// How long an error answer may take, in its whole length.
 const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -35,6 +38,8 @@ pub(crate) struct Begun {
     pub(crate) reading: Option<Box<Reading>>,
     pub(crate) status: Option<u16>,
     pub(crate) used: Option<Used>,
+    /// It has come to a normal end without content.
+    pub(crate) is_empty: bool,
 }
 
 /// What an attempt needs besides the endpoint.
@@ -60,6 +65,14 @@ impl Answered for Begun {
 
     fn used(&self) -> Option<&Used> {
         self.used.as_ref()
+    }
+
+    fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty
     }
 }
 
@@ -114,7 +127,8 @@ impl Attempting<'_> {
         pace: &mut Pace,
     ) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
-        let begin_by = Instant::now() + self.timeouts.first_event;
+        let first_event = endpoint.first_event.unwrap_or(self.timeouts.first_event);
+        let begin_by = Instant::now() + first_event;
         let asked_for_stream = upstream.streamed;
         instance.pause();
         let reply = send(self.egress, self.timeouts, endpoint, upstream, used, pace).await?;
@@ -164,11 +178,12 @@ impl Attempting<'_> {
                 }
                 Verdict::Answered if pace.is_streamed() || ended => {
                     let (reading, status) = (Some(reading), Some(status));
-                    return Ok(Begun { events, reading, status, used: None });
+                    return Ok(Begun { events, reading, status, used: None, is_empty: false });
                 }
                 Verdict::Wait | Verdict::Answered if !reading.is_over() => {}
                 Verdict::Empty => {
-                    return Err(AttemptFailure { status: Some(status), ..AttemptFailure::empty() });
+                    let (reading, status) = (Some(reading), Some(status));
+                    return Ok(Begun { events, reading, status, used: None, is_empty: true });
                 }
                 _ => return Err(AttemptFailure { status: Some(status), ..AttemptFailure::malformed() }),
             }
@@ -190,11 +205,13 @@ fn verdict_for(events: &[Event], streamed: bool) -> Verdict {
 
 /// A guest that answers by itself has nobody to blame but its request.
 fn local(events: Vec<Event>) -> Result<Begun, AttemptFailure> {
-    match verdict(&events) {
-        Verdict::Answered => Ok(Begun { events, reading: None, status: None, used: None }),
-        Verdict::Failed(failure) => Err(AttemptFailure::in_band(failure, None)),
-        Verdict::Wait | Verdict::Empty => Err(AttemptFailure::empty()),
-    }
+    let is_empty = match verdict(&events) {
+        Verdict::Answered => false,
+        Verdict::Empty => true,
+        Verdict::Failed(failure) => return Err(AttemptFailure::in_band(failure, None)),
+        Verdict::Wait => return Err(AttemptFailure::empty()),
+    };
+    Ok(Begun { events, reading: None, status: None, used: None, is_empty })
 }
 
 /// Sends a guest's request to its provider and waits for the head of the answer.
@@ -215,6 +232,9 @@ pub(crate) async fn send(
             "Provider returned error",
         ));
     };
+    // A provider that is asked for one body sends its head when all of the body is written.
+    let usual = if upstream.streamed { timeouts.first_event } else { timeouts.total };
+    let head = endpoint.first_event.unwrap_or(usual);
     let outgoing = Outgoing {
         origin,
         path: &upstream.path,
@@ -223,12 +243,13 @@ pub(crate) async fn send(
         streamed: upstream.streamed,
         credential: used.map(|used| &used.credential),
         limits: Limits {
-            head: timeouts.first_event,
-            idle: timeouts.total,
+            head: head.saturating_add(SLACK),
+            idle: timeouts.total.saturating_add(SLACK),
             body_bytes_max: ANSWER_BYTES_MAX as u64,
         },
     };
-    let sent = pace.during(egress.send(outgoing), timeouts.first_event).await;
+    let attendance = Arc::clone(pace.attendance());
+    let sent = pace.during(egress.send_marked(outgoing, attendance.sent()), head).await;
     let answered = sent.map_err(|late| AttemptFailure::late(late, false))?;
     answered.map_err(|error| {
         if error.is_connect() {

@@ -19,6 +19,7 @@ use cofferdam_runtime::{Plugin, wire};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Suffixes of a model slug that ask for a way of routing.
 const SUFFIXES: [&str; 5] = ["nitro", "floor", "free", "online", "exacto"];
@@ -88,6 +89,10 @@ pub struct Endpoint {
     pub candidate: wire::Candidate,
     /// What the provider guest is told of it, but for the request's options.
     pub target: wire::Target,
+    /// How long its first event may take, or the head of an answer in one body, where the operator says.
+    pub first_event: Option<Duration>,
+    /// The operator says that it reasons: among its abilities, or by a price for reasoning.
+    pub reasons: bool,
     /// How it does. Outlives this catalog.
     pub health: Arc<Health>,
 }
@@ -167,6 +172,11 @@ impl Catalog {
 }
 
 impl Endpoint {
+    /// Whether an answer is read on for its usage when the client leaves: the endpoint is priced, and known to reason.
+    pub(crate) fn is_read_on(&self, now_ms: u64) -> bool {
+        self.prices.is_any() && (self.reasons || self.health.has_reasoned(now_ms))
+    }
+
     /// Whether tools of this type, which a client runs, can be offered to a model here: its dialect always has
     /// them, or the operator states so.
     pub(crate) fn offers(&self, tool_type: &str) -> bool {

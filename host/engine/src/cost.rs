@@ -72,6 +72,13 @@ pub struct Prices {
     pub image: Amount,
 }
 
+impl Prices {
+    /// Whether anything is charged.
+    pub(crate) fn is_any(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
 /// A price per token from dollars per million tokens.
 pub fn per_token(dollars_per_million: f64) -> Amount {
     Amount::from_dollars(dollars_per_million / TOKENS_PER_PRICE)

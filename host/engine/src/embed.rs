@@ -6,7 +6,7 @@ use crate::candidates::{Answered, Candidates, Notes, Trial};
 use crate::catalog::{Endpoint, Model, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
-use crate::credit::Turn;
+use crate::credit::{Turn, TurnTokens};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::{Trail, params};
 use crate::pace::{Late, Pace};
@@ -20,7 +20,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use cofferdam_egress::Error as EgressError;
 use cofferdam_runtime::wire::{
-    EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, Purpose, RequestSummary,
+    EmbeddingFailure, Embeddings, ErrorKind, Event, Failure, PreparedEmbeddings, Purpose, RequestSummary,
     UpstreamRequest, Usage,
 };
 use cofferdam_runtime::{CallContext, ProviderInstance};
@@ -45,6 +45,14 @@ impl Answered for Vectors {
 
     fn used(&self) -> Option<&Used> {
         self.used.as_ref()
+    }
+
+    fn events(&self) -> &[Event] {
+        &[]
+    }
+
+    fn is_empty(&self) -> bool {
+        false
     }
 }
 
@@ -90,7 +98,8 @@ impl Engine {
         let mut pace = Pace::new(None, self.parts.timeouts.total);
         let Order { endpoints, byok } = &order;
         // There is no output.
-        let turn = Turn { endpoints, byok, input_tokens: request.input_tokens, max_output: Some(0) };
+        let tokens = TurnTokens { input: request.weight.most(), output: Some(0), reasoning: 0 };
+        let turn = Turn { endpoints, byok, tokens };
         if let Err(refusal) = entry.reserve(turn, &mut pace).await {
             entry.refuse();
             return Err(trail.beside(refusal, field));
@@ -104,7 +113,9 @@ impl Engine {
             may_retry: self.parts.retry && request.provider.allow_fallbacks,
             eject: self.parts.eject,
             session: None,
-            input_tokens: request.input_tokens,
+            input_tokens: request.weight.about().max(request.input_tokens.into()),
+            tokens,
+            may_be_empty: true,
             memory: &self.parts.memory,
         };
         let mut notes = Notes { entry: &mut entry, trail: &mut trail };
@@ -113,11 +124,7 @@ impl Engine {
         let won = won.map_err(|failures| trail.beside(failures.refusal(&trail), field));
         match won.and_then(|won| Ok((endpoints.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
             Ok((endpoint, Vectors { mut vectors, .. })) => {
-                if vectors.prompt_tokens == 0 {
-                    // The provider has not said it.
-                    vectors.prompt_tokens = request.input_tokens.into();
-                    vectors.total_tokens = vectors.total_tokens.max(vectors.prompt_tokens);
-                }
+                assume(&mut entry, &mut vectors, candidates.input_tokens);
                 let cost = settle(&mut entry, endpoint, &vectors, trail.is_byok);
                 let answer = Made { id: &id, endpoint, vectors: &vectors, cost, trail: &trail };
                 let body = answer.body(request.encoding_format, field).map_err(|_| Refusal::internal())?;
@@ -258,13 +265,22 @@ fn unsupported(index: u32) -> AttemptFailure {
     })
 }
 
+/// Takes an estimate of the input where the provider has not said how long it is.
+fn assume(entry: &mut Entry, vectors: &mut Embeddings, input_tokens: u64) {
+    if vectors.prompt_tokens == 0 {
+        vectors.prompt_tokens = input_tokens;
+        vectors.total_tokens = vectors.total_tokens.max(input_tokens);
+        entry.estimated();
+    }
+}
+
 fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings, is_byok: bool) -> Cost {
     let usage =
         Usage { input_tokens: embeddings.prompt_tokens, cost_dollars: embeddings.cost_dollars, ..no_usage() };
     let cost = Cost::of(&usage, &endpoint.prices, is_byok);
     entry.consumed(&usage, &usage, &cost);
     entry.settle(UsageOutcome::Completed);
-    cost
+    cost.plus(&entry.lost())
 }
 
 /// What destinations are told of a request.

@@ -18,6 +18,8 @@ pub(crate) struct Failures {
     limited: Option<Failed>,
     /// Models whose request was refused: no other endpoint of them is tried.
     refused_models: Vec<String>,
+    /// The head of an answer that is not streamed has come.
+    has_begun: bool,
 }
 
 /// One of the failures.
@@ -40,6 +42,11 @@ impl Failures {
     /// Whether `endpoint` may still be tried.
     pub(crate) fn allow(&self, endpoint: &Endpoint) -> bool {
         !self.refused_models.contains(&endpoint.candidate.model)
+    }
+
+    /// Notes what a failed attempt of a request that is streamed or not has come to.
+    pub(crate) fn note_head(&mut self, failed: &AttemptFailure, streamed: bool) {
+        self.has_begun |= !streamed && failed.status.is_some_and(|status| (200..300).contains(&status));
     }
 
     /// Notes a failure. Breaks when nothing else may be tried.
@@ -76,9 +83,13 @@ impl Failures {
     /// The answer when every candidate has failed: the last error, but a limit
     /// only if every candidate was limited.
     pub(crate) fn refusal(self, trail: &Trail) -> Refusal {
-        let Some(Failed { why: failed, provider, place }) = self.last.or(self.limited) else {
+        let Some(Failed { why: mut failed, provider, place }) = self.last.or(self.limited) else {
             return Refusal::not_found("No endpoints found for this model");
         };
+        if let Cause::Late { total: true, begun } = &mut failed.cause {
+            // Whichever endpoint's answer it was that had begun.
+            *begun |= self.has_begun;
+        }
         let mut refusal = refusal_of(&failed, &provider);
         let mut metadata = json!({ "refused_by": refused_by(failed.cause), "provider_name": provider });
         if let Some(members) = metadata.as_object_mut() {

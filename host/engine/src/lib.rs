@@ -43,6 +43,7 @@ pub mod cost;
 mod credit;
 
 pub mod broadcast;
+mod leaving;
 mod ledger;
 mod metadata;
 

@@ -3,6 +3,7 @@
 
 use crate::door::Reflections;
 use crate::health::{EndpointKey, Health};
+use crate::leaving::Leavers;
 use crate::random_seed;
 use crate::retry::Budget;
 use crate::session::Sessions;
@@ -22,6 +23,8 @@ pub struct Memory {
     pub(crate) lacking: Told,
     /// Hosts of plugins of which the log was told that they cannot be reached.
     pub(crate) unreached: Arc<Told>,
+    /// Answers that are read on although their clients have left.
+    pub(crate) leavers: Arc<Leavers>,
     endpoints: Mutex<Endpoints>,
 }
 
@@ -49,8 +52,14 @@ impl Memory {
             reflections: Arc::default(),
             lacking: Told::default(),
             unreached: Arc::default(),
+            leavers: Arc::default(),
             endpoints: Mutex::default(),
         }
+    }
+
+    /// Ends what is read on for clients that have left: their usage rows are written when this is done.
+    pub async fn end_reading_on(&self) {
+        self.leavers.end().await;
     }
 
     /// What is known of an endpoint, for a catalog to hold.

@@ -1,9 +1,11 @@
 //! Waiting, with a limit on every wait, and the signs of life a streaming
 //! client gets while nothing else can be said.
 
+use crate::leaving::Attendance;
 use bytes::Bytes;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep_until};
@@ -17,7 +19,7 @@ const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n");
 /// How long the parts of a request may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// From sending a request upstream to the first event, or the head of a whole answer.
+    /// From sending a request upstream to the first event of a stream.
     pub first_event: Duration,
     /// Between two reads after that.
     pub idle: Duration,
@@ -43,6 +45,7 @@ pub(crate) struct Pace {
     has_spoken: bool,
     dispatched: Option<Instant>,
     held: Duration,
+    attendance: Arc<Attendance>,
 }
 
 /// The client is gone; nobody reads what the request still produces.
@@ -60,7 +63,23 @@ impl Pace {
             has_spoken: false,
             dispatched: None,
             held: Duration::ZERO,
+            attendance: Arc::default(),
         }
+    }
+
+    /// Has this tell whether the client has left.
+    pub(crate) fn attended(self, attendance: Arc<Attendance>) -> Self {
+        Self { attendance, ..self }
+    }
+
+    /// What is known for the case that the client leaves.
+    pub(crate) fn attendance(&self) -> &Arc<Attendance> {
+        &self.attendance
+    }
+
+    /// Whether the client has left and the answer is read on for its usage alone.
+    pub(crate) fn has_left(&self) -> bool {
+        self.attendance.has_left()
     }
 
     /// Whether anything went to the client, so that its status is decided.

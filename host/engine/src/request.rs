@@ -23,6 +23,7 @@ mod settings;
 mod shapes;
 mod tool_source;
 mod tools;
+mod weight;
 
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};
 pub use guest::GuestTurn;

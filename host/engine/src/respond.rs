@@ -18,6 +18,7 @@ use crate::cost::Cost;
 use crate::echo::Echo;
 use crate::health::Watch;
 use crate::hooks::{self, Hook};
+use crate::leaving::{Attended, Departure};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::{Trail, params};
 use crate::model_choice;
@@ -52,6 +53,8 @@ impl Engine {
         self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
+        let departure = Departure::new(&self.parts.memory.leavers, &caller.allowance);
+        let attendance = departure.attendance();
         let total = self.parts.timeouts.total;
         let hex = random_hex();
         let id = format!("resp_{hex}");
@@ -60,14 +63,14 @@ impl Engine {
         let mut entry = job.entry()?;
         entry.broadcast(job.pending());
         if streamed {
-            let stream = EventStream::start(|client| async move {
-                let mut pace = Pace::new(Some(client), total);
+            let stream = EventStream::start(departure, |client| async move {
+                let mut pace = Pace::new(Some(client), total).attended(attendance);
                 job.run(entry, &mut pace).await.map(drop)
             });
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
         }
-        let mut pace = Pace::new(None, total);
-        let body = Box::pin(job.run(entry, &mut pace)).await?;
+        let whole = async move { job.run(entry, &mut Pace::new(None, total).attended(attendance)).await };
+        let body = Attended::new(departure, whole).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
     }
 
@@ -249,6 +252,8 @@ impl Job {
                     self.trail.beside(refusal, field)
                 })
             }
+            // The entry tells that the client has left.
+            Err(_) if pace.has_left() => Ok(Vec::new()),
             Err(refusal) => {
                 entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);

@@ -229,6 +229,11 @@ impl ServerTools {
         Arc::new(self.offer.served())
     }
 
+    /// Whether any call was run, in an earlier turn or before the first.
+    pub(crate) fn has_run(&self) -> bool {
+        self.steps > 0 || !self.before.is_empty()
+    }
+
     /// The request as the model of the current turn is told it.
     pub(crate) fn turn_json(&self) -> &[u8] {
         &self.turn_json

@@ -171,7 +171,7 @@ async fn serve(
 
     tasks.spawn(compile::background(Arc::clone(&app), stop.clone()));
     tasks.spawn(upkeep::run(Arc::clone(&app), ground.clock.clone(), stop.clone()));
-    let store = ground.store.clone();
+    let (store, memory) = (ground.store.clone(), Arc::clone(&ground.memory));
     let reload = Reload::new(options.clone(), arguments.clone(), ground, settled);
     let ended = tokio::select! {
         ended = run_until_signal(&app, &reload, &mut signals) => ended,
@@ -185,6 +185,7 @@ async fn serve(
     if cut > 0 {
         tracing::warn!(connections = cut, "connections were cut with requests running on them");
     }
+    memory.end_reading_on().await;
     if !lost {
         let broadcast = app.live().broadcast.clone();
         broadcast.flush(FLUSH_PATIENCE).await;

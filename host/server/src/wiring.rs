@@ -326,7 +326,16 @@ fn endpoint(
     };
     let tools = written.hosted_tools.iter().map(|(name, price)| (name.clone(), Amount(*price))).collect();
     let hosted = HostedTools { tools, stored: written.hosted_tool_ids.clone() };
-    Endpoint { provider: Arc::clone(provider), prices, hosted, candidate, target, health }
+    Endpoint {
+        provider: Arc::clone(provider),
+        prices,
+        hosted,
+        candidate,
+        target,
+        first_event: written.first_event,
+        reasons: written.reasoning.is_some() || written.supports.iter().any(|ability| ability == "reasoning"),
+        health,
+    }
 }
 
 /// Pico-dollars per token as dollars per million tokens.

@@ -19,6 +19,8 @@ pub(crate) struct AttemptFailure {
     pub(crate) is_byok: bool,
     /// The beginning of the provider's own answer, if it refused.
     pub(crate) raw: Option<String>,
+    /// This host has waited no longer.
+    pub(crate) is_timed_out: bool,
 }
 
 /// What kind of failure it was, as far as the next step depends on it.
@@ -52,7 +54,7 @@ pub(crate) enum Cause {
 
 impl AttemptFailure {
     fn new(cause: Cause, status: Option<u16>, failure: Failure) -> Self {
-        Self { status, failure, cause, is_byok: false, raw: None }
+        Self { status, failure, cause, is_byok: false, raw: None, is_timed_out: false }
     }
 
     pub(crate) fn plain(cause: Cause, kind: ErrorKind, message: &str) -> Self {
@@ -74,7 +76,8 @@ impl AttemptFailure {
 
     pub(crate) fn late(late: Late, begun: bool) -> Self {
         let cause = Cause::Late { total: late == Late::Total, begun };
-        Self::plain(cause, ErrorKind::Timeout, "The operation was aborted due to timeout")
+        let failed = Self::plain(cause, ErrorKind::Timeout, "The operation was aborted due to timeout");
+        Self { is_timed_out: true, ..failed }
     }
 
     pub(crate) fn egress(error: &EgressError) -> Self {
@@ -107,7 +110,7 @@ impl AttemptFailure {
     }
 
     /// The answer ended without content.
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self::plain(Cause::Empty, ErrorKind::ProviderUnavailable, "Provider returned error")
     }
 

@@ -31,6 +31,7 @@ fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>)
         attempts: 2,
         outcome,
         streamed: true,
+        estimated: false,
     };
     let about = About {
         started_ms: 1_700_000_000_000,

@@ -32,6 +32,8 @@ pub(super) struct Tally<'d> {
     pub(super) has_server_calls: bool,
     /// Tools that a provider would run, brought by items, and files stored there.
     pub(super) hosted: Vec<Hosted>,
+    /// The last item is the result of a call, or has one.
+    pub(super) ends_with_result: bool,
 }
 
 /// The most tools and files of a provider that items may bring: each is told by its path, which has to be looked for.
@@ -109,6 +111,7 @@ impl<'d> Tally<'d> {
     }
 
     fn item(&mut self, item: Value<'d>) -> Result<(), InvalidRequest> {
+        self.ends_with_result = false;
         if item.kind() == Kind::Object && item.get("type").is_none() {
             return self.untyped(item);
         }
@@ -123,9 +126,11 @@ impl<'d> Tally<'d> {
         if let Some((_, name)) = split_prefix(&word) {
             server_item(name).check(item)?;
             self.has_server_calls = true;
+            self.ends_with_result = true;
             self.texts(item);
             return Ok(());
         }
+        self.ends_with_result = is_result(&word);
         match ITEMS.check(item)? {
             "computer_call_output" => self.needs.add(Ability::Images),
             "additional_tools" => {
@@ -239,6 +244,12 @@ pub(super) fn saturated(count: u64) -> u32 {
 
 fn server_item(name: &str) -> &'static Shape {
     SERVER_ITEMS.iter().find(|(known, _)| *known == name).map_or(&SERVER_ITEM, |(_, shape)| shape)
+}
+
+/// Whether an item of this type is a call's result, or a call with its result.
+fn is_result(word: &str) -> bool {
+    word.ends_with("_call_output")
+        || ["tool_search_output", "mcp_call", "mcp_approval_response"].contains(&word)
 }
 
 fn stateless(at: Value<'_>) -> InvalidRequest {

@@ -181,6 +181,19 @@ impl<'d> Value<'d> {
         self.quoted_text().len()
     }
 
+    /// Bytes of the string, escapes resolved.
+    pub(super) fn bytes(self) -> usize {
+        let text = self.quoted_text();
+        if self.node().flag { escape::resolved_bytes(text) } else { text.len() }
+    }
+
+    /// Bytes of the value without blanks.
+    pub(super) fn compact_bytes(self) -> usize {
+        let node = self.node();
+        let has_blanks = matches!(node.kind, Kind::Array | Kind::Object) && !node.flag;
+        if has_blanks { self.compact().len() } else { self.raw().len() }
+    }
+
     /// Unicode scalar values of the string.
     pub(super) fn chars(self) -> usize {
         count::chars(self.quoted_text(), self.node().flag)

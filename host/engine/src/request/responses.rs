@@ -8,9 +8,10 @@ use super::rule::Rule;
 use super::settings::{Needs, Truncation};
 use super::shapes::body::BODY;
 use super::tools::Offered;
+use super::weight::Weight;
 use super::{
     Ability, Hosted, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route,
-    ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, input, replay,
+    ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, input, replay, weight,
 };
 use bytes::Bytes;
 use std::ops::Range;
@@ -65,6 +66,8 @@ pub struct ResponsesRequest {
     pub facts: TextFacts,
     /// A rough count of input tokens: a quarter of the characters of text, instructions and tools.
     pub input_tokens: u32,
+    /// How many input tokens it can be: what it may cost is reserved by them.
+    pub(crate) weight: Weight,
     /// What the client wants done about a conversation that is too long; none where it does not say.
     pub truncation: Option<Truncation>,
     /// `debug.echo_upstream_body` of a streamed request; false otherwise.
@@ -78,6 +81,8 @@ pub struct ResponsesRequest {
     /// The first system or developer message and the first other message, as they stand in `guest_json`:
     /// what a sticky key is made of when the client names no session.
     pub opening: Vec<Bytes>,
+    /// The input ends with the result of a call: there may be nothing left to say.
+    pub(crate) ends_with_result: bool,
     /// Items of the input were calls of server tools and are told as calls of functions that no tool offers under
     /// that name yet.
     pub(crate) has_server_calls: bool,
@@ -159,12 +164,11 @@ impl ResponsesRequest {
         Ok(Self {
             model: fields.text("model"),
             models,
+            weight: fields.weight(&guest.tools),
             stream,
             max_output_tokens: fields.count("max_output_tokens"),
             max_tool_calls,
-            stop_server_tools_when: fields
-                .get("stop_server_tools_when")
-                .map_or(Vec::new(), |list| list.items().map(StopCondition::of).collect()),
+            stop_server_tools_when: fields.stop_conditions(),
             needs: fields.needs(tally.needs, &offered),
             tools: with_json(offered, guest.tools, &guest.json),
             hosted_items: std::mem::take(&mut tally.hosted),
@@ -188,6 +192,7 @@ impl ResponsesRequest {
             trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
             opening: guest.opening.into_iter().flatten().map(|range| guest.json.slice(range)).collect(),
             guest_json: guest.json,
+            ends_with_result: tally.ends_with_result,
             has_server_calls: tally.has_server_calls,
             echo,
             spans: guest.spans,
@@ -243,6 +248,7 @@ impl ResponsesRequest {
         self.guest_json = other.guest_json;
         // What a hook was shown had its calls as functions already.
         self.has_server_calls |= other.has_server_calls;
+        self.ends_with_result = other.ends_with_result;
         self.spans = other.spans;
         self.tools = other.tools;
         self.hosted_items = other.hosted_items;
@@ -250,6 +256,7 @@ impl ResponsesRequest {
         self.needs = other.needs;
         self.facts = other.facts;
         self.input_tokens = other.input_tokens;
+        self.weight = other.weight;
         self.max_output_tokens = other.max_output_tokens;
     }
 }
@@ -298,6 +305,11 @@ impl Fields<'_> {
         Ok(models)
     }
 
+    fn stop_conditions(&self) -> Vec<StopCondition> {
+        let conditions = self.get("stop_server_tools_when").into_iter().flat_map(Value::items);
+        conditions.map(StopCondition::of).collect()
+    }
+
     /// Not even looked at when stop conditions are given.
     fn max_tool_calls(&self) -> Result<Option<u32>, InvalidRequest> {
         if self.get("stop_server_tools_when").is_some() {
@@ -322,6 +334,19 @@ impl Fields<'_> {
             needs.add(Ability::ImageOutput);
         }
         needs.list()
+    }
+
+    /// `tools` are the tools as they are written for guests.
+    fn weight(&self, tools: &[Range<usize>]) -> Weight {
+        let told = ["instructions", "input"].into_iter().filter_map(|name| self.get(name));
+        let format = self.get("text").and_then(|text| text.get("format"));
+        let tools = tools.iter().map(|tool| Weight::tokens(tool.len() as u64));
+        let weight = told.chain(format).map(weight::of).chain(tools).fold(Weight::default(), Weight::plus);
+        let Some(reasoning) = self.get("reasoning").filter(|reasoning| asks_to_reason(*reasoning)) else {
+            return weight;
+        };
+        let tokens = reasoning.get("max_tokens").and_then(Value::integer);
+        weight.reasoning(tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or_default())
     }
 
     fn text_format(&self) -> Option<TextFormat> {

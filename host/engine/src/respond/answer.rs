@@ -44,20 +44,26 @@ impl Job {
                 return Ok(Vec::new());
             };
             let calls = entry.noted_calls();
-            if is_cut_here {
+            let is_failed = matches!(outcome, Outcome::Failed(..));
+            if is_cut_here || (is_failed && pace.has_left()) {
                 self.cost = self.cost.plus(&entry.break_off());
             }
             entry.turn_over();
+            pace.attendance().has_answered();
             let outcome = covered(outcome, used.as_ref());
             let usage = assembler.usage().copied().unwrap_or_else(no_usage);
             if let Outcome::Failed(kind, _) = &outcome {
                 self.trail.broke(*kind);
                 self.broke(&endpoint, &watch, is_endpoints_fault);
             } else {
-                watch.finished(usage.output_tokens, pace.held().saturating_sub(held));
+                watch.finished(&usage, pace.held().saturating_sub(held));
                 self.answered(&endpoint, &usage);
             }
             self.cost = self.cost.plus(&price(&usage, calls));
+            if pace.has_left() {
+                // It was read on for its usage alone; the entry tells that the client has left.
+                return Ok(Vec::new());
+            }
             if self.tools.is_none() {
                 break (outcome, reading);
             }
@@ -85,7 +91,7 @@ impl Job {
             entry.received(&events);
             let applied = apply(assembler, events);
             if assembler.ended().is_some() && assembler.usage().is_none() {
-                assembler.assume(entry.unreported());
+                assembler.assume(entry.unreported(pace.has_left()));
             }
             if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
                 // Kept at once: a client that leaves has used it all the same.
@@ -95,7 +101,10 @@ impl Job {
             if let Some(end) = applied {
                 return Ok(end);
             }
-            pace.say(assembler.take_events()).await?;
+            let said = pace.say(assembler.take_events()).await;
+            if !pace.has_left() {
+                said?;
+            }
             events = match reading {
                 Some(reading) if !reading.is_over() => {
                     match reading.next(pace, self.engine.parts.timeouts.idle).await {

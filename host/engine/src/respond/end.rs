@@ -31,7 +31,7 @@ impl Job {
         }
         self.trail.ended(pace.since_dispatch());
         self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
-        let last = assembler.complete(&outcome, &self.receipt(self.cost));
+        let last = assembler.complete(&outcome, &self.receipt(self.cost.plus(&entry.lost())));
         if !pace.is_streamed() {
             let body = match whole(last, outcome) {
                 Ok(body) if !self.hooks.is_empty() => {

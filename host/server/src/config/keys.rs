@@ -52,8 +52,13 @@ pub const KEYS: &[Key] = &[
     key("server.regional_hosts", "[]", "host names", "Vault requests with one of these `Host`s are refused"),
     optional("server.region", "text", "Reported in `service_metadata`, else null"),
     key("timeouts.connect_ms", "5000", "ms", "To open a connection to a provider"),
-    key("timeouts.first_event_ms", "60000", "ms", "From sending a request upstream to its first event"),
-    key("timeouts.idle_ms", "60000", "ms", "Between two reads from a provider"),
+    key(
+        "timeouts.first_event_ms",
+        "300000",
+        "ms",
+        "From sending a streamed request upstream to its first event",
+    ),
+    key("timeouts.idle_ms", "300000", "ms", "Between two reads from a provider"),
     key("timeouts.total_ms", "600000", "ms", "For a whole response, all attempts together"),
     key("timeouts.body_idle_ms", "10000", "ms", "Between two reads of a client's request body"),
     key("timeouts.body_total_ms", "30000", "ms", "For a client's whole request body"),
@@ -128,6 +133,11 @@ pub const KEYS: &[Key] = &[
     optional("models[].endpoints[].reasoning", PRICE, "Price of reasoning, else `output`"),
     optional("models[].endpoints[].image", "dollars per image", "Price of an image that is made"),
     optional("models[].endpoints[].max_output", "tokens", "The longest output"),
+    optional(
+        "models[].endpoints[].first_event_ms",
+        "ms",
+        "To its first event of a stream, and to the head of an answer in one body; then the next endpoint is asked",
+    ),
     key(
         "models[].endpoints[].supports",
         "[]",

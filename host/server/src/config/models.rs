@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::document::Table;
+use super::timeouts::LONGEST_MS;
 use super::{Place, Provider};
 
 /// What a model is asked for.
@@ -62,6 +64,8 @@ pub struct Endpoint {
     pub image: Option<u64>,
     /// The longest output in tokens.
     pub max_output: Option<u32>,
+    /// How long its first event may take, or the head of an answer in one body.
+    pub first_event: Option<Duration>,
     /// Request fields and abilities it has; empty when not stated.
     pub supports: Vec<String>,
     /// Types of the provider's own tools that clients may use on the operator's key, each with pico-dollars for a
@@ -174,6 +178,7 @@ fn endpoint(table: &Table<'_>, providers: &[Provider]) -> Endpoint {
         reasoning: per_token(table, "reasoning"),
         image: dollars(table, "image", 1e12),
         max_output: tokens(table, "max_output"),
+        first_event: table.integer("first_event_ms", 1..=LONGEST_MS).map(Duration::from_millis),
         supports: table.texts("supports").into_iter().map(|ability| ability.value).collect(),
         hosted_tools: hosted_tools(table),
         hosted_tool_ids: table.texts("hosted_tool_ids").into_iter().map(|id| id.value).collect(),

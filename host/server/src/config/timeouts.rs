@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::document::Table;
 
 /// The longest any of them may be: a day.
-const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
+pub(super) const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// All waits of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// To open a connection to a provider.
     pub connect: Duration,
-    /// From sending a request upstream to its first event.
+    /// From sending a request for a stream upstream to its first event.
     pub first_event: Duration,
     /// Between two reads from a provider.
     pub idle: Duration,
