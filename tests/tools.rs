@@ -8,6 +8,7 @@ mod endings;
 mod failures;
 mod files;
 mod first_party;
+mod forged;
 mod fusion;
 mod hooks;
 mod image;

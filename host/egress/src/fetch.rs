@@ -62,6 +62,8 @@ pub struct GuestReply {
     pub headers: Vec<(String, String)>,
     /// The body, not yet read.
     pub body: GuestBody,
+    /// The values that went along.
+    pub values: ScrubSet,
 }
 
 /// The body of an answer, piece by piece.
@@ -156,7 +158,7 @@ impl Egress {
             body.stop(Ok(()));
         }
         let body = GuestBody { body, deadline, secrets, reflected };
-        Ok(GuestReply { status: head.status, headers: headers.unwrap_or_default(), body })
+        Ok(GuestReply { status: head.status, headers: headers.unwrap_or_default(), body, values: set })
     }
 }
 

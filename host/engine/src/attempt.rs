@@ -5,6 +5,7 @@ mod failure;
 
 pub(crate) use failure::{AttemptFailure, Cause};
 
+use crate::assembler::Permits;
 use crate::candidates::{Answered, Trial};
 use crate::catalog::{Endpoint, Provider};
 use crate::credential::{Credentials, Used};
@@ -54,6 +55,8 @@ pub(crate) struct Attempting<'a> {
     pub(crate) checked: &'a ResponsesRequest,
     /// Whose credential the request was routed with.
     pub(crate) order: &'a Order,
+    /// What the provider's own items may be.
+    pub(crate) permits: Permits,
     /// Where the client wants to see what is sent.
     pub(crate) echo: Option<&'a Echo>,
 }
@@ -92,6 +95,7 @@ impl Trial for Attempting<'_> {
         let prepared = instance.prepare(self.request, &target).await.map_err(call)?;
         let upstream = match prepared {
             Ok(Prepared::Answer(events)) => {
+                self.check(endpoint, &events)?;
                 let begun = local(events)?;
                 instance.close().await;
                 return Ok(begun);
@@ -143,11 +147,12 @@ impl Attempting<'_> {
         let framing = streamed.then(|| framing_of(manifest));
         let reading = Reading::open(instance, head, reply.body, framing).await;
         let reading = reading.map_err(|error| AttemptFailure::call(&error))?;
-        self.first_events(reading, status.as_u16(), begin_by, pace).await
+        self.first_events(endpoint, reading, status.as_u16(), begin_by, pace).await
     }
 
     async fn first_events(
         &self,
+        endpoint: &Endpoint,
         mut reading: Box<Reading>,
         status: u16,
         begin_by: Instant,
@@ -166,6 +171,8 @@ impl Attempting<'_> {
                 .next(pace, limit)
                 .await
                 .map_err(|error| AttemptFailure::read(error, status, begun))?;
+            self.check(endpoint, &more)
+                .map_err(|failed| AttemptFailure { status: Some(status), ..failed })?;
             let seen = events.len();
             events.extend(more);
             // Without a stream nothing is promised before the end: a failure
@@ -188,6 +195,18 @@ impl Attempting<'_> {
                 _ => return Err(AttemptFailure { status: Some(status), ..AttemptFailure::malformed() }),
             }
         }
+    }
+}
+
+impl Attempting<'_> {
+    /// An answer with an item that only a client or this host may make is none.
+    fn check(&self, endpoint: &Endpoint, events: &[Event]) -> Result<(), AttemptFailure> {
+        if self.permits.allow_all(events) {
+            return Ok(());
+        }
+        let provider = &endpoint.provider.name;
+        tracing::warn!(%provider, "a provider made an item that only a client or this host may make");
+        Err(AttemptFailure::malformed())
     }
 }
 

@@ -12,6 +12,7 @@ mod redirect;
 mod reflection;
 mod refusal;
 mod release;
+mod released;
 mod stream;
 
 use crate::Engine;
@@ -29,6 +30,7 @@ pub(crate) use reflection::Reflections;
 use reflection::Use;
 use refusal::Refused;
 use release::Vault;
+pub(crate) use released::{Released, Search};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -45,7 +47,12 @@ const REDIRECTS_MAX: u8 = 5;
 const REFUSALS_MAX: u32 = 16;
 
 /// The door of one request of `caller`.
-pub(crate) fn http_door(engine: &Engine, caller: &Caller, request_id: &Arc<str>) -> Arc<dyn HttpDoor> {
+pub(crate) fn http_door(
+    engine: &Engine,
+    caller: &Caller,
+    request_id: &Arc<str>,
+    released: &Released,
+) -> Arc<dyn HttpDoor> {
     Arc::new(Door {
         egress: engine.parts.egress.clone(),
         vault: Vault::of(&engine.parts.store, caller),
@@ -55,6 +62,7 @@ pub(crate) fn http_door(engine: &Engine, caller: &Caller, request_id: &Arc<str>)
         request_id: Arc::clone(request_id),
         time_max: engine.parts.timeouts.total,
         refusals: AtomicU32::new(0),
+        released: released.clone(),
     })
 }
 
@@ -67,6 +75,7 @@ struct Door {
     request_id: Arc<str>,
     time_max: Duration,
     refusals: AtomicU32,
+    released: Released,
 }
 
 /// One request of one plugin under its grant.
@@ -248,6 +257,9 @@ impl Visit<'_> {
         mut planned: Vec<Planned>,
     ) -> Result<(GuestReply, Vec<Sent>), HttpError> {
         let host = host_of(request);
+        if !planned.is_empty() && self.door.released.is_full(self.plugin) {
+            return Err(HttpError::Exhausted);
+        }
         if let Some(host) = host.filter(|_| !planned.is_empty()) {
             match self.unreleasable(host, &planned).await? {
                 // Asked for before the others it ends the request, of which nobody is to hear then.
@@ -273,6 +285,7 @@ impl Visit<'_> {
         let reply = self.door.egress.fetch(request.clone(), injections).await.map_err(|error| {
             self.refuse(host, Refused::from(error).about(sent.iter().map(|sent: &Sent| &sent.secret)))
         })?;
+        self.door.released.note(self.plugin, &sent, &reply.values);
         Ok((reply, sent))
     }
 

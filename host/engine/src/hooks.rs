@@ -13,11 +13,11 @@ use crate::ledger::{Entry, Spending};
 use crate::refusal::Refusal;
 use crate::request::{RequestPlugin, ResponsesRequest, tool_of_plugin};
 use crate::routing::printable;
-use crate::tools::{self, Doors, HookTools, Occasion};
+use crate::tools::{self, Doors, HookTools, Occasion, Verdict};
 use bytes::Bytes;
 use cofferdam_runtime::manifest::Phase;
 use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
-use cofferdam_runtime::{CallError, Plugin, Plugins, Services};
+use cofferdam_runtime::{Plugin, Plugins, Services};
 use std::sync::Arc;
 
 /// The known ids whose entry is settings for a model router, not a hook.
@@ -155,6 +155,7 @@ pub(crate) async fn on_request(
         let verdict =
             hook.plugin.on_request(occasion.context, services, &request.guest_json, &hook.settings).await;
         drop(spending);
+        let verdict = clean(verdict, hook, tools.as_deref());
         cost = cost.plus(tools.map_or_else(Amount::default, |tools| tools.cost()));
         let Some(replaced) = hook.judge(verdict, &request.guest_json, request)? else { continue };
         let new = ResponsesRequest::parse(&replaced, &[]).map_err(|error| {
@@ -182,6 +183,7 @@ pub(crate) async fn on_response(
         let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
         let verdict = hook.plugin.on_response(context, services, asked, &response, &hook.settings).await;
         drop(spending);
+        let verdict = clean(verdict, hook, tools.as_deref());
         let Some(replaced) = hook.judge(verdict, &response, request)? else { continue };
         if serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&replaced).is_err() {
             tracing::error!(plugin = %hook.plugin.name(), "a hook made a response that is not an object");
@@ -190,6 +192,14 @@ pub(crate) async fn on_response(
         response = replaced;
     }
     Ok(response)
+}
+
+/// What a hook has decided, without values of secrets that went out for it.
+fn clean(verdict: Verdict, hook: &Hook, tools: Option<&HookTools>) -> Verdict {
+    match tools {
+        Some(tools) => tools.clean(&hook.plugin, verdict),
+        None => verdict,
+    }
 }
 
 impl Hook {
@@ -205,7 +215,7 @@ impl Hook {
     /// What to go on with instead of what was `shown`, if anything.
     fn judge(
         &self,
-        verdict: Result<Result<Action, Failure>, CallError>,
+        verdict: Verdict,
         shown: &[u8],
         request: &ResponsesRequest,
     ) -> Result<Option<Vec<u8>>, Refusal> {

@@ -37,6 +37,7 @@ pub(crate) use replay::server_tool_of_call;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat, Truncation};
 pub use tool_source::{Place, ToolSource};
+pub(crate) use tools::split_prefix;
 pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, server_tool_name};
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! the next turn, until the model answers or a rule ends the loop ([`stop`]). Hooks may call tools too
 //! ([`hook`]).
 
+mod approvals;
 mod before;
 mod choice;
 mod closing;
@@ -49,8 +50,9 @@ use stop::{Called, Progress as Advance, StopRules};
 use tokio::sync::mpsc::channel;
 use wait::next_done;
 
+pub(crate) use approvals::Binding;
 pub(crate) use doors::{Doors, Scratches};
-pub(crate) use hook::HookTools;
+pub(crate) use hook::{HookTools, Verdict};
 pub(crate) use offer::installed;
 pub(crate) use stand_in::stand_in;
 
@@ -183,7 +185,7 @@ impl ServerTools {
         }
         let items = input.clone().unwrap_or_else(|| request.input_items());
         doors.view().retell(&items);
-        let history = History::read(&items, &offer)?;
+        let history = History::read(&items, &offer, doors.approvals())?;
         let mut tools = Box::new(Self {
             rules: StopRules::of(request),
             offer,

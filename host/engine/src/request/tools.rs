@@ -216,7 +216,7 @@ struct Named {
 }
 
 /// A server tool's or item's prefix and bare name, if the type has one of the prefixes.
-pub(super) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
+pub(crate) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
     [ToolPrefix::Service, ToolPrefix::OpenRouter]
         .into_iter()
         .find_map(|prefix| Some((prefix, type_name.strip_prefix(prefix.as_str())?)))

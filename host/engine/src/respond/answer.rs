@@ -3,7 +3,7 @@
 use super::outcome::{TurnEnd, covered, failed, finished};
 use super::turns::Step;
 use super::{Chosen, Job};
-use crate::assembler::{Assembler, Outcome};
+use crate::assembler::{Assembler, Outcome, Permits};
 use crate::attempt::Begun;
 use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost, no_usage};
@@ -26,6 +26,7 @@ impl Job {
         let identity = self.identity(&candidate.model, &candidate.tier);
         let mut assembler = Assembler::new(identity, self.request.stream);
         self.echo(&mut assembler);
+        assembler.permit(Permits::of(&self.request));
         assembler.begin();
         if let Some(tools) = &mut self.tools {
             assembler.serve(tools.served());

@@ -2,6 +2,7 @@
 
 use super::plan::Plan;
 use super::{Chosen, Job};
+use crate::assembler::Permits;
 use crate::attempt::Attempting;
 use crate::candidates::{Candidates, Notes, Won};
 use crate::credential::Credentials;
@@ -95,6 +96,7 @@ impl Job {
             request: self.tools.as_ref().map_or(&self.request.guest_json, |tools| tools.turn_json()),
             checked: &self.request,
             order: &self.order,
+            permits: Permits::of(&self.request),
             echo: self.echo.as_ref(),
         };
         let candidates = Candidates {

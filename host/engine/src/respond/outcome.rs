@@ -19,9 +19,11 @@ pub(super) struct TurnEnd {
 }
 
 impl TurnEnd {
-    /// What the plugin made of it is no answer. The request may have brought that about.
+    /// What the plugin made of it is no answer. The request may have brought that about, but not that the
+    /// provider forged an item.
     pub(super) fn malformed(malformed: Malformed) -> Self {
-        Self { outcome: refused(malformed), is_endpoints_fault: false, is_cut_here: false }
+        let is_endpoints_fault = malformed == Malformed::Forged;
+        Self { outcome: refused(malformed), is_endpoints_fault, is_cut_here: false }
     }
 
     /// The provider said so itself.

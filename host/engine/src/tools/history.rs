@@ -4,6 +4,7 @@
 //!
 //! Only items that the manifests of the request's own tools declare are looked at.
 
+use super::approvals::Approvals;
 use super::offer::{Offer, ServerTool};
 use crate::refusal::Refusal;
 use crate::routing::printable;
@@ -98,8 +99,9 @@ impl History {
     /// Reads the items of an input, comma-separated. None if nothing in it is about the tools.
     ///
     /// # Errors
-    /// 400 for an answer to something that is not in the input.
-    pub(super) fn read(input: &[u8], offer: &Offer) -> Result<Option<Self>, Refusal> {
+    /// 400 for an answer to something that is not in the input, and for the approval of a call that this host has
+    /// not asked about.
+    pub(super) fn read(input: &[u8], offer: &Offer, approvals: &Approvals) -> Result<Option<Self>, Refusal> {
         let roles = roles(offer);
         if roles.is_empty() {
             return Ok(None);
@@ -116,7 +118,7 @@ impl History {
         let mut results = Vec::new();
         for (raw, known) in items.iter().zip(read) {
             if let Some((role, item)) = known {
-                history.add(role, &item, &answers, offer, &mut results);
+                history.add(role, &item, &answers, (offer, approvals), &mut results)?;
                 continue;
             }
             if !is_call(raw) {
@@ -155,9 +157,10 @@ impl History {
         role: &Role<'_>,
         item: &Item,
         answers: &Answers,
-        offer: &Offer,
+        known: (&Offer, &Approvals),
         results: &mut Vec<Piece>,
-    ) {
+    ) -> Result<(), Refusal> {
+        let (offer, _) = known;
         match role {
             Role::Opening => {
                 self.listed.insert((text(item, "type").to_owned(), text(item, "server_label").to_owned()));
@@ -169,8 +172,9 @@ impl History {
                 self.call(&call_id, function, item);
                 results.push(Piece::Result { call_id, told: result_of(item) });
             }
-            Role::Asks(table) => self.ask(table, item, answers, offer, results),
+            Role::Asks(table) => self.ask(table, item, answers, known, results)?,
         }
+        Ok(())
     }
 
     fn ask(
@@ -178,13 +182,13 @@ impl History {
         table: &ItemTable,
         item: &Item,
         answers: &Answers,
-        offer: &Offer,
+        (offer, approvals): (&Offer, &Approvals),
         results: &mut Vec<Piece>,
-    ) {
+    ) -> Result<(), Refusal> {
         let id = text(item, "id").to_owned();
         if answers.done.contains(&id) || !self.seen.insert(id.clone()) {
             // The item of the call tells it; one that stands there twice is asked for once.
-            return;
+            return Ok(());
         }
         let function = offer.function_like(item);
         self.call(&id, function, item);
@@ -193,6 +197,7 @@ impl History {
             Some(Err(reason)) if reason.is_empty() => "The user does not allow this call.".to_owned(),
             Some(Err(reason)) => format!("The user does not allow this call: {reason}"),
             Some(Ok(())) => {
+                check(item, &id, function, offer, approvals)?;
                 let mut members = item.clone();
                 members.insert("approval_request_id".to_owned(), Value::String(id.clone()));
                 let asks = table.asks.as_ref().map_or("", |asks| &asks.approved);
@@ -204,10 +209,11 @@ impl History {
                     item_type: asks.to_owned(),
                     members,
                 });
-                return;
+                return Ok(());
             }
         };
         results.push(Piece::Result { call_id: id, told });
+        Ok(())
     }
 
     fn call(&mut self, call_id: &str, function: Option<&str>, item: &Item) {
@@ -264,6 +270,37 @@ impl Answers {
         }
         Ok(())
     }
+}
+
+/// An approval counts for the call that this host has asked this account about, and for no other: whoever makes
+/// items of a history, the id is made here.
+///
+/// # Errors
+/// 400 for any other id.
+fn check(
+    item: &Item,
+    id: &str,
+    function: Option<&str>,
+    offer: &Offer,
+    approvals: &Approvals,
+) -> Result<(), Refusal> {
+    let label = text(item, "server_label");
+    let owner =
+        function.and_then(|function| offer.owner(function)).map(|tool| approvals.bind(&tool.settings));
+    // The server may have dropped the tool.
+    let mut servers = offer.server_tools().filter(|tool| tool.asks_client());
+    let binding = owner.or_else(|| {
+        servers.find_map(|tool| Some(approvals.bind(&tool.settings)).filter(|server| server.label() == label))
+    });
+    let (name, arguments) = (text(item, "name"), text(item, "arguments"));
+    if binding.is_some_and(|binding| binding.has_made(id, name, arguments)) {
+        return Ok(());
+    }
+    Err(Refusal::invalid(format!(
+        "input approves \"{}\", and this host has not asked for that: an approval holds for one call of one server, \
+         as it was asked, by the same workspace or intern",
+        printable(id)
+    )))
 }
 
 fn unasked(item: &Item, id: &str) -> Refusal {

@@ -1,8 +1,10 @@
 //! What a request's server tools offer to the model: for each entry the functions of its guest, in the place
 //! of the entry.
 
+use super::approvals::Binding;
 use super::doors::{Deferred, Doors};
 use super::refused::{too_deep, unavailable};
+use super::run;
 use super::shown;
 use crate::Engine;
 use crate::assembler::{CallItem, Served};
@@ -367,7 +369,8 @@ async fn offered(
         let server = engine.server_tool(tool, name, doors)?;
         asked.push(Box::pin(async move {
             let functions = functions(&server, tool, context, doors, until).await?;
-            let (functions, json) = written(functions, &server, tool, &request.include)?;
+            let asks = doors.approvals().bind(&server.settings);
+            let (functions, json) = written(functions, &server, tool, &request.include, &asks)?;
             Ok(Entry::Server { tool: server, functions, json })
         }));
     }
@@ -383,7 +386,7 @@ async fn functions(
 ) -> Result<Vec<Function>, Refusal> {
     let asked = tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings);
     match timeout_at(until.min(Instant::now() + OFFER_TIME_MAX), asked).await {
-        Ok(Ok(Ok(functions))) => Ok(functions),
+        Ok(Ok(Ok(functions))) => Ok(run::clean(functions, tool, doors)),
         // It depends on somebody else's server; an item of the response says what became of that.
         Ok(Err(_)) | Err(_) if tool.opens() => Ok(Vec::new()),
         Ok(Ok(Err(ToolError::InvalidSettings(message) | ToolError::InvalidArguments(message)))) => {
@@ -413,6 +416,7 @@ fn written(
     tool: &ServerTool,
     asked_for: &RequestTool,
     include: &[String],
+    asks: &Binding,
 ) -> Result<(Vec<Offered>, Bytes), Refusal> {
     let mut out = Vec::new();
     let mut offered = Vec::with_capacity(functions.len());
@@ -424,11 +428,13 @@ fn written(
         let mut parameters: Map<String, Value> =
             serde_json::from_slice(&function.parameters).map_err(|_| Refusal::internal())?;
         let Some(table) = tool.plugin.manifest().tool.as_ref() else { return Err(Refusal::internal()) };
-        let item = shown::item_of(&mut parameters, table, asked_for, include).map_err(|undeclared| {
+        let mut item = shown::item_of(&mut parameters, table, asked_for, include).map_err(|undeclared| {
             let plugin = tool.plugin.name();
             tracing::error!(plugin, item = %undeclared, "a tool names an item that its manifest does not");
             Refusal::internal()
         })?;
+        let is_asked = table.item(&item.item_type).is_some_and(|declared| declared.asks.is_some());
+        item.asks = is_asked.then(|| asks.clone());
         let entry = json!({
             "type": "function",
             "name": function.name,
