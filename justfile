@@ -72,5 +72,8 @@ deny +checks="bans licenses sources":
     cargo deny --workspace check {{checks}}
     cargo deny --manifest-path guests/Cargo.toml --workspace check {{checks}}
 
+# Known vulnerabilities of all dependencies. Needs the network: for a nightly job and before a release.
+advisories: (deny "advisories")
+
 # What CI runs after the README's test command.
 ci: fmt-check clippy doc guests-test guests-check clients deny

@@ -88,13 +88,13 @@ impl Engine {
         entry.routed();
         let about = || about(&request, &caller, &options, &context);
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
-        let mut pace = Pace::new(None, self.parts.timeouts.total);
+        let mut pace = Pace::new(None, self.parts.timeouts.total).ending(&self.parts.ending);
         // There is no output.
         let turn =
             Turn { endpoints: &order, byok: &byok, input_tokens: request.input_tokens, max_output: Some(0) };
         if let Err(refusal) = entry.reserve(turn, &mut pace).await {
             entry.refuse();
-            return Err(trail.beside(refusal, field));
+            return Err(pace.told(trail.beside(refusal, field)));
         }
         let attempting = Attempting { engine: self, request: &request, context: &context, credentials };
         // A session groups embeddings and does not route them (names.md 6).
@@ -110,7 +110,7 @@ impl Engine {
         let mut notes = Notes { entry: &mut entry, trail: &mut trail };
         let won = Box::pin(candidates.try_in_order(&attempting, &mut notes, &mut pace)).await;
         trail.ended(pace.since_dispatch());
-        let won = won.map_err(|failures| trail.beside(failures.refusal(&trail), field));
+        let won = won.map_err(|failures| pace.told(trail.beside(failures.refusal(&trail), field)));
         match won.and_then(|won| Ok((order.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
             Ok((endpoint, Vectors { mut vectors, .. })) => {
                 if vectors.prompt_tokens == 0 {

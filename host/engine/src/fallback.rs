@@ -106,7 +106,11 @@ impl Failures {
 fn refused_by(cause: Cause) -> &'static str {
     match cause {
         // It was never asked, or its answer would have been read.
-        Cause::Dialect | Cause::Plugin | Cause::Saturated | Cause::Late { total: true, .. } => "host",
+        Cause::Dialect
+        | Cause::Plugin
+        | Cause::Saturated
+        | Cause::NoCredential
+        | Cause::Late { total: true, .. } => "host",
         Cause::Request
         | Cause::Endpoint
         | Cause::Unreachable
@@ -131,6 +135,11 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
         Cause::Credential => {
             // Ours, not the client's: its own key was fine.
             Refusal::new(502, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)
+        }
+        Cause::NoCredential => {
+            let message =
+                format!("This host has no key for provider {provider}; its operator has to store one");
+            Refusal::new(503, ErrorKind::ProviderUnavailable, message)
         }
         Cause::CallersCredential => {
             let status = failed.status.filter(|status| matches!(status, 401..=403));

@@ -59,14 +59,16 @@ impl Engine {
         let mut entry = job.entry()?;
         entry.broadcast(job.pending());
         if streamed {
+            let ending = self.parts.ending.clone();
             let stream = EventStream::start(|client| async move {
-                let mut pace = Pace::new(Some(client), total);
-                job.run(entry, &mut pace).await.map(drop)
+                let mut pace = Pace::new(Some(client), total).ending(&ending);
+                let ended = job.run(entry, &mut pace).await;
+                ended.map(drop).map_err(|refusal| pace.told(refusal))
             });
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
         }
-        let mut pace = Pace::new(None, total);
-        let body = Box::pin(job.run(entry, &mut pace)).await?;
+        let mut pace = Pace::new(None, total).ending(&self.parts.ending);
+        let body = Box::pin(job.run(entry, &mut pace)).await.map_err(|refusal| pace.told(refusal))?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
     }
 
@@ -252,6 +254,7 @@ impl Job {
 
     /// Tells the client of a refusal: in the stream, once that has a head.
     async fn refuse(&self, refusal: Refusal, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+        let refusal = pace.told(refusal);
         if !pace.has_spoken() {
             return Err(refusal);
         }

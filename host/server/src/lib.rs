@@ -24,6 +24,7 @@ mod api;
 mod auth;
 mod body;
 mod connection;
+mod forwarded;
 mod handle;
 mod rate;
 mod refusals;
@@ -41,6 +42,7 @@ mod app;
 mod cache;
 pub mod config;
 mod defaults;
+mod operator_secrets;
 mod plugins;
 mod wiring;
 

@@ -13,7 +13,7 @@ use cofferdam_engine::catalog::{self, Catalog, Endpoint, ModelKind, Provider};
 use cofferdam_engine::cost::{Amount, Prices};
 use cofferdam_engine::health::{self, EndpointKey};
 use cofferdam_engine::{
-    Authentication, BoundSecret, Engine, EngineParts, Memory, OwnKey, PluginDefaults, Timeouts,
+    Authentication, BoundSecret, Ending, Engine, EngineParts, Memory, OwnKey, PluginDefaults, Timeouts,
 };
 use cofferdam_runtime::manifest::CredentialSlot;
 use cofferdam_runtime::wire::{Candidate, Price, Target};
@@ -21,7 +21,7 @@ use cofferdam_runtime::{Kind, LoadError, Plugins, Runtime};
 use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
 use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Of, Place, Problem};
-use crate::{defaults, plugins};
+use crate::{defaults, operator_secrets, plugins};
 
 /// What a reload replaces.
 pub(crate) struct Live {
@@ -67,6 +67,8 @@ pub(crate) struct Ground {
     pub environment: Arc<Environment>,
     /// What is known of endpoints and sessions.
     pub memory: Arc<Memory>,
+    /// Tells requests of the end of the host.
+    pub ending: Ending,
 }
 
 /// The providers and the catalog of a configuration, with the plugins they need.
@@ -138,10 +140,11 @@ fn placed(error: LoadError, config: &Config) -> WiringError {
 ///
 /// The configuration cannot be served.
 pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
-    let Ground { runtime, store, clock, environment, memory } = ground;
+    let Ground { runtime, store, clock, environment, memory, ending } = ground;
     let Services { plugins, providers, catalog, destinations, defaults } =
         services(&config, folder, runtime, environment, memory, clock.now_ms() / 1000)?;
     defaults::warn_of_unknown(&config.workspaces, &store.directory());
+    operator_secrets::warn_of_missing(&config, store);
     let egress = Egress::new(config.egress.clone())?;
     let broadcast = Broadcaster::start(destinations, &egress, store);
     let engine = Engine::new(EngineParts {
@@ -157,6 +160,7 @@ pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Re
             idle: config.timeouts.idle,
             total: config.timeouts.total,
         },
+        ending: ending.clone(),
         region: config.server.region.clone(),
         eject: config.routing.eject,
         retry: config.routing.retry,

@@ -34,6 +34,8 @@ pub(crate) enum Cause {
     Dialect,
     /// The provider did not accept our credential.
     Credential,
+    /// This host has no credential that it could send.
+    NoCredential,
     /// The provider did not accept the caller's own credential.
     CallersCredential,
     /// The provider's limit for us.
