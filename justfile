@@ -77,6 +77,9 @@ deny +checks="bans licenses sources":
     cargo deny --workspace check {{checks}}
     cargo deny --manifest-path guests/Cargo.toml --workspace check {{checks}}
 
+# Known vulnerabilities of all dependencies. Needs the network: for a nightly job and before a release.
+advisories: (deny "advisories")
+
 # What CI runs after the README's test command, with the time of each step.
 ci:
     @for recipe in fmt-check clippy doc guests-test guests-check clients deny; do \

@@ -273,8 +273,18 @@ async fn what_a_guest_logs_is_bounded_and_cannot_drive_a_terminal() {
     host.signal("TERM");
     host.wait();
     let log = host.log();
-    let lines = log.lines().filter(|line| line.contains("cofferdam::guest")).count();
-    assert!((1..=64).contains(&lines), "{lines} lines of the guest");
+    let (told, lines): (Vec<&str>, Vec<&str>) = log
+        .lines()
+        .filter(|line| line.contains("cofferdam::guest"))
+        .partition(|line| line.contains("were dropped"));
+    assert!((1..=64).contains(&lines.len()), "{} lines of the guest", lines.len());
+    assert_eq!(told.len(), 1, "{told:?}");
+    let told: Value = serde_json::from_str(told[0]).unwrap();
+    assert!(told["lines"].as_u64().unwrap() > 0 && told["plugin"] == "provider-rogue", "{told}");
+    for line in lines {
+        assert_eq!(line.matches("\"request_id\":").count(), 1, "{line}");
+        assert!(line.contains("\"generation\":\"resp_"), "{line}");
+    }
     assert!(!log.contains('\u{1b}') && !log.contains('\r'));
     for line in log.lines() {
         assert!(serde_json::from_str::<Value>(line).is_ok(), "not a line of ours: {line}");

@@ -185,8 +185,15 @@ fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
             "Service temporarily unavailable",
         ),
         error => {
-            let hint = matches!(error, ReleaseError::Unavailable)
-                .then_some("store it with `cofferdam secret put NAME --operator --host HOST`");
+            let own = provider.authentication.as_ref().and_then(|it| it.own.as_ref());
+            let hint = match own {
+                Some(OwnKey::Vault(BoundSecret { name, host }))
+                    if matches!(error, ReleaseError::Unavailable) =>
+                {
+                    Some(format!("store it with `cofferdam secret put {name} --operator --host {host}`"))
+                }
+                _ => None,
+            };
             tracing::error!(provider = %provider.name, %error, hint, "no credential for a provider");
             unavailable()
         }
@@ -194,7 +201,7 @@ fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
 }
 
 fn unavailable() -> AttemptFailure {
-    AttemptFailure::plain(Cause::Credential, ErrorKind::ProviderUnavailable, "Provider returned error")
+    AttemptFailure::plain(Cause::NoCredential, ErrorKind::ProviderUnavailable, "Provider returned error")
 }
 
 /// Sent again, the request is routed as the vault is now.

@@ -95,14 +95,14 @@ impl Engine {
         entry.routed();
         let about = || about(&request, &caller, &options, &context);
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
-        let mut pace = Pace::new(None, self.parts.timeouts.total);
+        let mut pace = Pace::new(None, self.parts.timeouts.total).ending(&self.parts.ending);
         let Order { endpoints, byok } = &order;
         // There is no output.
         let tokens = TurnTokens { input: request.weight.most(), output: Some(0), reasoning: 0 };
         let turn = Turn { endpoints, byok, tokens };
         if let Err(refusal) = entry.reserve(turn, &mut pace).await {
             entry.refuse();
-            return Err(trail.beside(refusal, field));
+            return Err(pace.told(trail.beside(refusal, field)));
         }
         let attempting =
             Attempting { engine: self, request: &request, order: &order, context: &context, credentials };
@@ -121,7 +121,7 @@ impl Engine {
         let mut notes = Notes { entry: &mut entry, trail: &mut trail };
         let won = Box::pin(candidates.try_in_order(&attempting, &mut notes, &mut pace)).await;
         trail.ended(pace.since_dispatch());
-        let won = won.map_err(|failures| trail.beside(failures.refusal(&trail), field));
+        let won = won.map_err(|failures| pace.told(trail.beside(failures.refusal(&trail), field)));
         match won.and_then(|won| Ok((endpoints.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
             Ok((endpoint, Vectors { mut vectors, .. })) => {
                 assume(&mut entry, &mut vectors, candidates.input_tokens);

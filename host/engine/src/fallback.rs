@@ -119,6 +119,7 @@ fn refused_by(cause: Cause) -> &'static str {
         | Cause::Plugin
         | Cause::Saturated
         | Cause::Withdrawn
+        | Cause::NoCredential
         | Cause::Late { total: true, .. } => "host",
         Cause::Request
         | Cause::Endpoint
@@ -144,6 +145,11 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
         Cause::Credential => {
             // Ours, not the client's: its own key was fine.
             Refusal::new(502, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)
+        }
+        Cause::NoCredential => {
+            let message =
+                format!("This host has no key for provider {provider}; its operator has to store one");
+            Refusal::new(503, ErrorKind::ProviderUnavailable, message)
         }
         Cause::CallersCredential => {
             let status = failed.status.filter(|status| matches!(status, 401..=403));

@@ -17,6 +17,7 @@ mod model_choice;
 mod routing;
 
 mod allowance;
+mod ending;
 mod pace;
 pub mod rate;
 
@@ -57,6 +58,7 @@ mod stream;
 pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use credential::{Authentication, BoundSecret, OwnKey};
 pub use defaults::{PluginDefault, PluginDefaults};
+pub use ending::{End, Ending};
 pub use hooks::{is_own_entry, is_request_plugin};
 pub use ledger::Caller;
 pub use memory::Memory;
@@ -95,6 +97,8 @@ pub struct EngineParts {
     pub defaults: PluginDefaults,
     /// Limits of time.
     pub timeouts: Timeouts,
+    /// Tells when requests are to end although their time is not up.
+    pub ending: Ending,
     /// Reported in routing metadata.
     pub region: Option<String>,
     /// Whether routers are told to try endpoints last that fail, are limited or do far worse than their peers.

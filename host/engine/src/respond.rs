@@ -62,14 +62,19 @@ impl Engine {
         let job = Job::new(Arc::clone(self), caller, request, options, hex, asking)?;
         let mut entry = job.entry()?;
         entry.broadcast(job.pending());
+        let ending = self.parts.ending.clone();
         if streamed {
             let stream = EventStream::start(departure, |client| async move {
-                let mut pace = Pace::new(Some(client), total).attended(attendance);
-                job.run(entry, &mut pace).await.map(drop)
+                let mut pace = Pace::new(Some(client), total).ending(&ending).attended(attendance);
+                let ended = job.run(entry, &mut pace).await;
+                ended.map(drop).map_err(|refusal| pace.told(refusal))
             });
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
         }
-        let whole = async move { job.run(entry, &mut Pace::new(None, total).attended(attendance)).await };
+        let whole = async move {
+            let mut pace = Pace::new(None, total).ending(&ending).attended(attendance);
+            job.run(entry, &mut pace).await.map_err(|refusal| pace.told(refusal))
+        };
         let body = Attended::new(departure, whole).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
     }
@@ -266,6 +271,7 @@ impl Job {
 
     /// Tells the client of a refusal: in the stream, once that has a head.
     async fn refuse(&self, refusal: Refusal, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+        let refusal = pace.told(refusal);
         if !pace.has_spoken() {
             return Err(refusal);
         }

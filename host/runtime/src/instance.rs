@@ -18,6 +18,7 @@ use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::calls::Exports;
 use crate::context::{Alias, CallContext, Owner};
 use crate::error::{CallError, CallErrorKind, TrapKind};
+use crate::fairness::InLine;
 use crate::host::{Claim, Slot};
 use crate::limits::Limiter;
 use crate::logs::{GuestLog, GuestOutput};
@@ -192,13 +193,29 @@ impl Instance {
         context: &CallContext,
         services: Services,
     ) -> Result<Self, CallError> {
-        let claim = plugin.host.take_claim().ok_or_else(|| saturated(plugin))?;
-        Self::fresh(claim, plugin, context, services).await
+        let claim = plugin.host.take_claim(context.owner.as_ref()).ok_or_else(|| saturated(plugin))?;
+        Self::fresh(claim, plugin, context, services, None).await
+    }
+
+    /// Makes a fresh instance for a tool call, once the calls of the same owner that came before leave it a
+    /// turn. A call that waits for its first turn takes no place.
+    pub(crate) async fn open_in_turn(
+        plugin: &Arc<Plugin>,
+        context: &CallContext,
+        services: Services,
+    ) -> Result<Self, CallError> {
+        let owner = context.owner.as_ref();
+        let line = owner.map(|owner| Arc::new(plugin.host.line_up(owner)));
+        if let Some(line) = &line {
+            line.enter().await;
+        }
+        let claim = plugin.host.take_fair_claim(owner).ok_or_else(|| saturated(plugin))?;
+        Self::fresh(claim, plugin, context, services, line).await
     }
 
     /// Takes the instance that an earlier call of the same owner left, or makes one.
     pub(crate) async fn warm(plugin: &Arc<Plugin>, context: &CallContext) -> Result<Self, CallError> {
-        let claim = plugin.host.take_claim().ok_or_else(|| saturated(plugin))?;
+        let claim = plugin.host.take_claim(context.owner.as_ref()).ok_or_else(|| saturated(plugin))?;
         Self::resume(claim, plugin, context).await
     }
 
@@ -215,7 +232,7 @@ impl Instance {
                 Ok(Self::of(plugin, context, live, claim))
             }
             // Rare, and large: what it takes is not part of every call.
-            None => Box::pin(Self::fresh(claim, plugin, context, Services::default())).await,
+            None => Box::pin(Self::fresh(claim, plugin, context, Services::default(), None)).await,
         }
     }
 
@@ -224,9 +241,10 @@ impl Instance {
         plugin: &Arc<Plugin>,
         context: &CallContext,
         services: Services,
+        line: Option<Arc<InLine>>,
     ) -> Result<Self, CallError> {
         loop {
-            match Self::make(plugin, context, services.clone()).await {
+            match Self::make(plugin, context, services.clone(), line.clone()).await {
                 Ok(live) => return Ok(Self::of(plugin, context, live, claim)),
                 // A slot was free, but not the memories: idle instances have some.
                 Err(error) if error.is_saturated() && plugin.host.warm.evict() => {}
@@ -239,12 +257,13 @@ impl Instance {
         plugin: &Arc<Plugin>,
         context: &CallContext,
         services: Services,
+        line: Option<Arc<InLine>>,
     ) -> Result<Box<Live>, CallError> {
         let compiled = plugin.compiled().await?;
         let slot = plugin.host.take_slot().ok_or_else(|| saturated(plugin))?;
         let budget = budget_of(plugin);
         let total = budget.cpu.saturating_mul(TOTAL_BUDGETS);
-        let account = Arc::new(Account::new(Arc::clone(&plugin.host.turns), total));
+        let account = Arc::new(Account::new(Arc::clone(&plugin.host.turns), total, line));
         let mut store = store(plugin, context, services, &account);
         store.set_hostcall_fuel(START_OUTPUT_BYTES_MAX);
         store.set_epoch_deadline(1);
@@ -282,6 +301,7 @@ impl Instance {
         store.data().log.renew();
         let (account, budget) = (Arc::clone(&self.live.account), self.budget);
         let outcome = account.drive(budget, call(&mut self)).await;
+        self.live.store.data().log.end();
         let answer = settle(&self.plugin, &account, function, &self.live.store.data().log, outcome)?;
         Ok((self, answer))
     }

@@ -17,6 +17,7 @@ mod contract;
 mod counters;
 mod engine;
 mod error;
+mod fairness;
 mod grant;
 mod host;
 mod imports;
@@ -39,8 +40,9 @@ pub use counters::{CounterValues, Counters};
 pub use error::{
     CallError, CallErrorKind, ContractError, Distrust, LoadError, ManifestError, StartError, TrapKind,
 };
+pub use fairness::{Fairness, Holders};
 pub use grant::{Compile, Denial, Grant, HostAccess, HostGrant, OnReflection, OperatorGrant};
-pub use host::Gauges;
+pub use host::{Gauges, Places};
 pub use injection::{InjectionError, InjectionRule, Slot, WrittenInjection, is_injectable_header};
 pub use manifest::{Asked, Kind, Manifest};
 pub use plugin::{Plugin, PluginState};

@@ -32,28 +32,60 @@ pub(crate) struct GuestLog {
 
 /// What lines are written under now.
 struct Page {
-    request_id: Arc<str>,
+    plugin: Arc<Profile>,
+    /// The id of the response or embedding that is made.
+    generation: Arc<str>,
     lines_left: u32,
+    lines_dropped: u32,
     /// The beginnings of the newest warnings and errors of this call, as the guest wrote them.
     last_words: VecDeque<Vec<u8>>,
 }
 
+impl Page {
+    /// Tells how many lines were dropped since this was last told.
+    fn tell_dropped(&mut self) {
+        let lines = std::mem::take(&mut self.lines_dropped);
+        if lines > 0 {
+            let (plugin, generation) = (self.plugin.name(), &*self.generation);
+            tracing::warn!(target: "cofferdam::guest", plugin, generation, lines, most = LOG_LINES_MAX, "log lines of this plugin were dropped: it wrote more than a call may");
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.tell_dropped();
+    }
+}
+
 impl GuestLog {
     pub(crate) fn new(plugin: Arc<Profile>, request_id: Arc<str>) -> Self {
-        let page = Page { request_id, lines_left: LOG_LINES_MAX, last_words: VecDeque::new() };
+        let page = Page {
+            plugin: Arc::clone(&plugin),
+            generation: request_id,
+            lines_left: LOG_LINES_MAX,
+            lines_dropped: 0,
+            last_words: VecDeque::new(),
+        };
         Self { plugin, page: Arc::new(Mutex::new(page)) }
     }
 
     /// Gives the next call its full quota.
     pub(crate) fn renew(&self) {
         let mut page = self.page();
+        page.tell_dropped();
         page.lines_left = LOG_LINES_MAX;
         page.last_words.clear();
     }
 
+    /// Ends a call: tells how many of its lines were dropped.
+    pub(crate) fn end(&self) {
+        self.page().tell_dropped();
+    }
+
     /// Writes under another request from now on.
     pub(crate) fn turn_to(&self, request_id: Arc<str>) {
-        self.page().request_id = request_id;
+        self.page().generation = request_id;
     }
 
     /// What the guest said last in this call.
@@ -68,18 +100,19 @@ impl GuestLog {
     }
 
     pub(crate) fn write(&self, level: Level, message: &[u8]) {
-        let Some(request_id) = self.take_line(level, message) else {
+        let Some(generation) = self.take_line(level, message) else {
             self.plugin.counters.dropped_line();
             return;
         };
         self.plugin.counters.logged();
         let line = printable(message);
-        let (plugin, request_id) = (self.plugin.name(), &*request_id);
+        // The id of the request is added by the log itself.
+        let (plugin, generation) = (self.plugin.name(), &*generation);
         match level {
-            Level::Debug => tracing::debug!(target: "cofferdam::guest", plugin, request_id, "{line}"),
-            Level::Info => tracing::info!(target: "cofferdam::guest", plugin, request_id, "{line}"),
-            Level::Warn => tracing::warn!(target: "cofferdam::guest", plugin, request_id, "{line}"),
-            Level::Error => tracing::error!(target: "cofferdam::guest", plugin, request_id, "{line}"),
+            Level::Debug => tracing::debug!(target: "cofferdam::guest", plugin, generation, "{line}"),
+            Level::Info => tracing::info!(target: "cofferdam::guest", plugin, generation, "{line}"),
+            Level::Warn => tracing::warn!(target: "cofferdam::guest", plugin, generation, "{line}"),
+            Level::Error => tracing::error!(target: "cofferdam::guest", plugin, generation, "{line}"),
         }
     }
 
@@ -92,8 +125,12 @@ impl GuestLog {
             }
             page.last_words.push_back(message.get(..LAST_WORDS_BYTES_MAX).unwrap_or(message).to_vec());
         }
-        page.lines_left = page.lines_left.checked_sub(1)?;
-        Some(Arc::clone(&page.request_id))
+        let Some(left) = page.lines_left.checked_sub(1) else {
+            page.lines_dropped = page.lines_dropped.saturating_add(1);
+            return None;
+        };
+        page.lines_left = left;
+        Some(Arc::clone(&page.generation))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::contract::{self, Finding};
 use crate::engine::{Sandbox, Ticker};
 use crate::error::{LoadError, ManifestError, StartError};
 use crate::grant::{Denial, Grant, Joined, OperatorGrant};
-use crate::host::{Gauges, Host};
+use crate::host::{Gauges, Host, Places};
 use crate::manifest::Manifest;
 use crate::plugin::{Parts, Plugin};
 use crate::warm::Warm;
@@ -81,7 +81,7 @@ impl Runtime {
         };
         let warm = Arc::new(Warm::new(sandbox.instances as usize));
         let ticker = Ticker::start(&sandbox.engine, config.tick, Arc::clone(&warm))?;
-        Ok(Self { host: Arc::new(Host::new(sandbox, cache, warm, ticker)) })
+        Ok(Self { host: Arc::new(Host::new(sandbox, config.streams, cache, warm, ticker)) })
     }
 
     /// Checks manifests and components and joins them with the operator's
@@ -115,6 +115,12 @@ impl Runtime {
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.host.gauges()
+    }
+
+    /// The places of the runtime as the owner with this id finds them.
+    #[must_use]
+    pub fn places(&self, owner: &str) -> Places {
+        self.host.places(owner)
     }
 
     fn load_one(

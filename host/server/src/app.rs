@@ -89,7 +89,7 @@ impl App {
             desk,
             clock: ground.clock.clone(),
             metrics,
-            bodies: Budget::default(),
+            bodies: Budget::new(&ground.clock),
             rates: rate::Limits::new(&ground.clock),
             refusals: Refusals::new(&ground.clock),
             vault_reads: Arc::new(Semaphore::new(VAULT_READS_MAX)),

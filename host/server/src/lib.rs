@@ -24,6 +24,7 @@ mod api;
 mod auth;
 mod body;
 mod connection;
+mod forwarded;
 mod handle;
 mod rate;
 mod refusals;
@@ -43,6 +44,7 @@ mod cache;
 mod compile;
 pub mod config;
 mod defaults;
+mod operator_secrets;
 mod plugins;
 mod wiring;
 

@@ -14,7 +14,7 @@ use cofferdam_engine::catalog::{self, Catalog, Endpoint, HostedTools, ModelKind,
 use cofferdam_engine::cost::{Amount, Prices};
 use cofferdam_engine::health::{self, EndpointKey};
 use cofferdam_engine::{
-    AllowedOptions, Authentication, BoundSecret, Engine, EngineParts, Memory, OwnKey, PluginDefaults,
+    AllowedOptions, Authentication, BoundSecret, Ending, Engine, EngineParts, Memory, OwnKey, PluginDefaults,
     Timeouts,
 };
 use cofferdam_runtime::manifest::CredentialSlot;
@@ -23,7 +23,7 @@ use cofferdam_runtime::{Kind, LoadError, Plugins, Runtime};
 use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
 use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Of, Place, Problem};
-use crate::{advice, defaults, plugins};
+use crate::{advice, defaults, operator_secrets, plugins};
 
 /// What a reload replaces.
 pub(crate) struct Live {
@@ -69,6 +69,8 @@ pub(crate) struct Ground {
     pub environment: Arc<Environment>,
     /// What is known of endpoints and sessions.
     pub memory: Arc<Memory>,
+    /// Tells requests of the end of the host.
+    pub ending: Ending,
 }
 
 /// The providers and the catalog of a configuration, with the plugins they need.
@@ -150,13 +152,14 @@ fn placed(error: LoadError, config: &Config) -> WiringError {
 ///
 /// The configuration cannot be served.
 pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
-    let Ground { runtime, store, clock, environment, memory } = ground;
+    let Ground { runtime, store, clock, environment, memory, ending } = ground;
     let Services { plugins, providers, catalog, destinations, defaults } =
         services(&config, folder, runtime, environment, memory, clock.now_ms() / 1000)?;
     hosted::warn_of_unlisted(&catalog, &providers);
     defaults::warn_of_unknown(&config.workspaces, &store.directory());
     advice::warn_of_origins(&config);
     advice::tell_absent(&advice::absent_models(&config));
+    operator_secrets::warn_of_missing(&config, store);
     let egress = Egress::new(config.egress.clone())?;
     let broadcast = Broadcaster::start(destinations, &egress, store);
     let engine = Engine::new(EngineParts {
@@ -172,6 +175,7 @@ pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Re
             idle: config.timeouts.idle,
             total: config.timeouts.total,
         },
+        ending: ending.clone(),
         region: config.server.region.clone(),
         eject: config.routing.eject,
         retry: config.routing.retry,

@@ -38,6 +38,8 @@ pub(crate) enum Cause {
     Dialect,
     /// The provider did not accept our credential.
     Credential,
+    /// This host has no credential that it could send.
+    NoCredential,
     /// The provider did not accept the caller's own credential.
     CallersCredential,
     /// The caller's own credential, with which the request was routed, is gone.

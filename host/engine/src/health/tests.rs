@@ -115,7 +115,7 @@ fn only_the_endpoints_own_failures_count() {
     let own = [
         Cause::Endpoint,
         Cause::Unreachable,
-        Cause::Credential,
+        Cause::NoCredential,
         Cause::Late { total: false, begun: false },
         Cause::Late { total: false, begun: true },
     ];

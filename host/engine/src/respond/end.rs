@@ -1,7 +1,7 @@
 //! The end of a response: its outcome, its receipt, the last words to the client.
 
 use super::Job;
-use super::outcome::{settled, whole};
+use super::outcome::{cut_short, settled, whole};
 use crate::assembler::{Assembler, Identity, Outcome, Receipt};
 use crate::broadcast::{About, Pending};
 use crate::cost::Cost;
@@ -24,6 +24,7 @@ impl Job {
         entry: &mut Entry,
         pace: &mut Pace,
     ) -> Result<Vec<u8>, Refusal> {
+        let outcome = if pace.is_cut_short() { cut_short(outcome) } else { outcome };
         let settled = settled(&outcome);
         if let Outcome::Failed(kind, _) = &outcome {
             entry.failed(*kind);

@@ -62,7 +62,7 @@ impl Plugin {
         if self.compiled().await?.tools.is_none() {
             return Err(self.missing("tools"));
         }
-        let instance = Instance::open(self, context, services).await?;
+        let instance = Instance::open_in_turn(self, context, services).await?;
         let invoke = async |instance: &mut Instance| {
             type Parameters<'a> = (&'a str, &'a [u8], &'a [u8], &'a GuestContext);
             type Answer = (Result<Output, ToolError>,);

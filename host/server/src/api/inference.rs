@@ -59,11 +59,10 @@ pub(crate) fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
     // Access has refused keys without a workspace; a key that lost it since is no key.
     let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
     let key = call.principal.key_id();
-    let admitted = call.app.rates.inference.admit(key, workspace, &call.app.live().config.limits.pace);
-    let Admitted { allowance, shown } = admitted.map_err(|limited| {
-        call.record.limit = Some(limited.shown);
-        Fault::Limited(limited)
-    })?;
+    let places = call.app.runtime.places(key.as_str());
+    let pace = call.app.live().config.limits.pace;
+    let admitted = call.app.rates.inference.admit(key, workspace, &pace, places);
+    let Admitted { allowance, shown } = admitted.map_err(Fault::Limited)?;
     call.record.limit = shown;
     call.record.allowance = allowance.clone();
     Ok(Caller { workspace, intern: call.principal.intern(), key, allowance })

@@ -13,7 +13,7 @@ use crate::reply::Fault;
 pub(crate) async fn create(call: &mut Call<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     let app = Arc::clone(call.app);
     let caller = inference::admit(call)?;
-    let mut share = app.bodies.share();
+    let mut share = app.bodies.share(call.principal.key_id());
     let body = inference::read_body(call, body, &mut share).await?;
     let options = inference::options(&call.head.headers);
     let field = options.metadata_field;

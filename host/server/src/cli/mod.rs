@@ -12,6 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::command::Command;
 
+pub(crate) use run::execute;
 pub use run::run;
 
 /// A WebAssembly plugin host that serves a Responses API.

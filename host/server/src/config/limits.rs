@@ -10,6 +10,8 @@ const FIGURE_MAX: u64 = u32::MAX as u64;
 pub struct Limits {
     /// Open client connections.
     pub connections: usize,
+    /// Open connections of one address; 0 is no limit.
+    pub connections_per_address: usize,
     /// Running responses.
     pub streams: usize,
     /// What one key and one workspace may ask for.
@@ -50,6 +52,7 @@ pub(super) fn read(table: &Table<'_>) -> Limits {
     let figure = |key| table.integer(key, 0..=FIGURE_MAX).unwrap_or(0);
     Limits {
         connections: count("connections", 1_000_000),
+        connections_per_address: usize::try_from(figure("connections_per_address")).unwrap_or(usize::MAX),
         streams: count("streams", 100_000),
         pace: Pace {
             requests_per_minute: figure("requests_per_minute"),

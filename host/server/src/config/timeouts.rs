@@ -22,8 +22,10 @@ pub struct Timeouts {
     pub body_idle: Duration,
     /// For a client's whole body.
     pub body_total: Duration,
-    /// For running requests to end when the host stops.
+    /// From the signal to stop on, for running requests to end.
     pub drain: Duration,
+    /// From the signal to stop on, until the listener closes.
+    pub unready: Duration,
 }
 
 pub(super) fn read(table: &Table<'_>) -> Timeouts {
@@ -36,5 +38,6 @@ pub(super) fn read(table: &Table<'_>) -> Timeouts {
         body_idle: duration("body_idle_ms"),
         body_total: duration("body_total_ms"),
         drain: duration("drain_ms"),
+        unready: Duration::from_millis(table.integer("unready_ms", 0..=LONGEST_MS).unwrap_or(0)),
     }
 }
