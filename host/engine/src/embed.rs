@@ -1,5 +1,6 @@
 //! `POST /v1/embeddings`: the same path as a response, without a stream.
 
+use crate::aside::aside;
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
 use crate::broadcast::About;
 use crate::candidates::{Answered, Candidates, Notes, Trial};
@@ -56,10 +57,10 @@ impl Engine {
     pub async fn embed(
         self: &Arc<Self>,
         caller: Caller,
-        body: &[u8],
+        body: Bytes,
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let request = EmbeddingsRequest::parse(body).map_err(|error| Refusal::invalid(error.to_string()))?;
+        let request = aside(body.len(), move || EmbeddingsRequest::parse(&body)).await??;
         options.check_session(request.session_id.as_deref())?;
         let id = format!("embd_{}", random_hex());
         let context = self.context(&id, &caller);

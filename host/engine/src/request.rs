@@ -4,6 +4,7 @@
 //! once for guests. What comes out is either typed and bounded or an error that names its JSON path.
 //! Fields nobody knows are ignored and never travel on.
 
+mod bounds;
 mod echo;
 mod embeddings;
 mod fields;
@@ -22,7 +23,9 @@ mod settings;
 mod shapes;
 mod tool_source;
 mod tools;
+pub(crate) mod walk;
 
+pub use bounds::{Bounds, ITEMS_MAX};
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};
 pub use guest::GuestTurn;
 pub use invalid::{InvalidKind, InvalidRequest};
@@ -31,6 +34,7 @@ pub use plugins::RequestPlugin;
 pub use prompt::{PromptRole, PromptTemplate, Prompts};
 pub use provider::ProviderPreferences;
 pub(crate) use replay::server_tool_of_call;
+pub(crate) use responses::retold_items;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat, Truncation};
 pub use tool_source::{Place, ToolSource};

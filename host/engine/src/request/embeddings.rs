@@ -1,5 +1,6 @@
 //! The body of POST /v1/embeddings.
 
+use super::bounds::Parts;
 use super::fields::Fields;
 use super::input::saturated;
 use super::json::{Document, Kind, Value};
@@ -96,6 +97,7 @@ struct Input {
     chars: u64,
     tokens: u64,
     needs: Needs,
+    parts: Parts,
 }
 
 impl Input {
@@ -144,6 +146,7 @@ impl Input {
             return Err(element.invalid_member("content", "is required"));
         };
         CONTENT.check(content)?;
+        self.parts.take(content)?;
         for part in content.items() {
             match part.get("type").map(Value::text).as_deref() {
                 Some("image_url") => self.needs.add(Ability::Images),

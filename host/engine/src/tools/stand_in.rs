@@ -6,8 +6,10 @@
 //! names an engine decides it: `native` is the endpoint's own, any other the host's.
 
 use crate::Engine;
+use crate::request::walk::walk;
 use crate::request::{RequestTool, ResponsesRequest, ToolClass, ToolKind};
 use crate::routing::router_slug;
+use std::collections::HashMap;
 
 /// Puts server tools in the place of tools that not every endpoint has itself, as far as this host has them.
 pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest) {
@@ -23,12 +25,14 @@ pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest) {
             model.is_some_and(|model| model.endpoints.iter().all(|endpoint| endpoint.offers(tool_type)))
         })
     };
-    for tool in request.tools.iter_mut().filter(|tool| is_replaceable(tool)) {
-        if is_endpoints_own(tool, have_all) {
-            continue;
-        }
-        if let Some(name) = engine.stand_in_for(&tool.type_name) {
-            tool.replace(&name);
+    // There are few types, however many tools.
+    let mut types: HashMap<String, (bool, Option<String>)> = HashMap::new();
+    for tool in walk(&mut request.tools).filter(|tool| is_replaceable(tool)) {
+        let (is_had, stand_in) = types
+            .entry(tool.type_name.clone())
+            .or_insert_with_key(|name| (have_all(name), engine.stand_in_for(name)));
+        if let Some(name) = stand_in.as_ref().filter(|_| !is_endpoints_own(tool, *is_had)) {
+            tool.replace(name);
         }
     }
 }
@@ -39,10 +43,10 @@ fn is_replaceable(tool: &RequestTool) -> bool {
     !is_defined && tool.kind.class() != ToolClass::Server
 }
 
-fn is_endpoints_own(tool: &RequestTool, have_all: impl Fn(&str) -> bool) -> bool {
+fn is_endpoints_own(tool: &RequestTool, is_had: bool) -> bool {
     match tool.engine().as_deref() {
         Some("native") => true,
-        None | Some("auto") => have_all(&tool.type_name),
+        None | Some("auto") => is_had,
         Some(_) => false,
     }
 }

@@ -60,6 +60,7 @@ pub const KEYS: &[Key] = &[
     key("timeouts.drain_ms", "30000", "ms", "For running requests to end when the host stops"),
     key("limits.connections", "10000", "connections", "Open at once; further ones wait to be accepted"),
     key("limits.streams", "1000", "responses", "Running at once; sizes the pool of sandboxes"),
+    key("limits.items_max", "10000", "items", "In the `input` of one request; a body with more is a 400"),
     key("limits.requests_per_minute", "0", "requests per minute", "Per key; 0 is no limit"),
     key("limits.tokens_per_minute", "0", "tokens per minute", "Per key, input and output; 0 is no limit"),
     key("limits.workspace_requests_per_minute", "0", "requests per minute", "Per workspace; 0 is no limit"),

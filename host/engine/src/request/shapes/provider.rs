@@ -1,8 +1,9 @@
 //! The `provider` object: routing preferences of both endpoints.
 
+use crate::request::bounds::check_options;
 use crate::request::invalid::InvalidRequest;
 use crate::request::json::{Kind, Value};
-use crate::request::rule::{AMOUNT, OPEN_OBJECT, Rule, Shape, optional};
+use crate::request::rule::{AMOUNT, Rule, Shape, optional};
 
 const SLUGS: Rule = Rule::List { of: &Rule::Text { min: 1, max: 256 }, min: 0, max: 256 };
 const PRICE: Rule = Rule::Custom(check_price);
@@ -62,7 +63,7 @@ pub(in crate::request) const PROVIDER: Rule = Rule::Object(&Shape::of(&[
     ),
     optional("preferred_min_throughput", PERCENTILES),
     optional("preferred_max_latency", PERCENTILES),
-    optional("options", Rule::Map(&OPEN_OBJECT)),
+    optional("options", Rule::Custom(check_options)),
 ]));
 
 /// Dollars, as a number or as a string that holds one.
