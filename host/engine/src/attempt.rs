@@ -69,7 +69,8 @@ impl Trial for Attempting<'_> {
         let mut instance = provider.adapter.open_provider(self.context).await.map_err(call)?;
         let mut target = endpoint.target.clone();
         self.preferences.options_for(&provider.name).clone_into(&mut target.options);
-        let prepared = instance.prepare(self.request, &target).await.map_err(call)?;
+        let prepared = instance.prepare(self.request, &target).await;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error))?;
         let upstream = match prepared {
             Ok(Prepared::Answer(events)) => {
                 let begun = local(events)?;

@@ -162,7 +162,8 @@ impl Trial for Attempting<'_> {
         let mut target = endpoint.target.clone();
         let options = self.request.provider.options_for(&endpoint.provider.name);
         options.clone_into(&mut target.options);
-        let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await.map_err(call)?;
+        let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error))?;
         let upstream = match prepared {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
                 let vectors = self.checked(vectors)?;

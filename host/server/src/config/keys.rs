@@ -206,8 +206,12 @@ pub const KEYS: &[Key] = &[
         "`model`, `tool-call`, `request`",
         "Imports that cost money or show content, which it may use if its manifest asks",
     ),
-    optional("plugins.NAME.memory_mib", "MiB", "The most memory, else what its manifest asks for"),
-    optional("plugins.NAME.deadline_ms", "ms", "The longest call, else what its manifest asks for"),
+    optional(
+        "plugins.NAME.memory_mib",
+        "MiB",
+        "Memory in place of its manifest's, at most 256; without it long requests get more, up to 256",
+    ),
+    optional("plugins.NAME.deadline_ms", "ms", "Processor time of a call, in place of its manifest's"),
     key("plugins.NAME.config", "{}", "table", "Settings that the plugin reads"),
 ];
 
