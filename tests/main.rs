@@ -39,6 +39,8 @@ mod embeddings;
 
 #[cfg(test)]
 mod bad_input;
+#[cfg(test)]
+mod sizes;
 
 #[cfg(test)]
 mod installing;

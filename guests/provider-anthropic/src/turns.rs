@@ -6,7 +6,7 @@
 //! ones stay where they are, as user text between `<system>` tags: moving them
 //! to the front would change their order and spoil the prompt cache.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use cofferdam_guest_kit::{Content, Item, Message, Part, Role};
 use serde_json::value::RawValue;
@@ -109,6 +109,8 @@ struct Builder<'a> {
     ids: Ids,
     /// Calls of the turn being built: the provider's id and the client's.
     open: Vec<(String, &'a str)>,
+    /// The client's ids of those calls.
+    open_ids: BTreeSet<&'a str>,
     /// Results not used yet, by the client's id, with the item's index.
     results: BTreeMap<&'a str, VecDeque<(usize, &'a Content<'a>)>>,
 }
@@ -123,7 +125,14 @@ impl<'a> Builder<'a> {
                 results.entry(call_id).or_default().push_back((index, output));
             }
         }
-        Builder { marking, turns: Vec::new(), ids: Ids::default(), open: Vec::new(), results }
+        Builder {
+            marking,
+            turns: Vec::new(),
+            ids: Ids::default(),
+            open: Vec::new(),
+            open_ids: BTreeSet::new(),
+            results,
+        }
     }
 
     fn item(&mut self, index: usize, item: &'a Item<'a>) -> Result<(), Failure> {
@@ -137,7 +146,7 @@ impl<'a> Builder<'a> {
                 self.call(call_id, name, object_or_empty(&input));
             }
             Item::FunctionCallOutput { call_id, .. } | Item::CustomToolCallOutput { call_id, .. } => {
-                if self.open.iter().any(|(_, open)| *open == &**call_id) {
+                if self.open_ids.contains(&**call_id) {
                     self.answer_calls()?;
                 } else {
                     self.stray_result(index, call_id)?;
@@ -186,10 +195,12 @@ impl<'a> Builder<'a> {
         let id = self.ids.assign(call_id);
         self.push(Side::Assistant, Block::ToolUse { id: id.clone(), name: names::plain(name), input });
         self.open.push((id, call_id));
+        self.open_ids.insert(call_id);
     }
 
     /// Answers all calls of the turn, in their order, wherever the results stand.
     fn answer_calls(&mut self) -> Result<(), Failure> {
+        self.open_ids.clear();
         for (id, call_id) in std::mem::take(&mut self.open) {
             let result = self.results.get_mut(call_id).and_then(VecDeque::pop_front);
             let is_error = result.is_none();
@@ -206,7 +217,8 @@ impl<'a> Builder<'a> {
     /// but no longer as a result.
     fn stray_result(&mut self, index: usize, call_id: &'a str) -> Result<(), Failure> {
         let Some(results) = self.results.get_mut(call_id) else { return Ok(()) };
-        let Some(position) = results.iter().position(|(at, _)| *at == index) else { return Ok(()) };
+        // They stand in the order of the items.
+        let Ok(position) = results.binary_search_by_key(&index, |(at, _)| *at) else { return Ok(()) };
         let Some((_, output)) = results.remove(position) else { return Ok(()) };
         let blocks = result_blocks(output, index, self.marking)?;
         if blocks.is_empty() {

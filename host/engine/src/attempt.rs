@@ -92,7 +92,8 @@ impl Trial for Attempting<'_> {
         if let Some(given) = self.checked.provider.options_for(&provider.name) {
             target.options = provider.options.sift(given).json;
         }
-        let prepared = instance.prepare(self.request, &target).await.map_err(call)?;
+        let prepared = instance.prepare(self.request, &target).await;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error))?;
         let upstream = match prepared {
             Ok(Prepared::Answer(events)) => {
                 self.check(endpoint, &events)?;

@@ -1,5 +1,6 @@
 //! `POST /v1/embeddings`: the same path as a response, without a stream.
 
+use crate::aside::aside;
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
 use crate::broadcast::About;
 use crate::candidates::{Answered, Candidates, Notes, Trial};
@@ -64,10 +65,10 @@ impl Engine {
     pub async fn embed(
         self: &Arc<Self>,
         caller: Caller,
-        body: &[u8],
+        body: Bytes,
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let request = EmbeddingsRequest::parse(body).map_err(|error| Refusal::invalid(error.to_string()))?;
+        let request = aside(body.len(), move || EmbeddingsRequest::parse(&body)).await??;
         options.check_session(request.session_id.as_deref())?;
         let id = format!("embd_{}", random_hex());
         let context = self.context(&id, &caller);
@@ -182,7 +183,8 @@ impl Trial for Attempting<'_> {
         if let Some(given) = self.request.provider.options_for(&endpoint.provider.name) {
             target.options = endpoint.provider.options.sift(given).json;
         }
-        let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await.map_err(call)?;
+        let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error))?;
         let upstream = match prepared {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
                 let vectors = self.checked(vectors)?;

@@ -8,10 +8,11 @@ pub(crate) use fitting::are_small;
 mod flagged;
 
 use crate::Engine;
+use crate::aside::aside;
 use crate::cost::Amount;
 use crate::ledger::{Entry, Spending};
 use crate::refusal::Refusal;
-use crate::request::{RequestPlugin, ResponsesRequest, tool_of_plugin};
+use crate::request::{Bounds, Prompts, RequestPlugin, ResponsesRequest, tool_of_plugin};
 use crate::routing::printable;
 use crate::tools::{self, Doors, HookTools, Occasion, Verdict};
 use bytes::Bytes;
@@ -158,7 +159,10 @@ pub(crate) async fn on_request(
         let verdict = clean(verdict, hook, tools.as_deref());
         cost = cost.plus(tools.map_or_else(Amount::default, |tools| tools.cost()));
         let Some(replaced) = hook.judge(verdict, &request.guest_json, request)? else { continue };
-        let new = ResponsesRequest::parse(&replaced, &[]).map_err(|error| {
+        let shown = replaced.len();
+        let bounds = Bounds::of_client(occasion.engine.parts.items_max).of_hook();
+        let read = move || ResponsesRequest::parse_with(&replaced, &[], &Prompts::default(), bounds);
+        let new = aside(shown, read).await?.map_err(|error| {
             tracing::error!(plugin = %hook.plugin.name(), path = %error.path, "a hook made an invalid request");
             Refusal::internal()
         })?;

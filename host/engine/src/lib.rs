@@ -8,6 +8,7 @@ pub mod request;
 
 mod refusal;
 
+mod aside;
 mod defaults;
 mod hooks;
 mod truncation;
@@ -91,6 +92,8 @@ pub struct EngineParts {
     pub catalog: Catalog,
     /// Templates that requests name by `prompt`.
     pub prompts: Prompts,
+    /// The most items of a request's input.
+    pub items_max: usize,
     /// Who is told of finished requests.
     pub broadcast: Broadcaster,
     /// Plugin entries that requests have without asking.

@@ -4,6 +4,7 @@
 //! once for guests. What comes out is either typed and bounded or an error that names its JSON path.
 //! Fields nobody knows are ignored and never travel on.
 
+mod bounds;
 mod echo;
 mod embeddings;
 mod fields;
@@ -23,8 +24,10 @@ mod settings;
 mod shapes;
 mod tool_source;
 mod tools;
+pub(crate) mod walk;
 mod weight;
 
+pub use bounds::{Bounds, ITEMS_MAX};
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};
 pub use guest::GuestTurn;
 pub use hosted::{Hosted, Meaning, Member};
@@ -34,6 +37,7 @@ pub use plugins::RequestPlugin;
 pub use prompt::{PromptRole, PromptTemplate, Prompts};
 pub use provider::{GivenOptions, ProviderPreferences};
 pub(crate) use replay::server_tool_of_call;
+pub(crate) use responses::retold_items;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat, Truncation};
 pub use tool_source::{Place, ToolSource};

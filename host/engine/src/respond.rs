@@ -10,6 +10,7 @@ mod turns;
 mod end;
 mod outcome;
 
+use crate::aside::aside;
 use crate::ask::Asking;
 use crate::assembler::{Assembler, Outcome};
 use crate::attempt::Begun;
@@ -24,7 +25,7 @@ use crate::metadata::{Trail, params};
 use crate::model_choice;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
-use crate::request::ResponsesRequest;
+use crate::request::{Bounds, ResponsesRequest};
 use crate::routing::Order;
 use crate::session::Session;
 use crate::stream::EventStream;
@@ -46,10 +47,11 @@ impl Engine {
     pub async fn respond(
         self: &Arc<Self>,
         caller: Caller,
-        body: &[u8],
+        body: Bytes,
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let mut request = ResponsesRequest::parse_with(body, &self.entry_ids, &self.parts.prompts)?;
+        let engine = Arc::clone(self);
+        let mut request = aside(body.len(), move || engine.read(&body)).await??;
         self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
@@ -77,6 +79,12 @@ impl Engine {
         };
         let body = Attended::new(departure, whole).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
+    }
+
+    /// Reads the body of a request.
+    fn read(&self, body: &[u8]) -> Result<ResponsesRequest, Refusal> {
+        let bounds = Bounds::of_client(self.parts.items_max);
+        Ok(ResponsesRequest::parse_with(body, &self.entry_ids, &self.parts.prompts, bounds)?)
     }
 
     /// Answers a plugin's question as if a client had asked; the body of the response.
@@ -226,7 +234,7 @@ impl Job {
         if ServerTools::are_asked_for(&self.request)? {
             self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
         } else if self.request.has_server_calls {
-            tools::tell_calls_plainly(&mut self.request)?;
+            Box::pin(tools::tell_calls_plainly(&mut self.request)).await?;
         }
         Box::pin(self.choose_models()).await?;
         self.plan()

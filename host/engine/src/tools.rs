@@ -19,9 +19,11 @@ mod run;
 mod shown;
 mod stand_in;
 mod stop;
+mod told;
 mod wait;
 
 use crate::Engine;
+use crate::aside::aside;
 use crate::ask::{Asking, Reporter};
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
 use crate::catalog::split_suffix;
@@ -29,7 +31,7 @@ use crate::cost::Amount;
 use crate::ledger::{Caller, Entry, Spending, add_to};
 use crate::pace::{ClientGone, Pace};
 use crate::refusal::Refusal;
-use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass};
+use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass, retold_items};
 use before::Done;
 use bytes::Bytes;
 use choice::Choice;
@@ -79,8 +81,8 @@ pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) 
 ///
 /// # Errors
 /// 500 for an input that no parser writes.
-pub(crate) fn tell_calls_plainly(request: &mut ResponsesRequest) -> Result<(), Refusal> {
-    let items = retell::retold(&request.input_items(), &Offer::default())?;
+pub(crate) async fn tell_calls_plainly(request: &mut ResponsesRequest) -> Result<(), Refusal> {
+    let items = retell::retold(&request.input_items(), &Offer::default()).await?;
     request.replace_input(&items);
     Ok(())
 }
@@ -178,14 +180,16 @@ impl ServerTools {
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
         // What a client has of stand-ins' calls is told as calls of functions; then what it says of others.
-        let mut input = request.retold_items(&offer.stand_in_items());
+        let items = request.input_items();
+        let kinds: Vec<String> = offer.stand_in_items().into_iter().map(str::to_owned).collect();
+        let mut input = aside(items.len(), move || retold_items(&items, &kinds)).await?;
         if request.has_server_calls || input.is_some() {
             let items = input.unwrap_or_else(|| request.input_items());
-            input = Some(retell::retold(&items, &offer)?);
+            input = Some(retell::retold(&items, &offer).await?);
         }
         let items = input.clone().unwrap_or_else(|| request.input_items());
         doors.view().retell(&items);
-        let history = History::read(&items, &offer, doors.approvals())?;
+        let history = History::read(&items, &offer, doors.approvals()).await?;
         let mut tools = Box::new(Self {
             rules: StopRules::of(request),
             offer,

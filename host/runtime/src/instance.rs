@@ -24,6 +24,7 @@ use crate::limits::Limiter;
 use crate::logs::{GuestLog, GuestOutput};
 use crate::manifest::Import;
 use crate::plugin::{Compiled, Plugin, Profile};
+use crate::room::{Room, room_for};
 use crate::services::Services;
 
 /// Calls of the host within one call of a guest, WASI not counted.
@@ -173,6 +174,8 @@ pub(crate) struct Live {
     account: Arc<Account>,
     alias: Alias,
     uses: u32,
+    /// Memory beyond that of the grant.
+    room: Option<Room>,
     _slot: Slot,
 }
 
@@ -270,7 +273,7 @@ impl Instance {
         let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
         let handle = settle(plugin, &account, "its start", &store.data().log, started)?;
         let (exports, alias) = (Exports::default(), Alias::default());
-        Ok(Box::new(Live { store, handle, exports, account, alias, uses: 0, _slot: slot }))
+        Ok(Box::new(Live { store, handle, exports, account, alias, uses: 0, room: None, _slot: slot }))
     }
 
     fn of(plugin: &Arc<Plugin>, context: &CallContext, mut live: Box<Live>, claim: Claim) -> Self {
@@ -304,6 +307,26 @@ impl Instance {
         self.live.store.data().log.end();
         let answer = settle(&self.plugin, &account, function, &self.live.store.data().log, outcome)?;
         Ok((self, answer))
+    }
+
+    /// Makes room for a request of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// Other long requests have all the memory there is.
+    pub(crate) fn make_room(&mut self, request_bytes: usize) -> Result<(), CallError> {
+        let grant = self.plugin.grant();
+        let room = room_for(request_bytes, grant).map_err(|_| saturated(&self.plugin))?;
+        if let Some(room) = room {
+            self.live.store.data_mut().limiter.bound(room.bytes_max);
+            self.live.room = Some(room);
+        }
+        Ok(())
+    }
+
+    /// Whether it has more memory than its plugin usually has.
+    pub(crate) fn has_room(&self) -> bool {
+        self.live.room.is_some()
     }
 
     /// Whether it may serve the next call of its owner.
@@ -343,6 +366,7 @@ impl Live {
             && self.account.cut().is_none()
             && state.limiter.bytes() <= KEPT_BYTES_MAX
             && self.uses < USES_MAX
+            && self.room.is_none()
     }
 
     /// Makes everything on the host's side that of another call.

@@ -28,6 +28,7 @@ mod logs;
 pub mod manifest;
 mod plugin;
 mod registry;
+mod room;
 mod schedule;
 pub mod services;
 mod warm;

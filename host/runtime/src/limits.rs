@@ -30,6 +30,11 @@ impl Limiter {
         Self { account, bytes_max, bytes: 0 }
     }
 
+    /// Bounds them anew; what is there stays.
+    pub(crate) fn bound(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// What all memories and tables have now.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

@@ -168,6 +168,7 @@ pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Re
         store: store.clone(),
         catalog,
         prompts: config.prompts.clone(),
+        items_max: config.limits.items_max,
         broadcast: broadcast.clone(),
         defaults,
         timeouts: Timeouts {

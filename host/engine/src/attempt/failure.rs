@@ -4,8 +4,8 @@ use crate::credential::Used;
 use crate::pace::Late;
 use crate::reading::ReadError;
 use cofferdam_egress::Error as EgressError;
-use cofferdam_runtime::CallError;
 use cofferdam_runtime::wire::{ErrorKind, Failure};
+use cofferdam_runtime::{CallError, CallErrorKind};
 use http::StatusCode;
 
 /// Why an attempt gave no answer.
@@ -74,6 +74,22 @@ impl AttemptFailure {
             );
         }
         Self::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
+    }
+
+    /// The plugin could not write the request. One that had too little memory or time for it is told of the
+    /// limit, and another endpoint may have more.
+    pub(crate) fn prepare(error: &CallError) -> Self {
+        let limit = match error.kind {
+            CallErrorKind::OutOfMemory => "memory_mib",
+            CallErrorKind::OutOfTime => "deadline_ms",
+            _ => return Self::call(error),
+        };
+        tracing::warn!(plugin = %error.plugin, %error, "a request is too large for a provider plugin");
+        let message = format!(
+            "The request is too large for the plugin that translates it: plugins.{}.{limit} is the limit",
+            error.plugin
+        );
+        Self::plain(Cause::Dialect, ErrorKind::PayloadTooLarge, &message)
     }
 
     pub(crate) fn late(late: Late, begun: bool) -> Self {

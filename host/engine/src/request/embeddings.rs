@@ -1,5 +1,6 @@
 //! The body of POST /v1/embeddings.
 
+use super::bounds::Parts;
 use super::fields::Fields;
 use super::input::saturated;
 use super::json::{Document, Kind, Value};
@@ -101,6 +102,7 @@ struct Input {
     tokens: u64,
     weight: Weight,
     needs: Needs,
+    parts: Parts,
 }
 
 impl Input {
@@ -153,6 +155,7 @@ impl Input {
         };
         CONTENT.check(content)?;
         self.weight = self.weight.plus(weight::of(content));
+        self.parts.take(content)?;
         for part in content.items() {
             match part.get("type").map(Value::text).as_deref() {
                 Some("image_url") => self.needs.add(Ability::Images),

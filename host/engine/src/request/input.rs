@@ -4,6 +4,7 @@
 //! server tools as the calls they stand for. Everything else is copied as the client sent it.
 
 use super::TextFacts;
+use super::bounds::{Bounds, Parts, Tools};
 use super::hosted::Hosted;
 use super::invalid::InvalidRequest;
 use super::json::{Counts, Kind, Value, separate, write_key};
@@ -15,7 +16,7 @@ use super::tools::split_prefix;
 use std::ops::Range;
 
 /// What was counted over an input.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tally<'d> {
     counts: Counts,
     last_user: Counts,
@@ -34,6 +35,9 @@ pub(super) struct Tally<'d> {
     pub(super) hosted: Vec<Hosted>,
     /// The last item is the result of a call, or has one.
     pub(super) ends_with_result: bool,
+    parts: Parts,
+    /// Tools of the whole body.
+    pub(super) tools: Tools,
 }
 
 /// The most tools and files of a provider that items may bring: each is told by its path, which has to be looked for.
@@ -58,12 +62,30 @@ impl Marks {
 }
 
 impl<'d> Tally<'d> {
+    fn new(bounds: Bounds) -> Self {
+        Self {
+            counts: Counts::default(),
+            last_user: Counts::default(),
+            turns: 0,
+            last_model: None,
+            needs: Needs::default(),
+            marks: Marks::default(),
+            tool_bytes: 0,
+            brings_tools: false,
+            has_server_calls: false,
+            hosted: Vec::new(),
+            ends_with_result: false,
+            parts: Parts::of(bounds),
+            tools: Tools::default(),
+        }
+    }
+
     /// Checks `input` and counts it.
     ///
     /// # Errors
-    /// The first item that is unknown, malformed or refused, by path.
-    pub(super) fn of(input: Value<'d>) -> Result<Self, InvalidRequest> {
-        let mut tally = Self::default();
+    /// The first item that is unknown, malformed or refused, or one too many, by path.
+    pub(super) fn of(input: Value<'d>, bounds: Bounds) -> Result<Self, InvalidRequest> {
+        let mut tally = Self::new(bounds);
         match input.kind() {
             Kind::String => {
                 tally.counts = input.counts();
@@ -74,7 +96,11 @@ impl<'d> Tally<'d> {
                 if input.items().next().is_none() {
                     return Err(input.invalid("must hold at least 1 item"));
                 }
-                input.items().try_for_each(|item| tally.item(item))?;
+                let mut items = input.items();
+                items.by_ref().take(bounds.items).try_for_each(|item| tally.item(item))?;
+                if items.next().is_some() {
+                    return Err(input.invalid(format!("must hold at most {} items", bounds.items)));
+                }
             }
             _ => return Err(input.mistyped("a string or an array")),
         }
@@ -127,20 +153,19 @@ impl<'d> Tally<'d> {
             server_item(name).check(item)?;
             self.has_server_calls = true;
             self.ends_with_result = true;
-            self.texts(item);
-            return Ok(());
+            return self.texts(item);
         }
         self.ends_with_result = is_result(&word);
         match ITEMS.check(item)? {
             "computer_call_output" => self.needs.add(Ability::Images),
             "additional_tools" => {
+                item.get("tools").map_or(Ok(()), |tools| self.tools.take(tools))?;
                 self.brings_tools = true;
                 self.needs.add(Ability::Tools);
             }
             _ => {}
         }
-        self.texts(item);
-        Ok(())
+        self.texts(item)
     }
 
     /// Only messages and references may leave their type out.
@@ -165,6 +190,7 @@ impl<'d> Tally<'d> {
         self.turns = self.turns.saturating_add(1);
         let before = std::mem::take(&mut self.counts);
         if let Some(content) = message.get("content") {
+            self.parts.take(content)?;
             self.content(content);
         }
         if role.is_some_and(|role| role.is("user")) {
@@ -178,8 +204,9 @@ impl<'d> Tally<'d> {
     }
 
     /// The text members of an item that is no message.
-    fn texts(&mut self, item: Value<'_>) {
+    fn texts(&mut self, item: Value<'_>) -> Result<(), InvalidRequest> {
         for (key, value) in item.members() {
+            self.parts.take(value)?;
             if key.is("output") {
                 // Of a computer: an object, not a list of parts.
                 self.file(value.get("file_id"));
@@ -194,6 +221,7 @@ impl<'d> Tally<'d> {
                 _ => {}
             }
         }
+        Ok(())
     }
 
     fn content(&mut self, content: Value<'_>) {

@@ -11,6 +11,7 @@ mod scan;
 pub(super) use count::Counts;
 
 use super::invalid::{InvalidRequest, quoted};
+use super::walk::count_step;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -333,6 +334,7 @@ impl<'d> Iterator for Items<'d> {
     type Item = Value<'d>;
 
     fn next(&mut self) -> Option<Value<'d>> {
+        count_step();
         if self.at >= self.end {
             return None;
         }
@@ -354,6 +356,7 @@ impl<'d> Iterator for Members<'d> {
     type Item = (Value<'d>, Value<'d>);
 
     fn next(&mut self) -> Option<(Value<'d>, Value<'d>)> {
+        count_step();
         // A key without its value exists only while the document is being read.
         if self.at.saturating_add(1) >= self.end {
             return None;

@@ -10,7 +10,7 @@ use super::shapes::body::BODY;
 use super::tools::Offered;
 use super::weight::Weight;
 use super::{
-    Ability, Hosted, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route,
+    Ability, Bounds, Hosted, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route,
     ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, input, replay, weight,
 };
 use bytes::Bytes;
@@ -118,11 +118,11 @@ impl ResponsesRequest {
     /// # Errors
     /// The first thing wrong with it, by path.
     pub fn parse(body: &[u8], extra_plugins: &[String]) -> Result<Self, InvalidRequest> {
-        Self::parse_with(body, extra_plugins, &Prompts::default())
+        Self::parse_with(body, extra_plugins, &Prompts::default(), Bounds::default())
     }
 
     /// [`Self::parse`] where `prompt` may name one of these templates: its messages then stand before the
-    /// input, which may be absent.
+    /// input, which may be absent. `bounds` says how much the body may hold.
     ///
     /// # Errors
     /// The first thing wrong with it, by path.
@@ -130,22 +130,24 @@ impl ResponsesRequest {
         body: &[u8],
         extra_plugins: &[String],
         prompts: &Prompts,
+        bounds: Bounds,
     ) -> Result<Self, InvalidRequest> {
         let document = Document::parse(body)?;
         let (expanded, whole);
         let mut fields = Fields::check(&BODY, document.root())?;
         let models = fields.models()?;
-        let mut tally = fields.get("input").map(Tally::of).transpose()?;
+        let mut tally = fields.get("input").map(|input| Tally::of(input, bounds)).transpose()?;
         if let Some(prompt) = fields.get("prompt") {
             expanded = prompts.expand(prompt, fields.get("input"))?;
             whole = Document::parse(&expanded)?;
-            tally = Some(Tally::of(whole.root())?);
+            tally = Some(Tally::of(whole.root(), bounds)?);
             fields.set("input", whole.root());
         }
         let mut tally = tally.ok_or_else(|| InvalidRequest::new("input", "is required"))?;
         if let Some(instructions) = fields.get("instructions") {
             tally.add_text(instructions);
         }
+        fields.get("tools").map_or(Ok(()), |tools| tally.tools.take(tools))?;
         let offered = fields.get("tools").map(Offered::list).transpose()?.unwrap_or_default();
         let tool_choice = match fields.get("tool_choice") {
             Some(choice) => ToolChoice::check(choice, &offered, !tally.brings_tools)?,
@@ -213,22 +215,6 @@ impl ResponsesRequest {
         guest::input_items(&self.guest_json, &self.spans)
     }
 
-    /// The same for models that know items of `kinds`, such as `code_interpreter_call`, as calls of functions
-    /// only; none if there are none.
-    #[must_use]
-    pub fn retold_items(&self, kinds: &[&str]) -> Option<Bytes> {
-        let array = [b"[".as_slice(), &self.input_items(), b"]"].concat();
-        // It is a piece of a document that was read before.
-        let document = Document::parse(&array).ok()?;
-        if kinds.is_empty() || !replay::has_kinds(document.root(), kinds) {
-            return None;
-        }
-        let mut out = Vec::with_capacity(array.len() + 256);
-        input::write_for(document.root(), kinds, &mut out);
-        let items = out.get(1..out.len().saturating_sub(1)).unwrap_or_default();
-        Some(Bytes::copy_from_slice(items))
-    }
-
     /// Everything that it has a provider run or read.
     pub(crate) fn hosted(&self) -> impl Iterator<Item = &Hosted> {
         self.tools.iter().filter_map(|tool| tool.hosted.as_ref()).chain(&self.hosted_items)
@@ -265,6 +251,25 @@ impl ResponsesRequest {
 fn with_json(offered: Vec<Offered<'_>>, ranges: Vec<Range<usize>>, json: &Bytes) -> Vec<RequestTool> {
     let placed = offered.into_iter().zip(ranges).enumerate();
     placed.map(|(index, (tool, range))| tool.into_tool(index, json.slice(range))).collect()
+}
+
+/// The items of an input, comma-separated, for models that know those of `kinds`, such as `code_interpreter_call`,
+/// as calls of functions only; none if there are none of them.
+pub(crate) fn retold_items(items: &[u8], kinds: &[String]) -> Option<Bytes> {
+    if kinds.is_empty() {
+        return None;
+    }
+    let array = [b"[", items, b"]"].concat();
+    // It is a piece of a document that was read before.
+    let document = Document::parse(&array).ok()?;
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    if !replay::has_kinds(document.root(), &kinds) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(array.len() + 256);
+    input::write_for(document.root(), &kinds, &mut out);
+    let items = out.get(1..out.len().saturating_sub(1)).unwrap_or_default();
+    Some(Bytes::copy_from_slice(items))
 }
 
 /// Members whose support an endpoint may lack, for `require_parameters`.

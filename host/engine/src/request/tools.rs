@@ -1,5 +1,6 @@
 //! The tools a client offers, by who runs them.
 
+use super::bounds::TOOLS_MAX;
 use super::hosted::Hosted;
 use super::invalid::{InvalidRequest, quoted};
 use super::json::{self, Document, Kind, Value};
@@ -9,9 +10,6 @@ use super::shapes::tools::TOOLS;
 use super::tool_source::{Place, ToolSource};
 use bytes::Bytes;
 use std::collections::BTreeSet;
-
-/// The most entries of `tools`.
-const TOOLS_MAX: usize = 1024;
 
 /// Who runs a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

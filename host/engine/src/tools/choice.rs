@@ -2,12 +2,14 @@
 
 use super::offer::Offer;
 use crate::refusal::Refusal;
+use crate::request::walk::walk;
 use crate::request::{ResponsesRequest, ToolChoice, server_tool_name};
 use crate::routing::printable;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// What a turn says in `tool_choice`; none leaves the client's own in place.
 pub(crate) struct Choice {
@@ -93,15 +95,22 @@ fn allowed(tools: &[u8], offer: &Offer) -> Result<Vec<Value>, Refusal> {
     // The parser has checked that these are objects with a type.
     let tools: Vec<&RawValue> = serde_json::from_slice(tools).map_err(|_| Refusal::internal())?;
     let mut allowed = Vec::with_capacity(tools.len());
-    for (place, tool) in tools.into_iter().enumerate() {
+    // What stands for several functions is told once.
+    let mut told = HashSet::new();
+    for (place, tool) in walk(tools).enumerate() {
         let Tagged { tag, server_label, name } =
             serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?;
+        let is_new = told.insert((tag.clone(), server_label.clone(), name.clone()));
         if let Some(label) = server_label.filter(|label| offer.serves(label)) {
+            if !is_new {
+                continue;
+            }
             allowed.extend(functions_as_choices(offer.functions_on(&label, name.as_deref())));
             continue;
         }
         match named(&tag, &format!("tool_choice.tools[{place}].type"), offer)? {
-            Some(functions) => allowed.extend(functions),
+            Some(functions) if is_new => allowed.extend(functions),
+            Some(_) => {}
             None => allowed.push(serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?),
         }
     }

@@ -10,7 +10,7 @@ use crate::request::ResponsesRequest;
 use bytes::Bytes;
 use cofferdam_runtime::services::{Catalog, DeferredTools, HttpDoor, RequestView, Scratch};
 use cofferdam_runtime::{Plugin, Services};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The doors of one request, for each of its tools.
@@ -170,8 +170,8 @@ impl DeferredTools for View {
     }
 
     fn load(&self, names: Vec<String>) {
-        let known = |name: &String| self.deferred.iter().any(|tool| tool.name == *name);
-        self.lock().loaded.extend(names.into_iter().filter(known));
+        let known: HashSet<&str> = self.deferred.iter().map(|tool| tool.name.as_str()).collect();
+        self.lock().loaded.extend(names.into_iter().filter(|name| known.contains(name.as_str())));
     }
 }
 

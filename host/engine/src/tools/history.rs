@@ -7,6 +7,7 @@
 use super::approvals::Approvals;
 use super::offer::{Offer, ServerTool};
 use crate::refusal::Refusal;
+use crate::request::walk::{Breath, walk};
 use crate::routing::printable;
 use bytes::Bytes;
 use cofferdam_runtime::manifest::ItemTable;
@@ -101,7 +102,11 @@ impl History {
     /// # Errors
     /// 400 for an answer to something that is not in the input, and for the approval of a call that this host has
     /// not asked about.
-    pub(super) fn read(input: &[u8], offer: &Offer, approvals: &Approvals) -> Result<Option<Self>, Refusal> {
+    pub(super) async fn read(
+        input: &[u8],
+        offer: &Offer,
+        approvals: &Approvals,
+    ) -> Result<Option<Self>, Refusal> {
         let roles = roles(offer);
         if roles.is_empty() {
             return Ok(None);
@@ -109,14 +114,20 @@ impl History {
         let list = [b"[".as_slice(), input, b"]"].concat();
         // The items were written by this host.
         let items: Vec<&RawValue> = serde_json::from_slice(&list).map_err(|_| Refusal::internal())?;
-        let read: Vec<Option<(&Role<'_>, Item)>> = items.iter().map(|raw| known(raw, &roles)).collect();
+        let mut breath = Breath::default();
+        let mut read: Vec<Option<(&Role<'_>, Item)>> = Vec::with_capacity(items.len());
+        for raw in walk(&items) {
+            breath.step().await;
+            read.push(known(raw, &roles));
+        }
         if read.iter().all(Option::is_none) {
             return Ok(None);
         }
         let answers = Answers::of(&read)?;
         let mut history = Self::default();
         let mut results = Vec::new();
-        for (raw, known) in items.iter().zip(read) {
+        for (raw, known) in walk(&items).zip(read) {
+            breath.step().await;
             if let Some((role, item)) = known {
                 history.add(role, &item, &answers, (offer, approvals), &mut results)?;
                 continue;
@@ -141,7 +152,7 @@ impl History {
             let item = json!({ "type": "function_call_output", "call_id": call_id, "output": output });
             Bytes::from(item.to_string())
         };
-        let written = self.pieces.iter().map(|piece| match piece {
+        let written = walk(&self.pieces).map(|piece| match piece {
             Piece::Item(item) => item.clone(),
             Piece::Result { call_id, told } => output(call_id, told),
             Piece::Approved(place) => {
@@ -239,7 +250,7 @@ impl History {
 impl Answers {
     fn of(items: &[Option<(&Role<'_>, Item)>]) -> Result<Self, Refusal> {
         let mut answers = Self::default();
-        for (role, item) in items.iter().flatten() {
+        for (role, item) in walk(items).flatten() {
             match role {
                 Role::Call(_) => {
                     answers.done.insert(text(item, "approval_request_id").to_owned());

@@ -7,9 +7,10 @@
 
 use crate::Engine;
 use crate::catalog::Endpoint;
+use crate::request::walk::walk;
 use crate::request::{RequestTool, ResponsesRequest, ToolClass, ToolKind};
 use crate::routing::router_slug;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Puts server tools in the place of tools that not every endpoint has itself, as far as this host has them.
 ///
@@ -30,13 +31,16 @@ pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest, own_keys
             model.is_some_and(|model| model.endpoints.iter().all(|endpoint| has(endpoint, tool)))
         })
     };
-    for tool in request.tools.iter_mut().filter(|tool| is_replaceable(tool)) {
-        if is_endpoints_own(tool, have_all) {
+    // There are few types, however many tools.
+    let mut stand_ins: HashMap<String, Option<String>> = HashMap::new();
+    for tool in walk(&mut request.tools).filter(|tool| is_replaceable(tool)) {
+        // A member that says something else of the provider's tool would be lost.
+        if is_endpoints_own(tool, have_all) || tool.unknown_member().is_some() {
             continue;
         }
-        // A member that says something else of the provider's tool would be lost.
-        if let Some(name) = engine.stand_in_for(&tool.type_name).filter(|_| tool.unknown_member().is_none()) {
-            tool.replace(&name);
+        let stand_in = stand_ins.entry(tool.type_name.clone());
+        if let Some(name) = stand_in.or_insert_with_key(|name| engine.stand_in_for(name)) {
+            tool.replace(name);
         }
     }
 }

@@ -105,6 +105,7 @@ impl ProviderInstance {
             let arguments = (request, target, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
+        self.make_room(request.len())?;
         let answer = self.call("generation.prepare", output_bytes_max(request.len()), prepare).await?;
         if let Ok(prepared) = &answer {
             self.accept(check_prepared(prepared))?;
@@ -118,7 +119,8 @@ impl ProviderInstance {
     pub fn pause(&mut self) {
         let stateless = self.plugin.manifest().provider.as_ref().is_some_and(|provider| provider.stateless);
         if stateless && self.decoder.is_none() {
-            let idle = self.live.take_if(|live| live.may_be_kept());
+            // What a long request needed is not held while its provider is waited for.
+            let idle = self.live.take_if(|live| live.may_be_kept() || live.has_room());
             self.paused = idle.map(Instance::pause);
         }
     }
@@ -241,7 +243,9 @@ impl ProviderInstance {
             let arguments = (request, target, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
-        let answer = self.call("embedding.prepare", VECTORS_BYTES_MAX, prepare).await?;
+        self.make_room(request.len())?;
+        let most = output_bytes_max(request.len()).max(VECTORS_BYTES_MAX);
+        let answer = self.call("embedding.prepare", most, prepare).await?;
         match &answer {
             Ok(PreparedEmbeddings::Upstream(request)) => self.accept(check_upstream(request))?,
             Ok(PreparedEmbeddings::Answer(answer)) => self.accept(check_vectors(&answer.vectors))?,
@@ -286,6 +290,10 @@ impl ProviderInstance {
         if let Ok((live, ())) = live.run("decoder.drop", OUTPUT_BYTES_FREE, end).await {
             live.keep();
         }
+    }
+
+    fn make_room(&mut self, request_bytes: usize) -> Result<(), CallError> {
+        self.live.as_mut().map_or(Ok(()), |live| live.make_room(request_bytes))
     }
 
     /// Runs one call in the instance, which is gone unless the call goes well.

@@ -166,13 +166,18 @@ fn the_operators_injections_replace_those_of_the_manifest() {
 }
 
 #[test]
-fn the_operator_caps_and_never_raises() {
+fn the_operators_figures_replace_the_manifests_up_and_down() {
     let manifest = tool("[]", "[limits]\nmemory_mib = 100\ndeadline_ms = 1000");
-    let operator =
-        OperatorGrant { memory_mib: Some(50), deadline_ms: Some(5000), ..OperatorGrant::default() };
-    let grant = grant(&manifest, &operator);
-    assert_eq!(grant.memory_bytes, 50 << 20);
-    assert_eq!(grant.deadline.as_millis(), 1000);
+    for (memory_mib, memory, deadline_ms) in [(50, 50, 5000), (200, 200, 500), (4000, 256, 1000)] {
+        let operator = OperatorGrant {
+            memory_mib: Some(memory_mib),
+            deadline_ms: Some(deadline_ms),
+            ..OperatorGrant::default()
+        };
+        let grant = grant(&manifest, &operator);
+        assert_eq!(grant.memory_bytes, memory << 20);
+        assert_eq!(grant.deadline.as_millis(), u128::from(deadline_ms));
+    }
 }
 
 #[test]

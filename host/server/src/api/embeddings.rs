@@ -18,6 +18,6 @@ pub(crate) async fn create(call: &mut Call<'_>, body: &mut Incoming) -> Result<R
     let options = inference::options(&call.head.headers);
     let field = options.metadata_field;
     let engine = Arc::clone(&app.live().engine);
-    let answer = engine.embed(caller, &body, options).await;
+    let answer = engine.embed(caller, body, options).await;
     Ok(inference::respond(call, answer.map_err(|refusal| inference::refused(refusal, field))?))
 }

@@ -88,6 +88,7 @@ pub const KEYS: &[Key] = &[
         "Open at once from one address, loopback and `server.trusted_proxies` not counted; 0 is no limit",
     ),
     key("limits.streams", "1000", "responses", "Running at once; sizes the pool of sandboxes"),
+    key("limits.items_max", "10000", "items", "In the `input` of one request; a body with more is a 400"),
     key("limits.requests_per_minute", "0", "requests per minute", "Per key; 0 is no limit"),
     key("limits.tokens_per_minute", "0", "tokens per minute", "Per key, input and output; 0 is no limit"),
     key("limits.workspace_requests_per_minute", "0", "requests per minute", "Per workspace; 0 is no limit"),
@@ -269,8 +270,12 @@ pub const KEYS: &[Key] = &[
         "`model`, `tool-call`, `request`",
         "Imports that cost money or show content, which it may use if its manifest asks",
     ),
-    optional("plugins.NAME.memory_mib", "MiB", "The most memory, else what its manifest asks for"),
-    optional("plugins.NAME.deadline_ms", "ms", "The longest call, else what its manifest asks for"),
+    optional(
+        "plugins.NAME.memory_mib",
+        "MiB",
+        "Memory in place of its manifest's, at most 256; without it long requests get more, up to 256",
+    ),
+    optional("plugins.NAME.deadline_ms", "ms", "Processor time of a call, in place of its manifest's"),
     key("plugins.NAME.config", "{}", "table", "Settings that the plugin reads"),
     optional(
         "plugins.NAME.sha256",

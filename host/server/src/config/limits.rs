@@ -5,7 +5,10 @@ use super::document::Table;
 /// The most that a limit of keys and workspaces can be.
 const FIGURE_MAX: u64 = u32::MAX as u64;
 
-/// What the host takes on at the same time.
+/// The most items that an operator can allow: a body holds about a million values and keys.
+const ITEMS_MAX_MAX: u64 = 100_000;
+
+/// What the host takes on at the same time, and in one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Open client connections.
@@ -14,6 +17,8 @@ pub struct Limits {
     pub connections_per_address: usize,
     /// Running responses.
     pub streams: usize,
+    /// Items of one request's `input`.
+    pub items_max: usize,
     /// What one key and one workspace may ask for.
     pub pace: Pace,
 }
@@ -54,6 +59,7 @@ pub(super) fn read(table: &Table<'_>) -> Limits {
         connections: count("connections", 1_000_000),
         connections_per_address: usize::try_from(figure("connections_per_address")).unwrap_or(usize::MAX),
         streams: count("streams", 100_000),
+        items_max: count("items_max", ITEMS_MAX_MAX),
         pace: Pace {
             requests_per_minute: figure("requests_per_minute"),
             tokens_per_minute: figure("tokens_per_minute"),

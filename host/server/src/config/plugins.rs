@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
+use cofferdam_runtime::manifest::MEMORY_MIB_MAX;
 use cofferdam_runtime::{
     Compile, InjectionRule, OnReflection, OperatorGrant, WrittenInjection, is_injectable_header,
 };
@@ -45,7 +46,7 @@ fn grant(table: &Table<'_>) -> OperatorGrant {
         placeholder_headers: placeholder_headers(table),
         on_reflection: on_reflection(table),
         imports: imports(table),
-        memory_mib: number("memory_mib", 4096),
+        memory_mib: number("memory_mib", MEMORY_MIB_MAX.into()),
         deadline_ms: number("deadline_ms", 600_000),
         config: config.value,
         sha256: sha256(table),

@@ -1,8 +1,9 @@
 //! The `provider` object: routing preferences of both endpoints.
 
+use crate::request::bounds::check_option_counts;
 use crate::request::invalid::InvalidRequest;
 use crate::request::json::{Kind, Value};
-use crate::request::rule::{AMOUNT, OPEN_OBJECT, Rule, Shape, optional};
+use crate::request::rule::{AMOUNT, Rule, Shape, optional};
 use std::collections::BTreeSet;
 
 const SLUGS: Rule = Rule::List { of: &Rule::Text { min: 1, max: 256 }, min: 0, max: 256 };
@@ -68,7 +69,7 @@ pub(in crate::request) const PROVIDER: Rule = Rule::Object(&Shape::of(&[
 
 /// Objects by provider. Providers differ in whether the case of a name counts, so no name stands there in two.
 fn check_options(options: Value<'_>) -> Result<(), InvalidRequest> {
-    Rule::Map(&OPEN_OBJECT).check(options)?;
+    check_option_counts(options)?;
     check_spellings(options)?;
     options.members().try_for_each(|(_, fields)| check_spellings(fields))
 }
