@@ -8,10 +8,6 @@ use crate::kit::names::Names;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// How long compiling all plugins may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The last line that a start with this folder ends with.
 fn refused(setup: Setup) -> String {
@@ -103,16 +99,8 @@ async fn plugins_are_compiled_at_the_start_or_behind_it() {
     Admin::new(&host).until_ready().await;
     let state = listed(&host, "tool-web-search")["state"].as_str().unwrap().to_owned();
     assert!(state.starts_with("compiled"), "{state}");
-    // Nobody calls a plugin here.
-    let until = Instant::now() + PATIENCE;
-    for round in 0.. {
-        let listed = host.command(&["plugin", "list"]);
-        let states = listed.as_array().unwrap().iter().map(|plugin| plugin["state"].as_str().unwrap());
-        if states.clone().all(|state| state.starts_with("compiled") || state == "not granted") {
-            return;
-        }
-        assert!(Instant::now() < until, "round {round}: {listed}");
-    }
+    // No call needs a plugin here.
+    host.until_all_compiled();
 }
 
 #[test]
