@@ -165,8 +165,7 @@ mod tests {
         let second = enter(&running, 1, 2).unwrap();
         assert!(enter(&running, 1, 2).is_none());
         let other = enter(&running, 2, 2).unwrap();
-        let mut counts = None;
-        drop(running.enter(3, |own, all| Err::<(), _>(counts = Some((own, all)))));
+        let counts = running.enter(3, |own, all| Err::<(), _>((own, all))).err();
         assert_eq!(counts, Some((0, 3)));
         // Fewer places than are taken: nobody enters until enough have left.
         drop((first, other));
