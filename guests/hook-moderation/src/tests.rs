@@ -168,7 +168,6 @@ fn long_input_is_judged_in_pieces_up_to_a_limit() {
         rejected(run(&[&long, "short"], &endpoint(), &mut script)).1,
         "flagged#/input/0/content/0/text"
     );
-
 }
 
 #[test]
@@ -193,7 +192,8 @@ fn input_that_is_too_long_is_refused_whatever_happens_on_errors() {
 #[test]
 fn the_strings_of_a_tool_are_one_text_for_the_endpoint_and_apart_for_rules() {
     let properties: Value = (0..2000).map(|n| (format!("p{n}"), json!({ "const": "bomb" }))).collect();
-    let request = json!({ "tools": [{ "type": "function", "name": "f", "parameters": { "properties": properties } }] });
+    let request =
+        json!({ "tools": [{ "type": "function", "name": "f", "parameters": { "properties": properties } }] });
     let request = request.to_string().into_bytes();
     let mut script = Script {
         answers: vec![answer(200, &json!({ "results": [{ "flagged": true }] }))],

@@ -364,7 +364,8 @@ mod tests {
     #[test]
     fn the_name_of_a_member_is_stored_once_however_many_its_children_are() {
         let name = "n".repeat(100_000);
-        let request = json!({ "input": [{ &name: vec!["x"; 10_000] }], "tools": [{ &name: vec!["x"; 10_000] }] });
+        let request =
+            json!({ "input": [{ &name: vec!["x"; 10_000] }], "tools": [{ &name: vec!["x"; 10_000] }] });
         let texts = read(request.to_string().as_bytes()).unwrap();
         let steps = texts.places.iter().map(|(_, step)| match step {
             Step::Member(name) => name.len(),

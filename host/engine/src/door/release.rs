@@ -3,8 +3,7 @@
 use crate::ledger::Caller;
 use cofferdam_runtime::{Grant, SecretSource};
 use cofferdam_store::{
-    Actor, Error, HostName, Purpose, Release, ReleaseError, ReleaseScope, SecretName, Store,
-    WorkspaceId,
+    Actor, Error, HostName, Purpose, Release, ReleaseError, ReleaseScope, SecretName, Store, WorkspaceId,
 };
 use std::time::Duration;
 
@@ -49,7 +48,8 @@ impl Vault {
         let names: Vec<(ReleaseScope, SecretName)> =
             names.into_iter().map(|name| (self.scope(grant, &name), name)).collect();
         let look = move || {
-            let bound = names.into_iter().map(|(scope, name)| Ok((store.is_releasable(scope, &name, &host)?, name)));
+            let bound =
+                names.into_iter().map(|(scope, name)| Ok((store.is_releasable(scope, &name, &host)?, name)));
             let bound: Result<Vec<(bool, SecretName)>, Error> = bound.collect();
             Ok(bound?.into_iter().filter(|(is_bound, _)| *is_bound).map(|(_, name)| name).collect())
         };
