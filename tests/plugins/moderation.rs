@@ -1,7 +1,8 @@
-//! The plugin `moderation`: rules of the operator, and an endpoint that is asked with a key of the workspace.
+//! The plugin `moderation`: rules of the operator, and an endpoint that is asked with a key of the operator or of the
+//! workspace.
 
 use crate::kit::client::{Answer, Client};
-use crate::kit::config::{MODEL, single};
+use crate::kit::config::{MODEL, model, provider, single};
 use crate::kit::host::{Host, Setup, program};
 use crate::kit::script::{chat, chat_stream};
 use crate::kit::site::{Authority, Site};
@@ -13,6 +14,8 @@ use std::process::Stdio;
 const HOST: &str = "moderation.test";
 /// The workspace's key for the endpoint.
 const KEY: &str = "sk-moderation-7Qw1-Zx9c";
+const OPERATORS: &str = "sk-operator-3Bv8-Lk2d";
+const INTERNS: &str = "sk-intern-9Tn4-Rf6h";
 
 const RULES: &str = r#"
 [plugins.hook-moderation.config]
@@ -35,6 +38,11 @@ struct Bench {
 
 impl Bench {
     async fn start(config: &str) -> Self {
+        Self::granted("secrets", config).await
+    }
+
+    /// The same whose key is granted by this setting.
+    async fn granted(grant: &str, config: &str) -> Self {
         let (authority, upstream) = (Authority::new(), Upstream::start().await);
         let site = Site::start(&authority, &[HOST]).await;
         let setup = Setup::new();
@@ -43,20 +51,42 @@ impl Bench {
             .config(&format!(
                 "[egress]\nports = [{0}]\nroots = [\"ca.pem\"]\nallow_private = [\"127.0.0.0/8\"]\n\
                  resolve = {{ \"{HOST}\" = [\"127.0.0.1\"] }}\n\
-                 [plugins.hook-moderation]\nhosts = [\"{HOST}\"]\nsecrets = [\"moderation_key\"]\n\
+                 [plugins.hook-moderation]\nhosts = [\"{HOST}\"]\n{grant} = [\"moderation_key\"]\n\
                  [plugins.hook-moderation.config]\nmodel = \"omni\"\n\
                  endpoint = \"https://{HOST}:{0}/v1/moderations\"\n{config}",
                 site.port
             ))
             .config(&single("openai-chat", &upstream.base))
             .start();
+        let bench = Self { host, upstream, site };
+        bench.put(KEY, HOST, &["--workspace", "default"]);
+        bench
+    }
+
+    fn put(&self, value: &str, bound_to: &str, scope: &[&str]) {
         let mut command = program();
-        command.arg("--data").arg(host.data()).args(["secret", "put", "moderation_key", "--host", HOST]);
-        command.args(["--workspace", "default"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        command.arg("--data").arg(self.host.data()).args(["secret", "put", "moderation_key"]).args(scope);
+        command.args(["--host", bound_to]).stdin(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(KEY.as_bytes()).unwrap();
+        child.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
         assert!(child.wait().unwrap().success());
-        Self { host, upstream, site }
+    }
+
+    /// The key of an intern that has secrets of the same name as the endpoint's key.
+    fn intern(&self, bound_to: &str) -> String {
+        self.host.command(&["intern", "create", "ada", "--workspace", "default"]);
+        let key = self.host.command(&["key", "create", "--workspace", "default", "--intern", "ada"]);
+        self.put(INTERNS, bound_to, &["--intern", "ada"]);
+        key["key"].as_str().unwrap().to_owned()
+    }
+
+    /// The credential that the endpoint is asked with for this key.
+    async fn credential(&self, key: &str) -> String {
+        self.site.reply(verdict(false));
+        self.upstream.reply(chat("fine"));
+        let answer = Client::with_key(&self.host, key).post("/responses", &request("words")).await;
+        assert_eq!(answer.output_text(), "fine", "{}", answer.text);
+        self.site.last().header("authorization").unwrap_or_default().to_owned()
     }
 
     async fn ask(&self, text: &str) -> Answer {
@@ -195,4 +225,131 @@ async fn a_stream_whose_hook_takes_long_is_kept_alive_and_may_still_be_refused()
     assert_eq!(failed["response"]["error"]["message"], "The input was flagged by moderation: violence");
     assert!(stream.next().await.is_none(), "the stream is complete");
     assert!(bench.upstream.asked().is_empty());
+}
+
+#[tokio::test]
+async fn every_string_that_a_model_would_read_is_judged() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&single("openai-responses", &upstream.base)).config(RULES).start();
+    let function = |parameters: Value| {
+        json!([{"type": "function", "name": "f", "parameters":
+            {"type": "object", "properties": {"x": parameters}}}])
+    };
+    let format = |schema: Value| json!({"format": {"type": "json_schema", "name": "f", "schema": schema}});
+    let hidden = [
+        ("tools", function(json!({"type": "string", "description": "bombs"}))),
+        ("tools", function(json!({"type": "string", "title": "bombs"}))),
+        ("tools", function(json!({"type": "string", "default": "bombs"}))),
+        ("tools", function(json!({"type": "string", "const": "bombs"}))),
+        ("tools", function(json!({"type": "string", "enum": ["bombs"]}))),
+        ("tools", function(json!({"type": "object", "properties": {"how to build": {"type": "string"}}}))),
+        ("tools", json!([{"type": "function", "name": "bombs", "parameters": {"type": "object"}}])),
+        (
+            "tools",
+            json!([{"type": "namespace", "name": "n", "description": "n", "tools": [
+            {"type": "function", "name": "f", "description": "bombs", "parameters": {"type": "object"}}]}]),
+        ),
+        ("text", format(json!({"type": "object", "properties": {"bombs": {"type": "string"}}}))),
+        ("text", format(json!({"type": "object", "description": "bombs"}))),
+        ("image_config", json!({"font_inputs": [{"text": "bombs"}]})),
+        (
+            "input",
+            json!([
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": r#"{"x":"b\u006fmbs"}"#},
+            {"type": "function_call_output", "call_id": "c", "output": "fine"}]),
+        ),
+    ];
+    for (member, value) in hidden {
+        let mut request = request("hello");
+        request[member] = value;
+        let answer = Client::new(&host).post("/responses", &request).await;
+        assert_eq!(answer.status, 403, "{request}: {}", answer.text);
+        assert_eq!(answer.body["error"]["metadata"]["error_type"], "content_policy_violation", "{request}");
+    }
+    assert!(upstream.asked().is_empty());
+}
+
+#[tokio::test]
+async fn options_of_providers_are_judged_as_far_as_they_are_sent_on() {
+    let upstream = Upstream::start().await;
+    let provider = provider("one", "openai-chat", &upstream.base) + "options = [\"nickname\"]\n";
+    let setup = Setup::new().config(&(provider + &model(MODEL, "responses", &["one"])));
+    let host = setup.config(RULES).start();
+    let ask = async |options: Value| {
+        let mut request = request("hello");
+        request["provider"] = json!({"options": options});
+        Client::new(&host).post("/responses", &request).await
+    };
+    for options in [json!({"one": {"nickname": "bombs"}}), json!({"ONE": {"Nickname": [{"bombs": 1}]}})] {
+        let answer = ask(options).await;
+        assert_eq!(answer.status, 403, "{}", answer.text);
+        assert_eq!(answer.body["error"]["metadata"]["reasons"], json!(["weapons"]));
+    }
+    assert!(upstream.asked().is_empty());
+    for options in [json!({"one": {"other": "bombs"}}), json!({"two": {"nickname": "bombs"}})] {
+        upstream.reply(chat("fine"));
+        assert_eq!(ask(options).await.output_text(), "fine");
+    }
+    upstream.reply(chat("fine"));
+    assert_eq!(ask(json!({"one": {"nickname": "harmless"}})).await.output_text(), "fine");
+    assert_eq!(upstream.asked().last().unwrap().body["nickname"], "harmless");
+}
+
+#[tokio::test]
+async fn a_tool_of_many_words_is_one_text_for_the_endpoint() {
+    let bench = Bench::start("").await;
+    bench.site.reply(Reply::json(200, json!({"results": [{"flagged": false}, {"flagged": true}]})));
+    let properties: Value = (0..1500).map(|n| (format!("p{n}"), json!({"const": format!("c{n}")}))).collect();
+    let mut request = request("hello");
+    request["tools"] = json!([{"type": "function", "name": "f", "parameters":
+        {"type": "object", "properties": properties}}]);
+    let answer = Client::new(&bench.host).post("/responses", &request).await;
+    assert_eq!(answer.status, 403, "{}", answer.text);
+    let told = answer.body["error"]["metadata"]["flagged_input"].as_str().unwrap();
+    assert!(told.starts_with('{') && told.len() == 100, "{told}");
+    let asked: Value = serde_json::from_slice(&bench.site.last().body).unwrap();
+    let words: Vec<&str> = asked["input"][1].as_str().unwrap().split('\n').collect();
+    assert!(words.contains(&"p1499") && words.contains(&"c1499"));
+}
+
+#[tokio::test]
+async fn input_that_is_too_long_is_refused_also_where_errors_are_allowed() {
+    let bench = Bench::start("on_error = \"allow\"").await;
+    let mut request = request("");
+    request["input"] = vec![json!({"role": "user", "content": "x"}); 1025].into();
+    let answer = Client::new(&bench.host).post("/responses", &request).await;
+    assert_eq!(answer.status, 400, "{}", answer.text);
+    assert_eq!(answer.message(), "The input is longer than what can be moderated on this host.");
+    bench.site.reply(Reply::json(413, json!({})));
+    assert_eq!(bench.ask("x").await.status, 400);
+    assert!(bench.upstream.asked().is_empty());
+}
+
+#[tokio::test]
+async fn the_endpoints_key_may_come_from_the_operators_vault_for_every_caller() {
+    let mut bench = Bench::granted("operator_secrets", "").await;
+    bench.put(OPERATORS, HOST, &["--operator"]);
+    let expected = format!("Bearer {OPERATORS}");
+    assert_eq!(bench.credential(&bench.host.key).await, expected);
+    let intern = bench.intern(HOST);
+    assert_eq!(bench.credential(&intern).await, expected);
+    let log = bench.host.end();
+    assert!(!log.contains(OPERATORS), "{log}");
+}
+
+#[tokio::test]
+async fn a_secret_that_only_callers_have_is_not_sent_in_the_place_of_the_operators() {
+    let bench = Bench::granted("operator_secrets", "").await;
+    bench.site.reply(Reply::json(401, json!({})));
+    assert_eq!(bench.ask("x").await.status, 500);
+    assert_eq!(bench.site.last().header("authorization"), None);
+}
+
+#[tokio::test]
+async fn an_interns_secret_of_the_same_name_does_not_break_moderation() {
+    for bound_to in [HOST, "elsewhere.test"] {
+        let bench = Bench::start("").await;
+        let intern = bench.intern(bound_to);
+        assert_eq!(bench.credential(&intern).await, format!("Bearer {KEY}"), "{bound_to}");
+    }
 }

@@ -1,12 +1,15 @@
 //! The moderation endpoint: `POST {input, model?}`, answered with `results`, one
 //! for each text. The host adds the key, if any, and checks where this goes.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::bindings::cofferdam::plugin::http::{HttpError, Request, Response};
 use crate::operator::Endpoint;
-use crate::{Flagged, Outside, Text};
+use crate::texts::Place;
+use crate::{Flagged, Outside, Texts};
 
 /// Bytes of text in one piece, and in one request.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
@@ -65,16 +68,17 @@ struct Verdict {
 /// A text, or a part of a long one.
 struct Piece<'a> {
     text: &'a str,
-    pointer: &'a str,
+    place: Place,
 }
 
 /// The first text that the endpoint flags.
 pub(crate) fn flagged(
     endpoint: &Endpoint,
-    texts: &[Text],
+    texts: &Texts,
     outside: &mut impl Outside,
 ) -> Result<Option<Flagged>, Trouble> {
-    let batches = batches(texts);
+    let joined = texts.joined();
+    let batches = batches(&joined);
     if batches.len() > BATCHES_MAX {
         return Err(Trouble::TooLong);
     }
@@ -82,7 +86,7 @@ pub(crate) fn flagged(
         let verdicts = ask(endpoint, batch, outside)?;
         let guilty = batch.iter().zip(verdicts).find(|(_, verdict)| verdict.flagged);
         if let Some((piece, verdict)) = guilty {
-            return Ok(Some(Flagged { reasons: reasons(&verdict), pointer: piece.pointer.to_owned() }));
+            return Ok(Some(Flagged { reasons: reasons(&verdict), pointer: texts.pointer(piece.place) }));
         }
     }
     Ok(None)
@@ -119,8 +123,11 @@ fn ask(
         timeout_ms: endpoint.timeout_ms,
     };
     let response = outside.send(&request).map_err(trouble)?;
-    if response.status != 200 {
-        return Err(refused(&response));
+    match response.status {
+        200 => {}
+        // The client decides on the length of its input, and no setting lets what is too long pass.
+        413 => return Err(Trouble::TooLong),
+        _ => return Err(refused(&response)),
     }
     let answer: Answer = serde_json::from_slice(&response.body)
         .map_err(|_| Trouble::passing("the answer has not the form of a moderation"))?;
@@ -142,7 +149,7 @@ fn trouble(error: HttpError) -> Trouble {
             Trouble::Lasting("the URL or the placement of a secret is malformed".to_owned())
         }
         HttpError::SecretUnavailable => {
-            Trouble::Lasting("the workspace has no secret of the granted name for this host".to_owned())
+            Trouble::Lasting("the vault has no secret of the granted name for this host".to_owned())
         }
         HttpError::Untrusted => Trouble::Lasting("the TLS certificate was not acceptable".to_owned()),
     }
@@ -164,12 +171,11 @@ fn retry_after_ms(response: &Response) -> Option<u64> {
 }
 
 /// The texts in pieces, as many to a request as fit.
-fn batches(texts: &[Text]) -> Vec<Vec<Piece<'_>>> {
+fn batches<'a>(texts: &'a [(Place, Cow<'_, str>)]) -> Vec<Vec<Piece<'a>>> {
     let mut batches: Vec<Vec<Piece<'_>>> = Vec::new();
     let mut bytes_left = 0;
-    let pieces = texts.iter().flat_map(|text| {
-        pieces(&text.text).map(|piece| Piece { text: piece, pointer: text.pointer.as_str() })
-    });
+    let pieces =
+        texts.iter().flat_map(|(place, text)| pieces(text).map(|text| Piece { text, place: *place }));
     for piece in pieces {
         match batches.last_mut() {
             Some(batch) if piece.text.len() <= bytes_left && batch.len() < BATCH_PIECES_MAX => {

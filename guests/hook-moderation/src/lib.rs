@@ -1,7 +1,7 @@
 //! Keeps flagged input from models: rules of the operator, and a moderation
 //! endpoint in the form of OpenAI's.
 //!
-//! All text that a model would read is looked at, whoever it claims to be from.
+//! All text that a model would read is looked at, whatever its role or place.
 //! The request goes on untouched or not at all; a guest that cannot say which
 //! refuses, unless the operator wants it otherwise.
 
@@ -28,7 +28,7 @@ use bindings::exports::cofferdam::plugin::on_request::Guest;
 
 use endpoint::Trouble;
 use operator::{OnError, Operator};
-use texts::Text;
+use texts::Texts;
 
 struct Moderation;
 
@@ -88,9 +88,10 @@ fn handled(request: &[u8], operator: &[u8], outside: &mut impl Outside) -> Resul
         Ok(None) => Ok(Action::Pass),
         Err(trouble) => {
             outside.log(log::Level::Warn, &format!("the moderation endpoint: {}", trouble.line()));
-            match operator.on_error {
-                OnError::Allow => Ok(Action::Pass),
-                OnError::Refuse => Err(refusal(&trouble)),
+            match (operator.on_error, &trouble) {
+                // The client decides on the length of its input: passing it would let the client switch this hook off.
+                (OnError::Allow, Trouble::Passing { .. } | Trouble::Lasting(_)) => Ok(Action::Pass),
+                _ => Err(refusal(&trouble)),
             }
         }
     }

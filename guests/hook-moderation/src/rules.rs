@@ -1,10 +1,10 @@
 //! The operator's own rules.
 
 use crate::operator::Rules;
-use crate::{Flagged, Text};
+use crate::{Flagged, Texts};
 
 /// The first text that a rule forbids, with the reasons of all that do, each once.
-pub(crate) fn flagged(rules: &Rules, texts: &[Text]) -> Option<Flagged> {
+pub(crate) fn flagged(rules: &Rules, texts: &Texts) -> Option<Flagged> {
     if rules.is_empty() {
         return None;
     }
@@ -16,6 +16,6 @@ pub(crate) fn flagged(rules: &Rules, texts: &[Text]) -> Option<Flagged> {
                 reasons.push(reason.clone());
             }
         }
-        (!reasons.is_empty()).then(|| Flagged { reasons, pointer: text.pointer.clone() })
+        (!reasons.is_empty()).then(|| Flagged { reasons, pointer: texts.pointer(text.place) })
     })
 }

@@ -168,12 +168,43 @@ fn long_input_is_judged_in_pieces_up_to_a_limit() {
         rejected(run(&[&long, "short"], &endpoint(), &mut script)).1,
         "flagged#/input/0/content/0/text"
     );
+}
 
-    let mut script = Script::default();
+#[test]
+fn input_that_is_too_long_is_refused_whatever_happens_on_errors() {
     let huge = "x".repeat(5 << 20);
-    let Err(failure) = run(&[&huge], &endpoint(), &mut script) else { panic!("passed") };
-    assert!(matches!(failure.kind, ErrorKind::ContextLengthExceeded));
-    assert!(script.asked.is_empty());
+    for on_error in ["refuse", "allow"] {
+        let mut operator = endpoint();
+        operator["on_error"] = json!(on_error);
+        let mut script = Script::default();
+        for texts in [vec![huge.as_str()], vec!["x"; 1025]] {
+            let Err(failure) = run(&texts, &operator, &mut script) else { panic!("passed") };
+            assert!(matches!(failure.kind, ErrorKind::ContextLengthExceeded));
+        }
+        assert!(script.asked.is_empty());
+        // The endpoint may be the one to say so.
+        let mut script = Script { answers: vec![answer(413, &json!({}))], ..Script::default() };
+        let Err(failure) = run(&["x"], &operator, &mut script) else { panic!("passed") };
+        assert!(matches!(failure.kind, ErrorKind::ContextLengthExceeded));
+    }
+}
+
+#[test]
+fn the_strings_of_a_tool_are_one_text_for_the_endpoint_and_apart_for_rules() {
+    let properties: Value = (0..2000).map(|n| (format!("p{n}"), json!({ "const": "bomb" }))).collect();
+    let request =
+        json!({ "tools": [{ "type": "function", "name": "f", "parameters": { "properties": properties } }] });
+    let request = request.to_string().into_bytes();
+    let mut script = Script {
+        answers: vec![answer(200, &json!({ "results": [{ "flagged": true }] }))],
+        ..Script::default()
+    };
+    let result = handled(&request, endpoint().to_string().as_bytes(), &mut script);
+    assert_eq!(rejected(result).1, "flagged#/tools/0");
+    assert!(script.asked[0]["input"][0].as_str().unwrap().contains("\nbomb\n"));
+    let rules = json!({ "rules": [{ "reason": "r", "pattern": "^bomb$" }] }).to_string();
+    let (_, code) = rejected(handled(&request, rules.as_bytes(), &mut script));
+    assert_eq!(code, "r#/tools/0/parameters/properties/p0/const");
 }
 
 #[test]

@@ -1,18 +1,42 @@
-//! The texts of a request, each with its place.
+//! The strings of a request that a model would read, each with its place.
+
+use std::borrow::Cow;
 
 use cofferdam_guest_kit::is_text_member;
 use serde::Deserialize;
-use serde_json::{Value, from_slice};
+use serde_json::{Map, Value, from_slice, from_str};
 
-/// One text that a model would read.
-#[derive(Debug, PartialEq, Eq)]
+/// Members of an `mcp` tool that lead to its server. No model reads them, and they hold credentials.
+const TO_SERVER: [&str; 3] = ["authorization", "headers", "server_url"];
+
+/// A place in the request: its number in the tree of places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(usize);
+
+/// One string that a model would read.
+#[derive(Debug)]
 pub(crate) struct Text {
-    /// Its JSON pointer (RFC 6901).
-    pub(crate) pointer: String,
+    pub(crate) place: Place,
+    /// The place of the tool, or of another object, that the endpoint judges as one text.
+    whole: Option<Place>,
     pub(crate) text: String,
 }
 
-/// As much of a request as holds text.
+/// All of them, in the order in which they stand.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    /// Each place holds its parent and its step from there, so that no name is stored twice.
+    places: Vec<(Option<Place>, Step)>,
+    texts: Vec<Text>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Member(String),
+    Element(usize),
+}
+
+/// As much of a request as holds strings that a model reads.
 #[derive(Deserialize)]
 struct Request {
     instructions: Option<String>,
@@ -20,58 +44,213 @@ struct Request {
     input: Vec<Value>,
     #[serde(default)]
     tools: Vec<Value>,
+    #[serde(default)]
+    text: Value,
+    #[serde(default)]
+    tool_choice: Value,
+    #[serde(default)]
+    image_config: Value,
+    #[serde(default)]
+    provider: Provider,
 }
 
-/// The texts in the order in which they stand: instructions, input, and what the
-/// client says of its tools. `None` for bytes that are no request.
-pub(crate) fn read(request: &[u8]) -> Option<Vec<Text>> {
-    let Request { instructions, input, tools } = from_slice(request).ok()?;
-    let mut texts = Vec::new();
+#[derive(Default, Deserialize)]
+struct Provider {
+    #[serde(default)]
+    options: Map<String, Value>,
+}
+
+/// The strings of a request: instructions, input, tools, the form of the answer, the choice of
+/// tools, settings of images, and the options of providers. `None` for bytes that are no request.
+pub(crate) fn read(request: &[u8]) -> Option<Texts> {
+    let Request { instructions, input, tools, text, tool_choice, image_config, provider } =
+        from_slice(request).ok()?;
+    let mut texts = Texts::default();
     if let Some(text) = instructions {
-        note("/instructions".to_owned(), text, &mut texts);
+        let place = texts.member(None, "instructions");
+        texts.note(place, None, text);
     }
-    for (place, item) in input.into_iter().enumerate() {
-        collect(&format!("/input/{place}"), item, &is_text_member, &mut texts);
+    let place = texts.member(None, "input");
+    for (index, item) in input.into_iter().enumerate() {
+        texts.item(place, Step::Element(index), item);
     }
-    for (place, tool) in tools.into_iter().enumerate() {
-        collect(&format!("/tools/{place}"), tool, &|name: &str| name == "description", &mut texts);
+    let place = texts.member(None, "tools");
+    texts.tools(place, tools, None);
+    for (name, value) in [("text", text), ("tool_choice", tool_choice), ("image_config", image_config)] {
+        let place = texts.member(None, name);
+        texts.all(place, place, value);
+    }
+    let place = texts.member(None, "provider");
+    let place = texts.member(Some(place), "options");
+    for (name, options) in provider.options {
+        let place = texts.member(Some(place), &name);
+        texts.all(place, place, options);
     }
     Some(texts)
 }
 
-/// Notes the strings below a value that stand in a member for which `reads` holds.
-/// The host has bounded how deep this goes.
-fn collect(pointer: &str, value: Value, reads: &impl Fn(&str) -> bool, texts: &mut Vec<Text>) {
-    match value {
-        Value::Array(values) => {
-            for (place, value) in values.into_iter().enumerate() {
-                element(format!("{pointer}/{place}"), value, reads, texts);
+impl Texts {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Text> {
+        self.texts.iter()
+    }
+
+    /// The JSON pointer (RFC 6901) of a place.
+    pub(crate) fn pointer(&self, place: Place) -> String {
+        let mut steps = Vec::new();
+        let mut next = Some(place);
+        while let Some((parent, step)) = next.and_then(|Place(number)| self.places.get(number)) {
+            steps.push(step);
+            next = *parent;
+        }
+        let steps = steps.into_iter().rev().map(|step| match step {
+            Step::Member(name) => format!("/{}", name.replace('~', "~0").replace('/', "~1")),
+            Step::Element(index) => format!("/{index}"),
+        });
+        steps.collect()
+    }
+
+    /// What the endpoint is asked about: the strings of one tool are one text, because the number
+    /// of texts is limited and the words of a schema are many.
+    pub(crate) fn joined(&self) -> Vec<(Place, Cow<'_, str>)> {
+        let mut joined: Vec<(Place, Cow<'_, str>)> = Vec::new();
+        for Text { place, whole, text } in &self.texts {
+            match (joined.last_mut(), whole) {
+                (Some((before, words)), Some(whole)) if before == whole => {
+                    let words = words.to_mut();
+                    words.push('\n');
+                    words.push_str(text);
+                }
+                _ => joined.push((whole.unwrap_or(*place), Cow::Borrowed(text))),
             }
         }
-        Value::Object(members) => {
-            for (name, value) in members {
-                let is_text = reads(&name);
-                if is_text || !value.is_string() {
-                    let name = name.replace('~', "~0").replace('/', "~1");
-                    element(format!("{pointer}/{name}"), value, reads, texts);
+        joined
+    }
+
+    /// An item of `input`, or a value inside one: strings of members that are text, and tools.
+    /// The host has bounded how deep this goes.
+    fn item(&mut self, parent: Place, step: Step, value: Value) {
+        match value {
+            Value::String(text) => {
+                let place = self.place(Some(parent), step);
+                self.note(place, None, text);
+            }
+            Value::Array(values) => {
+                let place = self.place(Some(parent), step);
+                for (index, value) in values.into_iter().enumerate() {
+                    self.item(place, Step::Element(index), value);
                 }
             }
+            Value::Object(members) => {
+                let place = self.place(Some(parent), step);
+                for (name, value) in members {
+                    self.item_member(place, name, value);
+                }
+            }
+            _ => {}
         }
-        _ => {}
+    }
+
+    fn item_member(&mut self, parent: Place, name: String, value: Value) {
+        match value {
+            Value::String(text) if name == "arguments" => self.arguments(parent, text),
+            Value::String(_) if !is_text_member(&name) => {}
+            Value::Array(tools) if name == "tools" => {
+                let place = self.place(Some(parent), Step::Member(name));
+                self.tools(place, tools, None);
+            }
+            value => self.item(parent, Step::Member(name), value),
+        }
+    }
+
+    /// Arguments are JSON in a string. A provider may be sent what they mean, where an escape is a letter.
+    fn arguments(&mut self, parent: Place, text: String) {
+        let place = self.member(Some(parent), "arguments");
+        let value = if text.contains('\\') { from_str::<Value>(&text).ok() } else { None };
+        self.note(place, Some(place), text);
+        if let Some(value) = value {
+            self.decoded(place, value);
+        }
+    }
+
+    /// The strings and names of a JSON document that itself stands in a string.
+    fn decoded(&mut self, place: Place, value: Value) {
+        match value {
+            Value::String(text) => self.note(place, Some(place), text),
+            Value::Array(values) => values.into_iter().for_each(|value| self.decoded(place, value)),
+            Value::Object(members) => {
+                for (name, value) in members {
+                    self.note(place, Some(place), name);
+                    self.decoded(place, value);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Tools, each one text for the endpoint, or a part of the `whole` that they stand in.
+    fn tools(&mut self, parent: Place, tools: Vec<Value>, whole: Option<Place>) {
+        for (index, tool) in tools.into_iter().enumerate() {
+            let place = self.place(Some(parent), Step::Element(index));
+            let whole = whole.unwrap_or(place);
+            let Value::Object(mut members) = tool else {
+                self.all(place, whole, tool);
+                continue;
+            };
+            if members.get("type").is_some_and(|kind| kind == "mcp") {
+                members.retain(|name, _| !TO_SERVER.contains(&name.as_str()));
+            }
+            let nested = members.remove("tools");
+            self.all(place, whole, Value::Object(members));
+            let at = self.member(Some(place), "tools");
+            match nested {
+                Some(Value::Array(nested)) => self.tools(at, nested, Some(whole)),
+                Some(nested) => self.all(at, whole, nested),
+                None => {}
+            }
+        }
+    }
+
+    /// Every string below a value, and the names of members.
+    fn all(&mut self, place: Place, whole: Place, value: Value) {
+        match value {
+            Value::String(text) => self.note(place, Some(whole), text),
+            Value::Array(values) => {
+                for (index, value) in values.into_iter().enumerate().filter(|(_, value)| holds_text(value)) {
+                    let place = self.place(Some(place), Step::Element(index));
+                    self.all(place, whole, value);
+                }
+            }
+            Value::Object(members) => {
+                for (name, value) in members {
+                    self.note(place, Some(whole), name.clone());
+                    if holds_text(&value) {
+                        let place = self.place(Some(place), Step::Member(name));
+                        self.all(place, whole, value);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn note(&mut self, place: Place, whole: Option<Place>, text: String) {
+        if !text.trim().is_empty() {
+            self.texts.push(Text { place, whole, text });
+        }
+    }
+
+    fn member(&mut self, parent: Option<Place>, name: &str) -> Place {
+        self.place(parent, Step::Member(name.to_owned()))
+    }
+
+    fn place(&mut self, parent: Option<Place>, step: Step) -> Place {
+        self.places.push((parent, step));
+        Place(self.places.len() - 1)
     }
 }
 
-fn element(pointer: String, value: Value, reads: &impl Fn(&str) -> bool, texts: &mut Vec<Text>) {
-    match value {
-        Value::String(text) => note(pointer, text, texts),
-        value => collect(&pointer, value, reads, texts),
-    }
-}
-
-fn note(pointer: String, text: String, texts: &mut Vec<Text>) {
-    if !text.trim().is_empty() {
-        texts.push(Text { pointer, text });
-    }
+fn holds_text(value: &Value) -> bool {
+    value.is_string() || value.is_array() || value.is_object()
 }
 
 #[cfg(test)]
@@ -80,8 +259,14 @@ mod tests {
 
     use super::*;
 
+    /// Each string with its pointer.
+    fn found(request: &Value) -> Vec<(String, String)> {
+        let texts = read(request.to_string().as_bytes()).unwrap();
+        texts.iter().map(|text| (text.text.clone(), texts.pointer(text.place))).collect()
+    }
+
     #[test]
-    fn all_that_a_model_reads_is_found_with_its_place() {
+    fn every_string_of_the_input_that_a_model_reads_is_found_with_its_place() {
         let request = json!({
             "model": "a/b",
             "instructions": "one",
@@ -97,22 +282,103 @@ mod tests {
                 { "type": "function_call_output", "call_id": "c", "output": "six" },
                 { "type": "shell_call_output", "output": [{ "stdout": "seven", "a/b~c": "eight" }] },
             ],
-            "tools": [{ "type": "function", "name": "f", "description": "nine",
-                "parameters": { "properties": { "x": { "type": "string", "description": "ten" } } } }],
         });
-        let texts = read(request.to_string().as_bytes()).unwrap();
-        let words: Vec<&str> = texts.iter().map(|text| text.text.as_str()).collect();
-        assert_eq!(words, ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]);
-        for text in &texts {
-            assert_eq!(request.pointer(&text.pointer), Some(&json!(text.text)), "{}", text.pointer);
+        let found = found(&request);
+        let mut words: Vec<&str> = found.iter().map(|(text, _)| text.as_str()).collect();
+        words.sort_unstable();
+        assert_eq!(words, ["eight", "five", "four", "one", "seven", "six", "three", "two"]);
+        for (text, pointer) in &found {
+            assert_eq!(request.pointer(pointer), Some(&json!(text)), "{pointer}");
         }
-        assert_eq!(texts[1].pointer, "/input/0/content/0/text");
+        assert_eq!(found[1].1, "/input/0/content/0/text");
+    }
+
+    #[test]
+    fn every_string_and_name_of_tools_formats_choices_and_options_is_found() {
+        let tool = |word: &str| {
+            json!({ "type": "function", "name": format!("name {word}"), "parameters": {
+                "title": format!("title {word}"),
+                "properties": { format!("property {word}"): {
+                    "const": format!("const {word}"), "default": [format!("default {word}")],
+                    "enum": [{ format!("member {word}"): 1 }], "examples": { "id": format!("id {word}") },
+                }},
+            }})
+        };
+        let request = json!({
+            "input": [{ "type": "tool_search_output", "tools": [tool("found")] }],
+            "tools": [tool("own"), { "type": "namespace", "name": "n", "tools": [tool("nested")] }],
+            "text": { "format": { "type": "json_schema", "name": "form", "schema": tool("format") } },
+            "tool_choice": { "type": "function", "name": "choice" },
+            "image_config": { "font_inputs": [{ "text": "painted" }] },
+            "provider": { "options": { "one": { "stop": ["halt"], "bias": { "word": 1 } } } },
+        });
+        let found = found(&request);
+        let words: Vec<&str> = found.iter().map(|(text, _)| text.as_str()).collect();
+        for place in ["found", "own", "nested", "format"] {
+            for kind in ["name", "title", "property", "const", "default", "member", "id"] {
+                assert!(words.contains(&format!("{kind} {place}").as_str()), "{kind} {place}");
+            }
+        }
+        for word in ["form", "choice", "painted", "halt", "word"] {
+            assert!(words.contains(&word), "{word}");
+        }
+        for (text, pointer) in &found {
+            let value = request.pointer(pointer).unwrap_or_else(|| panic!("{pointer}"));
+            assert!(value == text || value.get(text).is_some(), "{pointer}");
+        }
+        let texts = read(request.to_string().as_bytes()).unwrap();
+        let wholes: Vec<String> = texts.joined().iter().map(|(place, _)| texts.pointer(*place)).collect();
+        assert_eq!(
+            wholes,
+            [
+                "/input/0/tools/0",
+                "/tools/0",
+                "/tools/1",
+                "/text",
+                "/tool_choice",
+                "/image_config",
+                "/provider/options/one"
+            ]
+        );
+        assert!(texts.joined()[2].1.contains("\nconst nested"), "{:?}", texts.joined());
+    }
+
+    #[test]
+    fn what_leads_to_the_server_of_an_mcp_tool_is_not_shown() {
+        let members = json!({ "type": "mcp", "server_label": "l", "server_url": "secret", "authorization": "secret",
+            "headers": { "x": "secret" } });
+        let found = found(&json!({ "tools": [members, { "type": "namespace", "tools": [members] },
+            { "type": "function", "parameters": { "type": "mcp", "headers": "read" } }] }));
+        assert!(found.iter().all(|(text, _)| text != "secret"), "{found:?}");
+        assert!(found.iter().any(|(text, _)| text == "l") && found.iter().any(|(text, _)| text == "read"));
+    }
+
+    #[test]
+    fn arguments_are_read_as_they_are_and_without_their_escapes() {
+        let arguments = r#"{"a\u0062":["b\u006fmb"]}"#;
+        let found = found(&json!({ "input": [{ "type": "function_call", "arguments": arguments }] }));
+        let at = |text: &str| (text.to_owned(), "/input/0/arguments".to_owned());
+        assert_eq!(found, [at(arguments), at("ab"), at("bomb")]);
+    }
+
+    #[test]
+    fn the_name_of_a_member_is_stored_once_however_many_its_children_are() {
+        let name = "n".repeat(100_000);
+        let request =
+            json!({ "input": [{ &name: vec!["x"; 10_000] }], "tools": [{ &name: vec!["x"; 10_000] }] });
+        let texts = read(request.to_string().as_bytes()).unwrap();
+        let steps = texts.places.iter().map(|(_, step)| match step {
+            Step::Member(name) => name.len(),
+            Step::Element(_) => 0,
+        });
+        assert!(steps.sum::<usize>() < 250_000);
+        assert_eq!(texts.pointer(texts.texts[9].place), format!("/input/0/{name}/9"));
     }
 
     #[test]
     fn bytes_that_are_no_request_are_told_from_empty_ones() {
-        assert_eq!(read(b"{}"), Some(Vec::new()));
-        assert_eq!(read(b"{\"input\":7}"), None);
-        assert_eq!(read(b"\xff"), None);
+        assert!(read(b"{}").is_some_and(|texts| texts.iter().next().is_none()));
+        assert!(read(b"{\"input\":7}").is_none());
+        assert!(read(b"\xff").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! The door through which plugins reach other hosts with the caller's secrets.
+//! The door through which plugins reach other hosts with secrets of the caller or of the operator.
 //!
 //! Each request passes, in this order: its URL is parsed into a checked target; the host is one that the grant
 //! covers; what the guest says and what the grant says become a plan of secrets and places; everything that
@@ -233,11 +233,11 @@ impl Visit<'_> {
         }
     }
 
-    /// The one unplaced secret that the caller has bound to this host.
+    /// The one unplaced secret that is bound to this host.
     async fn unplaced(&self, host: &HostName) -> Result<Vec<Planned>, Refused> {
         let names: Vec<SecretName> = self.grant.unplaced_secrets().cloned().collect();
         let Some(first) = names.first().cloned() else { return Ok(Vec::new()) };
-        let found = self.door.vault.releasable(names, host.clone()).await;
+        let found = self.door.vault.releasable(self.grant, names, host.clone()).await;
         plan::unplaced(found.map_err(|error| Refused::not_released(&first, &error))?, host)
     }
 
@@ -245,7 +245,7 @@ impl Visit<'_> {
     async fn unreleasable(&self, host: &HostName, planned: &[Planned]) -> Result<Option<usize>, HttpError> {
         let names: Vec<SecretName> = planned.iter().map(|planned| planned.secret.clone()).collect();
         let Some(first) = names.first().cloned() else { return Ok(None) };
-        let found = self.door.vault.releasable(names, host.clone()).await;
+        let found = self.door.vault.releasable(self.grant, names, host.clone()).await;
         let found = found.map_err(|error| self.refuse(Some(host), Refused::not_released(&first, &error)))?;
         Ok(planned.iter().position(|planned| !found.contains(&planned.secret)))
     }
@@ -276,7 +276,7 @@ impl Visit<'_> {
         let mut sent = Vec::with_capacity(planned.len());
         for Planned { secret, slot } in planned {
             let Some(host) = host else { return Err(HttpError::Denied) };
-            let released = self.door.vault.release(&secret, host, &self.purpose()).await;
+            let released = self.door.vault.release(self.grant, &secret, host, &self.purpose()).await;
             let release =
                 released.map_err(|error| self.refuse(Some(host), Refused::not_released(&secret, &error)))?;
             sent.push(Sent { secret, fingerprint: release.fingerprint() });

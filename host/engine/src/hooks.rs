@@ -3,6 +3,7 @@
 //! enforce something.
 
 mod fitting;
+mod judged;
 
 pub(crate) use fitting::are_small;
 mod flagged;
@@ -85,7 +86,7 @@ impl Engine {
             })
             .collect();
         let mut hooks = hooks?;
-        hooks.sort_by_key(|hook| hook.plugin.manifest().hook.as_ref().is_some_and(|table| table.judges));
+        hooks.sort_by_key(Hook::judges);
         // What is short and stays as it is needs no further look.
         let fitting = self.fitting(request);
         hooks.extend(
@@ -153,16 +154,19 @@ pub(crate) async fn on_request(
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
         let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
-        let verdict =
-            hook.plugin.on_request(occasion.context, services, &request.guest_json, &hook.settings).await;
+        let shown = match hook.judges() {
+            true => judged::shown(occasion.engine.catalog(), request),
+            false => request.guest_json.clone(),
+        };
+        let verdict = hook.plugin.on_request(occasion.context, services, &shown, &hook.settings).await;
         drop(spending);
         let verdict = clean(verdict, hook, tools.as_deref());
         cost = cost.plus(tools.map_or_else(Amount::default, |tools| tools.cost()));
-        let Some(replaced) = hook.judge(verdict, &request.guest_json, request)? else { continue };
-        let shown = replaced.len();
+        let Some(replaced) = hook.judge(verdict, &shown, request)? else { continue };
+        let length = replaced.len();
         let bounds = Bounds::of_client(occasion.engine.parts.items_max).of_hook();
         let read = move || ResponsesRequest::parse_with(&replaced, &[], &Prompts::default(), bounds);
-        let new = aside(shown, read).await?.map_err(|error| {
+        let new = aside(length, read).await?.map_err(|error| {
             tracing::error!(plugin = %hook.plugin.name(), path = %error.path, "a hook made an invalid request");
             Refusal::internal()
         })?;
@@ -210,6 +214,10 @@ impl Hook {
     /// The plugin's name.
     pub(crate) fn name(&self) -> &str {
         self.plugin.name()
+    }
+
+    fn judges(&self) -> bool {
+        self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.judges)
     }
 
     fn has(&self, phase: Phase) -> bool {

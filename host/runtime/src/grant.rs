@@ -27,6 +27,8 @@ pub struct OperatorGrant {
     pub any_host: bool,
     /// Secrets it may have placed.
     pub secrets: BTreeSet<SecretName>,
+    /// Secrets of the operator's vault that it may have placed, whatever caller it works for.
+    pub operator_secrets: BTreeSet<SecretName>,
     /// Where secrets go in every request to a host.
     pub injections: Vec<InjectionRule>,
     /// Headers in whose value it may write `{{secret:NAME}}`, in lower case.
@@ -57,6 +59,17 @@ pub enum Compile {
     Background,
     /// Before the host is ready.
     Start,
+}
+
+/// The vault that a plugin's secret is released from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SecretSource {
+    /// An intern's own secret of the name if there is one, else that of its workspace.
+    Caller,
+    /// The workspace's, also where the caller is an intern with a secret of the same name.
+    Workspace,
+    /// The operator's.
+    Operator,
 }
 
 /// What happens to an answer in which the host sends a secret back (R19). It is
@@ -124,7 +137,8 @@ impl Grant {
         let imports: BTreeSet<_> = manifest.imports.iter().copied().filter(granted).collect();
         let denials = denials::denials(manifest, operator, used, &imports);
         let idle = denials::idle(manifest, operator);
-        let secrets = operator.secrets.iter().filter(|name| manifest.secrets.covers(name));
+        let secrets = operator.secrets.union(&operator.operator_secrets);
+        let secrets = secrets.filter(|name| manifest.secrets.covers(name));
         let secrets: BTreeSet<_> = secrets.cloned().collect();
         let headers = manifest.placeholder_headers.intersection(&operator.placeholder_headers);
         let memory_mib = operator.memory_mib.unwrap_or_else(|| manifest.memory_mib()).min(MEMORY_MIB_MAX);
@@ -163,6 +177,20 @@ impl Grant {
     /// `authorization: Bearer` to the granted hosts they are bound to.
     pub fn unplaced_secrets(&self) -> impl Iterator<Item = &SecretName> {
         self.secrets.iter().filter(|name| !self.injections.iter().any(|rule| rule.secret == **name))
+    }
+
+    /// The vault that a secret of this name is released from. A hook that judges does not take what its request's
+    /// intern stores: the intern could break the hook by a secret of the same name.
+    #[must_use]
+    pub fn source(&self, secret: &SecretName) -> SecretSource {
+        let (manifest, operator) = &*self.sides;
+        if operator.operator_secrets.contains(secret) {
+            SecretSource::Operator
+        } else if manifest.hook.as_ref().is_some_and(|hook| hook.judges) {
+            SecretSource::Workspace
+        } else {
+            SecretSource::Caller
+        }
     }
 
     /// The line that would let the plugin reach this host by its name.

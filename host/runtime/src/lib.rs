@@ -42,7 +42,7 @@ pub use error::{
     CallError, CallErrorKind, ContractError, Distrust, LoadError, ManifestError, StartError, TrapKind,
 };
 pub use fairness::{Fairness, Holders};
-pub use grant::{Compile, Denial, Grant, HostAccess, HostGrant, OnReflection, OperatorGrant};
+pub use grant::{Compile, Denial, Grant, HostAccess, HostGrant, OnReflection, OperatorGrant, SecretSource};
 pub use host::{Gauges, Places};
 pub use injection::{InjectionError, InjectionRule, Slot, WrittenInjection, is_injectable_header};
 pub use manifest::{Asked, Kind, Manifest};

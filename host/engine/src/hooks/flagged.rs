@@ -25,7 +25,12 @@ pub(super) fn refusal(failure: &Failure, plugin: &str, shown: &[u8], model: &str
     let mut metadata = json!({ "reasons": reasons, "provider_name": plugin, "model_slug": model });
     let text = pointer.and_then(|pointer| {
         let shown: Value = serde_json::from_slice(shown).ok()?;
-        shown.pointer(pointer)?.as_str().map(shortened)
+        match shown.pointer(pointer)? {
+            Value::String(text) => Some(shortened(text)),
+            // Of a tool or the like, which was judged as a whole.
+            object @ Value::Object(_) => Some(shortened(&object.to_string())),
+            _ => None,
+        }
     });
     if let (Some(members), Some(text)) = (metadata.as_object_mut(), text) {
         members.insert("flagged_input".to_owned(), text.into());
@@ -85,6 +90,13 @@ mod tests {
         assert_eq!(metadata(Some(",#/nowhere"), "no json"), told);
         assert_eq!(metadata(Some("one"), "{}")["reasons"], json!(["one"]));
         assert_eq!(metadata(Some("a\u{1b}b"), "{}")["reasons"], json!(["ab"]));
+    }
+
+    #[test]
+    fn of_an_object_its_json_is_told() {
+        let shown = json!({"tools": [{"name": "a".repeat(200)}]}).to_string();
+        let told = metadata(Some("x#/tools/0"), &shown)["flagged_input"].as_str().unwrap().to_owned();
+        assert!(told.starts_with(r#"{"name":"aaa"#) && told.len() == INPUT_CHARS_MAX, "{told}");
     }
 
     #[test]

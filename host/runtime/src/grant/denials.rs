@@ -45,7 +45,9 @@ pub(super) fn denials(
     };
     let hosts = manifest.hosts.named().filter(|host| !operator.any_host && !operator.hosts.contains(host));
     deny("hosts", texts(&operator.hosts), texts(hosts));
-    let secrets = manifest.secrets.named().filter(|secret| !operator.secrets.contains(secret));
+    let is_granted =
+        |secret: &&_| operator.secrets.contains(*secret) || operator.operator_secrets.contains(*secret);
+    let secrets = manifest.secrets.named().filter(|secret| !is_granted(secret));
     deny("secrets", texts(&operator.secrets), texts(secrets));
     let headers = manifest.placeholder_headers.difference(&operator.placeholder_headers);
     deny(PLACEHOLDER_HEADERS, texts(&operator.placeholder_headers), texts(headers));
@@ -55,7 +57,8 @@ pub(super) fn denials(
 /// What the operator grants for nothing, because the manifest does not ask for it.
 pub(super) fn idle(manifest: &Manifest, operator: &OperatorGrant) -> Vec<String> {
     let hosts = operator.hosts.iter().filter(|host| !manifest.hosts.covers(host));
-    let secrets = operator.secrets.iter().filter(|secret| !manifest.secrets.covers(secret));
+    let secrets = operator.secrets.union(&operator.operator_secrets);
+    let secrets = secrets.filter(|secret| !manifest.secrets.covers(secret));
     let headers = operator.placeholder_headers.difference(&manifest.placeholder_headers);
     let imports = operator
         .imports

@@ -246,6 +246,12 @@ pub const KEYS: &[Key] = &[
         "secret names",
         "Which secrets may go along to hosts given by name; without an injection as `authorization: Bearer`",
     ),
+    key(
+        "plugins.NAME.operator_secrets",
+        "[]",
+        "secret names",
+        "The same of the operator's vault: whatever caller the plugin works for, it is sent along",
+    ),
     required("plugins.NAME.injections[].secret", "secret name", "A secret that goes along always"),
     required("plugins.NAME.injections[].host", "host name", "To this host"),
     optional("plugins.NAME.injections[].header", "header", "In this header"),

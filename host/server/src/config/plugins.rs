@@ -38,10 +38,8 @@ fn grant(table: &Table<'_>) -> OperatorGrant {
             hosts.into_iter().filter(|host| host.value != ANY),
             |_| "expected an exact host name such as api.example.com, or `*`",
         ),
-        secrets: names(table.texts("secrets").into_iter(), |secret| match secret {
-            ANY => "name each secret; only a manifest may ask for `*`",
-            _ => "expected the name of a secret: lower-case letters, digits and single underscores",
-        }),
+        secrets: names(table.texts("secrets").into_iter(), not_a_secret),
+        operator_secrets: operator_secrets(table),
         injections: Vec::new(),
         placeholder_headers: placeholder_headers(table),
         on_reflection: on_reflection(table),
@@ -53,8 +51,29 @@ fn grant(table: &Table<'_>) -> OperatorGrant {
         replaces: table.flag("replaces"),
         compile: compile(table),
     };
-    grant.injections = injections(table, &grant.hosts, &grant.secrets);
+    let secrets = &grant.secrets | &grant.operator_secrets;
+    grant.injections = injections(table, &grant.hosts, &secrets);
     grant
+}
+
+fn not_a_secret(written: &str) -> &'static str {
+    match written {
+        ANY => "name each secret; only a manifest may ask for `*`",
+        _ => "expected the name of a secret: lower-case letters, digits and single underscores",
+    }
+}
+
+/// Secrets of the operator's vault. None of them can be one of the caller's too.
+fn operator_secrets(table: &Table<'_>) -> BTreeSet<SecretName> {
+    let callers: Vec<String> = table.texts("secrets").into_iter().map(|secret| secret.value).collect();
+    let written = table.texts("operator_secrets").into_iter().filter(|secret| {
+        let is_callers = callers.contains(&secret.value);
+        if is_callers {
+            secret.reject("`secrets` names it too, and it can be the caller's or the operator's only");
+        }
+        !is_callers
+    });
+    names(written, not_a_secret)
 }
 
 /// Parses names, each once, whatever their spelling.
@@ -128,7 +147,7 @@ fn injections(
         let Some(rule) = injection(&table) else { continue };
         let at = |key| table.value(key, ());
         if !secrets.contains(&rule.secret) {
-            at("secret").reject("`secrets` does not name this secret");
+            at("secret").reject("neither `secrets` nor `operator_secrets` names this secret");
         } else if !hosts.contains(&rule.host) {
             at("host").reject("`hosts` does not name this host");
         } else if rules.iter().any(|earlier| earlier.collides(&rule)) {

@@ -259,6 +259,11 @@ fn mistakes_are_told_with_their_place() {
         ("[plugins.x]\nsecrets = [\"*\"]", (2, 12, "plugins.x.secrets[0]"), "name each secret"),
         ("[plugins.x]\nsecrets = [\"K\"]", (2, 12, "plugins.x.secrets[0]"), "the name of a secret"),
         (
+            "[plugins.x]\nsecrets = [\"k\"]\noperator_secrets = [\"k\"]",
+            (3, 21, "plugins.x.operator_secrets[0]"),
+            "`secrets` names it too",
+        ),
+        (
             "[plugins.x]\nplaceholder_headers = [\"Host\"]",
             (2, 24, "plugins.x.placeholder_headers[0]"),
             "a header that may carry a secret",
@@ -408,7 +413,7 @@ fn injections_say_what_is_wrong_and_where() {
         (
             format!("{granted}{}query = \"q\"", rule.replace("\"k\"", "\"other\"")),
             (5, "plugins.x.injections[0].secret"),
-            "`secrets` does not name this secret",
+            "neither `secrets` nor `operator_secrets` names this secret",
         ),
         (
             format!("{granted}{}query = \"q\"", rule.replace("a.b", "c.d")),
