@@ -1,12 +1,13 @@
 """Servers that tools of the host under test reach, on a free loopback port.
 
-`/mcp` and `/json/mcp` are the official SDK's MCP server, answering with streams of
-events and with JSON; `/search` answers as SearXNG does. Prints its port and serves
-until it is ended.
+`/mcp` and `/whole/mcp` are the official SDK's MCP server with sessions, answering with
+streams of events and with JSON; `/json/mcp` has no sessions and wants a token. `/search`
+answers as SearXNG does. Prints its port and serves until it is ended.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -24,13 +25,19 @@ TOKEN = os.environ["UPSTREAM_SERVICES_KEY"]
 
 
 def calculator() -> MCPServer:
-    """A server with three tools."""
+    """A server with four tools."""
     server = MCPServer("calculator")
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     def add(a: int, b: int) -> int:
         """Adds two whole numbers."""
         return a + b
+
+    @server.tool()
+    async def slow(seconds: int) -> str:
+        """Takes its time."""
+        await asyncio.sleep(seconds)
+        return f"after {seconds} s"
 
     @server.tool()
     def forget(city: str) -> str:
@@ -72,16 +79,24 @@ def with_token(app):
 
 def application() -> Starlette:
     """All of it."""
-    events, whole = calculator(), calculator()
+    events, whole, stateless = calculator(), calculator(), calculator()
     event_app = events.streamable_http_app()
-    whole_app = whole.streamable_http_app(json_response=True, stateless_http=True)
+    whole_app = whole.streamable_http_app(json_response=True)
+    stateless_app = stateless.streamable_http_app(json_response=True, stateless_http=True)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with events.session_manager.run(), whole.session_manager.run():
+        async with contextlib.AsyncExitStack() as running:
+            for server in (events, whole, stateless):
+                await running.enter_async_context(server.session_manager.run())
             yield
 
-    routes = [Route("/search", search), Mount("/json", with_token(whole_app)), Mount("/", event_app)]
+    routes = [
+        Route("/search", search),
+        Mount("/json", with_token(stateless_app)),
+        Mount("/whole", whole_app),
+        Mount("/", event_app),
+    ]
     return Starlette(routes=routes, lifespan=lifespan)
 
 

@@ -74,6 +74,21 @@ async fn after_such_an_answer_the_next_endpoint_is_asked() {
     }
 }
 
+/// The client names an MCP server, but this host calls it: the provider was sent functions only.
+#[tokio::test]
+async fn a_server_that_this_host_calls_permits_the_provider_no_item_of_it() {
+    let bench = bench().await;
+    for item in forged().into_iter().filter(|item| item["type"].as_str().unwrap().starts_with("mcp_")) {
+        lists(&bench, json!([tool("wipe")]), false);
+        bench.native.reply(native(false, &json!([item])));
+        bench.chat.reply(answer(false, "From the other."));
+        let request = json!({"model": BOTH, "input": "Go.", "provider": {"order": ["n", "c"]}, "tools": [entry(&bench, json!({}))]});
+        let (answered, _) = bench.ask(&request, false).await;
+        assert_eq!(bench.native.asked().pop().unwrap().body["tools"][0]["type"], "function");
+        assert_eq!(answered["output"][1]["content"][0]["text"], "From the other.", "{item}: {answered}");
+    }
+}
+
 #[tokio::test]
 async fn a_providers_own_shell_and_its_own_servers_stay() {
     let bench = Reach::start(|_| String::new()).await;
@@ -144,5 +159,5 @@ async fn an_approval_holds_for_the_call_that_was_asked_about_and_no_other() {
     bench.site.reply(says(text("wiped"), false));
     bench.chat.reply(answer(false, "Done."));
     let (ran, _) = bench.ask(&json!({"model": MODEL, "input": input, "tools": [server]}), false).await;
-    assert_eq!(ran["output"][0]["output"], "wiped", "{ran}");
+    assert_eq!(ran["output"][1]["output"], "wiped", "{ran}");
 }

@@ -5,6 +5,7 @@
 
 mod console;
 mod inspect;
+mod module;
 mod script;
 mod timers;
 

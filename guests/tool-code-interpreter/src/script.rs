@@ -17,6 +17,7 @@ use cofferdam_toolbox::clip;
 
 use crate::console::{self, Logs};
 use crate::inspect::inspect;
+use crate::module;
 use crate::timers::{CallClock, Timers};
 
 /// Iterations of all loops in one call of a function. The sandbox ends what goes on in other ways, but then
@@ -51,9 +52,9 @@ pub(crate) fn run(code: &str, now_ms: u64, loop_iterations_max: u64) -> Ran {
     let mut ran = match prepare(&logs, &rejected, now_ms) {
         Ok((mut context, timers)) => {
             context.runtime_limits_mut().set_loop_iteration_limit(loop_iterations_max);
-            let came = evaluate(code, &mut context).and_then(|value| {
+            let came = evaluate(code, &mut context).and_then(|begun| {
                 settle(&mut context, &timers)?;
-                settled(value)
+                begun.value(&mut context)
             });
             let came =
                 came.and_then(|value| rejected.first().map_or(Ok(value), |promise| settled(promise.into())));
@@ -86,18 +87,53 @@ fn prepare(logs: &Logs, hooks: &Rc<Hooks>, now_ms: u64) -> JsResult<(Context, Ti
     Ok((context, timers))
 }
 
+/// Code that has run up to what it waits for.
+enum Begun {
+    /// A script, with its value.
+    Script(JsValue),
+    /// A module, and what it promises: to come to its end.
+    Module(Module, JsPromise),
+}
+
+impl Begun {
+    /// The value, once nothing is waited for.
+    fn value(self, context: &mut Context) -> JsResult<JsValue> {
+        match self {
+            Self::Script(value) => settled(value),
+            Self::Module(module, end) => {
+                if end.state() == PromiseState::Pending {
+                    // It waits for what never comes.
+                    return Ok(end.into());
+                }
+                settled(end.into())?;
+                // Undefined where it exports no value.
+                settled(module.namespace(context).get(js_string!("default"), context)?)
+            }
+        }
+    }
+}
+
+fn source(code: &[u8]) -> Source<'_, impl boa_engine::parser::source::ReadChar> {
+    Source::from_bytes(code).with_path(Path::new("code.js"))
+}
+
 /// Runs the code up to what it waits for.
-fn evaluate(code: &str, context: &mut Context) -> JsResult<JsValue> {
-    let source = || Source::from_bytes(code.as_bytes()).with_path(Path::new("code.js"));
-    let error = match Script::parse(source(), None, context) {
-        Ok(script) => return script.evaluate(context),
+fn evaluate(code: &str, context: &mut Context) -> JsResult<Begun> {
+    let error = match Script::parse(source(code.as_bytes()), None, context) {
+        Ok(script) => return script.evaluate(context).map(Begun::Script),
         Err(error) => error,
     };
     // A script cannot wait; what it cannot do either is not worth another message.
-    match Module::parse(source(), None, context) {
-        Ok(module) if code.contains("await") => Ok(module.load_link_evaluate(context).into()),
-        _ => Err(error),
+    if !code.contains("await") {
+        return Err(error);
     }
+    let exporting = module::exporting(code);
+    let mut parsed = |code: &str| Module::parse(source(code.as_bytes()), None, context).ok();
+    let Some(module) = exporting.and_then(|code| parsed(&code)).or_else(|| parsed(code)) else {
+        return Err(error);
+    };
+    let end = module.load_link_evaluate(context);
+    Ok(Begun::Module(module, end))
 }
 
 /// Runs what waits for promises and timers.

@@ -114,6 +114,89 @@ fn promises_and_timers_come_to_their_end_without_waiting() {
 }
 
 #[test]
+fn code_that_awaits_at_top_level_has_a_value() {
+    let table = [
+        ("await 5", "5"),
+        ("const a = await Promise.resolve(2);\na + 1", "3"),
+        ("await 1; 'é🦀'; [1, 2].map(n => n * 2);", "[ 2, 4 ]"),
+        ("await 1\r\nlet x = 'é🦀'; x + 'b' // the end", "é🦀b"),
+        ("await 1; 7; const after = 8; var other = 9; function f() {};", "7"),
+        ("await 1; 1, 2", "2"),
+        ("await 1; (1, 3) ; ", "3"),
+        ("await 1; async () => 1, { a: 1 }", "{ a: 1 }"),
+        ("await 1; ({ a: await 2 })", "{ a: 2 }"),
+        ("await 1; Promise.resolve(5)", "5"),
+        ("await 1; new Promise(go => setTimeout(go, 1000, 'late'))", "late"),
+        ("await 1; `a\nb`", "a\nb"),
+        ("await 1; [1].concat(2)", "[ 1, 2 ]"),
+        ("await 1; String.raw`x`.length", "1"),
+        ("await 1; () => 1", "[Function: (anonymous)]"),
+        ("const f = async n => n; await f(1); 'é🦀'; f(2)", "2"),
+        ("await 1; this", "undefined"),
+    ];
+    for (code, expected) in table {
+        let ran = run(code, SUMMER_MS);
+        assert_eq!(ran.value.as_deref().unwrap_or("undefined"), expected, "{code}: {:?}", ran.error);
+        assert_eq!(ran.error, None, "{code}");
+    }
+    assert_eq!(value("await new Promise(() => {}); 1"), "Promise { <pending> }");
+    for code in ["await 1; let a = 1", "await 1; undefined", "export default 5; await 1; 6"] {
+        let ran = run(code, SUMMER_MS);
+        assert!(ran.error.is_none() && ran.value.is_none_or(|value| value != "6"), "{code}");
+    }
+    assert!(error("await 1; null.x").starts_with("Uncaught TypeError"));
+    assert!(error("await 1; Promise.reject(new RangeError('no'))").starts_with("Uncaught RangeError: no"));
+}
+
+/// Statements in which something stands before the letters of the last expression, in many spellings; each is
+/// valid once in any code.
+const STATEMENTS: [&str; 20] = [
+    "[1, 2].map(n => n * 2)",
+    "'é🦀'.concat('b').length + 1",
+    "String.raw`a\nb${1}é`.at(0)",
+    "Math.max(1, 2), [3].concat(4)",
+    "(1, 3)",
+    "({ a: [7].at(0) })",
+    "async () => 1",
+    "x => x",
+    "state.list.at(0).n = 5",
+    "state['list'].at(0).n++",
+    "state?.list?.at(0)",
+    "[state.n] = [9]",
+    "console.log('said')",
+    "new Map([[1, 2]]).get(1) ? /x/.source : 'ß'",
+    "'é'; const a = 1",
+    "8; var b = 2",
+    "function f() { return 'ü' }",
+    "{}",
+    "if (true) { 'branch' }",
+    "",
+];
+const SEPARATORS: [&str; 8] =
+    [";", ";\n", " ;\r\n", ";\r", "; // é🦀\n", "; /* 🦀\n */", ";\u{2028}", " ; \u{2029}"];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Code that awaits has the value, and prints what it would print, without the `await`: as a script.
+    #[test]
+    fn a_module_has_the_value_of_the_same_script(
+        chosen in proptest::sample::subsequence(&STATEMENTS[..], 0..STATEMENTS.len()).prop_shuffle(),
+        separators in proptest::collection::vec(proptest::sample::select(&SEPARATORS[..]), STATEMENTS.len()),
+        last in proptest::sample::select(&STATEMENTS[..14]),
+    ) {
+        let mut code = "let state = { n: 1, list: [{ n: 2 }] };".to_owned();
+        for (statement, separator) in chosen.into_iter().zip(&separators) {
+            code = format!("{code}{statement}{separator}");
+        }
+        code.push_str(last);
+        let ran = run(&format!("{code}{}", separators[0]), SUMMER_MS);
+        let awaited = run(&format!("await 'é🦀';{code}{}", separators[0]), SUMMER_MS);
+        prop_assert_eq!(awaited, ran, "{}", code);
+    }
+}
+
+#[test]
 fn endless_loops_and_recursion_end_with_what_was_printed() {
     let ran = run("console.log('begin'); while (true) {}", SUMMER_MS);
     assert_eq!(ran.logs, "begin\n");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
@@ -15,6 +16,7 @@ SERVICES = os.environ["SERVICES_URL"]
 TOKEN = os.environ["UPSTREAM_SERVICES_KEY"]
 MODELS = ["local/demo", "house/chat", "house/anthropic"]
 ADD = "Add with a 3 and b 4."
+SEVERAL = "Slow with seconds 1; add with a 1 and b 2; add with a 10 and b 20."
 FORGET = "Forget the city Paris."
 
 
@@ -61,6 +63,45 @@ def test_answers_may_be_events_or_json_and_tokens_stay_in_the_vault(client: Open
     call = next(item for item in response.output if isinstance(item, McpCall))
     assert call.status == "completed" and call.output is not None and call.output.lstrip("-").isdigit()
     assert TOKEN not in response.to_json()
+
+
+def assert_own_results(response: Any) -> None:
+    """The calls of `SEVERAL`, each with its result."""
+    calls = [item for item in response.output if isinstance(item, McpCall)]
+    assert [(call.status, call.error) for call in calls] == [("completed", None)] * 3, response
+    results = [(call.name, json.loads(call.arguments), call.output) for call in calls]
+    assert results == [
+        ("slow", {"seconds": 1}, "after 1 s"),
+        ("add", {"a": 1, "b": 2}, "3"),
+        ("add", {"a": 10, "b": 20}, "30"),
+    ]
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/whole/mcp"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_of_one_turn_share_a_session_and_get_their_own_results(
+    client: OpenAI, path: str, stream: bool
+) -> None:
+    request: Any = {"model": "local/demo", "input": SEVERAL, "tools": [server("slow", "add", path=path)]}
+    if stream:
+        events = checked_events(list(client.responses.create(**request, stream=True)))
+        assert_own_results(events[-1].response)
+    else:
+        assert_own_results(checked(client.responses.create(**request)))
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/whole/mcp"])
+def test_calls_that_are_approved_together_get_their_own_results(client: OpenAI, path: str) -> None:
+    tool = server("slow", "add", path=path, require_approval="always")
+    first = checked(client.responses.create(model="local/demo", input=SEVERAL, tools=[tool]))
+    asked = [item for item in first.output if isinstance(item, McpApprovalRequest)]
+    assert len(asked) == 3, first
+    answers: list[Any] = [
+        {"type": "mcp_approval_response", "approval_request_id": item.id, "approve": True} for item in asked
+    ]
+    history: list[Any] = [{"role": "user", "content": SEVERAL}, *(item.to_dict() for item in first.output)]
+    approved = checked(client.responses.create(model="local/demo", input=[*history, *answers], tools=[tool]))
+    assert_own_results(approved)
 
 
 def test_errors_of_a_tool_are_typed(client: OpenAI) -> None:

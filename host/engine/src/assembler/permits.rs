@@ -28,7 +28,8 @@ pub struct Permits {
 }
 
 impl Permits {
-    /// The permits of the providers that this request is sent to.
+    /// The permits of the endpoints that this request is sent to: those asked have all of its tools. A server
+    /// that this host calls itself is of another kind by now: they are sent its functions.
     pub(crate) fn of(request: &ResponsesRequest) -> Self {
         Self { mcp: request.tools.iter().any(|tool| tool.kind == ToolKind::Mcp) }
     }
