@@ -9,11 +9,13 @@ mod items;
 mod json;
 mod progress;
 mod reasoning;
+mod replay;
 mod response;
 mod tools;
 mod turn;
 mod whole;
 
+pub use replay::{Replay, check_finished};
 pub use response::{Identity, Outcome, Receipt, ServerToolUse};
 pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
@@ -63,6 +65,7 @@ pub struct Assembler {
     open_message: Option<usize>,
     open_reasoning: Option<usize>,
     output_bytes: usize,
+    output_max: usize,
     usage: Option<Usage>,
     /// What the turns before this one consumed.
     earlier: Option<Usage>,
@@ -87,6 +90,7 @@ impl Assembler {
             open_message: None,
             open_reasoning: None,
             output_bytes: 0,
+            output_max: OUTPUT_BYTES_MAX,
             usage: None,
             earlier: None,
             ended: None,
@@ -95,6 +99,21 @@ impl Assembler {
             next_annotations: Vec::new(),
             is_ending: false,
         }
+    }
+
+    /// Lets the output be so long at most, in bytes of text, arguments and pictures.
+    pub fn limit(&mut self, bytes_max: usize) {
+        self.output_max = bytes_max;
+    }
+
+    /// Whether the output would have been longer than allowed.
+    pub fn is_overfull(&self) -> bool {
+        self.output_bytes > self.output_max
+    }
+
+    /// Whether events are written at all.
+    pub fn is_streamed(&self) -> bool {
+        self.events.are_wanted()
     }
 
     /// Writes `response.created` and `response.in_progress`, once.
@@ -233,7 +252,7 @@ impl Assembler {
 
     fn grow(&mut self, bytes: usize) -> Result<(), Malformed> {
         self.output_bytes += bytes;
-        if self.output_bytes > OUTPUT_BYTES_MAX { Err(Malformed::TooLarge) } else { Ok(()) }
+        if self.is_overfull() { Err(Malformed::TooLarge) } else { Ok(()) }
     }
 
     fn add(&mut self, body: Body, key: Option<u32>) -> Result<usize, Malformed> {

@@ -211,6 +211,11 @@ impl Entry {
         self.note();
     }
 
+    /// What all turns have consumed so far.
+    pub(crate) fn usage(&self) -> Usage {
+        self.usage
+    }
+
     /// About what the answer under way has consumed, for a provider that has come to its end and said nothing of it.
     pub(crate) fn unreported(&self) -> Option<Usage> {
         self.underway.as_ref().map(Underway::missing)

@@ -60,8 +60,9 @@ impl Engine {
         let mut entry = job.entry()?;
         entry.broadcast(job.pending());
         if streamed {
+            let is_held = hooks::hold_streams(&job.hooks);
             let stream = EventStream::start(|client| async move {
-                let mut pace = Pace::new(Some(client), total);
+                let mut pace = Pace::new(Some(client), total).held_back(is_held);
                 job.run(entry, &mut pace).await.map(drop)
             });
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
@@ -239,37 +240,43 @@ impl Job {
         let plan = match self.prepare(&mut entry, pace).await {
             Ok(plan) => plan,
             // Nothing was routed, so there is nothing to tell of it.
-            Err(refusal) => return self.refuse(refusal, pace).await,
+            Err(refusal) => return self.refuse(refusal, &entry, pace).await,
         };
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => {
                 let carried = self.carry_on(chosen, &mut entry, pace).await;
-                carried.map_err(|refusal| {
-                    self.trail.ended(pace.since_dispatch());
-                    self.trail.beside(refusal, field)
-                })
+                let Err(refusal) = carried else { return carried };
+                self.trail.ended(pace.since_dispatch());
+                let refusal = self.trail.beside(refusal, field);
+                self.refuse(refusal, &entry, pace).await
             }
             Err(refusal) => {
                 entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
                 self.trail.ended(pace.since_dispatch());
                 let refusal = self.trail.beside(refusal, field);
-                self.refuse(refusal, pace).await
+                self.refuse(refusal, &entry, pace).await
             }
         }
     }
 
     /// Tells the client of a refusal: in the stream, once that has a head.
-    async fn refuse(&self, refusal: Refusal, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+    async fn refuse(&self, refusal: Refusal, entry: &Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
         if !pace.has_spoken() {
             return Err(refusal);
         }
+        self.fail(refusal, entry, pace).await;
+        Ok(Vec::new())
+    }
+
+    /// Ends a stream with a refusal, none of the answer in it.
+    async fn fail(&self, refusal: Refusal, entry: &Entry, pace: &mut Pace) {
         let mut assembler = Assembler::new(self.identity(&self.trail.requested, "default"), true);
         self.echo(&mut assembler);
+        assembler.assume(Some(entry.usage()));
         let outcome = Outcome::Failed(refusal.kind, refusal.message);
         let receipt = self.receipt(self.cost);
         // A client that is gone needs no last word.
         pace.say(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
-        Ok(Vec::new())
     }
 }
