@@ -4,6 +4,7 @@ mod compression;
 mod defaults;
 mod files;
 mod healing;
+mod held;
 mod moderation;
 
 use crate::kit::upstream::Upstream;

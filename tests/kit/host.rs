@@ -255,7 +255,8 @@ impl Host {
         let until = Instant::now() + COMPILE_PATIENCE;
         loop {
             let listed = self.command(&["plugin", "list"]);
-            let mut states = listed.as_array().unwrap().iter().map(|plugin| plugin["state"].as_str().unwrap());
+            let mut states =
+                listed.as_array().unwrap().iter().map(|plugin| plugin["state"].as_str().unwrap());
             if states.all(|state| state.starts_with("compiled") || state == "not granted") {
                 return;
             }

@@ -11,12 +11,14 @@ mod json;
 mod permits;
 mod progress;
 mod reasoning;
+mod replay;
 mod response;
 mod tools;
 mod turn;
 mod whole;
 
 pub use permits::Permits;
+pub use replay::{Replay, check_finished};
 pub use response::{Identity, Outcome, Receipt, ServerToolUse};
 pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
@@ -70,6 +72,7 @@ pub struct Assembler {
     open_message: Option<usize>,
     open_reasoning: Option<usize>,
     output_bytes: usize,
+    output_max: usize,
     usage: Option<Usage>,
     /// What the turns before this one consumed.
     earlier: Option<Usage>,
@@ -98,6 +101,7 @@ impl Assembler {
             open_message: None,
             open_reasoning: None,
             output_bytes: 0,
+            output_max: OUTPUT_BYTES_MAX,
             usage: None,
             earlier: None,
             ended: None,
@@ -251,7 +255,7 @@ impl Assembler {
 
     fn grow(&mut self, bytes: usize) -> Result<(), Malformed> {
         self.output_bytes += bytes;
-        if self.output_bytes > OUTPUT_BYTES_MAX { Err(Malformed::TooLarge) } else { Ok(()) }
+        if self.is_overfull() { Err(Malformed::TooLarge) } else { Ok(()) }
     }
 
     fn add(&mut self, body: Body, key: Option<u32>) -> Result<usize, Malformed> {

@@ -2,6 +2,7 @@
 //! has been promised to the client and the next endpoint may be tried.
 
 mod failure;
+mod held;
 
 pub(crate) use failure::{AttemptFailure, Cause};
 
@@ -10,6 +11,7 @@ use crate::candidates::{Answered, Trial};
 use crate::catalog::{Endpoint, Provider};
 use crate::credential::{Credentials, Used};
 use crate::echo::Echo;
+use crate::hooks::HELD_BYTES_MAX;
 use crate::pace::{Pace, Timeouts};
 use crate::reading::{ANSWER_BYTES_MAX, Reading, Verdict, verdict};
 use crate::request::ResponsesRequest;
@@ -160,6 +162,7 @@ impl Attempting<'_> {
         pace: &mut Pace,
     ) -> Result<Begun, AttemptFailure> {
         let mut events = Vec::new();
+        let mut held_bytes = 0;
         // A stream has begun with its first content, and that ends this function.
         let begun = !pace.is_streamed();
         loop {
@@ -174,17 +177,25 @@ impl Attempting<'_> {
                 .map_err(|error| AttemptFailure::read(error, status, begun))?;
             self.check(endpoint, &more)
                 .map_err(|failed| AttemptFailure { status: Some(status), ..failed })?;
-            let seen = events.len();
-            events.extend(more);
+            let ended = more.iter().any(|event| matches!(event, Event::Finish(_)));
+            let mut verdict = verdict_for(&more, pace.is_streamed());
+            if pace.is_held() {
+                held_bytes += held::add(&mut events, more);
+            } else {
+                events.extend(more);
+            }
             // Without a stream nothing is promised before the end: a failure
             // after the first word still lets another endpoint answer.
-            let new = if pace.is_streamed() { events.get(seen..).unwrap_or_default() } else { &events };
-            let ended = events.iter().any(|event| matches!(event, Event::Finish(_)));
-            match verdict_for(new, pace.is_streamed()) {
+            if ended && !pace.is_streamed() {
+                verdict = verdict_for(&events, false);
+            }
+            // An answer that is too long to be held back fails where it is put together.
+            let is_over = ended || held_bytes > HELD_BYTES_MAX;
+            match verdict {
                 Verdict::Failed(failure) => {
                     return Err(AttemptFailure::in_band(failure, Some(status)));
                 }
-                Verdict::Answered if pace.is_streamed() || ended => {
+                Verdict::Answered if pace.is_streamed() || is_over => {
                     let (reading, status) = (Some(reading), Some(status));
                     return Ok(Begun { events, reading, status, used: None, is_empty: false });
                 }

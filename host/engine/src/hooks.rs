@@ -10,6 +10,7 @@ mod flagged;
 
 use crate::Engine;
 use crate::aside::aside;
+use crate::assembler::check_finished;
 use crate::cost::Amount;
 use crate::ledger::{Entry, Spending};
 use crate::refusal::Refusal;
@@ -17,7 +18,7 @@ use crate::request::{Bounds, Prompts, RequestPlugin, ResponsesRequest, tool_of_p
 use crate::routing::printable;
 use crate::tools::{self, Doors, HookTools, Occasion, Verdict};
 use bytes::Bytes;
-use cofferdam_runtime::manifest::Phase;
+use cofferdam_runtime::manifest::{OnStream, Phase};
 use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
 use cofferdam_runtime::{Plugin, Plugins, Services};
 use std::sync::Arc;
@@ -25,6 +26,9 @@ use std::sync::Arc;
 /// The known ids whose entry is settings for a model router, not a hook.
 pub(crate) const ROUTER_IDS: [&str; 5] =
     ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
+
+/// The longest answer that is held back for hooks, in bytes of text, arguments and pictures.
+pub(crate) const HELD_BYTES_MAX: usize = 16 << 20;
 
 /// Whether entries with this id are the host's own: settings of its model routers, and server tools. No hook would
 /// ever be called for them.
@@ -175,6 +179,11 @@ pub(crate) async fn on_request(
     Ok(cost)
 }
 
+/// Whether these hooks want to see an answer before a client that asks for a stream gets any of it.
+pub(crate) fn hold_streams(hooks: &[Hook]) -> bool {
+    hooks.iter().any(|hook| hook.sees_answer(true))
+}
+
 /// Shows a finished response to each hook. What the tools cost that they call is noted in `entry`: the
 /// response has its sums already.
 pub(crate) async fn on_response(
@@ -184,7 +193,7 @@ pub(crate) async fn on_response(
     mut response: Vec<u8>,
     entry: &mut Entry,
 ) -> Result<Vec<u8>, Refusal> {
-    for hook in hooks.iter().filter(|hook| hook.has(Phase::OnResponse)) {
+    for hook in hooks.iter().filter(|hook| hook.sees_answer(request.stream)) {
         let tools = tools(hook, occasion, request);
         let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
         let (context, asked) = (occasion.context, &request.guest_json);
@@ -193,8 +202,9 @@ pub(crate) async fn on_response(
         drop(spending);
         let verdict = clean(verdict, hook, tools.as_deref());
         let Some(replaced) = hook.judge(verdict, &response, request)? else { continue };
-        if serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&replaced).is_err() {
-            tracing::error!(plugin = %hook.plugin.name(), "a hook made a response that is not an object");
+        if let Err(malformed) = check_finished(&replaced) {
+            let plugin = hook.plugin.name();
+            tracing::error!(%plugin, %malformed, "a hook made a response that is not a finished one");
             return Err(Refusal::internal());
         }
         response = replaced;
@@ -222,6 +232,13 @@ impl Hook {
 
     fn has(&self, phase: Phase) -> bool {
         self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.phases.contains(&phase))
+    }
+
+    /// Whether it sees the answer to a request that is `streamed` or not.
+    fn sees_answer(&self, streamed: bool) -> bool {
+        let passes =
+            self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.on_stream == OnStream::Pass);
+        self.has(Phase::OnResponse) && !(streamed && passes)
     }
 
     /// What to go on with instead of what was `shown`, if anything.

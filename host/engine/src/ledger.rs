@@ -237,6 +237,11 @@ impl Entry {
         self.is_estimated = true;
     }
 
+    /// What all turns have consumed so far.
+    pub(crate) fn usage(&self) -> Usage {
+        self.usage
+    }
+
     /// About what the answer under way has consumed, for a provider that has come to its end and said nothing of it.
     /// `is_unseen` says that it was read on for a client that has left.
     pub(crate) fn unreported(&mut self, is_unseen: bool) -> Option<Usage> {

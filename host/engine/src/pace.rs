@@ -42,6 +42,7 @@ pub(crate) enum Late {
 /// The clock of one request and, for a stream, the way to its client.
 pub(crate) struct Pace {
     client: Option<Sender<Bytes>>,
+    is_held: bool,
     silence: Duration,
     spoke: Instant,
     end: Instant,
@@ -66,6 +67,7 @@ impl Pace {
         let now = Instant::now();
         Self {
             client,
+            is_held: false,
             silence: SILENCE,
             spoke: now,
             end: now + total,
@@ -146,9 +148,19 @@ impl Pace {
         self.held
     }
 
-    /// Whether this request is streamed.
+    /// The same for a stream whose answer is held back until it is complete, if `is_held`.
+    pub(crate) fn held_back(self, is_held: bool) -> Self {
+        Self { is_held, ..self }
+    }
+
+    /// Whether the client of this request gets the answer while it is made.
     pub(crate) fn is_streamed(&self) -> bool {
-        self.client.is_some()
+        self.client.is_some() && !self.is_held
+    }
+
+    /// Whether this is a stream whose answer is held back until it is complete.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// Sends bytes to a streaming client, waiting until it takes them.
@@ -172,7 +184,7 @@ impl Pace {
         let step = Instant::now() + limit;
         let mut work = pin!(work);
         loop {
-            let alarm = if self.is_streamed() { self.spoke + self.silence } else { self.end };
+            let alarm = if self.client.is_some() { self.spoke + self.silence } else { self.end };
             let until = alarm.min(step).min(self.end);
             tokio::select! {
                 biased;
@@ -241,6 +253,19 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
         }
+        assert_eq!(client.recv().await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_held_back_is_kept_alive() {
+        let (sender, mut client) = channel(8);
+        let mut pace = Pace::new(Some(sender), Duration::from_secs(600)).held_back(true);
+        assert!(pace.is_held() && !pace.is_streamed());
+        let left = pace.left();
+        pace.during(tokio::time::sleep(Duration::from_secs(20)), left).await.unwrap();
+        assert!(pace.has_spoken());
+        drop(pace);
+        assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
         assert_eq!(client.recv().await, None);
     }
 

@@ -66,8 +66,10 @@ impl Engine {
         entry.broadcast(job.pending());
         let ending = self.parts.ending.clone();
         if streamed {
+            let is_held = hooks::hold_streams(&job.hooks);
             let stream = EventStream::start(departure, |client| async move {
-                let mut pace = Pace::new(Some(client), total).ending(&ending).attended(attendance);
+                let pace = Pace::new(Some(client), total).ending(&ending).attended(attendance);
+                let mut pace = pace.held_back(is_held);
                 let ended = job.run(entry, &mut pace).await;
                 ended.map(drop).map_err(|refusal| pace.told(refusal))
             });
@@ -255,15 +257,15 @@ impl Job {
         let plan = match self.prepare(&mut entry, pace).await {
             Ok(plan) => plan,
             // Nothing was routed, so there is nothing to tell of it.
-            Err(refusal) => return self.refuse(refusal, pace).await,
+            Err(refusal) => return self.refuse(refusal, &entry, pace).await,
         };
         match self.choose(plan, &mut entry, pace).await {
             Ok(chosen) => {
                 let carried = self.carry_on(chosen, &mut entry, pace).await;
-                carried.map_err(|refusal| {
-                    self.trail.ended(pace.since_dispatch());
-                    self.trail.beside(refusal, field)
-                })
+                let Err(refusal) = carried else { return carried };
+                self.trail.ended(pace.since_dispatch());
+                let refusal = self.trail.beside(refusal, field);
+                self.refuse(refusal, &entry, pace).await
             }
             // The entry tells that the client has left.
             Err(_) if pace.has_left() => Ok(Vec::new()),
@@ -272,23 +274,29 @@ impl Job {
                 entry.settle(UsageOutcome::Failed);
                 self.trail.ended(pace.since_dispatch());
                 let refusal = self.trail.beside(refusal, field);
-                self.refuse(refusal, pace).await
+                self.refuse(refusal, &entry, pace).await
             }
         }
     }
 
     /// Tells the client of a refusal: in the stream, once that has a head.
-    async fn refuse(&self, refusal: Refusal, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+    async fn refuse(&self, refusal: Refusal, entry: &Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
         let refusal = pace.told(refusal);
         if !pace.has_spoken() {
             return Err(refusal);
         }
+        self.fail(refusal, entry, pace).await;
+        Ok(Vec::new())
+    }
+
+    /// Ends a stream with a refusal, none of the answer in it.
+    async fn fail(&self, refusal: Refusal, entry: &Entry, pace: &mut Pace) {
         let mut assembler = Assembler::new(self.identity(&self.trail.requested, "default"), true);
         self.echo(&mut assembler);
+        assembler.assume(Some(entry.usage()));
         let outcome = Outcome::Failed(refusal.kind, refusal.message);
         let receipt = self.receipt(self.cost);
         // A client that is gone needs no last word.
         pace.say(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
-        Ok(Vec::new())
     }
 }

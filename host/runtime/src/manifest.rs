@@ -113,6 +113,17 @@ impl Phase {
     }
 }
 
+/// What becomes of a stream for a hook in the phase on-response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnStream {
+    /// The answer is held back until the hook has seen all of it.
+    #[default]
+    Hold,
+    /// The hook is not called.
+    Pass,
+}
+
 /// The `[hook]` table.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -125,6 +136,9 @@ pub struct HookTable {
     /// do not, so that nothing it would refuse is put in behind its back.
     #[serde(default)]
     pub judges: bool,
+    /// What becomes of a stream, if it sees answers.
+    #[serde(default)]
+    pub on_stream: OnStream,
 }
 
 /// The `[router]` table, for model routers with settings of their own.

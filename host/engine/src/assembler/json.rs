@@ -28,6 +28,11 @@ pub(super) fn value(out: &mut Vec<u8>, value: &serde_json::Value) {
     written(serde_json::to_writer(out, value));
 }
 
+/// Any object.
+pub(super) fn object(out: &mut Vec<u8>, members: &serde_json::Map<String, serde_json::Value>) {
+    written(serde_json::to_writer(out, members));
+}
+
 /// Writing into memory has no way to fail; a half-written event would be a bug
 /// worth stopping at in tests.
 fn written<E>(result: Result<(), E>) {

@@ -69,7 +69,7 @@ fn whole(events: Vec<Event>, outcome: &Outcome) -> Value {
     serde_json::from_slice(&assembler.complete(outcome, &Receipt::default())).unwrap()
 }
 
-fn names(events: &[Value]) -> Vec<&str> {
+pub(super) fn names(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["type"].as_str().unwrap().strip_prefix("response.").unwrap()).collect()
 }
 
@@ -303,7 +303,7 @@ fn usage_is_summed_over_turns_and_annotations_wait_for_the_next_text() {
     assert_eq!(response["output"][2]["content"][0]["annotations"], serde_json::json!([{"type": "a"}]));
 }
 
-fn any_event() -> impl Strategy<Value = Event> {
+pub(super) fn any_event() -> impl Strategy<Value = Event> {
     let words = "[a-z\"\\\\\n\u{0}é🦀]{0,6}";
     prop_oneof![
         words.prop_map(|word| text(&word)),

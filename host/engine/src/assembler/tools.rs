@@ -94,7 +94,7 @@ impl CallItem {
     }
 
     /// Members as they are written: comma-separated, without braces. What is the host's to say stays out.
-    fn written(&self, call_id: &str, said: Map<String, Value>) -> Result<Vec<u8>, Malformed> {
+    pub(super) fn written(&self, call_id: &str, said: Map<String, Value>) -> Result<Vec<u8>, Malformed> {
         let mut object = self.members.clone();
         object.extend(said);
         object.extend(self.withheld.iter().map(|name| (name.clone(), Value::Null)));
@@ -206,7 +206,7 @@ impl Assembler {
     }
 
     /// Events of an item that say nothing but its place.
-    fn item_events(&mut self, names: &[String], place: usize) {
+    pub(super) fn item_events(&mut self, names: &[String], place: usize) {
         for name in names {
             self.item_event(name, place, |_, _| {});
         }

@@ -8,6 +8,7 @@ use crate::attempt::Begun;
 use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost, no_usage};
 use crate::health::Watch;
+use crate::hooks::HELD_BYTES_MAX;
 use crate::ledger::Entry;
 use crate::pace::{ClientGone, Pace};
 use crate::reading::Reading;
@@ -24,7 +25,10 @@ impl Job {
     ) -> Result<Vec<u8>, Refusal> {
         let candidate = &chosen.endpoint.candidate;
         let identity = self.identity(&candidate.model, &candidate.tier);
-        let mut assembler = Assembler::new(identity, self.request.stream);
+        let mut assembler = Assembler::new(identity, pace.is_streamed());
+        if pace.is_held() {
+            assembler.limit(HELD_BYTES_MAX);
+        }
         self.echo(&mut assembler);
         assembler.permit(Permits::of(&self.request));
         assembler.begin();

@@ -1,8 +1,9 @@
 //! The end of a response: its outcome, its receipt, the last words to the client.
 
 use super::Job;
-use super::outcome::{cut_short, settled, whole};
-use crate::assembler::{Assembler, Identity, Outcome, Receipt};
+use super::outcome::{cut_short, settled, too_long_to_hold, whole};
+use super::turns::TIMED_OUT;
+use crate::assembler::{Assembler, Identity, Outcome, Receipt, Replay};
 use crate::broadcast::{About, Pending};
 use crate::cost::Cost;
 use crate::echo::Echo;
@@ -11,6 +12,7 @@ use crate::ledger::Entry;
 use crate::pace::Pace;
 use crate::reading::Reading;
 use crate::refusal::Refusal;
+use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::UsageOutcome;
 use std::sync::Arc;
 
@@ -25,6 +27,8 @@ impl Job {
         pace: &mut Pace,
     ) -> Result<Vec<u8>, Refusal> {
         let outcome = if pace.is_cut_short() { cut_short(outcome) } else { outcome };
+        let is_too_long = pace.is_held() && assembler.is_overfull();
+        let outcome = if is_too_long { too_long_to_hold() } else { outcome };
         let settled = settled(&outcome);
         if let Outcome::Failed(kind, _) = &outcome {
             entry.failed(*kind);
@@ -35,10 +39,7 @@ impl Job {
         let last = assembler.complete(&outcome, &self.receipt(self.cost.plus(&entry.lost())));
         if !pace.is_streamed() {
             let body = match whole(last, outcome) {
-                Ok(body) if !self.hooks.is_empty() => {
-                    let shown = hooks::on_response(&self.hooks, self.occasion(), &self.request, body, entry);
-                    Box::pin(shown).await
-                }
+                Ok(body) if !self.hooks.is_empty() => Box::pin(self.show_response(body, entry, pace)).await,
                 whole => whole,
             };
             if let Err(refusal) = &body {
@@ -48,7 +49,14 @@ impl Job {
             if let Some(reading) = reading.filter(|_| body.is_ok()) {
                 reading.close().await;
             }
-            return body;
+            return match body {
+                Ok(body) if pace.is_held() => self.tell(&assembler, &body, pace).await,
+                Err(refusal) if is_too_long => {
+                    self.fail(refusal, entry, pace).await;
+                    Ok(Vec::new())
+                }
+                body => body,
+            };
         }
         entry.settle(settled);
         let said = pace.say(last).await;
@@ -61,6 +69,36 @@ impl Job {
                 reading.close().await;
             }
         }
+        Ok(Vec::new())
+    }
+
+    /// Lets hooks look at the answer, as long as the request has time.
+    async fn show_response(
+        &self,
+        body: Vec<u8>,
+        entry: &mut Entry,
+        pace: &mut Pace,
+    ) -> Result<Vec<u8>, Refusal> {
+        let left = pace.left();
+        let shown = hooks::on_response(&self.hooks, self.occasion(), &self.request, body, entry);
+        let late = |_| Err(Refusal::new(524, ErrorKind::Timeout, TIMED_OUT));
+        pace.during(shown, left).await.unwrap_or_else(late)
+    }
+
+    /// Tells the client of a stream the answer that was held back.
+    async fn tell(&self, made: &Assembler, body: &[u8], pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+        let mut replay = Replay::new(made, body).map_err(|malformed| {
+            tracing::error!(%malformed, "a held answer cannot be told as a stream");
+            Refusal::internal()
+        })?;
+        self.echo(replay.assembler());
+        while let Some(events) = replay.next_events() {
+            // A client that is gone needs no more of it.
+            if pace.say(events).await.is_err() {
+                break;
+            }
+        }
+        self.caller.allowance.give_place_back();
         Ok(Vec::new())
     }
 
@@ -84,7 +122,8 @@ impl Job {
 
     /// Shows what was sent since the last time, where the client wants to see it.
     pub(super) fn echo(&self, assembler: &mut Assembler) {
-        let debug = self.echo.as_ref().map(Echo::take).unwrap_or_default();
+        let echo = self.echo.as_ref().filter(|_| assembler.is_streamed());
+        let debug = echo.map(Echo::take).unwrap_or_default();
         debug.iter().for_each(|debug| assembler.debug(debug));
     }
 

@@ -2,6 +2,7 @@
 
 use crate::assembler::{Ended, Malformed, Outcome};
 use crate::credential::Used;
+use crate::hooks::HELD_BYTES_MAX;
 use crate::pace::{Late, STOPPING};
 use crate::reading::ReadError;
 use crate::refusal::{self, PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, is_length};
@@ -23,7 +24,8 @@ impl TurnEnd {
     /// provider forged an item.
     pub(super) fn malformed(malformed: Malformed) -> Self {
         let is_endpoints_fault = malformed == Malformed::Forged;
-        Self { outcome: refused(malformed), is_endpoints_fault, is_cut_here: false }
+        let is_cut_here = malformed == Malformed::TooLarge;
+        Self { outcome: refused(malformed), is_endpoints_fault, is_cut_here }
     }
 
     /// The provider said so itself.
@@ -65,6 +67,16 @@ pub(super) fn failed(failure: &Failure) -> Outcome {
 pub(super) fn refused(malformed: Malformed) -> Outcome {
     tracing::warn!(error = %malformed, "a provider plugin's events do not make an answer");
     Outcome::Failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED.to_owned())
+}
+
+/// More than is held back for hooks. To ask again would bring as much.
+pub(super) fn too_long_to_hold() -> Outcome {
+    let mib = HELD_BYTES_MAX >> 20;
+    let message = format!(
+        "The answer is longer than the {mib} MiB that this host holds back for a plugin that looks at answers. \
+         Ask for a shorter one, or for one without the plugin."
+    );
+    Outcome::Failed(ErrorKind::Server, message)
 }
 
 fn broken(error: &ReadError) -> Outcome {

@@ -11,7 +11,7 @@ use crate::tools::Interrupted;
 use cofferdam_runtime::wire::{ErrorKind, FinishReason};
 use cofferdam_store::UsageOutcome;
 
-const TIMED_OUT: &str = "Request timed out. Please try again later.";
+pub(super) const TIMED_OUT: &str = "Request timed out. Please try again later.";
 
 /// What follows a turn.
 pub(super) enum Step {

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{Asked, Framing, Import, Kind, Manifest, Phase};
+use super::{Asked, Framing, Import, Kind, Manifest, OnStream, Phase};
 use crate::injection::Slot;
 
 const ROUTER: &str = "name = \"router\"\nkind = \"router\"\nversion = \"1.0.0\"\n";
@@ -75,7 +75,9 @@ fn hooks_and_tools_name_their_phases_and_imports() {
         [hook]\nid = \"healing\"\nphases = [\"on-response\"]\n";
     let hook = Manifest::parse(hook).unwrap();
     assert!(hook.imports.contains(&Import::ToolCall));
-    assert!(hook.hook.unwrap().phases.contains(&Phase::OnResponse));
+    let table = hook.hook.unwrap();
+    assert!(table.phases.contains(&Phase::OnResponse));
+    assert_eq!(table.on_stream, OnStream::Hold);
     let tool = "name = \"t\"\nkind = \"tool\"\nversion = \"1\"\n[tool]\ntype = \"datetime\"\n";
     assert_eq!(Manifest::parse(tool).unwrap().tool.unwrap().tool_type, "datetime");
 }

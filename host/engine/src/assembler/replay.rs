@@ -1,0 +1,377 @@
+//! A finished response told as a stream: each of its items in its order, each part in one delta. What the items
+//! say is as it stands in the response; numbers, indexes and the frame of the stream are made here.
+
+use super::items::{Body, Item, Status};
+use super::json::{self, raw, string, value};
+use super::{Assembler, CallItem, Malformed, OUTPUT_ITEMS_MAX};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+type Members = Map<String, Value>;
+
+/// A response as JSON that a stream may end with.
+struct Finished {
+    members: Members,
+    terminal: &'static str,
+}
+
+impl Finished {
+    /// # Errors
+    /// [`Malformed`]: it is no object with a final `status`, or its `output` is no list of objects with a `type`.
+    fn parse(response: &[u8]) -> Result<Self, Malformed> {
+        let members: Members = serde_json::from_slice(response).map_err(|_| Malformed::InvalidJson)?;
+        let terminal = match text(&members, "status") {
+            "completed" => "response.completed",
+            "incomplete" => "response.incomplete",
+            "failed" => "response.failed",
+            _ => return Err(Malformed::InvalidJson),
+        };
+        let output = members.get("output").and_then(Value::as_array).ok_or(Malformed::InvalidJson)?;
+        if output.len() > OUTPUT_ITEMS_MAX {
+            return Err(Malformed::TooLarge);
+        }
+        if output.iter().any(|item| !item.get("type").is_some_and(Value::is_string)) {
+            return Err(Malformed::InvalidJson);
+        }
+        Ok(Self { members, terminal })
+    }
+}
+
+/// Whether this is JSON of a finished response.
+///
+/// # Errors
+/// [`Malformed`] says what it lacks.
+pub fn check_finished(response: &[u8]) -> Result<(), Malformed> {
+    Finished::parse(response).map(drop)
+}
+
+/// A finished response on its way to the client.
+pub struct Replay {
+    assembler: Assembler,
+    /// What is told of calls of server tools, by the ids of their items.
+    calls: BTreeMap<String, Arc<CallItem>>,
+    response: Finished,
+    /// The place of the next item; none when the stream is complete.
+    next: Option<usize>,
+}
+
+impl Replay {
+    /// Tells `response`, which is what was `made` or what a hook has made of that.
+    ///
+    /// # Errors
+    /// [`Malformed`] as [`check_finished`].
+    pub fn new(made: &Assembler, response: &[u8]) -> Result<Self, Malformed> {
+        let mut response = Finished::parse(response)?;
+        let identity = made.identity.clone();
+        response.members.insert("id".to_owned(), Value::String(identity.response_id()));
+        let mut known = BTreeSet::new();
+        let items = response.members.get_mut("output").and_then(Value::as_array_mut).into_iter().flatten();
+        for (place, item) in items.filter_map(Value::as_object_mut).enumerate() {
+            let id = text(item, "id").to_owned();
+            if id.is_empty() || !known.insert(id) {
+                item.insert("id".to_owned(), Value::String(identity.item_id("item", place)));
+            }
+        }
+        let calls = made.items.iter().filter_map(|item| match &item.body {
+            Body::Tool { item: call, .. } => Some((item.id.clone(), Arc::clone(call))),
+            _ => None,
+        });
+        let calls = calls.collect();
+        Ok(Self { assembler: Assembler::new(identity, true), calls, response, next: Some(0) })
+    }
+
+    /// Where events may be written that are no part of the response.
+    pub fn assembler(&mut self) -> &mut Assembler {
+        &mut self.assembler
+    }
+
+    /// The next events in SSE form, the terminal one and `[DONE]` last; none after them.
+    pub fn next_events(&mut self) -> Option<Vec<u8>> {
+        let Self { assembler, calls, response, next } = self;
+        let place = (*next)?;
+        assembler.begin();
+        match response.members.get("output").and_then(|output| output.get(place)?.as_object()) {
+            Some(item) => {
+                *next = Some(place + 1);
+                assembler.retell(item, calls.get(text(item, "id")));
+            }
+            None => {
+                *next = None;
+                assembler.events.write(response.terminal, |out| {
+                    raw(out, ",\"response\":");
+                    json::object(out, &response.members);
+                });
+                assembler.events.end();
+            }
+        }
+        Some(assembler.take_events())
+    }
+}
+
+/// How the parts of one kind are told.
+struct PartKind {
+    /// The member that counts them.
+    index: &'static str,
+    /// What the names of the events about a part begin with.
+    part: &'static str,
+    /// The same for the events about its text.
+    text: &'static str,
+    /// The member with the text.
+    member: &'static str,
+    /// A part without its text.
+    empty: &'static str,
+    has_logprobs: bool,
+}
+
+const OUTPUT_TEXT: PartKind = PartKind {
+    index: "content_index",
+    part: "response.content_part",
+    text: "response.output_text",
+    member: "text",
+    empty: "{\"type\":\"output_text\",\"text\":\"\",\"annotations\":[],\"logprobs\":[]}",
+    has_logprobs: true,
+};
+const REFUSAL: PartKind = PartKind {
+    text: "response.refusal",
+    member: "refusal",
+    empty: "{\"type\":\"refusal\",\"refusal\":\"\"}",
+    has_logprobs: false,
+    ..OUTPUT_TEXT
+};
+const REASONING_TEXT: PartKind = PartKind {
+    text: "response.reasoning_text",
+    empty: "{\"type\":\"reasoning_text\",\"text\":\"\"}",
+    has_logprobs: false,
+    ..OUTPUT_TEXT
+};
+const SUMMARY_TEXT: PartKind = PartKind {
+    index: "summary_index",
+    part: "response.reasoning_summary_part",
+    text: "response.reasoning_summary_text",
+    empty: "{\"type\":\"summary_text\",\"text\":\"\"}",
+    has_logprobs: false,
+    ..OUTPUT_TEXT
+};
+
+impl PartKind {
+    /// None for parts that come in one piece.
+    fn of(part: &Members) -> Option<&'static Self> {
+        match text(part, "type") {
+            "output_text" => Some(&OUTPUT_TEXT),
+            "refusal" => Some(&REFUSAL),
+            "reasoning_text" => Some(&REASONING_TEXT),
+            "summary_text" => Some(&SUMMARY_TEXT),
+            _ => None,
+        }
+    }
+}
+
+impl Assembler {
+    /// Lets the output be so long at most, in bytes of text, arguments and pictures.
+    pub fn limit(&mut self, bytes_max: usize) {
+        self.output_max = bytes_max;
+    }
+
+    /// Whether the output would have been longer than allowed.
+    pub fn is_overfull(&self) -> bool {
+        self.output_bytes > self.output_max
+    }
+
+    /// Whether events are written at all.
+    pub fn is_streamed(&self) -> bool {
+        self.events.are_wanted()
+    }
+
+    /// Tells one item from its beginning to its end.
+    fn retell(&mut self, item: &Members, call: Option<&Arc<CallItem>>) {
+        let call = call.filter(|call| call.item_type == text(item, "type"));
+        let place = self.items.len();
+        let body = opened(item, call);
+        let id = text(item, "id").to_owned();
+        self.items.push(Item { id, key: None, body, status: Status::InProgress });
+        self.whole_item_event("response.output_item.added", place);
+        match (call, text(item, "type")) {
+            (Some(call), _) => self.retell_tool(place, item, call),
+            (None, "message" | "reasoning") => {
+                for list in ["summary", "content"] {
+                    self.retell_parts(place, item.get(list));
+                }
+            }
+            (None, "function_call") => self.retell_call(place, item, "function_call_arguments", "arguments"),
+            (None, "custom_tool_call") => self.retell_call(place, item, "custom_tool_call_input", "input"),
+            (None, "image_generation_call") => self.retell_image(place, item),
+            _ => {}
+        }
+        self.events.write("response.output_item.done", |out| {
+            raw(out, ",\"output_index\":");
+            json::number(out, place as u64);
+            raw(out, ",\"item\":");
+            json::object(out, item);
+        });
+    }
+
+    fn retell_parts(&mut self, place: usize, parts: Option<&Value>) {
+        let parts = parts.and_then(Value::as_array).into_iter().flatten();
+        for (index, part) in parts.filter_map(Value::as_object).enumerate() {
+            self.retell_part(place, index, part);
+        }
+    }
+
+    fn retell_part(&mut self, place: usize, index: usize, part: &Members) {
+        let kind = PartKind::of(part);
+        let PartKind { index: counter, part: part_name, text: text_name, member: member_name, .. } =
+            kind.unwrap_or(&OUTPUT_TEXT);
+        let counted = |out: &mut Vec<u8>| {
+            raw(out, ",");
+            string(out, counter);
+            raw(out, ":");
+            json::number(out, index as u64);
+        };
+        self.item_event(&format!("{part_name}.added"), place, |out, _| {
+            counted(out);
+            raw(out, ",\"part\":");
+            match kind {
+                Some(kind) => raw(out, kind.empty),
+                None => json::object(out, part),
+            }
+        });
+        if let Some(kind) = kind {
+            let words = text(part, member_name);
+            let told = |out: &mut Vec<u8>, name: &str| {
+                counted(out);
+                member(out, name, words);
+                if kind.has_logprobs {
+                    raw(out, ",\"logprobs\":");
+                    value(out, part.get("logprobs").unwrap_or(&Value::Array(Vec::new())));
+                }
+            };
+            if !words.is_empty() {
+                self.item_event(&format!("{text_name}.delta"), place, |out, _| told(out, "delta"));
+            }
+            self.retell_annotations(place, index, part);
+            self.item_event(&format!("{text_name}.done"), place, |out, _| told(out, member_name));
+        }
+        self.item_event(&format!("{part_name}.done"), place, |out, _| {
+            counted(out);
+            raw(out, ",\"part\":");
+            json::object(out, part);
+        });
+    }
+
+    fn retell_annotations(&mut self, place: usize, part_index: usize, part: &Members) {
+        let annotations = part.get("annotations").and_then(Value::as_array).into_iter().flatten();
+        for (index, annotation) in annotations.enumerate() {
+            self.item_event("response.output_text.annotation.added", place, |out, _| {
+                raw(out, ",\"content_index\":");
+                json::number(out, part_index as u64);
+                raw(out, ",\"annotation_index\":");
+                json::number(out, index as u64);
+                raw(out, ",\"annotation\":");
+                value(out, annotation);
+            });
+        }
+    }
+
+    fn retell_call(&mut self, place: usize, item: &Members, events: &str, said: &str) {
+        let words = text(item, said);
+        if !words.is_empty() {
+            self.item_event(&format!("response.{events}.delta"), place, |out, _| member(out, "delta", words));
+        }
+        self.item_event(&format!("response.{events}.done"), place, |out, _| {
+            if said == "arguments" {
+                member(out, "name", text(item, "name"));
+            }
+            member(out, said, words);
+        });
+    }
+
+    fn retell_image(&mut self, place: usize, item: &Members) {
+        let completed = item.get("result").filter(|result| result.is_string()).map(|_| "completed");
+        for name in ["in_progress", "generating"].into_iter().chain(completed) {
+            self.item_event(&format!("response.image_generation_call.{name}"), place, |_, _| {});
+        }
+    }
+
+    /// A call of a server tool, with the events that the tool's manifest gives it.
+    fn retell_tool(&mut self, place: usize, item: &Members, call: &CallItem) {
+        self.item_events(&call.added, place);
+        if call.streams_arguments {
+            let name = format!("response.{}_arguments", call.item_type);
+            let words = text(item, "arguments");
+            if !words.is_empty() {
+                self.item_event(&format!("{name}.delta"), place, |out, _| member(out, "delta", words));
+            }
+            self.item_event(&format!("{name}.done"), place, |out, _| member(out, "arguments", words));
+        }
+        let shown = call.text.as_ref().and_then(|table| Some((table, item.get(&table.member)?.as_str()?)));
+        if let Some((table, words)) = shown {
+            if !words.is_empty() {
+                let name = format!("response.{}.delta", table.events);
+                self.item_event(&name, place, |out, _| member(out, "delta", words));
+            }
+            let name = format!("response.{}.done", table.events);
+            self.item_event(&name, place, |out, _| member(out, &table.member, words));
+        }
+        let has_error = call.fails_by_error && item.get("error").is_some_and(|error| !error.is_null());
+        let events = match text(item, "status") {
+            "failed" => &call.failed,
+            _ if has_error => &call.failed,
+            // A call that was not run to its end has no event about its end.
+            "incomplete" => return,
+            _ => &call.completed,
+        };
+        self.item_events(&call.running, place);
+        self.item_events(events, place);
+    }
+}
+
+/// The item as it was when it was added.
+fn opened(item: &Members, call: Option<&Arc<CallItem>>) -> Body {
+    let word = |name: &str| text(item, name).to_owned();
+    let optional = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
+    if let Some(call) = call {
+        let call_id = word("call_id");
+        return Body::Tool {
+            members: call.written(&call_id, Map::new()).unwrap_or_default(),
+            item: Arc::clone(call),
+            call_id,
+            function: String::new(),
+            arguments: String::new(),
+            ended: false,
+        };
+    }
+    match text(item, "type") {
+        "message" => Body::Message { phase: optional("phase"), parts: Vec::new() },
+        "reasoning" => Body::reasoning(),
+        kind @ ("function_call" | "custom_tool_call") => Body::Call {
+            custom: kind == "custom_tool_call",
+            call_id: word("call_id"),
+            name: word("name"),
+            namespace: optional("namespace"),
+            text: String::new(),
+        },
+        "image_generation_call" => Body::Image { result: None },
+        _ => {
+            let mut json = Vec::new();
+            json::object(&mut json, item);
+            Body::Opaque { id: word("id"), json, is_client_call: false }
+        }
+    }
+}
+
+/// A member that is a text; empty where it is none.
+fn text<'a>(members: &'a Members, name: &str) -> &'a str {
+    members.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// One more member that is a text.
+fn member(out: &mut Vec<u8>, name: &str, text: &str) {
+    raw(out, ",");
+    string(out, name);
+    raw(out, ":");
+    string(out, text);
+}
+
+#[cfg(test)]
+mod tests;
