@@ -26,6 +26,10 @@ clients:
     cargo test --workspace --no-run
     tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam"
 
+# The same with all tests of the Codex agent.
+clients-all:
+    CODEX_TESTS=all just clients
+
 # One fuzz target of tests/fuzz for so many seconds; what it finds new stays in target/.
 fuzz target seconds="600":
     command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz@{{cargo_fuzz_version}}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the unmodified OpenAI clients for Python and Node, and OpenRouter's SDK, against the built program:
+# Runs the unmodified OpenAI clients for Python and Node, OpenRouter's SDK and the Codex agent against the built
+# program, one test of the agent unless CODEX_TESTS=all:
 #     tests/clients/run.sh PATH_TO_BINARY
 # A scripted provider (upstream.py), servers for tools (services.py) and one host are
 # started on free ports and ended by their process ids. The clients are installed once, under the cargo target
@@ -42,11 +43,19 @@ install_node() {
   (cd -- "$cache/node" && npm ci --no-audit --no-fund --loglevel=error)
 }
 
+install_codex() {
+  mkdir -p -- "$cache/codex"
+  cp -- "$here/codex/"{package.json,package-lock.json,.npmrc} "$cache/codex/"
+  (cd -- "$cache/codex" && npm ci --no-audit --no-fund --loglevel=error)
+}
+
 installed python "$(python3 --version) $(sha256sum <"$here/python/requirements.txt")" install_python
 installed node "$(node --version) $(sha256sum <"$here/node/package-lock.json")" install_node
+installed codex "$(node --version) $(sha256sum <"$here/codex/package-lock.json")" install_codex
 python=$cache/python/bin/python
 # Modules are looked up beside the tests.
 cp -- "$here/node/"*.mjs "$cache/node/"
+cp -- "$here/codex/"*.mjs "$cache/codex/"
 
 work=$(mktemp -d)
 pids=()
@@ -141,6 +150,9 @@ status=0
 (cd -- "$cache/node" && timeout --kill-after=10 300 node --test --test-concurrency=2 --test-timeout=60000 \
   --test-reporter=spec ./*.test.mjs) 2>&1 |
   tee "$work/node.out" || status=1
+(cd -- "$cache/codex" && timeout --kill-after=10 900 node --test --test-concurrency=1 --test-timeout=180000 \
+  --test-reporter=spec ./*.test.mjs) 2>&1 |
+  tee "$work/codex.out" || status=1
 
 if ! kill -0 "$host" 2>/dev/null; then
   printf 'clients: the host ended by itself\n' >&2
@@ -170,5 +182,7 @@ fi
 python_summary=$(grep -E '(passed|failed|error).* in [0-9]' "$work/python.out" | tail -n 1 || true)
 counts='s/^[^a-z]*(tests|pass|fail|cancelled) ([0-9]+)$/\1 \2/p'
 node_summary=$(sed -nE "$counts" "$work/node.out" | paste -sd ' ')
-printf 'python: %s\nnode: %s\n' "${python_summary:-did not finish}" "${node_summary:-did not finish}"
+codex_summary=$(sed -nE "$counts" "$work/codex.out" | paste -sd ' ')
+printf 'python: %s\nnode: %s\ncodex: %s\n' "${python_summary:-did not finish}" \
+  "${node_summary:-did not finish}" "${codex_summary:-did not finish}"
 exit "$status"
