@@ -1,6 +1,7 @@
 //! The store as the rest of the program sees it.
 
 mod backup;
+mod conversations;
 mod guests;
 mod key_records;
 mod keys;
