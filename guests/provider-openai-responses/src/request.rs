@@ -45,7 +45,7 @@ const KEPT: &[&str] = &[
 const KEPT_IF_SUPPORTED: &[&str] = &["frequency_penalty", "presence_penalty", "top_k"];
 
 const FORMAT: &[&str] = &["type", "name", "description", "schema", "strict"];
-const CHOICE: &[&str] = &["type", "name", "mode", "tools", "server_label"];
+const CHOICE: &[&str] = &["type", "name", "namespace", "mode", "tools", "server_label"];
 const REASONING: &[&str] = &["summary", "context", "mode"];
 
 /// What each type of tool may have besides `type`.
@@ -57,6 +57,9 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("local_shell", &[]),
     ("shell", &["environment"]),
     ("computer_use_preview", &["display_width", "display_height", "environment"]),
+    ("computer", &[]),
+    ("tool_search", &["execution", "description", "parameters"]),
+    ("programmatic_tool_calling", &[]),
     ("web_search", SEARCH),
     ("web_search_2025_08_26", SEARCH),
     ("web_search_preview", SEARCH),
@@ -93,7 +96,8 @@ const TOOLS: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-const SEARCH: &[&str] = &["filters", "search_context_size", "user_location"];
+const SEARCH: &[&str] =
+    &["filters", "search_context_size", "user_location", "external_web_access", "search_content_types"];
 
 /// Translates a request.
 pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest, Failure> {

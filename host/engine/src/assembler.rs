@@ -4,6 +4,8 @@
 //! a request that is not streamed is the same state, written once at the end.
 
 mod citations;
+mod client_calls;
+mod compaction;
 mod events;
 mod items;
 mod json;
@@ -18,6 +20,7 @@ pub use response::{Identity, Outcome, Receipt, ServerToolUse};
 pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
 use crate::cost;
+use crate::request::ToldTools;
 use citations::Waiting;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
 use events::Events;
@@ -69,6 +72,10 @@ pub struct Assembler {
     ended: Option<Ended>,
     /// The functions that the host serves, if any.
     served: Option<Arc<Served>>,
+    /// The functions of this turn that stand for tools of the client's own kinds, if any.
+    told: Option<Arc<ToldTools>>,
+    /// What the model has said of a conversation that is to be compacted.
+    summary: Option<String>,
     /// The first item of this turn.
     turn_start: usize,
     /// Annotations of tools that wait for a text.
@@ -91,6 +98,8 @@ impl Assembler {
             earlier: None,
             ended: None,
             served: None,
+            told: None,
+            summary: None,
             turn_start: 0,
             next_annotations: Vec::new(),
             is_ending: false,
@@ -154,6 +163,7 @@ impl Assembler {
     /// # Errors
     /// [`Malformed`]; the answer can then only fail.
     pub fn apply(&mut self, event: Event) -> Result<(), Malformed> {
+        let Some(event) = self.take_into_summary(event)? else { return Ok(()) };
         match event {
             Event::MessageStart(phase) => {
                 self.close_reasoning();
@@ -363,6 +373,7 @@ impl Assembler {
         if let Some(item) = self.call_item(&start).filter(|_| !custom) {
             return self.start_tool(start, item);
         }
+        let Some(start) = self.start_client_call(start, custom)? else { return Ok(()) };
         let CallStart { key, call_id, name, namespace } = start;
         self.add(Body::Call { custom, call_id, name, namespace, text: String::new() }, Some(key))?;
         Ok(())
@@ -391,6 +402,10 @@ impl Assembler {
                 self.arguments(index, &delta.text);
                 return Ok(());
             }
+            Some(Body::Client(call)) => {
+                call.push(&delta.text);
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         self.item_event(name, index, |out, _| {
@@ -404,6 +419,7 @@ impl Assembler {
         let Some(index) = self.open_call(key) else { return Ok(()) };
         match self.items.get_mut(index).map(|item| &mut item.body) {
             Some(Body::Tool { .. }) => return self.end_arguments(index),
+            Some(Body::Client(_)) => self.close_client_call(index, Status::Completed),
             _ => self.close_call(index, Status::Completed),
         }
         Ok(())
@@ -460,6 +476,7 @@ impl Assembler {
             let Some(item) = self.items.get(index) else { continue };
             match (&item.body, item.status) {
                 (Body::Call { .. }, Status::InProgress) => self.close_call(index, status),
+                (Body::Client(_), Status::InProgress) => self.close_client_call(index, status),
                 (Body::Tool { .. }, _) => {}
                 (_, Status::InProgress) => self.finish_item(index, status),
                 _ => {}

@@ -11,13 +11,14 @@ use crate::credential::{Credentials, Used};
 use crate::echo::Echo;
 use crate::pace::{Pace, Timeouts};
 use crate::reading::{ANSWER_BYTES_MAX, Reading, Verdict, verdict};
-use crate::request::ProviderPreferences;
+use crate::request::{Dialect, Kinds, ProviderPreferences, Told, ToldTools, tell};
 use cofferdam_egress::{Egress, Limits, Outgoing, Reply};
 use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, ResponseHead, UpstreamRequest};
 use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
 use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -32,6 +33,8 @@ pub(crate) struct Begun {
     pub(crate) reading: Option<Box<Reading>>,
     pub(crate) status: Option<u16>,
     pub(crate) used: Option<Used>,
+    /// What functions of the request stood for, where it was told otherwise than the client sent it.
+    pub(crate) told: Option<Arc<ToldTools>>,
 }
 
 /// What an attempt needs besides the endpoint.
@@ -42,6 +45,8 @@ pub(crate) struct Attempting<'a> {
     pub(crate) context: &'a CallContext,
     /// The checked request for the guest.
     pub(crate) request: &'a [u8],
+    /// Kinds of tools and items in it that not every dialect has.
+    pub(crate) kinds: &'a Kinds,
     /// Each endpoint's guest gets the options of its provider.
     pub(crate) preferences: &'a ProviderPreferences,
     /// Where the client wants to see what is sent.
@@ -69,12 +74,15 @@ impl Trial for Attempting<'_> {
         let mut instance = provider.adapter.open_provider(self.context).await.map_err(call)?;
         let mut target = endpoint.target.clone();
         self.preferences.options_for(&provider.name).clone_into(&mut target.options);
-        let prepared = instance.prepare(self.request, &target).await.map_err(call)?;
+        let told = self.told(endpoint);
+        let request = told.as_ref().map_or(self.request, |told| &told.json);
+        let prepared = instance.prepare(request, &target).await.map_err(call)?;
+        let told = told.map(|told| told.tools);
         let upstream = match prepared {
             Ok(Prepared::Answer(events)) => {
                 let begun = local(events)?;
                 instance.close().await;
-                return Ok(begun);
+                return Ok(Begun { told, ..begun });
             }
             Ok(Prepared::Upstream(upstream)) => upstream,
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
@@ -84,13 +92,26 @@ impl Trial for Attempting<'_> {
             echo.note(&upstream.body, used.as_ref());
         }
         match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
-            Ok(begun) => Ok(Begun { used, ..begun }),
+            Ok(begun) => Ok(Begun { used, told, ..begun }),
             Err(failed) => Err(failed.after(used.as_ref())),
         }
     }
 }
 
 impl Attempting<'_> {
+    /// The request as an endpoint's dialect can take it; none where it takes it as it is.
+    fn told(&self, endpoint: &Endpoint) -> Option<Told> {
+        let provider = endpoint.provider.adapter.manifest().provider.as_ref();
+        let dialect = Dialect {
+            has_tool: &|tool_type| endpoint.offers(tool_type),
+            takes_items: provider.is_some_and(|provider| provider.takes_items),
+            open: &|sealed| self.credentials.open_conversation(sealed),
+        };
+        (!self.kinds.is_empty() && dialect.lacks(self.kinds))
+            .then(|| tell(self.request, &dialect, self.kinds))
+            .flatten()
+    }
+
     async fn exchange(
         &self,
         mut instance: ProviderInstance,
@@ -150,7 +171,7 @@ impl Attempting<'_> {
                 }
                 Verdict::Answered if pace.is_streamed() || ended => {
                     let (reading, status) = (Some(reading), Some(status));
-                    return Ok(Begun { events, reading, status, used: None });
+                    return Ok(Begun { events, reading, status, used: None, told: None });
                 }
                 Verdict::Wait | Verdict::Answered if !reading.is_over() => {}
                 Verdict::Empty => {
@@ -177,7 +198,7 @@ fn verdict_for(events: &[Event], streamed: bool) -> Verdict {
 /// A guest that answers by itself has nobody to blame but its request.
 fn local(events: Vec<Event>) -> Result<Begun, AttemptFailure> {
     match verdict(&events) {
-        Verdict::Answered => Ok(Begun { events, reading: None, status: None, used: None }),
+        Verdict::Answered => Ok(Begun { events, reading: None, status: None, used: None, told: None }),
         Verdict::Failed(failure) => Err(AttemptFailure::in_band(failure, None)),
         Verdict::Wait | Verdict::Empty => Err(AttemptFailure::empty()),
     }

@@ -68,6 +68,11 @@ impl Credentials<'_> {
         self.is_bound(secret).await.unwrap_or(false)
     }
 
+    /// A compacted conversation of the caller's workspace.
+    pub(crate) fn open_conversation(&self, sealed: &str) -> Option<String> {
+        self.store.open_conversation(self.caller.workspace, sealed)
+    }
+
     /// The credential for one attempt at `provider`; none where none is configured.
     pub(crate) async fn release(&self, provider: &Provider) -> Result<Option<Used>, AttemptFailure> {
         let Some(Authentication { placement, own, byok }) = &provider.authentication else { return Ok(None) };

@@ -20,6 +20,7 @@ mod responses;
 mod rule;
 mod settings;
 mod shapes;
+mod telling;
 mod tool_source;
 mod tools;
 
@@ -33,6 +34,7 @@ pub use provider::ProviderPreferences;
 pub(crate) use replay::server_tool_of_call;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat, Truncation};
+pub(crate) use telling::{ClientKind, ClientTool, Dialect, Kinds, Told, ToldTools, tell};
 pub use tool_source::{Place, ToolSource};
 pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, server_tool_name};
 

@@ -60,6 +60,10 @@ pub struct ProviderTable {
     /// Client tool types this dialect can offer to a model.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// The dialect takes every item of the interface as it is. Others are told items of a client's own, such as
+    /// `additional_tools` or `agent_message`, as functions and messages.
+    #[serde(default)]
+    pub takes_items: bool,
     /// Nothing is remembered between `prepare` and the answer: while the provider is waited for, the instance
     /// may serve others of the same owner, and another one may decode.
     #[serde(default)]

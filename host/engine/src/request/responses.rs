@@ -7,6 +7,8 @@ use super::json::{Document, Value};
 use super::rule::Rule;
 use super::settings::{Needs, Truncation};
 use super::shapes::body::BODY;
+use super::telling::Kinds;
+use super::tool_source::Place;
 use super::tools::Offered;
 use super::{
     Ability, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route, ServiceTier,
@@ -78,6 +80,10 @@ pub struct ResponsesRequest {
     /// Items of the input were calls of server tools and are told as calls of functions that no tool offers under
     /// that name yet.
     pub(crate) has_server_calls: bool,
+    /// Tools that items of the input bring.
+    pub(crate) brought: Vec<RequestTool>,
+    /// Kinds of tools and items that not every dialect has.
+    pub(crate) kinds: Kinds,
     /// The constant members of the response object, `"background":false,...`: a JSON fragment without
     /// braces and without a comma at either end.
     pub echo: String,
@@ -143,15 +149,13 @@ impl ResponsesRequest {
             Some(choice) => ToolChoice::check(choice, &offered, !tally.brings_tools)?,
             None => ToolChoice::Auto,
         };
-        let plugins = fields
-            .get("plugins")
-            .map(|list| RequestPlugin::list(list, extra_plugins))
-            .transpose()?
-            .unwrap_or_default();
+        let plugins = fields.get("plugins").map(|list| RequestPlugin::list(list, extra_plugins));
+        let plugins = plugins.transpose()?.unwrap_or_default();
         let max_tool_calls = fields.max_tool_calls()?;
         let guest = guest::write(&fields, &offered, body.len());
         let echo = echo::write(&fields, &offered);
         let stream = fields.is_true("stream");
+        let brought = tally.take_brought(&offered);
         let tool_bytes = fields.get("tools").map_or(0, |tools| tools.raw().len()) + tally.tool_bytes;
         Ok(Self {
             model: fields.text("model"),
@@ -167,7 +171,7 @@ impl ResponsesRequest {
                 .into_iter()
                 .zip(guest.tools)
                 .enumerate()
-                .map(|(index, (tool, range))| tool.into_tool(index, guest.json.slice(range)))
+                .map(|(index, (tool, range))| tool.into_tool(Place::Tools(index), guest.json.slice(range)))
                 .collect(),
             tool_choice,
             include: fields.texts("include"),
@@ -190,6 +194,8 @@ impl ResponsesRequest {
             opening: guest.opening.into_iter().flatten().map(|range| guest.json.slice(range)).collect(),
             guest_json: guest.json,
             has_server_calls: tally.has_server_calls,
+            brought,
+            kinds: tally.kinds,
             echo,
             spans: guest.spans,
         })
@@ -241,6 +247,8 @@ impl ResponsesRequest {
         self.has_server_calls |= other.has_server_calls;
         self.spans = other.spans;
         self.tools = other.tools;
+        self.brought = other.brought;
+        self.kinds = other.kinds;
         self.tool_choice = other.tool_choice;
         self.needs = other.needs;
         self.facts = other.facts;

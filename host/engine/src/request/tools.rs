@@ -7,6 +7,7 @@ use super::shapes::server_tools::SERVER_TOOLS;
 use super::shapes::tools::TOOLS;
 use super::tool_source::{Place, ToolSource};
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// The most entries of `tools`.
@@ -40,6 +41,10 @@ pub enum ToolKind {
     Shell,
     /// `computer_use_preview`
     ComputerUsePreview,
+    /// `computer`
+    Computer,
+    /// `tool_search` with `execution: "client"`
+    ToolSearch,
     /// `web_search`, `web_search_2025_08_26`, `web_search_preview`, `web_search_preview_2025_03_11`
     WebSearch,
     /// `file_search`
@@ -50,6 +55,8 @@ pub enum ToolKind {
     Mcp,
     /// `image_generation`
     ImageGeneration,
+    /// `programmatic_tool_calling`
+    ProgrammaticToolCalling,
     /// `service:NAME`, `openrouter:NAME`, or the bare alias `tool_search`: the name without prefix.
     /// Open, because installed tool guests may bring names of their own.
     Server(String),
@@ -66,12 +73,15 @@ impl ToolKind {
             | Self::ApplyPatch
             | Self::LocalShell
             | Self::Shell
-            | Self::ComputerUsePreview => ToolClass::Client,
+            | Self::ComputerUsePreview
+            | Self::Computer
+            | Self::ToolSearch => ToolClass::Client,
             Self::WebSearch
             | Self::FileSearch
             | Self::CodeInterpreter
             | Self::Mcp
-            | Self::ImageGeneration => ToolClass::Hosted,
+            | Self::ImageGeneration
+            | Self::ProgrammaticToolCalling => ToolClass::Hosted,
             Self::Server(_) => ToolClass::Server,
         }
     }
@@ -143,6 +153,33 @@ impl RequestTool {
         Bytes::from(out)
     }
 
+    /// Whether a model that knows only functions can be told of it as one, or as several, without loss.
+    pub(crate) fn is_told_as_functions(&self) -> bool {
+        match self.kind {
+            ToolKind::Namespace
+            | ToolKind::Custom
+            | ToolKind::LocalShell
+            | ToolKind::ApplyPatch
+            | ToolKind::ToolSearch => true,
+            // In a container the provider runs it.
+            ToolKind::Shell => {
+                let document = Document::parse(&self.json).ok();
+                let place = document.as_ref().and_then(|it| it.root().get("environment")?.get("type"));
+                place.is_none_or(|place| place.is("local"))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether it searches the web only in what a provider has stored, which no other search does.
+    pub(crate) fn is_search_offline(&self) -> bool {
+        let document = Document::parse(&self.json).ok().filter(|_| self.kind == ToolKind::WebSearch);
+        document
+            .as_ref()
+            .and_then(|it| it.root().get("external_web_access"))
+            .is_some_and(|may| !may.is_true())
+    }
+
     /// Lets a server tool take the place of a tool of the client's own kind, with the whole entry as its
     /// settings.
     pub(crate) fn replace(&mut self, name: &str) {
@@ -205,6 +242,18 @@ struct Named {
     name: Option<String>,
 }
 
+/// An entry of a list of allowed tools, by its type.
+#[derive(serde::Deserialize)]
+struct Typed<'a> {
+    #[serde(rename = "type", borrow)]
+    tag: Cow<'a, str>,
+}
+
+/// Whether a type of tools is one of those that search the web.
+fn is_search(type_name: &str) -> bool {
+    type_name.starts_with("web_search")
+}
+
 /// A server tool's or item's prefix and bare name, if the type has one of the prefixes.
 pub(super) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
     [ToolPrefix::Service, ToolPrefix::OpenRouter]
@@ -237,7 +286,8 @@ impl<'d> Offered<'d> {
         if let Some((prefix, name)) = split_prefix(&type_name) {
             return Self::server(value, Some(prefix), name);
         }
-        if type_name == "tool_search" {
+        let is_clients = value.get("execution").is_some_and(|by| by.is("client"));
+        if type_name == "tool_search" && !is_clients {
             return Self::server(value, None, &type_name);
         }
         let kind = match TOOLS.check(value)? {
@@ -248,6 +298,9 @@ impl<'d> Offered<'d> {
             "local_shell" => ToolKind::LocalShell,
             "shell" => ToolKind::Shell,
             "computer_use_preview" => ToolKind::ComputerUsePreview,
+            "computer" => ToolKind::Computer,
+            "tool_search" => ToolKind::ToolSearch,
+            "programmatic_tool_calling" => ToolKind::ProgrammaticToolCalling,
             "file_search" => ToolKind::FileSearch,
             "code_interpreter" => ToolKind::CodeInterpreter,
             "mcp" => ToolKind::Mcp,
@@ -275,8 +328,20 @@ impl<'d> Offered<'d> {
         &self.kind
     }
 
+    /// The type, where not every dialect has tools of it.
+    pub(super) fn own_type(&self) -> Option<String> {
+        let is_common = matches!(self.kind, ToolKind::Function | ToolKind::Server(_));
+        Some(self.value.get("type").filter(|_| !is_common)?.text().into_owned())
+    }
+
+    /// The entry with a place and JSON of its own.
+    pub(super) fn into_copy(self, place: Place) -> RequestTool {
+        let json = Bytes::from(self.value.compact());
+        self.into_tool(place, json)
+    }
+
     /// The entry with its place and its JSON.
-    pub(super) fn into_tool(self, index: usize, json: Bytes) -> RequestTool {
+    pub(super) fn into_tool(self, place: Place, json: Bytes) -> RequestTool {
         let text = |name| self.value.get(name).map(|value| value.text().into_owned());
         let (name, settings) = match self.kind {
             ToolKind::Server(_) => {
@@ -291,7 +356,7 @@ impl<'d> Offered<'d> {
         let is_deferred =
             self.kind == ToolKind::Function && self.value.get("defer_loading").is_some_and(Value::is_true);
         RequestTool {
-            source: ToolSource { place: Place::Tools(index), names: None },
+            source: ToolSource { place, names: None },
             kind: self.kind,
             type_name,
             prefix: self.prefix,
@@ -320,6 +385,19 @@ impl<'d> Offered<'d> {
 }
 
 impl ToolChoice {
+    /// Whether a search of the web has to be there: it is named, or nothing else of `tools` could be called.
+    pub(crate) fn needs_search(&self, tools: &[RequestTool]) -> bool {
+        match self {
+            Self::Type(name) => is_search(name),
+            Self::Allowed { tools, .. } => {
+                let tools: Vec<Typed<'_>> = serde_json::from_slice(tools).unwrap_or_default();
+                tools.iter().any(|tool| is_search(&tool.tag))
+            }
+            Self::Required => tools.iter().all(|tool| tool.kind == ToolKind::WebSearch),
+            Self::Auto | Self::None | Self::Function(_) | Self::Custom(_) | Self::Mcp { .. } => false,
+        }
+    }
+
     /// The functions and custom tools that the choice asks for by name.
     pub(crate) fn named(&self) -> BTreeSet<String> {
         match self {

@@ -1,6 +1,6 @@
 //! Reading an answer from its first event to its end, turn by turn.
 
-use super::outcome::{TurnEnd, covered, failed, finished};
+use super::outcome::{TurnEnd, covered, failed, finished, refused};
 use super::turns::Step;
 use super::{Chosen, Job};
 use crate::assembler::{Assembler, Outcome};
@@ -33,7 +33,8 @@ impl Job {
         }
         let (outcome, reading) = loop {
             let Chosen { endpoint, begun, watch } = chosen;
-            let Begun { events, mut reading, used, .. } = begun;
+            let Begun { events, mut reading, used, told, .. } = begun;
+            assembler.use_told(told);
             let is_byok = used.as_ref().is_some_and(|used| used.is_byok);
             entry.answered(is_byok);
             let price = |usage: &Usage| Cost::of(usage, &endpoint.prices, is_byok);
@@ -56,6 +57,7 @@ impl Job {
                 self.answered(&endpoint, &usage);
             }
             self.cost = self.cost.plus(&price(&usage));
+            let outcome = self.compacted(outcome, &mut assembler);
             if self.tools.is_none() {
                 break (outcome, reading);
             }
@@ -67,6 +69,25 @@ impl Job {
             }
         };
         self.end(outcome, reading, assembler, entry, pace).await
+    }
+
+    /// Shows the summary that a turn made, where a conversation is compacted; how the turn ended then.
+    fn compacted(&self, outcome: Outcome, assembler: &mut Assembler) -> Outcome {
+        let summary = assembler.take_summary().filter(|_| matches!(outcome, Outcome::Completed));
+        let Some(summary) = summary else { return outcome };
+        if summary.trim().is_empty() {
+            return Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned());
+        }
+        match self.engine.parts.store.seal_conversation(self.caller.workspace, &summary) {
+            Ok(sealed) => match assembler.show_compaction(&sealed) {
+                Ok(()) => outcome,
+                Err(malformed) => refused(malformed),
+            },
+            Err(error) => {
+                tracing::error!(%error, "a compacted conversation could not be sealed");
+                Outcome::Failed(ErrorKind::Server, "Internal Server Error".to_owned())
+            }
+        }
     }
 
     /// Reads one turn to its end; says how it ended.

@@ -108,6 +108,7 @@ impl Job {
             timeouts: &engine.parts.timeouts,
             context: &self.context,
             request: self.tools.as_ref().map_or(&self.request.guest_json, |tools| tools.turn_json()),
+            kinds: &self.request.kinds,
             preferences: &self.request.provider,
             echo: self.echo.as_ref(),
         };

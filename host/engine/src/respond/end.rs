@@ -2,6 +2,7 @@
 
 use super::Job;
 use super::outcome::{settled, whole};
+use super::plan::left_out;
 use crate::assembler::{Assembler, Identity, Outcome, Receipt};
 use crate::broadcast::{About, Pending};
 use crate::cost::Cost;
@@ -31,6 +32,8 @@ impl Job {
         }
         self.trail.ended(pace.since_dispatch());
         self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
+        let answering = self.preferred.and_then(|place| self.order.endpoints.get(place));
+        self.trail.pipeline.extend(answering.and_then(|endpoint| left_out(endpoint, &self.request)));
         let last = assembler.complete(&outcome, &self.receipt(self.cost));
         if !pace.is_streamed() {
             let body = match whole(last, outcome) {

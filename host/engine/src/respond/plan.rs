@@ -4,9 +4,10 @@
 use super::Job;
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
 use crate::refusal::Refusal;
-use crate::request::{RequestTool, ResponsesRequest, ToolClass};
+use crate::request::{RequestTool, ResponsesRequest, ToolClass, ToolKind};
 use crate::{random_seed, routing};
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// What could be tried, and what the router is told.
@@ -28,9 +29,7 @@ impl Job {
         let named = self.request.models.iter().filter_map(|slug| catalog.find(slug).filter(is_answering));
         let beside: Vec<Arc<Model>> = named.map(Arc::clone).collect();
         let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &beside);
-        let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
-            request.tools.iter().all(|tool| offers(endpoint, tool))
-        };
+        let serves = |endpoint: &Endpoint, request: &ResponsesRequest| missing(endpoint, request).is_none();
         let Self { engine, request, context, .. } = self;
         self.chosen_models =
             engine.choose_models(request, context, summary, serves, remembered, random_seed()).await?;
@@ -73,11 +72,10 @@ impl Job {
     fn candidates(&self) -> Result<Plan, Refusal> {
         let request = &self.request;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
-        let missing = |endpoint: &Endpoint| request.tools.iter().find(|tool| !offers(endpoint, tool));
-        let candidates = routing::candidates(&models, |endpoint| missing(endpoint).is_none());
+        let candidates = routing::candidates(&models, |endpoint| missing(endpoint, request).is_none());
         if candidates.is_empty() {
             let all = routing::candidates(&models, |_| true);
-            let tool = all.first().and_then(|(_, endpoint)| missing(endpoint));
+            let tool = all.first().and_then(|(_, endpoint)| missing(endpoint, request));
             return Err(match tool {
                 Some(tool) => unoffered(&self.engine.parts.catalog, tool),
                 None => Refusal::not_found("No endpoints found for this model"),
@@ -115,10 +113,42 @@ fn unoffered(catalog: &Catalog, tool: &RequestTool) -> Refusal {
     Refusal::invalid(format!("{}.type \"{type_name}\" is not {why}", tool.source.place))
 }
 
-/// Whether the endpoint's dialect has this kind of tool; a server tool is offered as functions.
+/// The first tool of a request that an endpoint cannot serve.
+fn missing<'r>(endpoint: &Endpoint, request: &'r ResponsesRequest) -> Option<&'r RequestTool> {
+    let tools = request.tools.iter().chain(&request.brought);
+    let mut lacked = tools.filter(|tool| !offers(endpoint, tool));
+    lacked.find(|tool| !is_left_out(tool) || request.tool_choice.needs_search(&request.tools))
+}
+
+/// Whether a model at the endpoint can be told of this tool: its dialect has the kind, or it is told as functions.
 fn offers(endpoint: &Endpoint, tool: &RequestTool) -> bool {
-    endpoint.offers(match tool.kind.class() {
-        ToolClass::Server => "function",
-        ToolClass::Client | ToolClass::Hosted => &tool.type_name,
+    match tool.kind.class() {
+        ToolClass::Server => endpoint.offers("function"),
+        ToolClass::Client | ToolClass::Hosted => {
+            endpoint.offers(&tool.type_name) || (tool.is_told_as_functions() && endpoint.offers("function"))
+        }
+    }
+}
+
+/// Whether a tool that an endpoint lacks is left out there: clients offer a search of the web without asking for
+/// one. A client that names the endpoint's own search asks for it.
+fn is_left_out(tool: &RequestTool) -> bool {
+    tool.kind == ToolKind::WebSearch && tool.engine().as_deref() != Some("native")
+}
+
+/// What was left out of the request at the endpoint that answered, as a stage of the routing metadata; none where
+/// nothing was.
+pub(super) fn left_out(endpoint: &Endpoint, request: &ResponsesRequest) -> Option<Value> {
+    let tools = request.tools.iter().chain(&request.brought);
+    let left = tools.filter(|tool| is_left_out(tool) && !offers(endpoint, tool));
+    let left: Vec<Value> =
+        left.map(|tool| json!({ "path": tool.source.place.to_string(), "type": tool.type_name })).collect();
+    (!left.is_empty()).then(|| {
+        json!({
+            "type": "tools",
+            "name": "left-out",
+            "summary": format!("left_out={}", left.len()),
+            "data": { "left_out": left },
+        })
     })
 }

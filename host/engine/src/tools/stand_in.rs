@@ -35,8 +35,12 @@ pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest) {
 
 /// What a client defines itself is its own to run, and server tools are what they are.
 fn is_replaceable(tool: &RequestTool) -> bool {
-    let is_defined = matches!(tool.kind, ToolKind::Function | ToolKind::Custom | ToolKind::Namespace);
-    !is_defined && tool.kind.class() != ToolClass::Server
+    let is_defined = matches!(
+        tool.kind,
+        ToolKind::Function | ToolKind::Custom | ToolKind::Namespace | ToolKind::ToolSearch
+    );
+    // What this host's search finds is not what a provider has stored.
+    !is_defined && !tool.is_search_offline() && tool.kind.class() != ToolClass::Server
 }
 
 fn is_endpoints_own(tool: &RequestTool, have_all: impl Fn(&str) -> bool) -> bool {

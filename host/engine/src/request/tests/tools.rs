@@ -127,6 +127,8 @@ fn server_tools_are_known_under_both_prefixes() {
         }
     }
     let request = accepted(&with_tool(&json!({"type": "tool_search", "execution": "client"})));
+    assert_eq!((&request.tools[0].kind, request.tools[0].prefix), (&ToolKind::ToolSearch, None));
+    let request = accepted(&with_tool(&json!({"type": "tool_search"})));
     assert_eq!(request.tools[0].kind, ToolKind::Server("tool_search".to_owned()));
     assert_eq!((request.tools[0].prefix, request.tools[0].settings.as_ref()), (None, &b"{}"[..]));
 }
