@@ -26,9 +26,11 @@ clients:
     cargo test --workspace --no-run
     tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam"
 
-# The same with all tests of the Codex agent.
+# The same, all tests of the Codex agent, and the agent frameworks: LangChain, Pydantic AI, OpenAI Agents, AI SDK,
+# Mastra, OpenRouter's SDKs.
 clients-all:
-    CODEX_TESTS=all just clients
+    cargo test --workspace --no-run
+    tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam" all
 
 # One fuzz target of tests/fuzz for so many seconds; what it finds new stays in target/.
 fuzz target seconds="600":
@@ -76,5 +78,12 @@ deny +checks="bans licenses sources":
     cargo deny --workspace check {{checks}}
     cargo deny --manifest-path guests/Cargo.toml --workspace check {{checks}}
 
-# What CI runs after the README's test command.
-ci: fmt-check clippy doc guests-test guests-check clients deny
+# Known vulnerabilities of all dependencies. Needs the network: for a nightly job and before a release.
+advisories: (deny "advisories")
+
+# What CI runs after the README's test command, with the time of each step.
+ci:
+    @for recipe in fmt-check clippy doc guests-test guests-check clients deny; do \
+      started=$SECONDS; echo "== just $recipe"; "{{just_executable()}}" "$recipe"; \
+      echo "== just $recipe took $(( (SECONDS - started) / 60 )) min $(( (SECONDS - started) % 60 )) s"; \
+    done

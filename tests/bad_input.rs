@@ -263,6 +263,34 @@ async fn a_compressed_body_is_refused() {
 }
 
 #[tokio::test]
+async fn a_body_that_says_to_be_no_json_is_refused() {
+    let host = Setup::new().start();
+    let client = Client::new(&host);
+    let post = async |path: &str, types: &[&str]| {
+        let model = if path == "/embeddings" { "local/embed" } else { "local/demo" };
+        let mut request = client.request(Method::POST, path);
+        for written in types {
+            request = request.header("content-type", *written);
+        }
+        read(request.body(json!({"model": model, "input": "x"}).to_string()).send().await.unwrap()).await
+    };
+    for path in ["/responses", "/embeddings"] {
+        for types in [&[][..], &["application/json"], &["Application/JSON; charset=\"UTF-8\""]] {
+            assert_eq!(post(path, types).await.status, 200, "{path} {types:?}");
+        }
+        for types in [
+            &["text/plain"][..],
+            &["application/x-www-form-urlencoded"],
+            &["application/json; charset=latin1"],
+            &["application/json", "application/json"],
+            &[""],
+        ] {
+            check(&post(path, types).await, 400, "content-type must be application/json");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_configuration_with_a_mistake_is_refused_by_place() {
     let output = Setup::new().config("[timeouts]\nidle_ms = \"soon\"").argument("--check").fail();
     assert_eq!(output.status.code(), Some(78));

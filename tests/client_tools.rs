@@ -5,7 +5,7 @@ mod compaction;
 mod history;
 
 use crate::kit::client::{Client, last_response};
-use crate::kit::config::{MODEL, model, provider, single};
+use crate::kit::config::{HOSTED_TOOLS, MODEL, model, provider, single, single_with_tools, with_keys};
 use crate::kit::host::{Host, Setup};
 use crate::kit::script;
 use crate::kit::upstream::Upstream;
@@ -81,7 +81,8 @@ async fn every_kind_is_a_function_in_the_messages_dialect() {
 
 #[tokio::test]
 async fn every_kind_goes_as_it_is_to_the_dialect_that_has_it() {
-    let (host, upstream) = host("openai-responses").await;
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&single_with_tools("openai-responses", &upstream.base)).start();
     upstream.reply(script::response(&json!([script::message("done")])));
     let answered = Client::new(&host).post("/responses", &request()).await;
     assert_eq!(answered.status, 200, "{}", answered.text);
@@ -92,6 +93,7 @@ async fn every_kind_goes_as_it_is_to_the_dialect_that_has_it() {
     let expected: Vec<_> = given.as_array().unwrap().iter().map(|tool| &tool["type"]).collect();
     assert_eq!(types, expected);
     assert_eq!(offered[5]["execution"], "client");
+    assert_eq!(offered[1]["tools"][0]["defer_loading"], true, "the search may find it");
     assert_eq!(offered[6]["external_web_access"], false);
 }
 
@@ -245,6 +247,32 @@ async fn a_search_that_is_not_there_is_left_out_and_told() {
 }
 
 #[tokio::test]
+async fn a_search_that_the_operator_does_not_list_is_left_out_on_the_operators_key() {
+    let (host, upstream) = host("openai-responses").await;
+    let client = Client::new(&host);
+    let search = json!({"type": "web_search", "external_web_access": false});
+    let function = json!({"type": "function", "name": "f", "parameters": {"type": "object"}});
+    let item = |tools: Value| json!({"type": "additional_tools", "role": "developer", "tools": tools});
+    let user = json!({"role": "user", "content": [{"type": "input_text", "text": "Go."}]});
+    let mut asked_for = json!({"model": MODEL, "tools": [function, search],
+        "input": [item(json!([search, function])), item(json!([search])), user]});
+    upstream.reply(script::response(&json!([script::message("done")])));
+    let answered = client.post_with("/responses", &asked_for, &[("x-service-metadata", "enabled")]).await;
+    assert_eq!(answered.status, 200, "{}", answered.text);
+    let pipeline = answered.body["service_metadata"]["pipeline"].as_array().unwrap();
+    let paths = ["tools[1]", "input[0].tools[0]", "input[1].tools[0]"];
+    let left = json!(paths.map(|path| json!({"path": path, "type": "web_search"})));
+    assert!(pipeline.iter().any(|stage| stage["data"]["left_out"] == left), "{pipeline:?}");
+    let asked = upstream.asked_once();
+    assert_eq!(asked.body["tools"], json!([function]));
+    let input = asked.body["input"].as_array().unwrap();
+    assert_eq!((input.len(), &input[0]), (2, &item(json!([function]))), "{input:?}");
+    asked_for["tool_choice"] = json!({"type": "web_search"});
+    assert_eq!(client.post("/responses", &asked_for).await.status, 400);
+    assert_eq!(upstream.asked().len(), 1);
+}
+
+#[tokio::test]
 async fn choices_name_the_functions_that_stand_for_tools() {
     let (host, upstream) = host("openai-chat").await;
     let client = Client::new(&host);
@@ -299,7 +327,7 @@ async fn only_kinds_that_cannot_be_told_pass_an_endpoint_by() {
     let upstream = Upstream::start().await;
     let config = provider("one", "openai-chat", &upstream.base)
         + &provider("two", "openai-responses", &upstream.base)
-        + &model(MODEL, "responses", &["one", "two"]);
+        + &with_keys(&model(MODEL, "responses", &["one", "two"]), "two", HOSTED_TOOLS);
     let host = Setup::new().config(&config).start();
     let client = Client::new(&host);
     for tool in [

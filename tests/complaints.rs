@@ -2,6 +2,8 @@
 //! theirs did.
 
 mod credit;
+mod estimates;
+mod leaving;
 mod limits;
 mod money;
 mod routing;

@@ -1,5 +1,6 @@
 //! Providers that take a secret of the vault: the operator's, or the caller's own.
 
+use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client};
 use crate::kit::config::{MODEL, model};
 use crate::kit::host::{Host, Setup, program};
@@ -93,13 +94,45 @@ async fn the_operators_secret_is_sent_to_the_host_it_is_bound_to_and_written_dow
 async fn a_secret_that_is_missing_or_bound_elsewhere_goes_nowhere() {
     let a = Upstream::start().await;
     let host = host(&[&a]);
-    assert_eq!(ask(&host, &host.key).await.status, 502);
-    host.until_logged("secret put NAME --operator");
+    let answer = ask(&host, &host.key).await;
+    let metadata = &answer.body["error"]["metadata"];
+    assert_eq!((answer.status, &metadata["refused_by"]), (503, &json!("host")), "{}", answer.text);
+    host.until_logged("store it with `cofferdam secret put provider_key --operator --host provider.test`");
     for elsewhere in ["test", "api.provider.test", "rovider.test", "provider.tes"] {
         put(&host, "provider_key", OPERATORS, elsewhere, &["--operator"]);
-        assert_eq!(ask(&host, &host.key).await.status, 502, "{elsewhere}");
+        assert_eq!(ask(&host, &host.key).await.status, 503, "{elsewhere}");
     }
     assert!(a.asked().is_empty());
+}
+
+/// It is no mistake of the configuration, wherever that is looked at.
+#[tokio::test]
+async fn an_operators_secret_that_is_missing_is_a_warning_with_the_command_that_stores_it() {
+    const COMMAND: &str = "cofferdam secret put provider_key --operator --host provider.test";
+    let config = "[[providers]]\nname = \"a\"\nadapter = \"openai-chat\"\nbase_url = \"https://provider.test/v1\"\n\
+        key = \"operator:provider_key\"\n";
+    let setup = Setup::new().config(config);
+    let output = setup.command_output(&["serve", "--check"]);
+    assert!(output.status.success(), "{output:?}");
+    let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(checked["operator_secrets"], "not checked: no store");
+    assert!(!setup.data().join("store").exists());
+
+    let mut host = setup.start();
+    host.until_logged(COMMAND);
+    let checked =
+        |host: &Host| host.command(&["serve", "--check"])["operator_secrets"].as_str().unwrap().to_owned();
+    assert!(checked(&host).contains(COMMAND), "{}", checked(&host));
+    host.end();
+    assert!(checked(&host).contains(COMMAND), "{}", checked(&host));
+    let host = host.restart();
+    put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
+    assert_eq!(checked(&host), "all stored");
+    host.command(&["secret", "delete", "provider_key", "--operator"]);
+    let before = host.log().matches(COMMAND).count();
+    host.signal("HUP");
+    Admin::new(&host).until_metric("cofferdam_reloads_total", 1).await;
+    assert!(host.log().matches(COMMAND).count() > before, "{}", host.log());
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Embeddings: every form of input and of vector, and what providers get wrong.
 
 use crate::kit::client::{Answer, Client};
-use crate::kit::config::{MODEL, several_of};
+use crate::kit::config::{MODEL, provider, several_of};
 use crate::kit::host::{Host, Setup};
 use crate::kit::script;
 use crate::kit::upstream::{Reply, Upstream};
@@ -165,7 +165,7 @@ async fn another_endpoint_may_take_what_the_first_cannot() {
     let config = several_of("embeddings", &[&a.base]);
     let config = config
         .replace("endpoints = [", "endpoints = [{ provider = \"dead\", model = \"m\", input = 99 }, ")
-        + &crate::kit::config::provider("dead", "anthropic", &a.base);
+        + &provider("dead", "anthropic", &a.base);
     let host = Setup::new().config(&config).start();
     a.reply(vectors(&[json!([1])]));
     let request = json!({"model": MODEL, "input": "x", "provider": {"order": ["dead", "a"]}});
@@ -240,7 +240,11 @@ async fn failing_endpoints_follow_the_rules_of_responses() {
 #[tokio::test]
 async fn an_embedding_provider_that_does_not_answer_is_a_gateway_timeout() {
     let upstream = Upstream::start().await;
-    let config = format!("[timeouts]\nfirst_event_ms = 300\n{}", several_of("embeddings", &[&upstream.base]));
+    let config = provider("a", "openai-chat", &upstream.base)
+        + &format!(
+            "[[models]]\nid = \"{MODEL}\"\nkind = \"embeddings\"\n\
+             endpoints = [{{ provider = \"a\", model = \"up\", first_event_ms = 300 }}]\n"
+        );
     let host = Setup::new().config(&config).start();
     upstream.reply(Reply::Hang);
     let answer = ask(&host, &json!({"model": MODEL, "input": "x"})).await;

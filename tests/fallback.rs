@@ -1,6 +1,7 @@
 //! What happens when providers fail: who is tried next, and what the client is told at the end.
 
 mod statuses;
+mod wordless;
 
 use crate::kit::client::{Answer, Client};
 use crate::kit::config::{MODEL, STEADY, model, provider, several};

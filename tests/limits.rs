@@ -9,6 +9,7 @@ use crate::kit::raw::{Raw, post_head};
 use crate::kit::script::{self, chat_events};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::Sender;
 
@@ -273,6 +274,34 @@ async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
         assert!(Instant::now() < end, "{} {}", both.0.text, both.1.text);
     };
     assert_eq!((header(&first, "x-ratelimit-limit"), header(&second, "x-ratelimit-limit")), ("", ""));
+}
+
+/// 65 places: from the 57th on few are left, and a key gets no more than one.
+#[tokio::test]
+async fn one_key_does_not_take_the_places_of_all_others() {
+    let a = Upstream::start().await;
+    let config = limits("streams = 1") + &single("openai-chat", &a.base);
+    let host = Setup::new().config(&config).start();
+    let intern = host.command(&["intern", "create", "greedy", "--workspace", "default"]);
+    let intern = intern["id"].as_str().unwrap();
+    let key = host.command(&["key", "create", "--workspace", "default", "--intern", intern]);
+    let greedy = Arc::new(Client::with_key(&host, key["key"].as_str().unwrap()));
+    a.always(|_| Reply::Hang);
+    let mut running = tokio::task::JoinSet::new();
+    for _ in 0..73 {
+        let greedy = Arc::clone(&greedy);
+        running.spawn(async move { greedy.post("/responses", &scripted()).await });
+    }
+    for _ in 57..73 {
+        assert_limited(&running.join_next().await.unwrap().unwrap(), "streams");
+    }
+    a.until_asked(57).await;
+    for _ in 0..3 {
+        a.reply(script::chat("hello"));
+        let answer = Client::new(&host).post("/responses", &scripted()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    assert_limited(&greedy.post("/responses", &scripted()).await, "streams");
 }
 
 /// A stream that fills every buffer on its way is left like any other.

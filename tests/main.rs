@@ -20,7 +20,11 @@ mod names;
 #[cfg(test)]
 mod fallback;
 #[cfg(test)]
+mod hosted_tools;
+#[cfg(test)]
 mod model_router;
+#[cfg(test)]
+mod provider_options;
 #[cfg(test)]
 mod routing;
 
@@ -38,7 +42,11 @@ mod embeddings;
 
 #[cfg(test)]
 mod bad_input;
+#[cfg(test)]
+mod sizes;
 
+#[cfg(test)]
+mod installing;
 #[cfg(test)]
 mod sandbox;
 

@@ -8,7 +8,9 @@ use crate::kit::host::{Host, Setup, program};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -231,6 +233,67 @@ async fn a_host_told_to_stop_finishes_what_runs_and_takes_nothing_new() {
     finish(feed, &mut response, &mut text).await;
     assert_eq!(host.wait().code(), Some(0), "{}", host.log());
     assert_eq!(host.rest_of_stdout(), "");
+}
+
+#[tokio::test]
+async fn a_host_told_to_stop_takes_requests_until_the_load_balancer_has_noticed() {
+    let config = "[timeouts]\nunready_ms = 3600000\ndrain_ms = 3600000\n";
+    let mut host = Setup::new().config(config).start();
+    let admin = Admin::new(&host);
+    admin.until_ready().await;
+    host.signal("TERM");
+    while admin.get("/readyz").await.body["draining"] != true {}
+    assert_eq!(admin.get("/readyz").await.status, 503);
+    let answer = Client::new(&host).post("/responses", &json!({"model": "local/demo", "input": "x"})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    host.signal("TERM");
+    assert_eq!(host.wait().code(), Some(0), "{}", host.log());
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_streams_with_a_word_and_other_requests_with_503() {
+    let upstream = Upstream::start().await;
+    let config = format!("{}[timeouts]\ndrain_ms = 3600000\n", chat_model(&upstream.base, "m"));
+    let mut host = Setup::new().config(&config).start();
+    let admin = Admin::new(&host);
+    let (_feed, mut response, mut text) = running_stream(&host, &upstream).await;
+    upstream.reply(Reply::Hang);
+    let client = Client::new(&host);
+    let whole =
+        tokio::spawn(
+            async move { client.post("/responses", &json!({"model": "calm/m", "input": "x"})).await },
+        );
+    upstream.until_asked(2).await;
+    host.signal("TERM");
+    while admin.get("/readyz").await.body["draining"] != true {}
+    host.signal("TERM");
+    while let Some(bytes) = response.chunk().await.unwrap() {
+        text.push_str(std::str::from_utf8(&bytes).unwrap());
+    }
+    let events = events_of(&text);
+    let last = events.last().unwrap();
+    assert_eq!(last["type"], "response.failed", "{text}");
+    assert!(last["response"]["error"]["message"].as_str().unwrap().contains("stopping"), "{last}");
+    let whole = whole.await.unwrap();
+    assert_eq!(
+        (whole.status, &whole.body["error"]["metadata"]["refused_by"]),
+        (503, &json!("host")),
+        "{}",
+        whole.text
+    );
+    assert_eq!(host.wait().code(), Some(0), "{}", host.log());
+    assert!(!host.log().contains("connections were cut"), "{}", host.log());
+}
+
+/// The time before the listener closes is part of the time for requests to end.
+#[tokio::test]
+async fn the_time_for_requests_to_end_counts_from_the_signal() {
+    let upstream = Upstream::start().await;
+    let timeouts = "[timeouts]\ndrain_ms = 100\nunready_ms = 3600000\n";
+    let mut host = Setup::new().config(&(chat_model(&upstream.base, "m") + timeouts)).start();
+    let (_feed, _response, _text) = running_stream(&host, &upstream).await;
+    host.signal("TERM");
+    assert_eq!(host.wait().code(), Some(0), "{}", host.log());
 }
 
 #[tokio::test]
@@ -458,4 +521,34 @@ fn a_log_filter_that_is_none_is_named_and_the_host_starts() {
     host.wait();
     assert!(host.log().contains("COFFERDAM_LOG is not a filter"), "{}", host.log());
     assert!(host.log().contains("\"listening\""), "{}", host.log());
+}
+
+#[test]
+fn the_common_log_filter_counts_for_the_host_without_its_own() {
+    let mut quiet = Setup::new().environment("RUST_LOG", "error").start();
+    assert!(!quiet.end().contains("\"listening\""), "{}", quiet.log());
+    let own = Setup::new().environment("RUST_LOG", "error").environment("COFFERDAM_LOG", "info");
+    own.start().until_logged("\"listening\"");
+}
+
+#[test]
+fn an_address_that_others_reach_without_a_proxy_is_warned_of() {
+    let serve = |config: &str| {
+        let setup = Setup::new().config(&format!("[server]\nlisten = \"0.0.0.0:0\"\n{config}"));
+        setup.write_config();
+        let mut command = program();
+        command.args(["--json", "--data"]).arg(setup.data());
+        command.arg("--config").arg(setup.directory().join("cofferdam.toml")).args([
+            "serve",
+            "--admin",
+            "127.0.0.1:0",
+        ]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut greeting = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut greeting).unwrap();
+        Command::new("kill").arg(child.id().to_string()).status().unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap()
+    };
+    assert!(serve("").contains("unencrypted"));
+    assert!(!serve("trusted_proxies = [\"10.0.0.0/8\"]").contains("unencrypted"));
 }

@@ -53,7 +53,8 @@ async fn a_router_dropped_into_the_folder_decides_the_order() {
     let guests = folder(&["router", "provider-own"]);
     let config = "[[providers]]\nname = \"first\"\nadapter = \"own\"\n\
         [[providers]]\nname = \"second\"\nadapter = \"own\"\n\
-        [[models]]\nid = \"mine/m\"\nendpoints = [{ provider = \"first\", model = \"m\" }, { provider = \"second\", model = \"m\" }]";
+        [[models]]\nid = \"mine/m\"\nendpoints = [{ provider = \"first\", model = \"m\" }, { provider = \"second\", model = \"m\" }]\n\
+        [plugins.router]\nreplaces = true";
     let host = Setup::new().config(config).plugins(guests.path()).start();
     let request = Client::new(&host).request(reqwest::Method::POST, "/responses");
     let request = request.header("x-service-metadata", "enabled");
@@ -78,6 +79,7 @@ async fn a_dialect_is_known_to_its_guest_alone() {
     assert_eq!(Client::new(&host).post("/responses", &request).await.output_text(), "hello");
 
     let guests = folder(&["provider-openai-chat"]);
+    let config = format!("{config}[plugins.provider-openai-chat]\nreplaces = true\n");
     let host = Setup::new().config(&config).plugins(guests.path()).start();
     upstream.reply(Reply::json(200, body));
     let answer = Client::new(&host).post("/responses", &request).await;
@@ -271,8 +273,18 @@ async fn what_a_guest_logs_is_bounded_and_cannot_drive_a_terminal() {
     host.signal("TERM");
     host.wait();
     let log = host.log();
-    let lines = log.lines().filter(|line| line.contains("cofferdam::guest")).count();
-    assert!((1..=64).contains(&lines), "{lines} lines of the guest");
+    let (told, lines): (Vec<&str>, Vec<&str>) = log
+        .lines()
+        .filter(|line| line.contains("cofferdam::guest"))
+        .partition(|line| line.contains("were dropped"));
+    assert!((1..=64).contains(&lines.len()), "{} lines of the guest", lines.len());
+    assert_eq!(told.len(), 1, "{told:?}");
+    let told: Value = serde_json::from_str(told[0]).unwrap();
+    assert!(told["lines"].as_u64().unwrap() > 0 && told["plugin"] == "provider-rogue", "{told}");
+    for line in lines {
+        assert_eq!(line.matches("\"request_id\":").count(), 1, "{line}");
+        assert!(line.contains("\"generation\":\"resp_"), "{line}");
+    }
     assert!(!log.contains('\u{1b}') && !log.contains('\r'));
     for line in log.lines() {
         assert!(serde_json::from_str::<Value>(line).is_ok(), "not a line of ours: {line}");
@@ -343,15 +355,16 @@ fn a_component_that_does_not_fit_is_refused_at_the_start_with_one_line() {
     let table: [(&str, Vec<u8>, &str); 6] = [
         ("garbage", b"\x7fELF and so on".to_vec(), "is not WebAssembly"),
         ("empty", Vec::new(), "is empty"),
-        ("cut short", fits[..fits.len() / 2].to_vec(), "router-own.wasm"),
+        ("cut short", fits[..fits.len() / 2].to_vec(), "router.wasm"),
         ("core module", b"\0asm\x01\0\0\0".to_vec(), "is a core module"),
         ("other world", std::fs::read(built("provider-own.wasm")).unwrap(), "the component is a provider"),
         ("another version", skewed, "another version of the contract"),
     ];
     for (what, component, says) in table {
         let guests = folder(&["router"]);
-        std::fs::write(guests.path().join("router-own.wasm"), component).unwrap();
-        let output = Setup::new().plugins(guests.path()).fail();
+        std::fs::write(guests.path().join("router.wasm"), component).unwrap();
+        let replaces = "[plugins.router]\nreplaces = true";
+        let output = Setup::new().config(replaces).plugins(guests.path()).fail();
         assert_eq!(output.status.code(), Some(78), "{what}: {output:?}");
         assert!(output.stdout.is_empty(), "{what}: {output:?}");
         let complaint = String::from_utf8(output.stderr).unwrap();

@@ -8,6 +8,7 @@ mod endings;
 mod failures;
 mod files;
 mod first_party;
+mod forged;
 mod fusion;
 mod hooks;
 mod image;
@@ -34,8 +35,7 @@ use script::{Call, answer, call, calls};
 use serde_json::{Value, json};
 
 /// Lets the test guests look at the request.
-const GRANTS: &str =
-    "[plugins.tool-rogue]\nimports = [\"request\"]\n[plugins.tool-find]\nimports = [\"request\"]";
+const GRANTS: &str = "[plugins.tool-rogue]\nimports = [\"request\"]\n[plugins.tool-tool-search]\nreplaces = true\nimports = [\"request\"]";
 
 /// A host with the test tools and one chat provider.
 struct Bench {
@@ -52,7 +52,7 @@ impl Bench {
     /// With more configuration, put before the tables.
     async fn with(config: &str) -> Self {
         let upstream = Upstream::start().await;
-        let guests = folder(&["tool-rogue", "tool-find"]);
+        let guests = folder(&["tool-rogue", "tool-tool-search"]);
         let setup = Setup::new().config(config).config(&single("openai-chat", &upstream.base)).config(GRANTS);
         Self { host: setup.plugins(guests.path()).start(), upstream, _guests: guests }
     }

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # Runs the unmodified OpenAI clients for Python and Node, OpenRouter's SDK and the Codex agent against the built
-# program, one test of the agent unless CODEX_TESTS=all:
-#     tests/clients/run.sh PATH_TO_BINARY
+# program:
+#     tests/clients/run.sh PATH_TO_BINARY [all]
+# With `all` every test of the agent runs, not only one, and the agent frameworks of tests/clients/frameworks.
 # A scripted provider (upstream.py), servers for tools (services.py) and one host are
 # started on free ports and ended by their process ids. The clients are installed once, under the cargo target
 # directory, from exact versions. Wants Python 3.10 and Node 20 or newer.
 set -euo pipefail
 
-binary=${1:?usage: tests/clients/run.sh PATH_TO_BINARY}
+binary=${1:?usage: tests/clients/run.sh PATH_TO_BINARY [all]}
+suites=${2:-}
+[[ -z $suites || $suites == all ]] || { echo "usage: $0 PATH_TO_BINARY [all]" >&2; exit 2; }
 binary=$(realpath -- "$binary")
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 target=${CARGO_TARGET_DIR:-$here/../../target}
@@ -32,30 +35,41 @@ installed() {
   fi
 }
 
+# Installs the sources' requirements.txt into the virtual environment NAME.
 install_python() {
-  python3 -m venv "$cache/python"
-  "$cache/python/bin/pip" install --quiet --disable-pip-version-check -r "$here/python/requirements.txt"
+  local name=$1 sources=$2
+  python3 -m venv "$cache/$name"
+  "$cache/$name/bin/pip" install --quiet --disable-pip-version-check -r "$sources/requirements.txt"
 }
 
+# Installs the sources' package-lock.json into the folder NAME.
 install_node() {
-  mkdir -p -- "$cache/node"
-  cp -- "$here/node/"{package.json,package-lock.json,.npmrc} "$cache/node/"
-  (cd -- "$cache/node" && npm ci --no-audit --no-fund --loglevel=error)
+  local name=$1 sources=$2
+  mkdir -p -- "$cache/$name"
+  cp -- "$sources/"{package.json,package-lock.json,.npmrc} "$cache/$name/"
+  (cd -- "$cache/$name" && npm ci --no-audit --no-fund --loglevel=error)
 }
 
-install_codex() {
-  mkdir -p -- "$cache/codex"
-  cp -- "$here/codex/"{package.json,package-lock.json,.npmrc} "$cache/codex/"
-  (cd -- "$cache/codex" && npm ci --no-audit --no-fund --loglevel=error)
+# Both languages of one folder of tests; PREFIX keeps the installations of the folders apart.
+prepare() {
+  local prefix=$1 sources=$2
+  installed "${prefix}python" "$(python3 --version) $(sha256sum <"$sources/python/requirements.txt")" \
+    install_python "${prefix}python" "$sources/python"
+  prepare_node "${prefix}node" "$sources/node"
 }
 
-installed python "$(python3 --version) $(sha256sum <"$here/python/requirements.txt")" install_python
-installed node "$(node --version) $(sha256sum <"$here/node/package-lock.json")" install_node
-installed codex "$(node --version) $(sha256sum <"$here/codex/package-lock.json")" install_codex
+# Tests for Node, with their packages, in the folder NAME.
+prepare_node() {
+  local name=$1 sources=$2
+  installed "$name" "$(node --version) $(sha256sum <"$sources/package-lock.json")" install_node "$name" "$sources"
+  # Modules are looked up beside the tests.
+  cp -- "$sources/"*.mjs "$cache/$name/"
+}
+
+prepare '' "$here"
+prepare_node codex "$here/codex"
+[[ $suites != all ]] || prepare frameworks- "$here/frameworks"
 python=$cache/python/bin/python
-# Modules are looked up beside the tests.
-cp -- "$here/node/"*.mjs "$cache/node/"
-cp -- "$here/codex/"*.mjs "$cache/codex/"
 
 work=$(mktemp -d)
 pids=()
@@ -145,14 +159,24 @@ export COFFERDAM_KEY COFFERDAM_MANAGER_KEY COFFERDAM_URL
 await "$host" is_ready "http://$(field admin)" || fail "the host did not get ready: $(<"$work/host.log")"
 
 status=0
-(cd -- "$here/python" && timeout --kill-after=10 600 "$python" -m pytest) 2>&1 |
-  tee "$work/python.out" || status=1
-(cd -- "$cache/node" && timeout --kill-after=10 300 node --test --test-concurrency=2 --test-timeout=60000 \
-  --test-reporter=spec ./*.test.mjs) 2>&1 |
-  tee "$work/node.out" || status=1
-(cd -- "$cache/codex" && timeout --kill-after=10 900 node --test --test-concurrency=1 --test-timeout=180000 \
-  --test-reporter=spec ./*.test.mjs) 2>&1 |
-  tee "$work/codex.out" || status=1
+# Runs the tests of one folder and keeps what they print for the summary.
+run_tests() {
+  local prefix=$1 sources=$2
+  (cd -- "$sources/python" && timeout --kill-after=10 600 "$cache/${prefix}python/bin/python" -m pytest) 2>&1 |
+    tee "$work/${prefix}python.out" || status=1
+  run_node "${prefix}node" 2 60 300
+}
+
+# The same for the folder NAME of Node tests: how many at once, and for how many seconds each and all may run.
+run_node() {
+  local name=$1 at_once=$2 each=$3 all=$4
+  (cd -- "$cache/$name" && timeout --kill-after=10 "$all" node --test --test-concurrency="$at_once" \
+    --test-timeout="${each}000" --test-reporter=spec ./*.test.mjs) 2>&1 |
+    tee "$work/$name.out" || status=1
+}
+run_tests '' "$here"
+CLIENT_SUITES=$suites run_node codex 1 180 900
+[[ $suites != all ]] || run_tests frameworks- "$here/frameworks"
 
 if ! kill -0 "$host" 2>/dev/null; then
   printf 'clients: the host ended by itself\n' >&2
@@ -179,10 +203,19 @@ if [[ $status -ne 0 ]]; then
   grep -vE '"level":"(INFO|DEBUG|TRACE)"' "$work/host.log" | tail -n 40 >&2 || true
 fi
 
-python_summary=$(grep -E '(passed|failed|error).* in [0-9]' "$work/python.out" | tail -n 1 || true)
 counts='s/^[^a-z]*(tests|pass|fail|cancelled) ([0-9]+)$/\1 \2/p'
-node_summary=$(sed -nE "$counts" "$work/node.out" | paste -sd ' ')
-codex_summary=$(sed -nE "$counts" "$work/codex.out" | paste -sd ' ')
-printf 'python: %s\nnode: %s\ncodex: %s\n' "${python_summary:-did not finish}" \
-  "${node_summary:-did not finish}" "${codex_summary:-did not finish}"
+summary() {
+  local prefix=$1 python_summary
+  python_summary=$(grep -E '(passed|failed|error).* in [0-9]' "$work/${prefix}python.out" | tail -n 1 || true)
+  printf '%spython: %s\n' "$prefix" "${python_summary:-did not finish}"
+  node_summary "${prefix}node"
+}
+node_summary() {
+  local name=$1 told
+  told=$(sed -nE "$counts" "$work/$name.out" | paste -sd ' ')
+  printf '%s: %s\n' "$name" "${told:-did not finish}"
+}
+summary ''
+node_summary codex
+[[ $suites != all ]] || summary frameworks-
 exit "$status"

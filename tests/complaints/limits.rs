@@ -54,6 +54,7 @@ async fn scan(host: &Host, count: usize) {
 #[tokio::test]
 async fn c13_a_scanner_without_a_key_writes_nothing_and_costs_no_memory() {
     let mut host = Setup::new().config("[limits]\nrequests_per_minute = 10\ntokens_per_minute = 10").start();
+    host.until_all_compiled();
     let before = commits(&host);
     scan(&host, WARM_UP).await;
     let warm = resident_kib(&host);

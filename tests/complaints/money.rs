@@ -113,22 +113,27 @@ async fn complaint_11_what_runs_is_reserved_and_given_back() {
     let upstream = Upstream::start().await;
     let host = prepaid(&upstream, "15");
     let client = Client::new(&host);
-    let (first, _words) = speaking(&client, &upstream).await;
+    let (mut first, words) = speaking(&client, &upstream).await;
     let (_, _, reserved) = credit(&host);
     assert!((10.0..=12.0).contains(&reserved), "{reserved}");
-    let (mut second, words) = speaking(&client, &upstream).await;
-    assert_eq!(credit(&host).2, 15.0, "the second has what is left");
-    assert_refused(&client.post("/responses", &request()).await, "credit");
+    let busy = client.post("/responses", &request()).await;
+    assert_refused(&busy, "credit");
+    assert_eq!(busy.headers["retry-after"], "1", "what is left does not cover a second one");
     for event in script::ending("stop") {
         words.send(crate::kit::upstream::sse_event(&event)).await.unwrap();
     }
-    second.until("response.completed").await;
-    assert_eq!(credit(&host).1, 10.0, "charged at once");
-    assert_eq!(ask(&client, &upstream).await.status, 402, "the rest is lent to the first");
-    drop(first);
+    first.until("response.completed").await;
+    assert_eq!(credit(&host), (5.0, 10.0, 0.0), "charged at once, and the rest given back");
+    let (second, _words) = speaking(&client, &upstream).await;
+    assert_eq!(credit(&host).2, 5.0, "alone it has what is left");
+    assert_refused(&client.post("/responses", &request()).await, "credit");
+    drop(second);
     until(|| credit(&host).2 == 0.0);
     assert!(credit(&host).0 > 0.0);
     assert_eq!(ask(&client, &upstream).await.status, 200);
+    let spent = ask(&client, &upstream).await;
+    assert_refused(&spent, "credit");
+    assert!(spent.headers.get("retry-after").is_none(), "waiting does not help");
 }
 
 #[tokio::test]

@@ -132,11 +132,13 @@ async fn r5_a_server_that_cannot_prove_its_name_gets_nothing() {
     let bench = Bench::at(Setup::new(), &trusted, site, "", GRANT).await;
     bench.secret("api_key", VALUE, API);
     assert_error(&bench.get(&bench.url(API, "/")).await, "untrusted");
+    bench.host.until_logged("certificate is not trusted: it is signed by an unknown root");
     assert!(bench.site.seen().is_empty());
     let site = Site::start(&trusted, &[OTHER]).await;
     let bench = Bench::at(Setup::new(), &trusted, site, "", GRANT).await;
     bench.secret("api_key", VALUE, API);
     assert_error(&bench.get(&bench.url(API, "/")).await, "untrusted");
+    bench.host.until_logged("certificate is not trusted: it is not for this name");
     assert!(bench.site.seen().is_empty(), "a wrong name at the same address");
 }
 

@@ -2,7 +2,7 @@
 
 use super::{ask, pair, request};
 use crate::kit::client::{Client, text_of};
-use crate::kit::config::several;
+use crate::kit::config::{MODEL, provider, several};
 use crate::kit::host::Setup;
 use crate::kit::script::{self, word};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
@@ -51,6 +51,33 @@ async fn every_status_has_its_rule() {
         assert_eq!(answer.body["error"]["metadata"]["error_type"], kind, "{upstream}: {}", answer.text);
         assert_eq!(b.asked().len() - before, usize::from(goes_on), "{upstream}");
     }
+}
+
+#[tokio::test]
+async fn a_providers_answer_is_told_but_for_one_about_the_operators_key_or_its_own_fault() {
+    let (a, b, host) = pair().await;
+    let client = Client::new(&host);
+    for (upstream, .., goes_on) in STATUSES.into_iter().filter(|(upstream, ..)| *upstream >= 400) {
+        a.reply(script::refusal(upstream, "first words"));
+        if goes_on {
+            b.reply(script::refusal(upstream, "last words"));
+        }
+        let answer = client.post("/responses", &request()).await;
+        let raw = &answer.body["error"]["metadata"]["raw"];
+        if matches!(upstream, 401..=403 | 500) {
+            assert_eq!(raw, &Value::Null, "{upstream}: {}", answer.text);
+            continue;
+        }
+        let told: Value =
+            serde_json::from_str(raw.as_str().unwrap_or_else(|| panic!("{}", answer.text))).unwrap();
+        let words = if goes_on { "last words" } else { "first words" };
+        assert_eq!(told["error"]["message"], words, "{upstream}");
+    }
+    let long = "\u{e9}".repeat(4096);
+    a.reply(script::refusal(400, &long));
+    let answer = client.post("/responses", &request()).await;
+    let raw = answer.body["error"]["metadata"]["raw"].as_str().unwrap();
+    assert!(raw.len() > 4000 && raw.len() <= 4100, "{}", raw.len());
 }
 
 #[tokio::test]
@@ -143,11 +170,47 @@ async fn redirects_are_never_followed() {
     assert_eq!(a.asked().len(), 5);
 }
 
+/// [`crate::kit::config::MODEL`] at two endpoints that must begin within 300 ms.
+fn impatient(more: &str, a: &Upstream, b: &Upstream) -> String {
+    let endpoint = |name| format!("{{ provider = \"{name}\", model = \"up\", first_event_ms = 300 }}");
+    let list = [endpoint("a"), endpoint("b")].join(", ");
+    more.to_owned()
+        + &provider("a", "openai-chat", &a.base)
+        + &provider("b", "openai-chat", &b.base)
+        + &format!("[[models]]\nid = \"{MODEL}\"\nendpoints = [{list}]\n")
+}
+
+#[tokio::test]
+async fn only_the_total_time_limits_the_head_of_a_whole_answer() {
+    let a = Upstream::start().await;
+    // No provider begins within a millisecond.
+    let host =
+        Setup::new().config(&format!("[timeouts]\nfirst_event_ms = 1\n{}", several(&[&a.base]))).start();
+    a.reply(script::chat("whole"));
+    assert_eq!(ask(&host, &request()).await.output_text(), "whole");
+    drop(host);
+    let host = Setup::new().config(&format!("[timeouts]\ntotal_ms = 1000\n{}", several(&[&a.base]))).start();
+    a.reply(Reply::Hang);
+    let answer = ask(&host, &request()).await;
+    assert_eq!((answer.status, answer.message()), (504, "The operation was aborted due to timeout"));
+}
+
+#[tokio::test]
+async fn the_time_of_an_endpoint_replaces_that_of_the_host() {
+    let a = Upstream::start().await;
+    let endpoint = "{ provider = \"a\", model = \"up\", first_event_ms = 60000 }";
+    let config = "[timeouts]\nfirst_event_ms = 1\n".to_owned()
+        + &provider("a", "openai-chat", &a.base)
+        + &format!("[[models]]\nid = \"{MODEL}\"\nendpoints = [{endpoint}]\n");
+    let host = Setup::new().config(&config).start();
+    a.reply(script::chat_stream(&["patient"]));
+    assert_eq!(text_of(&Client::new(&host).stream(&request()).await), "patient");
+}
+
 #[tokio::test]
 async fn nobody_beginning_in_time_is_a_gateway_timeout() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
-    let config = format!("[timeouts]\nfirst_event_ms = 300\n{}", several(&[&a.base, &b.base]));
-    let host = Setup::new().config(&config).start();
+    let host = Setup::new().config(&impatient("", &a, &b)).start();
     for streamed in [false, true] {
         a.reply(Reply::Hang);
         b.reply(Reply::Hang);
@@ -189,6 +252,10 @@ async fn a_whole_answer_that_began_and_takes_too_long_is_524() {
     assert_eq!(answer.message(), "Request timed out. Please try again later.");
     assert!(b.asked().is_empty(), "there is no time left to try another");
     drop(words);
+    // An answer that broke had begun too.
+    a.reply(Reply::Cut { content_type: "application/json", pieces: vec!["{\"choices\":".to_owned()] });
+    b.reply(Reply::Hang);
+    assert_eq!(ask(&host, &request()).await.status, 524);
 }
 
 #[tokio::test]
@@ -209,8 +276,7 @@ async fn a_stream_that_never_began_in_the_total_time_is_504() {
 #[tokio::test]
 async fn a_slow_provider_gives_way_to_the_next() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
-    let config = format!("[timeouts]\nfirst_event_ms = 300\nidle_ms = 300\n{}", several(&[&a.base, &b.base]));
-    let host = Setup::new().config(&config).start();
+    let host = Setup::new().config(&impatient("[timeouts]\nidle_ms = 300\n", &a, &b)).start();
     let (words, reply) = fed_json();
     a.reply(Reply::Hang);
     a.reply(reply);

@@ -28,9 +28,26 @@ pub fn model(id: &str, kind: &str, providers: &[&str]) -> String {
     format!("[[models]]\nid = \"{id}\"\nkind = \"{kind}\"\nendpoints = [{endpoints}]\n")
 }
 
+/// Models whose endpoints of this provider have these keys too.
+pub fn with_keys(models: &str, provider: &str, keys: &str) -> String {
+    let endpoint = format!("provider = \"{provider}\", ");
+    models.replace(&endpoint, &format!("{endpoint}{keys}, "))
+}
+
+/// Every type of tool that providers of the Responses dialect run themselves, and a vector store.
+pub const HOSTED_TOOLS: &str = "hosted_tool_ids = [\"v\"], hosted_tools = [\"web_search\", \
+    \"web_search_2025_08_26\", \"web_search_preview\", \"web_search_preview_2025_03_11\", \"file_search\", \
+    \"code_interpreter\", \"mcp\", \"image_generation\", \"programmatic_tool_calling\", \"shell\"]";
+
 /// [`MODEL`] at one provider of this dialect.
 pub fn single(adapter: &str, base: &str) -> String {
     provider("one", adapter, base) + &model(MODEL, "responses", &["one"])
+}
+
+/// The same, where clients may use the tools that the provider runs itself.
+pub fn single_with_tools(adapter: &str, base: &str) -> String {
+    let config = single(adapter, base);
+    if adapter == "openai-responses" { with_keys(&config, "one", HOSTED_TOOLS) } else { config }
 }
 
 /// [`MODEL`] at providers `a`, `b`, ... of the chat dialect.

@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 /// How long a line of the log may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long all plugins may take to be compiled by a debug build on a busy machine.
+const COMPILE_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Where compiled guests are kept between tests, so that each is compiled once.
 fn cache_dir() -> PathBuf {
@@ -246,6 +248,20 @@ impl Host {
         // Without the lock, which would be poisoned for whoever reads the log of this failure.
         let text = text.clone();
         assert!(!timed_out.timed_out(), "no {wanted} in:\n{text}");
+    }
+
+    /// Waits until every usable plugin is compiled, which takes memory and processor time behind the start.
+    pub fn until_all_compiled(&self) {
+        let until = Instant::now() + COMPILE_PATIENCE;
+        loop {
+            let listed = self.command(&["plugin", "list"]);
+            let mut states =
+                listed.as_array().unwrap().iter().map(|plugin| plugin["state"].as_str().unwrap());
+            if states.all(|state| state.starts_with("compiled") || state == "not granted") {
+                return;
+            }
+            assert!(Instant::now() < until, "{listed}");
+        }
     }
 
     /// The process.

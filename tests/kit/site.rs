@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,6 +22,9 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::channel;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
+
+/// In an answer: the id of the JSON-RPC request that is answered.
+pub const ID: &str = "@id";
 
 /// Who vouches for servers.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -205,12 +208,37 @@ async fn answer(
         Reply::Whole { status: 405, headers: Vec::new(), body: String::new() }
     } else {
         let scripted = state.scripted(&seen.path);
-        let reply = scripted.unwrap_or_else(|| echo(&seen));
+        let reply = scripted.map_or_else(|| echo(&seen), |reply| answering(reply, &seen.body));
         state.seen.lock().unwrap().push(seen);
         reply
     };
     state.came.notify_waiters();
     Ok(respond(reply, channel(1).0).await)
+}
+
+/// A reply in which [`ID`] stands for the id of the JSON-RPC request that it answers.
+fn answering(reply: Reply, request: &[u8]) -> Reply {
+    let id = serde_json::from_slice::<Value>(request).ok().and_then(|message| message.get("id").cloned());
+    let Some(id) = id else { return reply };
+    let fill = move |text: String| text.replace(&json!(ID).to_string(), &id.to_string());
+    match reply {
+        Reply::Whole { status, headers, body } => Reply::Whole { status, headers, body: fill(body) },
+        Reply::Stream { content_type, pieces } => {
+            Reply::Stream { content_type, pieces: pieces.into_iter().map(fill).collect() }
+        }
+        Reply::Fed { content_type, mut pieces } => {
+            let (filled, reply) = Reply::fed_as(content_type);
+            tokio::spawn(async move {
+                while let Some(piece) = pieces.recv().await {
+                    if filled.send(fill(piece)).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            reply
+        }
+        other => other,
+    }
 }
 
 /// Everything back, in the body and in a header.

@@ -27,7 +27,10 @@ pub struct Asked {
     pub method: String,
     pub path: String,
     pub headers: hyper::HeaderMap,
+    /// The body, if it is JSON.
     pub body: Value,
+    /// The body as it came.
+    pub bytes: Bytes,
 }
 
 /// What the provider does with one request.
@@ -204,6 +207,7 @@ async fn answer(
         path: head.uri.path().to_owned(),
         headers: head.headers,
         body: serde_json::from_slice(&body).unwrap_or(Value::Null),
+        bytes: body,
     };
     notes.asked.lock().unwrap().push(request.clone());
     notes.news.notify_one();

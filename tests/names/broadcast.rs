@@ -5,6 +5,9 @@ use crate::kit::config::{MODEL, model, provider};
 use crate::kit::host::{Host, Setup, program};
 use crate::kit::script;
 use crate::kit::upstream::{Asked, Closed, Reply, Upstream};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value;
+use prost::Message as _;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
@@ -149,6 +152,26 @@ async fn a_collector_gets_spans() {
 }
 
 #[tokio::test]
+async fn a_collector_gets_spans_in_the_binary_encoding() {
+    let (upstream, collector) = (Upstream::start().await, Upstream::start().await);
+    let config =
+        served(&upstream) + &destination("otel", "otlp", &collector.base) + "format = \"protobuf\"\n";
+    let host = Setup::new().config(&config).start();
+    collector.reply(taken());
+    upstream.reply(script::chat("Hi"));
+    let answer = Client::new(&host).post("/responses", &traced()).await;
+    let asked = &collector.until_asked(1).await[0];
+    assert_eq!(asked.headers["content-type"], "application/x-protobuf");
+    let request = ExportTraceServiceRequest::decode(asked.bytes.clone()).unwrap();
+    let span = &request.resource_spans[0].scope_spans[0].spans[0];
+    assert_eq!(span.trace_id, 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes());
+    let id = span.attributes.iter().find(|attribute| attribute.key == "gen_ai.response.id").unwrap();
+    let expected = any_value::Value::StringValue(answer.body["id"].as_str().unwrap().to_owned());
+    assert_eq!(id.value.as_ref().unwrap().value, Some(expected));
+    assert!(memchr::memmem::find(&asked.bytes, CONTENT.as_bytes()).is_none());
+}
+
+#[tokio::test]
 async fn a_destination_is_authenticated_to_and_its_key_is_nowhere_else() {
     let (upstream, hook) = (Upstream::start().await, Upstream::start().await);
     let url = hook.base.replace("127.0.0.1", "hooks.test").replace("/v1", "/in");
@@ -252,6 +275,8 @@ fn a_faulty_destination_does_not_start() {
         ),
         (destination("a", "otlp", "http://8.8.8.8/"), "broadcast[0].url: http:// is allowed to loopback"),
         (destination("a", "webhook", "https://x.test/a?key=1"), "broadcast[0].url: a query is not allowed"),
+        (format!("{good}format = \"protobuf\""), "broadcast[0].format: a webhook takes `json` only"),
+        (format!("{good}format = \"xml\""), "broadcast[0].format: expected `json` or `protobuf`"),
         (format!("{good}{good}"), "broadcast[1].name: a destination named `a` exists already"),
         (format!("{good}key = \"sk-1\""), "broadcast[0].key: expected env:NAME or operator:NAME"),
         (format!("{good}key = \"env:TEST_NO_SUCH_KEY\""), "TEST_NO_SUCH_KEY is not set"),

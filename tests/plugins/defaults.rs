@@ -57,7 +57,7 @@ async fn every_workspace_has_what_all_have_and_one_its_own() {
 async fn defaults_come_first_in_their_order_and_a_request_goes_over_them_field_by_field() {
     let upstream = Upstream::start().await;
     // A component that was built elsewhere and dropped into a folder brings the id `caller`.
-    let guests = folder(&["hook-caller", "tool-rogue", "tool-find"]);
+    let guests = folder(&["hook-caller", "tool-rogue"]);
     let grants =
         "[plugins.hook-caller]\nimports = [\"tool-call\"]\n[plugins.tool-rogue]\nimports = [\"request\"]\n";
     let caller =

@@ -71,7 +71,7 @@ async fn an_approved_call_runs_before_the_model_is_asked_again_and_only_once() {
     for streamed in [false, true] {
         let asked = Asked::new(streamed).await;
         let mut input = asked.answered(json!({"approve": true}));
-        let (approved, events) = asked.ask(&input, streamed, vec![says(1, text("wiped"), streamed)]).await;
+        let (approved, events) = asked.ask(&input, streamed, vec![says(text("wiped"), streamed)]).await;
         // The list is not shown twice.
         let [called, said] = approved["output"].as_array().unwrap().as_slice() else { panic!("{approved}") };
         let expected = json!({"type": "mcp_call", "id": called["id"], "status": "completed", "server_label": "calc",

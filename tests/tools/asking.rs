@@ -116,8 +116,9 @@ async fn questions_of_a_request_are_counted() {
 
 #[tokio::test]
 async fn a_question_fails_as_a_request_of_a_client_would() {
-    let models =
-        Models::with("[timeouts]\nfirst_event_ms = 500\n[plugins.tool-asker]\nimports = [\"model\"]").await;
+    let models = Models::with("[timeouts]\nidle_ms = 500\n[plugins.tool-asker]\nimports = [\"model\"]").await;
+    // The head of an answer whose body does not come.
+    let (_body, silent) = Reply::fed_as("application/json");
     let table = [
         (question("m/a"), Some(refusal(500, "down")), "ProviderUnavailable", "Provider returned error"),
         (
@@ -126,7 +127,7 @@ async fn a_question_fails_as_a_request_of_a_client_would() {
             "RateLimitExceeded",
             "The provider's rate limit was reached.",
         ),
-        (question("m/a"), Some(Reply::Hang), "Timeout", "The operation was aborted due to timeout"),
+        (question("m/a"), Some(silent), "Timeout", "The operation was aborted due to timeout"),
         (question("m/none"), None, "NotFound", "m/none"),
         (json!({"model": "m/a", "input": "x", "temperature": 3}), None, "InvalidRequest", "temperature "),
         (

@@ -3,7 +3,7 @@
 use super::script::{answer, call, calls};
 use super::told;
 use crate::kit::client::{Client, last_response};
-use crate::kit::config::{MODEL, single};
+use crate::kit::config::{MODEL, single_with_tools};
 use crate::kit::host::{Host, Setup};
 use crate::kit::script::{message, response};
 use crate::kit::upstream::Upstream;
@@ -13,7 +13,7 @@ async fn host(dialect: &str) -> (Host, Upstream) {
     let upstream = Upstream::start().await;
     // Less than the manifest asks for: a busy machine takes many times as long.
     let limit = "[plugins.tool-code-interpreter]\ndeadline_ms = 4000";
-    let host = Setup::new().config(&single(dialect, &upstream.base)).config(limit).start();
+    let host = Setup::new().config(&single_with_tools(dialect, &upstream.base)).config(limit).start();
     (host, upstream)
 }
 

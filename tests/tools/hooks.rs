@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// A host with the hook and the test tool, and what else they are granted.
 async fn bench() -> (Host, Upstream, tempfile::TempDir) {
     let upstream = Upstream::start().await;
-    let guests = folder(&["hook-caller", "tool-rogue", "tool-find"]);
+    let guests = folder(&["hook-caller", "tool-rogue"]);
     let grants =
         "[plugins.hook-caller]\nimports = [\"tool-call\"]\n[plugins.tool-rogue]\nimports = [\"request\"]";
     let setup = Setup::new().config(&single("openai-chat", &upstream.base)).config(grants);

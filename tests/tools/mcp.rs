@@ -6,6 +6,7 @@ use super::script::{answer, call};
 use crate::kit::client::Client;
 use crate::kit::config::MODEL;
 use crate::kit::script::{message, response};
+use crate::kit::site::ID;
 use crate::kit::upstream::Reply;
 use serde_json::{Value, json};
 
@@ -19,8 +20,8 @@ pub fn tool(name: &str) -> Value {
 }
 
 /// An answer of the server, as JSON or as a stream with something else before it.
-pub fn says(id: u32, result: Value, streamed: bool) -> Reply {
-    let message = json!({"jsonrpc": "2.0", "id": id, "result": result});
+pub fn says(result: Value, streamed: bool) -> Reply {
+    let message = json!({"jsonrpc": "2.0", "id": ID, "result": result});
     if !streamed {
         return Reply::json(200, message);
     }
@@ -36,11 +37,11 @@ pub fn lists(bench: &Reach, tools: Value, streamed: bool) {
 fn lists_at(bench: &Reach, path: &str, tools: Value, streamed: bool) {
     bench.site.reply_at(path, agrees());
     bench.site.reply_at(path, Reply::Whole { status: 202, headers: Vec::new(), body: String::new() });
-    bench.site.reply_at(path, says(2, json!({"tools": tools}), streamed));
+    bench.site.reply_at(path, says(json!({"tools": tools}), streamed));
 }
 
 fn agrees() -> Reply {
-    let agreed = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}});
+    let agreed = json!({"jsonrpc": "2.0", "id": ID, "result": {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}});
     let headers =
         vec![("content-type", "application/json".to_owned()), ("mcp-session-id", "session-1".to_owned())];
     Reply::Whole { status: 200, headers, body: agreed.to_string() }
@@ -61,7 +62,7 @@ async fn the_model_calls_a_tool_of_the_server() {
     let bench = bench().await;
     for streamed in [false, true] {
         lists(&bench, json!([tool("add-up"), tool("other")]), streamed);
-        bench.site.reply(says(1, text("3"), streamed));
+        bench.site.reply(says(text("3"), streamed));
         let request =
             with_tool(entry(&bench, json!({"allowed_tools": ["add-up"], "authorization": "token-1"})));
         let made = [call("c1", "calc__add_up", r#"{"a":1}"#)];
@@ -137,7 +138,7 @@ async fn secrets_of_the_vault_go_to_the_server_and_are_not_told() {
         (json!({"headers": {"X-Api-Key": "k={{secret:mcp_token}}"}}), "x-api-key", format!("k={key}")),
     ] {
         lists(&bench, json!([tool("leak")]), false);
-        bench.site.reply(says(1, text(&format!("your token is {key}")), true));
+        bench.site.reply(says(text(&format!("your token is {key}")), true));
         let request = with_tool(entry(&bench, members));
         let (answered, _) = bench.run(&request, false, &[call("c1", "calc__leak", "{}")], "done").await;
         assert_eq!(bench.site.last().header(header), Some(sent.as_str()));
@@ -155,7 +156,7 @@ async fn secrets_of_the_vault_go_to_the_server_and_are_not_told() {
 #[tokio::test]
 async fn errors_of_the_server_are_told_to_model_and_client() {
     let bench = bench().await;
-    let error = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "no such argument"}});
+    let error = json!({"jsonrpc": "2.0", "id": ID, "error": {"code": -32602, "message": "no such argument"}});
     let html = Reply::Whole {
         status: 200,
         headers: vec![("content-type", "text/html".to_owned())],
@@ -169,7 +170,7 @@ async fn errors_of_the_server_are_told_to_model_and_client() {
     let endless = (0..100).map(|_| format!("data: {}\n\n", "x".repeat(1 << 17))).collect();
     for (reply, words) in [
         (
-            says(1, json!({"isError": true, "content": [{"type": "text", "text": "no such city"}]}), false),
+            says(json!({"isError": true, "content": [{"type": "text", "text": "no such city"}]}), false),
             "no such city",
         ),
         (Reply::json(200, error), "no such argument"),
@@ -223,8 +224,8 @@ async fn names_that_no_model_takes_and_two_servers_alike_are_told_apart() {
     let bench = bench().await;
     lists(&bench, json!([tool("größe.messen"), tool("gr__e_messen"), tool(&"long".repeat(40))]), false);
     lists_at(&bench, "/other", json!([tool("größe.messen")]), true);
-    bench.site.reply(says(1, text("first"), false));
-    bench.site.reply(says(1, text("second"), false));
+    bench.site.reply(says(text("first"), false));
+    bench.site.reply(says(text("second"), false));
     let other = json!({"server_label": "other one", "server_url": bench.url("/other")});
     let second = entry(&bench, other);
     let request = json!({"model": MODEL, "input": "Go.", "tools": [entry(&bench, json!({})), second]});
@@ -251,8 +252,8 @@ async fn names_that_no_model_takes_and_two_servers_alike_are_told_apart() {
 #[tokio::test]
 async fn streams_that_the_server_does_not_end_are_answers_and_the_session_is_ended() {
     let bench = bench().await;
-    let event = |id: u32, result: Value| {
-        format!("event: message\ndata: {}\n\n", json!({"jsonrpc": "2.0", "id": id, "result": result}))
+    let event = |result: Value| {
+        format!("event: message\ndata: {}\n\n", json!({"jsonrpc": "2.0", "id": ID, "result": result}))
     };
     bench.site.reply(agrees());
     bench.site.reply(Reply::Whole { status: 202, headers: Vec::new(), body: String::new() });
@@ -260,9 +261,9 @@ async fn streams_that_the_server_does_not_end_are_answers_and_the_session_is_end
     let (calling, called) = Reply::fed();
     bench.site.reply(listed);
     bench.site.reply(called);
-    listing.send(event(2, json!({"tools": [tool("add")]}))).await.unwrap();
+    listing.send(event(json!({"tools": [tool("add")]}))).await.unwrap();
     calling.send(": wait\n\n".to_owned()).await.unwrap();
-    calling.send(event(1, text("3"))).await.unwrap();
+    calling.send(event(text("3"))).await.unwrap();
     let request = with_tool(entry(&bench, json!({"authorization": "token-1"})));
     let (answered, _) = bench.run(&request, true, &[call("c1", "calc__add", r#"{"a":1}"#)], "3.").await;
     assert_eq!(answered["output"][1]["output"], "3", "{answered}");
@@ -293,14 +294,14 @@ async fn several_servers_are_asked_at_the_same_time() {
     bench.site.reply_at("/other", two);
     for path in ["/mcp", "/other"] {
         bench.site.reply_at(path, Reply::Whole { status: 202, headers: Vec::new(), body: String::new() });
-        bench.site.reply_at(path, says(2, json!({"tools": [tool("add")]}), false));
+        bench.site.reply_at(path, says(json!({"tools": [tool("add")]}), false));
     }
     bench.chat.reply(answer(false, "done"));
     let other = entry(&bench, json!({"server_label": "other", "server_url": bench.url("/other")}));
     let request = json!({"model": MODEL, "input": "Go.", "tools": [entry(&bench, json!({})), other]});
     let both_asked = async {
         bench.site.until(2).await;
-        let agreed = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-06-18", "capabilities": {}}});
+        let agreed = json!({"jsonrpc": "2.0", "id": ID, "result": {"protocolVersion": "2025-06-18", "capabilities": {}}});
         for server in [first, second] {
             server.send(agreed.to_string()).await.unwrap();
         }
@@ -384,4 +385,43 @@ async fn an_endpoint_that_speaks_mcp_does_it_itself() {
     assert_eq!(answered["output"][0]["content"][0]["text"], "own");
     assert_eq!(bench.native.asked().pop().unwrap().body["tools"][0]["type"], "mcp");
     assert!(bench.site.seen().is_empty());
+}
+
+#[tokio::test]
+async fn every_request_of_a_session_has_an_id_of_its_own() {
+    let bench = bench().await;
+    for streamed in [false, true] {
+        lists(&bench, json!([tool("slow"), tool("add")]), streamed);
+        let before = bench.site.seen().len();
+        // All three answers wait until all three calls are there.
+        let waiting: Vec<_> = (0..3)
+            .map(|_| Reply::fed())
+            .map(|(sender, reply)| {
+                bench.site.reply(reply);
+                sender
+            })
+            .collect();
+        let made = [
+            call("c1", "calc__slow", r#"{"a":1}"#),
+            call("c2", "calc__add", r#"{"a":2}"#),
+            call("c3", "calc__add", r#"{"a":3}"#),
+        ];
+        let request = with_tool(entry(&bench, json!({})));
+        let answers = async {
+            bench.site.until(before + 6).await;
+            for sender in waiting {
+                let message = json!({"jsonrpc": "2.0", "id": ID, "result": text("done")});
+                sender.send(format!("data: {message}\n\n")).await.unwrap();
+            }
+        };
+        let ((answered, _), ()) = tokio::join!(bench.run(&request, streamed, &made, "Done."), answers);
+        for place in 1..4 {
+            assert_eq!(answered["output"][place]["output"], "done", "{answered}");
+        }
+        let seen = bench.site.seen();
+        let messages = seen[before..].iter().map(|seen| serde_json::from_slice::<Value>(&seen.body).unwrap());
+        let ids: Vec<u64> = messages.filter_map(|message| message["id"].as_u64()).collect();
+        let distinct: std::collections::BTreeSet<&u64> = ids.iter().collect();
+        assert_eq!((ids.len(), distinct.len()), (5, 5), "{ids:?}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::script::{Call, answer, calls};
 use crate::kit::client::{Client, last_response};
-use crate::kit::config::{MODEL, model, provider};
+use crate::kit::config::{HOSTED_TOOLS, MODEL, model, provider, with_keys};
 use crate::kit::host::{Host, Setup, program};
 use crate::kit::site::{Authority, Site};
 use crate::kit::upstream::{Reply, Upstream};
@@ -38,6 +38,7 @@ impl Reach {
         let setup = Setup::new();
         std::fs::write(setup.directory().join("ca.pem"), authority.pem()).unwrap();
         let port = site.port;
+        let models = model(NATIVE, "responses", &["n"]) + &model(BOTH, "responses", &["c", "n"]);
         let host = setup
             .config(&format!(
                 "[egress]\nports = [{port}]\nroots = [\"ca.pem\"]\nallow_private = [\"127.0.0.0/8\"]\n\
@@ -46,8 +47,7 @@ impl Reach {
             .config(&provider("c", "openai-chat", &chat.base))
             .config(&provider("n", "openai-responses", &native.base))
             .config(&model(MODEL, "responses", &["c"]))
-            .config(&model(NATIVE, "responses", &["n"]))
-            .config(&model(BOTH, "responses", &["c", "n"]))
+            .config(&with_keys(&models, "n", HOSTED_TOOLS))
             .config(&grants(port))
             .start();
         Self { host, chat, native, site }

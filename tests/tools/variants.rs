@@ -2,7 +2,7 @@
 
 use super::script::answer;
 use crate::kit::client::Client;
-use crate::kit::config::{MODEL, model, provider, single};
+use crate::kit::config::{HOSTED_TOOLS, MODEL, model, provider, single, single_with_tools, with_keys};
 use crate::kit::host::Setup;
 use crate::kit::script::{message, response};
 use crate::kit::upstream::{Reply, Upstream};
@@ -75,7 +75,7 @@ async fn every_variant_is_offered_or_refused_by_its_place() {
 
 async fn offer_all(dialect: &str, reply: impl Fn() -> Reply, tools: impl Iterator<Item = (Value, Fate)>) {
     let upstream = Upstream::start().await;
-    let host = Setup::new().config(&single(dialect, &upstream.base)).start();
+    let host = Setup::new().config(&single_with_tools(dialect, &upstream.base)).start();
     let client = Client::new(&host);
     for (tool, fate) in tools {
         let type_name = tool["type"].as_str().unwrap();
@@ -108,8 +108,8 @@ async fn offer_all(dialect: &str, reply: impl Fn() -> Reply, tools: impl Iterato
 #[tokio::test]
 async fn what_only_another_model_has_is_told_apart() {
     let upstream = Upstream::start().await;
-    let more =
-        provider("two", "openai-responses", &upstream.base) + &model("test/other", "responses", &["two"]);
+    let other = with_keys(&model("test/other", "responses", &["two"]), "two", HOSTED_TOOLS);
+    let more = provider("two", "openai-responses", &upstream.base) + &other;
     let host = Setup::new().config(&(single("openai-chat", &upstream.base) + &more)).start();
     let request =
         json!({"model": MODEL, "input": "x", "tools": [{"type": "file_search", "vector_store_ids": ["v"]}]});

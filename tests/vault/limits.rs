@@ -1,7 +1,7 @@
 //! How often a key may ask, and how often an address may guess.
 
 use super::{UNHURRIED, Vault, command, text};
-use crate::kit::client::{Answer, Client, http};
+use crate::kit::client::{Answer, Client, http, read};
 use crate::kit::host::Setup;
 use std::net::Ipv4Addr;
 
@@ -46,8 +46,8 @@ async fn a_key_that_asks_too_often_is_told_when_to_come_back() {
 
 /// Case 112.
 #[tokio::test]
-async fn an_address_that_guesses_too_often_is_refused_and_costs_nobody_else_anything() {
-    let host = Setup::new().config("[vault]\nrate_limit = { reads_per_minute = 60 }").start();
+async fn an_address_that_guesses_too_often_is_refused_and_good_keys_are_not() {
+    let host = Setup::new().config("[vault]\nrate_limit = { reads_per_minute = 600 }").start();
     let key = &host.key;
     let wrong = format!("{}{}", &key[..20], "0".repeat(key.len() - 20));
     let far = |key: &str| Vault {
@@ -55,26 +55,50 @@ async fn an_address_that_guesses_too_often_is_refused_and_costs_nobody_else_anyt
         path: "/vault".to_owned(),
     };
     let guesser = far(&wrong);
-    let mut guesses = 0;
     let good = far(key);
-    // Before any look-up: a good key from there is not looked at either, unless a second has passed meanwhile.
-    loop {
-        while guesser.page("").await.status == 401 {
-            guesses += 1;
-        }
-        assert!((60..2000).contains(&guesses), "{guesses} at once");
-        let answer = good.page("").await;
-        if answer.status != 200 {
-            assert_too_often(&answer);
-            break;
-        }
-    }
+    let refused = refused_after(async || guesser.page("").await).await;
+    assert_too_often(&refused);
+    // The key of another client at that address, such as that of a proxy.
+    assert_eq!(good.page("").await.status, 200);
     let victim = Vault::of(&host);
     for _ in 0..20 {
         assert_eq!(victim.page("").await.status, 200);
     }
     // The other routes have limits of their own.
     assert_eq!(good.client.get("/models").await.status, 200);
+}
+
+/// The refusal of an address that guesses, after at least a minute's quota.
+async fn refused_after(guess: impl AsyncFn() -> Answer) -> Answer {
+    for guesses in 0..2000 {
+        let answer = guess().await;
+        if answer.status != 401 {
+            assert!(guesses >= 60, "{guesses} at once");
+            return answer;
+        }
+    }
+    panic!("there is no limit");
+}
+
+/// Behind a proxy an address is the client's, as the proxy tells it and no one else.
+#[tokio::test]
+async fn guesses_count_for_the_address_that_a_trusted_proxy_tells() {
+    let trusting = "[server]\ntrusted_proxies = [\"127.0.0.0/8\", \"10.0.0.0/8\"]\n";
+    for (config, is_trusted) in [(trusting, true), ("", false)] {
+        let host = Setup::new().config(config).start();
+        let client = Client::with_key(&host, "cfd_wrong");
+        let guess = async |forwarded: &str| {
+            let request = client.request(reqwest::Method::GET, "/vault/secrets");
+            read(request.header("x-forwarded-for", forwarded).send().await.unwrap()).await
+        };
+        // What the client writes itself stands to the left of what proxies add.
+        let refused = refused_after(async || guess("203.0.113.8, 192.0.2.1, 10.0.0.7").await).await;
+        assert_too_often(&refused);
+        let other = guess("192.0.2.1, 192.0.2.2, 10.0.0.7").await;
+        assert_eq!(other.status, if is_trusted { 401 } else { 429 }, "{}", other.text);
+        let logged = if is_trusted { "192.0.2.2" } else { "127.0.0.1" };
+        host.until_logged(&format!("\"client\":\"{logged}\""));
+    }
 }
 
 /// Requests that show no key guess nothing.

@@ -67,9 +67,6 @@ enum Input<'a> {
     Tokens(&'a [u64]),
 }
 
-/// What `provider.options` cannot change: what is asked, and how the answer comes.
-const FIXED: &[&str] = &["model", "input", "dimensions", "encoding_format"];
-
 /// Translates a request; `options` are the client's for this provider. `input_type` is no field of OpenAI's: it goes only to
 /// endpoints whose `supports` names it.
 ///
@@ -101,7 +98,7 @@ pub fn prepare_embeddings(
     };
     let count = body.input.len();
     let body = serde_json::to_vec(&body).map_err(|_| unreadable())?;
-    Ok(PreparedEmbeddings { body: add_options(body, options, FIXED), count })
+    Ok(PreparedEmbeddings { body: add_options(body, options), count })
 }
 
 fn translate<'a>(input: &'a EmbeddingInput<'_>, index: u32) -> Result<Input<'a>, EmbeddingFailure> {

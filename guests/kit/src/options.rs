@@ -3,15 +3,15 @@
 use serde_json::{Map, Value};
 
 /// Adds what a client sets for this provider to `body`, the object that goes upstream: it wins over what was
-/// translated, but for the `fixed` fields. Without such options not a byte of the body changes.
+/// translated. The host has let through only fields that the manifest or the operator lists. Without such options
+/// not a byte of the body changes.
 #[must_use]
-pub fn add_options(body: Vec<u8>, options: &[u8], fixed: &[&str]) -> Vec<u8> {
+pub fn add_options(body: Vec<u8>, options: &[u8]) -> Vec<u8> {
     // The usual case, without a parser.
     if options == b"{}" {
         return body;
     }
-    let mut options: Map<String, Value> = serde_json::from_slice(options).unwrap_or_default();
-    options.retain(|name, _| !fixed.contains(&name.as_str()));
+    let options: Map<String, Value> = serde_json::from_slice(options).unwrap_or_default();
     if options.is_empty() {
         return body;
     }
@@ -29,20 +29,17 @@ mod tests {
 
     fn added(options: &str) -> String {
         let body = br#"{"model":"m","top_k":1, "n":1.50}"#.to_vec();
-        String::from_utf8(add_options(body, options.as_bytes(), &["model"])).expect("UTF-8")
+        String::from_utf8(add_options(body, options.as_bytes())).expect("UTF-8")
     }
 
     #[test]
-    fn options_win_but_for_fixed_fields() {
-        assert_eq!(
-            added(r#"{"top_k":5,"model":"other","min_p":0.1}"#),
-            r#"{"model":"m","top_k":5,"n":1.5,"min_p":0.1}"#
-        );
+    fn options_win_over_what_was_translated() {
+        assert_eq!(added(r#"{"top_k":5,"min_p":0.1}"#), r#"{"model":"m","top_k":5,"n":1.5,"min_p":0.1}"#);
     }
 
     #[test]
     fn without_options_not_a_byte_changes() {
-        for options in ["", "{}", "{ }", "null", "[1]", r#"{"model":"other"}"#] {
+        for options in ["", "{}", "{ }", "null", "[1]"] {
             assert_eq!(added(options), r#"{"model":"m","top_k":1, "n":1.50}"#, "{options}");
         }
     }

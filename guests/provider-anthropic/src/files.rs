@@ -1,5 +1,6 @@
 //! Pictures and documents. Anthropic takes pictures, PDF and plain text, inline
-//! or by URL; ids of files belong to another provider's storage.
+//! or by URL; ids of files belong to another provider's storage. A refusal begins with the
+//! member of the part that it is about.
 
 use std::borrow::Cow;
 
@@ -18,11 +19,11 @@ const PDF_START: &str = "JVBERi";
 /// The block for an `input_image`.
 pub fn image<'a>(url: Option<&'a str>, cache_control: Option<CacheControl>) -> Result<Block<'a>, Failure> {
     let Some(url) = url else {
-        return Err(refuse("input_image.file_id: this provider takes pictures as URL or data URL only"));
+        return Err(refuse("file_id: this provider takes pictures as URL or data URL only"));
     };
     let source = match DataUrl::parse(url) {
         Some(data) if data.base64 => picture(data.media_type, data.data),
-        Some(_) => return Err(refuse("input_image.image_url: a data URL must be base64")),
+        Some(_) => return Err(refuse("image_url: a data URL must be base64")),
         None => Source::Url { url: Text::Borrowed(url) },
     };
     Ok(Block::Image { source, cache_control })
@@ -49,9 +50,7 @@ pub fn file<'a>(file: &File<'a>, cache_control: Option<CacheControl>) -> Result<
         },
         (None, Some(url)) => Source::Url { url: Text::Borrowed(url) },
         (None, None) => {
-            return Err(refuse(
-                "input_file.file_id: this provider takes files as file_data or file_url only",
-            ));
+            return Err(refuse("file_id: this provider takes files as file_data or file_url only"));
         }
     };
     Ok(Block::Document { source, title, cache_control })
@@ -85,7 +84,7 @@ fn pdf(data: &str) -> Source<'_> {
 }
 
 fn decoded<'a>(data: &str) -> Result<Source<'a>, Failure> {
-    let bytes = STANDARD.decode(data.trim()).map_err(|_| refuse("input_file.file_data: not valid base64"))?;
+    let bytes = STANDARD.decode(data.trim()).map_err(|_| refuse("file_data: not valid base64"))?;
     String::from_utf8(bytes).map(plain_text).map_err(|_| unreadable())
 }
 
@@ -117,7 +116,7 @@ fn percent_decoded(text: &str) -> Result<String, Failure> {
         }
         let digit = |byte: Option<u8>| byte.and_then(|b| char::from(b).to_digit(16));
         let (Some(high), Some(low)) = (digit(rest.next()), digit(rest.next())) else {
-            return Err(refuse("input_file.file_data: a broken data URL"));
+            return Err(refuse("file_data: a broken data URL"));
         };
         bytes.extend(u8::try_from(high * 16 + low));
     }
@@ -125,7 +124,7 @@ fn percent_decoded(text: &str) -> Result<String, Failure> {
 }
 
 fn unreadable() -> Failure {
-    refuse("input_file: this provider reads PDF, text and pictures")
+    refuse("file_data: this provider reads PDF, text and pictures")
 }
 
 #[cfg(test)]

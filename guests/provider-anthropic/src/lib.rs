@@ -35,8 +35,9 @@ mod bindings {
 }
 
 thread_local! {
-    /// The client asked for summaries of reasoning. The decoder is made after
-    /// `prepare` in the same instance, and an instance serves one attempt.
+    /// The client of the attempt at hand asked for summaries of reasoning. An instance serves one attempt after the
+    /// other: the manifest does not say `stateless`, so the decoder is made in the instance that prepared the request,
+    /// before it prepares another.
     static SUMMARIES: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -3,12 +3,14 @@
 //! neither.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The ids given out so far.
 #[derive(Debug, Default)]
 pub struct Ids {
     used: BTreeSet<String>,
+    /// How often each id was wanted: counting on from there finds a free one at once.
+    counts: BTreeMap<String, u32>,
 }
 
 impl Ids {
@@ -16,10 +18,11 @@ impl Ids {
     /// gives the same ids each time, so that prompt caches hold.
     pub fn assign(&mut self, wanted: &str) -> String {
         let base = if wanted.is_empty() { Cow::Borrowed("call") } else { plain(wanted) };
-        let mut id = base.clone().into_owned();
-        let mut count = 1_u32;
+        let base = base.into_owned();
+        let mut id = base.clone();
+        let count = self.counts.entry(base.clone()).or_insert(1);
         while !self.used.insert(id.clone()) {
-            count = count.saturating_add(1);
+            *count = count.saturating_add(1);
             id = format!("{base}_{count}");
         }
         id

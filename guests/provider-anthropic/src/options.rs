@@ -1,9 +1,8 @@
 //! `provider.options` of the request: the provider's own fields, which the
 //! interface has no words for.
 //!
-//! They are added to the body and win over what was translated, except for the
-//! fields that say what is asked, how the answer comes and by which prices. `betas` (or
-//! `anthropic_beta`) becomes the header.
+//! They are added to the body and win over what was translated. The host has let through only fields and betas that
+//! the manifest or the operator lists. `betas` becomes the header.
 
 use cofferdam_guest_kit::add_options;
 use serde_json::{Map, Value};
@@ -12,19 +11,13 @@ use crate::bindings::exports::cofferdam::plugin::dialect::UpstreamRequest;
 
 const VERSION: &str = "2023-06-01";
 
-/// Fields that stay as translated.
-const FIXED: [&str; 8] =
-    ["model", "messages", "system", "tools", "tool_choice", "stream", "max_tokens", "service_tier"];
-
 /// Completes the upstream request.
 pub fn apply(body: Vec<u8>, options: &[u8], beta: Option<&str>, streamed: bool) -> UpstreamRequest {
     let mut betas: Vec<String> = beta.map(str::to_owned).into_iter().collect();
     let mut options: Map<String, Value> = serde_json::from_slice(options).unwrap_or_default();
-    for name in ["betas", "anthropic_beta"] {
-        betas.extend(options.remove(name).iter().flat_map(beta_names));
-    }
+    betas.extend(options.remove("betas").iter().flat_map(beta_names));
     let options = serde_json::to_vec(&options).unwrap_or_default();
-    let body = add_options(body, &options, &FIXED);
+    let body = add_options(body, &options);
     let mut headers = vec![("anthropic-version".to_owned(), VERSION.to_owned())];
     if !betas.is_empty() {
         headers.push(("anthropic-beta".to_owned(), betas.join(",")));
@@ -34,14 +27,14 @@ pub fn apply(body: Vec<u8>, options: &[u8], beta: Option<&str>, streamed: bool) 
 
 fn beta_names(value: &Value) -> Vec<String> {
     let names = match value {
-        Value::String(names) => names.split(',').collect(),
+        Value::String(names) => names.split(',').map(str::trim).collect(),
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
     let is_name = |name: &&str| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
     };
-    names.into_iter().map(str::trim).filter(is_name).map(str::to_owned).collect()
+    names.into_iter().filter(is_name).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -54,13 +47,12 @@ mod tests {
     }
 
     #[test]
-    fn options_are_added_but_cannot_redirect_the_request() {
-        let (body, headers) = applied(
-            r#"{"betas":["b1","b 2","x\r\ny"],"anthropic_beta":"b3, b4","top_k":5,"model":"other","stream":false,"inference_geo":"us"}"#,
-        );
+    fn options_are_added_and_betas_become_the_header() {
+        let (body, headers) =
+            applied(r#"{"betas":["b1","b 2","x\r\ny","b3"],"top_k":5,"inference_geo":"us"}"#);
         assert_eq!(body, r#"{"model":"m","top_k":5,"inference_geo":"us"}"#);
         let beta = headers.iter().find(|(name, _)| name == "anthropic-beta").map(|(_, value)| value.as_str());
-        assert_eq!(beta, Some("b0,b1,b3,b4"));
+        assert_eq!(beta, Some("b0,b1,b3"));
     }
 
     #[test]

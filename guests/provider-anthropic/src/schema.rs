@@ -164,35 +164,55 @@ fn describe(schema: &mut Map<String, Value>, note: &str) {
 
 /// Whether a definition leads back to itself.
 fn is_recursive(root: &Value) -> bool {
-    let mut path = BTreeSet::new();
-    leads_back(root, root, &mut path, 0)
+    Paths { root, open: BTreeSet::new(), closed: BTreeSet::new() }.lead_back(root, 0)
 }
 
-fn leads_back<'v>(value: &'v Value, root: &'v Value, path: &mut BTreeSet<&'v str>, depth: usize) -> bool {
-    if depth > DEPTH_MAX.saturating_mul(2) {
-        return true;
-    }
-    let depth = depth.saturating_add(1);
-    match value {
-        Value::Array(items) => items.iter().any(|item| leads_back(item, root, path, depth)),
-        Value::Object(fields) => fields.iter().any(|(key, value)| match (key.as_str(), value.as_str()) {
-            ("$ref", Some(reference)) => follows(reference, root, path, depth),
-            // Definitions count where they are used.
-            ("$defs" | "definitions", _) => false,
-            _ => leads_back(value, root, path, depth),
-        }),
-        _ => false,
-    }
+/// The search for a definition that leads back to itself. Each is looked into once.
+struct Paths<'v> {
+    root: &'v Value,
+    /// Addresses of the definitions on the way to where the search is.
+    open: BTreeSet<usize>,
+    /// Addresses of those that lead nowhere.
+    closed: BTreeSet<usize>,
 }
 
-fn follows<'v>(reference: &'v str, root: &'v Value, path: &mut BTreeSet<&'v str>, depth: usize) -> bool {
-    let Some(pointer) = reference.strip_prefix('#') else { return true };
-    if pointer.is_empty() || !path.insert(reference) {
-        return true;
+impl<'v> Paths<'v> {
+    fn lead_back(&mut self, value: &'v Value, depth: usize) -> bool {
+        if depth > DEPTH_MAX.saturating_mul(2) {
+            return true;
+        }
+        let depth = depth.saturating_add(1);
+        match value {
+            Value::Array(items) => items.iter().any(|item| self.lead_back(item, depth)),
+            Value::Object(fields) => fields.iter().any(|(key, value)| match (key.as_str(), value.as_str()) {
+                ("$ref", Some(reference)) => self.follow(reference, depth),
+                // Definitions count where they are used.
+                ("$defs" | "definitions", _) => false,
+                _ => self.lead_back(value, depth),
+            }),
+            _ => false,
+        }
     }
-    let found = root.pointer(pointer).is_some_and(|target| leads_back(target, root, path, depth));
-    path.remove(reference);
-    found
+
+    fn follow(&mut self, reference: &str, depth: usize) -> bool {
+        let Some(pointer) = reference.strip_prefix('#') else { return true };
+        if pointer.is_empty() {
+            return true;
+        }
+        let Some(target) = self.root.pointer(pointer) else { return false };
+        // One definition has many spellings.
+        let address = std::ptr::from_ref(target).addr();
+        if self.closed.contains(&address) {
+            return false;
+        }
+        if !self.open.insert(address) {
+            return true;
+        }
+        let found = self.lead_back(target, depth);
+        self.open.remove(&address);
+        self.closed.insert(address);
+        found
+    }
 }
 
 #[cfg(test)]

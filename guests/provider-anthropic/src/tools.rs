@@ -88,10 +88,9 @@ impl<'a> Offer<'a> {
                 return Err(refuse("tool_choice names a custom tool, which this provider does not have"));
             }
             Some(ToolChoice::Allowed { required, tools: allowed }) => {
-                let named = |tool: &ToolDefinition<'_>| {
-                    allowed.iter().any(|a| a.kind == "function" && a.name.as_deref() == Some(&*tool.name))
-                };
-                tools.retain(named);
+                let functions = allowed.iter().filter(|tool| tool.kind == "function");
+                let names: BTreeSet<&str> = functions.filter_map(|tool| tool.name.as_deref()).collect();
+                tools.retain(|tool| names.contains(&*tool.name));
                 required.then(|| Choice::new("any"))
             }
         };

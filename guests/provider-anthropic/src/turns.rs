@@ -6,7 +6,7 @@
 //! ones stay where they are, as user text between `<system>` tags: moving them
 //! to the front would change their order and spoil the prompt cache.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use cofferdam_guest_kit::{Content, Item, Message, Part, Role};
 use serde_json::value::RawValue;
@@ -109,6 +109,8 @@ struct Builder<'a> {
     ids: Ids,
     /// Calls of the turn being built: the provider's id and the client's.
     open: Vec<(String, &'a str)>,
+    /// The client's ids of those calls.
+    open_ids: BTreeSet<&'a str>,
     /// Results not used yet, by the client's id, with the item's index.
     results: BTreeMap<&'a str, VecDeque<(usize, &'a Content<'a>)>>,
 }
@@ -123,12 +125,19 @@ impl<'a> Builder<'a> {
                 results.entry(call_id).or_default().push_back((index, output));
             }
         }
-        Builder { marking, turns: Vec::new(), ids: Ids::default(), open: Vec::new(), results }
+        Builder {
+            marking,
+            turns: Vec::new(),
+            ids: Ids::default(),
+            open: Vec::new(),
+            open_ids: BTreeSet::new(),
+            results,
+        }
     }
 
     fn item(&mut self, index: usize, item: &'a Item<'a>) -> Result<(), Failure> {
         match item {
-            Item::Message(message) => self.message(message)?,
+            Item::Message(message) => self.message(index, message)?,
             Item::FunctionCall { call_id, name, arguments, .. } => {
                 self.call(call_id, name, object_or_empty(arguments));
             }
@@ -137,7 +146,7 @@ impl<'a> Builder<'a> {
                 self.call(call_id, name, object_or_empty(&input));
             }
             Item::FunctionCallOutput { call_id, .. } | Item::CustomToolCallOutput { call_id, .. } => {
-                if self.open.iter().any(|(_, open)| *open == &**call_id) {
+                if self.open_ids.contains(&**call_id) {
                     self.answer_calls()?;
                 } else {
                     self.stray_result(index, call_id)?;
@@ -154,7 +163,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    fn message(&mut self, message: &'a Message<'a>) -> Result<(), Failure> {
+    fn message(&mut self, index: usize, message: &'a Message<'a>) -> Result<(), Failure> {
         let mut blocks = Vec::new();
         let side = match message.role {
             Role::Assistant => {
@@ -162,7 +171,7 @@ impl<'a> Builder<'a> {
                 Side::Assistant
             }
             Role::User => {
-                push_parts(&mut blocks, &message.content, self.marking)?;
+                push_parts(&mut blocks, &message.content, (index, "content"), self.marking)?;
                 Side::User
             }
             Role::System | Role::Developer => {
@@ -186,15 +195,17 @@ impl<'a> Builder<'a> {
         let id = self.ids.assign(call_id);
         self.push(Side::Assistant, Block::ToolUse { id: id.clone(), name: names::plain(name), input });
         self.open.push((id, call_id));
+        self.open_ids.insert(call_id);
     }
 
     /// Answers all calls of the turn, in their order, wherever the results stand.
     fn answer_calls(&mut self) -> Result<(), Failure> {
+        self.open_ids.clear();
         for (id, call_id) in std::mem::take(&mut self.open) {
             let result = self.results.get_mut(call_id).and_then(VecDeque::pop_front);
             let is_error = result.is_none();
             let content = match result {
-                Some((_, output)) => result_blocks(output, self.marking)?,
+                Some((at, output)) => result_blocks(output, at, self.marking)?,
                 None => vec![Block::text(NO_RESULT)],
             };
             self.push(Side::User, Block::ToolResult { tool_use_id: id, content, is_error });
@@ -206,9 +217,10 @@ impl<'a> Builder<'a> {
     /// but no longer as a result.
     fn stray_result(&mut self, index: usize, call_id: &'a str) -> Result<(), Failure> {
         let Some(results) = self.results.get_mut(call_id) else { return Ok(()) };
-        let Some(position) = results.iter().position(|(at, _)| *at == index) else { return Ok(()) };
+        // They stand in the order of the items.
+        let Ok(position) = results.binary_search_by_key(&index, |(at, _)| *at) else { return Ok(()) };
         let Some((_, output)) = results.remove(position) else { return Ok(()) };
-        let blocks = result_blocks(output, self.marking)?;
+        let blocks = result_blocks(output, index, self.marking)?;
         if blocks.is_empty() {
             return Ok(());
         }
@@ -296,39 +308,50 @@ fn push_texts<'a>(blocks: &mut Vec<Block<'a>>, parts: &'a [Part<'a>], marking: M
     }
 }
 
+/// `(item, member)` says where the parts stand.
 fn push_parts<'a>(
     blocks: &mut Vec<Block<'a>>,
     parts: &'a [Part<'a>],
+    (item, member): (usize, &str),
     marking: Marking,
 ) -> Result<(), Failure> {
-    for part in parts {
+    for (index, part) in parts.iter().enumerate() {
+        let path = || format!("input[{item}].{member}[{index}]");
+        let within =
+            |failure: Failure| Failure { message: format!("{}.{}", path(), failure.message), ..failure };
+        let kind = |what: &str| refuse(&format!("{}.type: this provider does not take {what}", path()));
         let block = match part {
             Part::Text { text, marks } if has_text(text) => {
                 Block::Text { text: Text::Borrowed(text), cache_control: marking.of(marks) }
             }
             Part::Refusal { text } if has_text(text) => Block::text(&**text),
             Part::Text { .. } | Part::Refusal { .. } => continue,
-            Part::Image { url, marks, .. } => files::image(url.as_deref(), marking.of(marks))?,
+            Part::Image { url, marks, .. } => {
+                files::image(url.as_deref(), marking.of(marks)).map_err(within)?
+            }
             Part::File { filename, data, url, marks, .. } => {
                 let file = File { filename: filename.as_deref(), data: data.as_deref(), url: url.as_deref() };
-                files::file(&file, marking.of(marks))?
+                files::file(&file, marking.of(marks)).map_err(within)?
             }
-            Part::Audio { .. } => return Err(refuse("input_audio: this provider does not take audio")),
-            Part::Video { .. } => return Err(refuse("input_video: this provider does not take video")),
-            Part::Other { .. } => {
-                return Err(refuse("input has a part of a kind this provider does not take"));
-            }
+            Part::Audio { .. } => return Err(kind("audio")),
+            Part::Video { .. } => return Err(kind("video")),
+            Part::Other { .. } => return Err(kind("a part of this type")),
         };
         blocks.push(block);
     }
     Ok(())
 }
 
-fn result_blocks<'a>(output: &'a Content<'a>, marking: Marking) -> Result<Vec<Block<'a>>, Failure> {
+/// `item` is the index of the result among the items.
+fn result_blocks<'a>(
+    output: &'a Content<'a>,
+    item: usize,
+    marking: Marking,
+) -> Result<Vec<Block<'a>>, Failure> {
     let mut blocks = Vec::new();
     match output {
         Content::Text(text) if has_text(text) => blocks.push(Block::text(&**text)),
-        Content::Parts(parts) => push_parts(&mut blocks, parts, marking)?,
+        Content::Parts(parts) => push_parts(&mut blocks, parts, (item, "output"), marking)?,
         Content::Text(_) | Content::Empty => {}
     }
     Ok(blocks)

@@ -1,6 +1,7 @@
 //! Which of the offered functions a message asks for, and with what.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use cofferdam_guest_kit::{Request, Tool, ToolChoice};
 use serde_json::Value;
@@ -13,6 +14,8 @@ use crate::words;
 
 /// Calls of one answer.
 const CALLS_MAX: usize = 8;
+/// As much of a message as is compared with the functions on offer, in bytes.
+const MESSAGE_BYTES_MAX: usize = 4000;
 
 /// A call the model makes.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,17 +52,25 @@ pub(crate) fn plan(request: &Request<'_>, conversation: &Conversation) -> Vec<Ca
     if offers.is_empty() || (answered && parallel) {
         return Vec::new();
     }
-    let mut calls = wanted(&offers, &conversation.message, forced && !answered);
-    let mut called = conversation.called.clone();
-    calls.retain(|call| match called.iter().position(|name| *name == call.name) {
-        Some(place) => {
-            called.swap_remove(place);
+    let message = clip(&conversation.message);
+    let mut calls = wanted(&offers, message, forced && !answered);
+    let mut called: HashMap<&str, usize> = HashMap::new();
+    conversation.called.iter().for_each(|name| *called.entry(name).or_default() += 1);
+    calls.retain(|call| match called.get_mut(&*call.name).filter(|left| **left > 0) {
+        Some(left) => {
+            *left -= 1;
             false
         }
         None => true,
     });
     calls.truncate(if parallel { CALLS_MAX } else { 1 });
     calls
+}
+
+/// The end of a long message: what is wanted stands there as often as not.
+fn clip(message: &str) -> &str {
+    let start = message.ceil_char_boundary(message.len().saturating_sub(MESSAGE_BYTES_MAX));
+    message.get(start..).unwrap_or_default()
 }
 
 /// The tools that `tool_choice` leaves, namespaces opened.
@@ -73,12 +84,16 @@ fn offers<'a>(request: &'a Request<'_>) -> Vec<Offer<'a>> {
             tool => offers.extend(offer(tool, None)),
         }
     }
+    let allowed: HashSet<Option<&str>> = match &request.tool_choice {
+        Some(ToolChoice::Allowed { tools, .. }) => tools.iter().map(|tool| tool.name.as_deref()).collect(),
+        _ => HashSet::new(),
+    };
     offers.retain(|offer| match &request.tool_choice {
         Some(ToolChoice::Function { name }) => offer.parameters.is_some() && offer.name == name,
         Some(ToolChoice::Custom { name }) => offer.parameters.is_none() && offer.name == name,
-        Some(ToolChoice::Allowed { tools, .. }) => tools
-            .iter()
-            .any(|tool| tool.name.as_deref() == Some(offer.name) || offer.namespace == tool.name.as_deref()),
+        Some(ToolChoice::Allowed { .. }) => {
+            allowed.contains(&Some(offer.name)) || allowed.contains(&offer.namespace)
+        }
         _ => true,
     });
     offers

@@ -1,6 +1,7 @@
 //! What the model knows of a conversation: the rules need little of it.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use cofferdam_guest_kit::{Content, Item, Message, Part, Request, Role, Tool};
 
@@ -38,20 +39,20 @@ impl Conversation {
         conversation.instructions.extend(request.instructions.iter().map(|text| text.to_string()));
         conversation.input_tokens = request.instructions.as_deref().map_or(0, words::count)
             + request.tools.iter().map(tool_tokens).sum::<u64>();
-        let mut names: Vec<(&str, &str)> = Vec::new();
+        let mut names: HashMap<&str, &str> = HashMap::new();
         for item in &request.input {
             match item {
                 Item::Message(message) => conversation.add_message(message),
                 Item::FunctionCall { call_id, name, arguments: input, .. }
                 | Item::CustomToolCall { call_id, name, input, .. } => {
-                    names.push((call_id, name));
+                    names.insert(call_id, name);
                     conversation.called.push(name.to_string());
                     conversation.input_tokens += words::count(name) + words::count(input);
                 }
                 Item::FunctionCallOutput { call_id, output }
                 | Item::CustomToolCallOutput { call_id, output } => {
-                    let name = names.iter().rev().find(|(id, _)| id == call_id);
-                    conversation.add_result(name.map_or("function", |(_, name)| name), output);
+                    let name = names.get(&**call_id).copied();
+                    conversation.add_result(name.unwrap_or("function"), output);
                 }
                 Item::Reasoning(_) | Item::Other { .. } => {}
             }

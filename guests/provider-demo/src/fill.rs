@@ -1,5 +1,7 @@
 //! Makes a JSON value that a schema accepts, out of what a message says.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Number, Value};
 
 use crate::hints::Hints;
@@ -93,8 +95,8 @@ impl<'a> Filler<'a> {
         let empty = Map::new();
         let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&empty);
         let required = schema.get("required").and_then(Value::as_array);
-        let is_required =
-            |name: &str| required.is_some_and(|names| names.iter().any(|n| n.as_str() == Some(name)));
+        let names: HashSet<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
+        let is_required = |name: &str| names.contains(name);
         let all = self.eager && required.is_none_or(Vec::is_empty) && depth <= DEPTH_SMALL;
         let mut filled = Map::new();
         for (name, property) in properties {

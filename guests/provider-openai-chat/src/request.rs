@@ -14,24 +14,6 @@ use crate::convert::post;
 use crate::messages::{Message, Takes, mark_last, messages};
 use crate::tools::{Choice, Tool, Tools, tools};
 
-/// What `provider.options` cannot change: what is asked, how the answer comes, how much of it, and what it costs.
-const FIXED: &[&str] = &[
-    "model",
-    "messages",
-    "stream",
-    "stream_options",
-    "max_tokens",
-    "max_completion_tokens",
-    "n",
-    "tools",
-    "tool_choice",
-    "functions",
-    "function_call",
-    "service_tier",
-    "store",
-    "web_search_options",
-];
-
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -169,7 +151,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
     };
     let streamed = body.stream;
     let body = serde_json::to_vec(&body).map_err(|_| Failure::unreadable_request())?;
-    Ok(post("chat/completions", add_options(body, &target.options, FIXED), streamed))
+    Ok(post("chat/completions", add_options(body, &target.options), streamed))
 }
 
 /// OpenAI's scale stops at high; the service's goes on.

@@ -1,5 +1,7 @@
 //! Tools and the choice among them.
 
+use std::collections::HashSet;
+
 use cofferdam_dialect_openai::{Failure, Fields};
 use cofferdam_guest_kit::{AllowedTool, Text, Tool as Offered, ToolChoice};
 use serde::Serialize;
@@ -102,7 +104,8 @@ pub(crate) fn tools<'a>(
         }
         Some(ToolChoice::Allowed { required, tools: allowed }) => {
             // Few servers know the word, but all know a shorter list.
-            tools.retain(|tool| allowed.iter().any(|allowed| tool.is(allowed)));
+            let allowed: HashSet<_> = allowed.iter().filter_map(named).collect();
+            tools.retain(|tool| allowed.contains(&tool.named()));
             Some(Choice::Word(if required { "required" } else { "auto" }))
         }
         Some(ToolChoice::Other { .. }) => {
@@ -114,13 +117,18 @@ pub(crate) fn tools<'a>(
 }
 
 impl Tool<'_> {
-    fn is(&self, allowed: &AllowedTool<'_>) -> bool {
-        let (kind, name) = match self {
+    /// Its type and name.
+    fn named(&self) -> (&str, &str) {
+        match self {
             Tool::Function { function } => ("function", &function.name),
             Tool::Custom { custom } => ("custom", &custom.name),
-        };
-        allowed.kind == kind && allowed.name.as_ref() == Some(name)
+        }
     }
+}
+
+/// The type and the name that a choice allows.
+fn named<'t>(allowed: &'t AllowedTool<'_>) -> Option<(&'t str, &'t str)> {
+    Some((&*allowed.kind, allowed.name.as_deref()?))
 }
 
 fn translate(tool: Offered<'_>, index: usize, custom: bool) -> Result<Tool<'_>, Failure> {

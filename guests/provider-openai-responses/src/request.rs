@@ -8,24 +8,6 @@ use crate::bindings::exports::cofferdam::plugin::dialect::{Target, UpstreamReque
 use crate::convert::post;
 use crate::input::write_input;
 
-/// What `provider.options` cannot change: what is asked, how the answer comes, how much of it, what it costs, and that
-/// nothing is kept there.
-const FIXED: &[&str] = &[
-    "model",
-    "input",
-    "instructions",
-    "stream",
-    "store",
-    "max_output_tokens",
-    "tools",
-    "tool_choice",
-    "background",
-    "conversation",
-    "previous_response_id",
-    "prompt",
-    "service_tier",
-];
-
 /// Fields that go upstream as the client wrote them.
 const KEPT: &[&str] = &[
     "temperature",
@@ -48,56 +30,42 @@ const FORMAT: &[&str] = &["type", "name", "description", "schema", "strict"];
 const CHOICE: &[&str] = &["type", "name", "namespace", "mode", "tools", "server_label"];
 const REASONING: &[&str] = &["summary", "context", "mode"];
 
-/// What each type of tool may have besides `type`.
-const TOOLS: &[(&str, &[&str])] = &[
-    ("function", &["name", "description", "parameters", "strict"]),
-    ("custom", &["name", "description", "format"]),
-    ("namespace", &["name", "description"]),
-    ("apply_patch", &[]),
-    ("local_shell", &[]),
-    ("shell", &["environment"]),
-    ("computer_use_preview", &["display_width", "display_height", "environment"]),
-    ("computer", &[]),
-    ("tool_search", &["execution", "description", "parameters"]),
-    ("programmatic_tool_calling", &[]),
-    ("web_search", SEARCH),
-    ("web_search_2025_08_26", SEARCH),
-    ("web_search_preview", SEARCH),
-    ("web_search_preview_2025_03_11", SEARCH),
-    ("file_search", &["vector_store_ids", "filters", "max_num_results", "ranking_options"]),
-    ("code_interpreter", &["container"]),
-    (
-        "mcp",
-        &[
-            "server_label",
-            "server_url",
-            "connector_id",
-            "server_description",
-            "authorization",
-            "headers",
-            "allowed_tools",
-            "require_approval",
-        ],
-    ),
-    (
-        "image_generation",
-        &[
-            "action",
-            "background",
-            "input_fidelity",
-            "input_image_mask",
-            "model",
-            "moderation",
-            "output_compression",
-            "output_format",
-            "partial_images",
-            "quality",
-            "size",
-        ],
-    ),
+/// Which members of a tool go upstream besides `type`.
+enum Carried {
+    /// These.
+    Only(&'static [&'static str]),
+    /// All but these, which have no meaning there.
+    But(&'static [&'static str]),
+}
+
+/// The tool that finds others, and the mark of those that it may find. Without it a tool that bears the mark could
+/// never be called.
+const SEARCH: &str = "tool_search";
+const DEFERRED: &str = "defer_loading";
+
+/// What each type of tool may have.
+const TOOLS: &[(&str, Carried)] = &[
+    ("function", Carried::But(&["cache_control"])),
+    ("custom", Carried::Only(&["name", "description", "format", DEFERRED])),
+    ("namespace", Carried::Only(&["name", "description"])),
+    ("apply_patch", Carried::Only(&[])),
+    ("local_shell", Carried::Only(&[])),
+    ("shell", Carried::Only(&["environment", "allowed_callers", "output_schema"])),
+    ("computer_use_preview", Carried::Only(&["display_width", "display_height", "environment"])),
+    ("computer", Carried::Only(&[])),
+    (SEARCH, Carried::Only(&["execution", "description", "parameters"])),
+    ("programmatic_tool_calling", HOSTED),
+    ("web_search", HOSTED),
+    ("web_search_2025_08_26", HOSTED),
+    ("web_search_preview", HOSTED),
+    ("web_search_preview_2025_03_11", HOSTED),
+    ("file_search", HOSTED),
+    ("code_interpreter", HOSTED),
+    ("mcp", HOSTED),
+    ("image_generation", HOSTED),
 ];
-const SEARCH: &[&str] =
-    &["filters", "search_context_size", "user_location", "external_web_access", "search_content_types"];
+/// The host has asked the manifest for each member, and `engine` says only who runs the tool.
+const HOSTED: Carried = Carried::But(&["engine"]);
 
 /// Translates a request.
 pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest, Failure> {
@@ -122,7 +90,9 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         object.pick(&fields, &[name]);
     }
     if let Some(tools) = fields.get("tools") {
-        write_tools(tools, "tools", object.name("tools"))?;
+        let tools = list(tools)?;
+        let searches = tools.iter().any(|tool| tool.text("type").as_deref() == Some(SEARCH));
+        write_tools(&tools, "tools", searches, object.name("tools"))?;
     }
     if let Some(choice) = fields.get("tool_choice") {
         match Fields::read(choice.get()) {
@@ -136,7 +106,7 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         object.value("service_tier", &tier);
     }
     object.end();
-    Ok(post("responses", add_options(body, &target.options, FIXED), streamed))
+    Ok(post("responses", add_options(body, &target.options), streamed))
 }
 
 /// The limit to send when the client's is above the endpoint's.
@@ -145,34 +115,54 @@ fn within(limit: &RawValue, endpoint: u32) -> Option<u32> {
     (endpoint > 0 && limit > u64::from(endpoint)).then_some(endpoint)
 }
 
-fn write_tools(tools: &RawValue, path: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
+fn list(tools: &RawValue) -> Result<Vec<Fields<'_>>, Failure> {
     let tools: Vec<&RawValue> =
         serde_json::from_str(tools.get()).map_err(|_| Failure::unreadable_request())?;
+    tools
+        .into_iter()
+        .map(|tool| Fields::read(tool.get()).map_err(|_| Failure::unreadable_request()))
+        .collect()
+}
+
+/// `searches` says whether tools may be found by a search.
+fn write_tools(tools: &[Fields<'_>], path: &str, searches: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
     out.push(b'[');
-    for (index, tool) in tools.into_iter().enumerate() {
+    for (index, tool) in tools.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
-        write_tool(tool, &format!("{path}[{index}]"), out)?;
+        write_tool(tool, &format!("{path}[{index}]"), searches, out)?;
     }
     out.push(b']');
     Ok(())
 }
 
-fn write_tool(tool: &RawValue, path: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let fields = Fields::read(tool.get()).map_err(|_| Failure::unreadable_request())?;
+fn write_tool(fields: &Fields<'_>, path: &str, searches: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
     let kind = fields.text("type").unwrap_or_default();
     let known = TOOLS.iter().find(|(known, _)| *known == kind);
     // Namespaces do not nest, which also bounds the recursion here.
     let misplaced = kind == "namespace" && path.contains('.');
-    let Some((_, names)) = known.filter(|_| !misplaced) else {
+    let Some((_, carried)) = known.filter(|_| !misplaced) else {
         return Err(Failure::unsupported(&format!("{path}.type"), "a tool of this type"));
     };
     let mut object = ObjectWriter::new(out);
     object.value("type", &kind);
-    object.pick(&fields, names);
+    match carried {
+        Carried::Only(names) => {
+            for name in names.iter().filter(|name| searches || **name != DEFERRED) {
+                object.pick(fields, &[name]);
+            }
+        }
+        Carried::But(names) => {
+            let gone =
+                |name: &str| name == "type" || names.contains(&name) || (name == DEFERRED && !searches);
+            for (name, value) in fields.iter().filter(|(name, value)| !gone(name) && value.get() != "null") {
+                object.raw(name, value);
+            }
+        }
+    }
     if let Some(inner) = fields.get("tools").filter(|_| kind == "namespace") {
-        write_tools(inner, &format!("{path}.tools"), object.name("tools"))?;
+        write_tools(&list(inner)?, &format!("{path}.tools"), searches, object.name("tools"))?;
     }
     object.end();
     Ok(())

@@ -1,5 +1,7 @@
 //! JSON-RPC over HTTP: one message a request, its answer as JSON or as a stream of events.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 use cofferdam_toolbox::bindings::cofferdam::plugin::http::{HttpError, Request, Response};
 use cofferdam_toolbox::{Streaming, clip, header, sentence};
 use serde_json::{Map, Value, json};
@@ -98,14 +100,20 @@ impl From<Trouble> for Failed {
     }
 }
 
+/// An id that no other request of the session has. Calls of one turn run side by side, each in an instance of
+/// its own with no count in common, so the id is drawn: 53 bits, which every server's numbers hold.
+fn fresh_id() -> u64 {
+    RandomState::new().build_hasher().finish() >> 11
+}
+
 /// Sends a request and finds its answer.
 pub(crate) fn request(
     envelope: Envelope<'_>,
-    id: u32,
     method: &str,
     params: Value,
     network: &mut impl Streaming,
 ) -> Result<Answer, Failed> {
+    let id = fresh_id();
     let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     let mut arrived = Arrived::default();
     let request = written(envelope, "POST", message.to_string().into_bytes());
@@ -151,7 +159,7 @@ struct Arrived {
 
 impl Arrived {
     /// Whether the answer is among the events that have come whole.
-    fn has(&mut self, response: &Response, id: u32) -> bool {
+    fn has(&mut self, response: &Response, id: u64) -> bool {
         if !is_stream(response) {
             return false;
         }
@@ -233,9 +241,9 @@ fn parsed(texts: Vec<String>) -> impl Iterator<Item = Value> {
     })
 }
 
-fn answers(message: &Value, id: u32) -> bool {
+fn answers(message: &Value, id: u64) -> bool {
     let has_outcome = message.get("result").is_some() || message.get("error").is_some();
-    message.get("id").and_then(Value::as_u64) == Some(id.into()) && has_outcome
+    message.get("id").and_then(Value::as_u64) == Some(id) && has_outcome
 }
 
 fn result(mut message: Value) -> Result<Map<String, Value>, Trouble> {

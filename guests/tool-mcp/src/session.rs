@@ -58,7 +58,7 @@ impl Session {
         });
         let envelope = Envelope { settings, session: None, version: None, timeout_ms };
         let Answer { result, session } =
-            rpc::request(envelope, 1, "initialize", params, network).map_err(trouble)?;
+            rpc::request(envelope, "initialize", params, network).map_err(trouble)?;
         let version = result.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
         if !VERSIONS.contains(&version) {
             return Err(Trouble::invalid(
@@ -77,11 +77,10 @@ impl Session {
     fn tools(&self, settings: &Settings, network: &mut impl Streaming) -> Result<Vec<Tool>, Trouble> {
         let mut tools = Vec::new();
         let mut cursor: Option<String> = None;
-        for page in 0..PAGES_MAX {
+        for _ in 0..PAGES_MAX {
             let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-            let answer = self
-                .request(2 + page, "tools/list", params, settings, LISTING_TIMEOUT_MS, network)
-                .map_err(trouble)?;
+            let answer =
+                self.request("tools/list", params, settings, LISTING_TIMEOUT_MS, network).map_err(trouble)?;
             let Some(Value::Array(listed)) = answer.result.get("tools") else {
                 return Err(Trouble::invalid("The MCP server's list of tools is not a list."));
             };
@@ -106,14 +105,13 @@ impl Session {
 
     fn request(
         &self,
-        id: u32,
         method: &str,
         params: Value,
         settings: &Settings,
         timeout_ms: u32,
         network: &mut impl Streaming,
     ) -> Result<Answer, Failed> {
-        rpc::request(self.envelope(settings, timeout_ms), id, method, params, network)
+        rpc::request(self.envelope(settings, timeout_ms), method, params, network)
     }
 
     /// Calls a tool; its result. A server that has forgotten the session is asked in a new one, once: it says so
@@ -130,11 +128,11 @@ impl Session {
         network: &mut impl Streaming,
     ) -> Result<Map<String, Value>, Trouble> {
         let params = json!({ "name": tool, "arguments": arguments });
-        let first = self.request(1, "tools/call", params.clone(), settings, CALL_TIMEOUT_MS, network);
+        let first = self.request("tools/call", params.clone(), settings, CALL_TIMEOUT_MS, network);
         let answer = match first {
             Err(Failed::SessionGone) => {
                 *self = Self::begin(settings, LISTING_TIMEOUT_MS, network)?;
-                self.request(1, "tools/call", params, settings, CALL_TIMEOUT_MS, network)
+                self.request("tools/call", params, settings, CALL_TIMEOUT_MS, network)
             }
             other => other,
         };

@@ -38,14 +38,14 @@ impl Server {
 
     /// Agrees on the protocol.
     fn begins(self) -> Self {
-        let result = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "2025-06-18", "capabilities": {}}});
+        let result = json!({"jsonrpc": "2.0", "id": "@id", "result": {"protocolVersion": "2025-06-18", "capabilities": {}}});
         let headers = [("content-type", "application/json"), ("mcp-session-id", "s1")];
         self.says(200, &headers, &result.to_string()).says(202, &[], "")
     }
 
-    fn lists(self, id: u32, tools: &Value, next: Option<&str>) -> Self {
+    fn lists(self, tools: &Value, next: Option<&str>) -> Self {
         let result = json!({"tools": tools, "nextCursor": next});
-        self.json(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+        self.json(&json!({"jsonrpc": "2.0", "id": "@id", "result": result}))
     }
 
     fn body(&self, place: usize) -> Value {
@@ -61,7 +61,13 @@ impl Server {
 impl Network for Server {
     fn send(&mut self, request: &Request) -> Result<Response, HttpError> {
         self.asked.push(request.clone());
-        self.answers.pop_front().unwrap_or(Err(HttpError::Unreachable))
+        let mut response = self.answers.pop_front().unwrap_or(Err(HttpError::Unreachable))?;
+        // The answer is to this request.
+        let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        if let Ok(text) = std::str::from_utf8(&response.body) {
+            response.body = text.replace("\"@id\"", &asked["id"].to_string()).into_bytes();
+        }
+        Ok(response)
     }
 }
 
@@ -158,11 +164,11 @@ fn entries_are_read_strictly() {
 
 #[test]
 fn tools_are_listed_page_by_page_in_one_session() {
-    let mut server = Server::default().begins().lists(2, &json!([tool("a"), tool("b")]), Some("c1"));
+    let mut server = Server::default().begins().lists(&json!([tool("a"), tool("b")]), Some("c1"));
     let stream = format!(
         "event: message\ndata: {}\n\ndata: {}\n\n",
         json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}}),
-        json!({"jsonrpc": "2.0", "id": 3, "result": {"tools": [tool("c"), tool("a")]}})
+        json!({"jsonrpc": "2.0", "id": "@id", "result": {"tools": [tool("c"), tool("a")]}})
     );
     server = server.says(200, &[("content-type", "text/event-stream; charset=utf-8")], &stream);
     let settings = settings(json!({"authorization": "t"})).unwrap();
@@ -192,7 +198,7 @@ fn the_client_chooses_tools_and_what_it_approves() {
     let tools = json!([reads, tool("writes"), tool("other")]);
     let types = |members: Value| -> Vec<(String, Value)> {
         let settings = settings(members).unwrap();
-        let listing = listed(&mut Server::default().begins().lists(2, &tools, None), &settings);
+        let listing = listed(&mut Server::default().begins().lists(&tools, None), &settings);
         let shown = |json: &[u8]| serde_json::from_slice::<Value>(json).unwrap()["x-item"]["type"].clone();
         listing.functions(&settings).into_iter().map(|f| (f.name, shown(&f.parameters))).collect()
     };
@@ -226,7 +232,11 @@ fn called(server: &mut Server) -> Result<Output, ToolError> {
 }
 
 fn result(result: &Value) -> Server {
-    Server::default().json(&json!({"jsonrpc": "2.0", "id": 1, "result": result}))
+    result_after(Server::default(), result)
+}
+
+fn result_after(server: Server, result: &Value) -> Server {
+    server.json(&json!({"jsonrpc": "2.0", "id": "@id", "result": result}))
 }
 
 #[test]
@@ -270,8 +280,7 @@ fn results_become_text() {
 
 #[test]
 fn a_stream_is_read_until_the_answer_has_come() {
-    let answer =
-        json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "é\u{2028}"}]}});
+    let answer = json!({"jsonrpc": "2.0", "id": "@id", "result": {"content": [{"type": "text", "text": "é\u{2028}"}]}});
     let other = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
     let rest = ": still here\n\n".repeat(40);
     for end in ["\n", "\r\n", "\r"] {
@@ -301,7 +310,7 @@ fn sessions_are_ended_once_they_are_of_no_use() {
 #[test]
 fn a_session_that_is_gone_is_begun_anew_once() {
     let answer =
-        json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "late"}]}});
+        json!({"jsonrpc": "2.0", "id": "@id", "result": {"content": [{"type": "text", "text": "late"}]}});
     let mut server = Server::default().says(404, &[], "").begins().json(&answer);
     assert_eq!(called(&mut server).unwrap().for_model, "late");
     assert_eq!(server.asked.len(), 4);
@@ -312,8 +321,9 @@ fn a_session_that_is_gone_is_begun_anew_once() {
 #[test]
 fn servers_that_misbehave_are_told_in_words() {
     let json = [("content-type", "application/json")];
-    let error = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32602, "message": "bad\narguments"}})
-        .to_string();
+    let error =
+        json!({"jsonrpc": "2.0", "id": "@id", "error": {"code": -32602, "message": "bad\narguments"}})
+            .to_string();
     for (server, words, code) in [
         (Server::default().says(200, &json, &error), "reports an error: bad arguments", -32602),
         (Server::default().says(400, &json, &error), "reports an error: bad arguments", -32602),
@@ -328,7 +338,7 @@ fn servers_that_misbehave_are_told_in_words() {
             -32600,
         ),
         (
-            Server::default().says(200, &json, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":7}"),
+            Server::default().says(200, &json, "{\"jsonrpc\":\"2.0\",\"id\":\"@id\",\"result\":7}"),
             "is not an object",
             -32600,
         ),
@@ -359,10 +369,10 @@ fn lists_that_are_wrong_or_endless_are_errors_of_the_server() {
     let settings = settings(json!({})).unwrap();
     let told = |server: Server| listed(&mut { server }, &settings).error.unwrap();
     let endless = (2..40)
-        .fold(Server::default().begins(), |server, id| server.lists(id, &json!([tool("a")]), Some("again")));
+        .fold(Server::default().begins(), |server, _| server.lists(&json!([tool("a")]), Some("again")));
     assert!(told(endless).contains("more than 16 pages"));
     let many: Vec<Value> = (0..129).map(|number| tool(&number.to_string())).collect();
-    assert!(told(Server::default().begins().lists(2, &json!(many), None)).contains("more than 128 tools"));
+    assert!(told(Server::default().begins().lists(&json!(many), None)).contains("more than 128 tools"));
     let mut large = tool("a");
     large["inputSchema"]["description"] = json!("x".repeat(31 << 10));
     let large: Vec<Value> = (0..20)
@@ -372,14 +382,14 @@ fn lists_that_are_wrong_or_endless_are_errors_of_the_server() {
             tool
         })
         .collect();
-    assert!(told(Server::default().begins().lists(2, &json!(large), None)).contains("400 KiB"));
-    assert!(told(Server::default().begins().lists(2, &json!({}), None)).contains("is not a list"));
-    let old = json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": "1999-01-01"}});
+    assert!(told(Server::default().begins().lists(&json!(large), None)).contains("400 KiB"));
+    assert!(told(Server::default().begins().lists(&json!({}), None)).contains("is not a list"));
+    let old = json!({"jsonrpc": "2.0", "id": "@id", "result": {"protocolVersion": "1999-01-01"}});
     assert!(told(Server::default().json(&old)).contains("no version of the protocol"));
     // What is no tool is left out.
     let odd = json!([7, {"name": "x"}, {"name": "", "inputSchema": {}}, {"name": "y", "inputSchema": []},
         {"name": "z", "inputSchema": {"x-item": {"type": "evil"}}}]);
-    let listing = listed(&mut Server::default().begins().lists(2, &odd, None), &settings);
+    let listing = listed(&mut Server::default().begins().lists(&odd, None), &settings);
     assert_eq!(names(&listing, &settings), ["l__z"]);
     let parameters: Value = serde_json::from_slice(&listing.functions(&settings)[0].parameters).unwrap();
     assert_eq!(parameters["x-item"], json!({"type": "mcp_call", "server_label": "l", "name": "z"}));
@@ -398,6 +408,23 @@ fn what_the_host_does_not_allow_is_the_requests_fault() {
         let told = message(super::listed(&settings, &mut server).unwrap_err());
         assert!(told.starts_with(field), "{told}");
     }
+}
+
+#[test]
+fn every_request_has_an_id_of_its_own() {
+    let settings = settings(json!({})).unwrap();
+    let mut server =
+        Server::default().begins().lists(&json!([tool("a")]), Some("more")).lists(&json!([tool("b")]), None);
+    assert_eq!(listed(&mut server, &settings).error, None);
+    for _ in 0..3 {
+        server = result_after(server, &json!({}));
+        called(&mut server).unwrap();
+    }
+    let bodies = (0..server.asked.len()).map(|place| server.body(place));
+    let ids: Vec<u64> = bodies.filter_map(|body| body.get("id").map(|id| id.as_u64().unwrap())).collect();
+    let distinct: std::collections::BTreeSet<u64> = ids.iter().copied().collect();
+    assert_eq!((ids.len(), distinct.len()), (6, 6), "{ids:?}");
+    assert!(ids.iter().all(|id| *id < 1 << 53), "{ids:?}");
 }
 
 fn json_like() -> impl Strategy<Value = Value> {

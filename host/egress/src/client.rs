@@ -1,6 +1,12 @@
 //! Sending one request.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
@@ -148,6 +154,15 @@ impl Egress {
     ///
     /// See [`Error`]; [`Error::is_connect`] tells whether the server can have seen the request.
     pub async fn send(&self, outgoing: Outgoing<'_>) -> Result<Reply, Error> {
+        self.send_marked(outgoing, &AtomicBool::new(false)).await
+    }
+
+    /// The same; `is_sent` is set as soon as the server may have seen a byte of the request.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::send`].
+    pub async fn send_marked(&self, outgoing: Outgoing<'_>, is_sent: &AtomicBool) -> Result<Reply, Error> {
         let Outgoing { origin, path, headers, body, streamed, credential, limits } = outgoing;
         let client = match origin.reach() {
             Reach::Anywhere => &self.clients.anywhere,
@@ -161,7 +176,7 @@ impl Egress {
         *request.method_mut() = Method::POST;
         *request.headers_mut() = headers::assemble(headers, streamed, credential)?;
 
-        let outcome = client.exchange(origin.key(), origin.host_header(), uri, request);
+        let outcome = client.exchange(origin.key(), origin.host_header(), uri, request, is_sent);
         let outcome = tokio::time::timeout(limits.head, outcome).await;
         let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
         if headers::is_encoded(&head.headers) {
@@ -185,12 +200,14 @@ impl Client {
         host: &HeaderValue,
         uri: Uri,
         mut request: Outward,
+        is_sent: &AtomicBool,
     ) -> Result<(http::response::Parts, Exchange), Error> {
         loop {
             let (line, is_new) = match self.pool.take(key) {
                 Some(line) => (line, false),
                 None => (self.dial(key, uri.clone()).await?, true),
             };
+            is_sent.store(true, Ordering::Relaxed);
             let answered = match line {
                 Line::Own(mut wire) => {
                     for_one(&mut request, &uri, host);
@@ -207,7 +224,10 @@ impl Client {
                     let (head, body) = answer.into_parts();
                     return Ok((head, Exchange { body, line }));
                 }
-                Err(Unanswered(Some(unsent))) if !is_new => request = unsent,
+                Err(Unanswered(Some(unsent))) if !is_new => {
+                    is_sent.store(false, Ordering::Relaxed);
+                    request = unsent;
+                }
                 Err(_) => return Err(Error::Broken),
             }
         }

@@ -22,7 +22,7 @@ use tower_service::Service;
 
 use crate::{
     Error, Reason,
-    error::{AddressRefused, reduce},
+    error::{AddressRefused, Unreached, reduce},
     resolver::CheckedNames,
     rule::Rule,
     wire::{Line, Shared, Stream, Wire},
@@ -79,9 +79,10 @@ impl Dialler {
             if stream.connected().is_negotiated_h2() {
                 return share(stream).await;
             }
-            Wire::open(stream).await.map(Line::Own).ok_or(Error::Unreachable)
+            Wire::open(stream).await.map(Line::Own).ok_or(Error::Unreachable(Unreached::Closed))
         };
-        tokio::time::timeout(self.timeout, opening).await.unwrap_or(Err(Error::Unreachable))
+        let outcome = tokio::time::timeout(self.timeout, opening).await;
+        outcome.unwrap_or(Err(Error::Unreachable(Unreached::TimedOut)))
     }
 
     async fn connect(&self, uri: Uri) -> Result<Stream, Error> {
@@ -126,7 +127,8 @@ impl Service<Uri> for CheckedConnector {
 async fn share(stream: Stream) -> Result<Line, Error> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.timer(TokioTimer::new()).keep_alive_interval(Some(PING.0)).keep_alive_timeout(PING.1);
-    let (sender, connection) = builder.handshake(stream).await.map_err(|_| Error::Unreachable)?;
+    let connection = builder.handshake(stream).await;
+    let (sender, connection) = connection.map_err(|_| Error::Unreachable(Unreached::Closed))?;
     // How it ends, every exchange on it learns.
     tokio::spawn(async move { drop(connection.await) });
     Ok(Line::Shared(Shared::new(sender)))

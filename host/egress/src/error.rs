@@ -16,12 +16,12 @@ pub enum Error {
         /// The rule.
         reason: Reason,
     },
-    /// The name was not found, or nobody took the connection in time; nothing was sent.
-    #[error("the server cannot be reached")]
-    Unreachable,
+    /// The name was not found, or there was no connection in time; nothing was sent.
+    #[error("the server cannot be reached: {0}")]
+    Unreachable(Unreached),
     /// The server's certificate is not acceptable; nothing was sent.
-    #[error("the server's certificate is not trusted")]
-    Untrusted,
+    #[error("the server's certificate is not trusted: {0}")]
+    Untrusted(Untrusted),
     /// The head or the next piece of the body did not come in time.
     #[error("the server did not answer in time")]
     TimedOut,
@@ -39,8 +39,54 @@ impl Error {
     /// `false` means that the server may have seen it.
     #[must_use]
     pub fn is_connect(&self) -> bool {
-        matches!(self, Self::Refused { .. } | Self::Unreachable | Self::Untrusted)
+        matches!(self, Self::Refused { .. } | Self::Unreachable(_) | Self::Untrusted(_))
     }
+}
+
+/// Why there is no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreached {
+    /// The name has no address.
+    #[error("the name is unknown, it has no address")]
+    UnknownName,
+    /// The name servers did not say whether the name has an address.
+    #[error("no name server answers")]
+    NoNameServer,
+    /// The machine is there, and no server listens on the port.
+    #[error("the connection was refused, no server listens on this port")]
+    Refused,
+    /// No connection in the time for it.
+    #[error("no connection within timeouts.connect_ms")]
+    TimedOut,
+    /// The system knows no way to the address.
+    #[error("there is no route to its address")]
+    NoRoute,
+    /// The server did not do its part of a TLS handshake.
+    #[error("the TLS handshake failed, does this port speak https?")]
+    NoTls,
+    /// The connection ended while it was made.
+    #[error("the server closed the connection at once")]
+    Closed,
+}
+
+/// Why a certificate is not acceptable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Untrusted {
+    /// It is signed by an authority that is not among the roots.
+    #[error("it is signed by an unknown root; egress.roots adds one")]
+    UnknownRoot,
+    /// It is for other names.
+    #[error("it is not for this name")]
+    WrongName,
+    /// Its time is over.
+    #[error("it has expired")]
+    Expired,
+    /// Its time has not begun.
+    #[error("it is not valid yet, is the clock of this machine right?")]
+    NotYetValid,
+    /// Anything else that is wrong with it.
+    #[error("it is not acceptable")]
+    Other,
 }
 
 /// The rule that a request broke.
@@ -118,23 +164,49 @@ pub(crate) struct AddressRefused(pub(crate) Reason);
 /// Reduces what kept us from connecting to our errors, and drops the rest of it: it may contain the URL.
 pub(crate) fn reduce(error: &(dyn StdError + 'static)) -> Error {
     let mut cause = Some(error);
+    let mut known = None;
     while let Some(current) = cause {
         if let Some(AddressRefused(reason)) = current.downcast_ref() {
             return Error::Refused { reason: *reason };
         }
-        if is_certificate(current) {
-            return Error::Untrusted;
+        if let Some(unreached) = current.downcast_ref::<Unreached>() {
+            return Error::Unreachable(*unreached);
         }
+        if let Some(error) = innermost(current).downcast_ref::<rustls::Error>() {
+            return of_tls(error);
+        }
+        known = current.downcast_ref::<io::Error>().map(|error| of_system(error.kind())).or(known);
         cause = current.source();
     }
-    Error::Unreachable
+    Error::Unreachable(known.unwrap_or(Unreached::Closed))
 }
 
-fn is_certificate(error: &(dyn StdError + 'static)) -> bool {
-    matches!(
-        innermost(error).downcast_ref(),
-        Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented)
-    )
+fn of_system(kind: io::ErrorKind) -> Unreached {
+    match kind {
+        io::ErrorKind::ConnectionRefused => Unreached::Refused,
+        io::ErrorKind::TimedOut => Unreached::TimedOut,
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::AddrNotAvailable => Unreached::NoRoute,
+        _ => Unreached::Closed,
+    }
+}
+
+fn of_tls(error: &rustls::Error) -> Error {
+    use rustls::CertificateError as Certificate;
+    let certificate = match error {
+        rustls::Error::InvalidCertificate(certificate) => certificate,
+        rustls::Error::NoCertificatesPresented => return Error::Untrusted(Untrusted::Other),
+        _ => return Error::Unreachable(Unreached::NoTls),
+    };
+    Error::Untrusted(match certificate {
+        // A root of the same name as one of ours, with another key.
+        Certificate::UnknownIssuer | Certificate::BadSignature => Untrusted::UnknownRoot,
+        Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => Untrusted::WrongName,
+        Certificate::Expired | Certificate::ExpiredContext { .. } => Untrusted::Expired,
+        Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => Untrusted::NotYetValid,
+        _ => Untrusted::Other,
+    })
 }
 
 /// TLS errors travel inside I/O errors, which leave what they wrap out of their chain of sources.

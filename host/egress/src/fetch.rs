@@ -5,11 +5,15 @@
 //! is not sent), then secrets are put into their places, then the request is sent, once. What comes back is searched for what
 //! was put in. One exchange is one request: redirects are answers like any other (R10).
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use cofferdam_store::{Release, SecretName};
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::Full;
 use tokio::time::{Instant, timeout_at};
 
@@ -58,6 +62,8 @@ pub struct GuestReply {
     pub headers: Vec<(String, String)>,
     /// The body, not yet read.
     pub body: GuestBody,
+    /// The values that went along.
+    pub values: ScrubSet,
 }
 
 /// The body of an answer, piece by piece.
@@ -112,13 +118,15 @@ impl Egress {
         let deadline = Instant::now() + total;
         self.check_way(&request, !injections.is_empty())?;
         let Filled { method, uri, headers, body } = place::fill(&request, &injections)?;
+        let desynchronizes = matches!(method, Method::GET | Method::HEAD) && !body.is_empty();
         let mut outward = Request::new(Full::new(body));
         *outward.method_mut() = method;
         *outward.headers_mut() = headers;
 
         let target = &request.target;
         let client = self.guests(&request);
-        let exchange = client.exchange(target.key(), target.host_header(), uri, outward);
+        let is_sent = AtomicBool::new(false);
+        let exchange = client.exchange(target.key(), target.host_header(), uri, outward, &is_sent);
         let outcome = timeout_at(deadline, exchange).await;
         let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
         // Nobody asked to switch to another protocol, and of an encoded body nobody could say what is in it.
@@ -136,6 +144,10 @@ impl Egress {
         let headers = readable(&head.headers, with_secret);
         let mut body = ReplyBody::new(exchange, (client.pool(), Arc::clone(target.key())), &limits);
         body.search(&set);
+        if desynchronizes {
+            // Many servers leave the body of such a request unread, and would take it for the next request.
+            body.close_afterwards();
+        }
         if let Err(error) = headers {
             // Nothing of the answer is given on; what came back with its head is still told.
             body.stop(Err(error));
@@ -146,7 +158,7 @@ impl Egress {
             body.stop(Ok(()));
         }
         let body = GuestBody { body, deadline, secrets, reflected };
-        Ok(GuestReply { status: head.status, headers: headers.unwrap_or_default(), body })
+        Ok(GuestReply { status: head.status, headers: headers.unwrap_or_default(), body, values: set })
     }
 }
 

@@ -42,7 +42,7 @@ pub use address::AddressClass;
 pub use client::{Egress, Limits, Outgoing};
 pub use config::{ConfigError, EgressConfig};
 pub use credential::{Credential, CredentialError, Placement};
-pub use error::{Error, Reason};
+pub use error::{Error, Reason, Unreached, Untrusted};
 pub use fetch::{GuestBody, GuestLimits, GuestReply, GuestRequest};
 pub use headers::is_credential_header;
 pub use origin::{Origin, OriginError};

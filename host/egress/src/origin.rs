@@ -168,6 +168,18 @@ impl Origin {
         self.port
     }
 
+    /// What the operator may not have meant, although it is accepted.
+    pub fn doubts(&self) -> impl Iterator<Item = &'static str> {
+        let has_version = self.base_path.split('/').any(is_version);
+        let version = "it has no version in its path, such as /v1, and requests go right below it";
+        let is_public = self.scheme == UriScheme::HTTP && is_public_name(&self.host);
+        let plaintext = "http:// reaches loopback and private addresses only, requests are refused where this name \
+                         leads to a public one: write https://";
+        [(!has_version, version), (is_public, plaintext)]
+            .into_iter()
+            .filter_map(|(is_doubtful, doubt)| is_doubtful.then_some(doubt))
+    }
+
     pub(crate) fn reach(&self) -> Reach {
         self.reach
     }
@@ -179,6 +191,23 @@ impl Origin {
     pub(crate) fn host_header(&self) -> &HeaderValue {
         &self.host_header
     }
+}
+
+/// `v1`, `v1beta`, `v4`.
+fn is_version(segment: &str) -> bool {
+    segment
+        .strip_prefix(['v', 'V'])
+        .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+/// A name below one of the public suffixes, as far as its text tells: names of a local network have no dot, or end
+/// in a suffix that is kept for them.
+fn is_public_name(host: &str) -> bool {
+    const LOCAL: [&str; 9] =
+        ["localhost", "local", "internal", "lan", "home", "arpa", "test", "intranet", "private"];
+    let is_address = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    let suffix = host.rsplit_once('.').map(|(_, suffix)| suffix);
+    !is_address && suffix.is_some_and(|suffix| !LOCAL.contains(&suffix))
 }
 
 #[derive(Clone, Copy)]

@@ -38,8 +38,8 @@ pub struct Reply {
 pub struct ReplyBody {
     /// `None` once the body has ended, well or not: the connection is given back or closed at once.
     upstream: Option<Exchange>,
-    /// Where the connection goes when the body has ended well, and under which name.
-    home: (Arc<Pool>, Arc<str>),
+    /// Where the connection goes when the body has ended well, and under which name. `None`: it is closed.
+    home: Option<(Arc<Pool>, Arc<str>)>,
     ended: Result<(), Error>,
     bytes_left: u64,
     idle: Duration,
@@ -54,7 +54,7 @@ impl ReplyBody {
     pub(crate) fn new(upstream: Exchange, home: (Arc<Pool>, Arc<str>), limits: &Limits) -> Self {
         Self {
             upstream: Some(upstream),
-            home,
+            home: Some(home),
             ended: Ok(()),
             bytes_left: limits.body_bytes_max,
             idle: limits.idle,
@@ -68,6 +68,11 @@ impl ReplyBody {
         if !set.is_empty() {
             self.scrubber = Some(Box::new(set.scrubber()));
         }
+    }
+
+    /// Closes a connection of its own when the body has ended: no other request goes over it.
+    pub(crate) fn close_afterwards(&mut self) {
+        self.home = None;
     }
 
     /// Which of them were in what has been read: a bit for each.
@@ -151,8 +156,9 @@ impl ReplyBody {
 
     fn end(&mut self, how: Result<(), Error>) -> Result<Option<Bytes>, Error> {
         let upstream = self.upstream.take();
-        if let (Ok(()), Some(Exchange { line: Line::Own(wire), .. })) = (how, upstream) {
-            let (pool, origin) = &self.home;
+        if let (Ok(()), Some(Exchange { line: Line::Own(wire), .. }), Some((pool, origin))) =
+            (how, upstream, &self.home)
+        {
             pool.keep(origin, wire);
         }
         self.alarm = None;

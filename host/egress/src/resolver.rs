@@ -23,7 +23,12 @@ use hickory_resolver::{
 use hyper_util::client::legacy::connect::dns::Name;
 use tower_service::Service;
 
-use crate::{ConfigError, EgressConfig, error::AddressRefused, origin::is_localhost, rule::Rule};
+use crate::{
+    ConfigError, EgressConfig,
+    error::{AddressRefused, Unreached},
+    origin::is_localhost,
+    rule::Rule,
+};
 
 /// How long an answer is kept at most: providers move, and their long lifetimes are not always kept.
 const ANSWER_AGE_MAX: Duration = Duration::from_secs(300);
@@ -69,16 +74,21 @@ impl Names {
         Ok(Self { fixed, dns })
     }
 
-    async fn look_up(&self, name: &str) -> Option<Vec<IpAddr>> {
+    async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, Unreached> {
         if let Some(fixed) = self.fixed.get(name) {
-            return Some(fixed.clone());
+            return Ok(fixed.clone());
         }
         if is_localhost(name) {
             // RFC 6761: a name server has no say in this.
-            return Some(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
+            return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
         }
-        let answer = self.dns.lookup_ip(name).await.ok()?;
-        Some(answer.iter().collect())
+        let answer = self.dns.lookup_ip(name).await.map_err(|error| {
+            match error.is_nx_domain() || error.is_no_records_found() {
+                true => Unreached::UnknownName,
+                false => Unreached::NoNameServer,
+            }
+        })?;
+        Ok(answer.iter().collect())
     }
 }
 
@@ -111,11 +121,6 @@ impl CheckedNames {
     }
 }
 
-/// The name has no address.
-#[derive(Debug, thiserror::Error)]
-#[error("no address")]
-struct NoAddress;
-
 type BoxError = Box<dyn StdError + Send + Sync>;
 
 impl Service<Name> for CheckedNames {
@@ -131,8 +136,10 @@ impl Service<Name> for CheckedNames {
         let names = Arc::clone(&self.names);
         let rule = self.rule.clone();
         Box::pin(async move {
-            let addresses = names.look_up(name.as_str()).await.filter(|found| !found.is_empty());
-            let addresses = addresses.ok_or(NoAddress)?;
+            let addresses = names.look_up(name.as_str()).await?;
+            if addresses.is_empty() {
+                return Err(Unreached::UnknownName.into());
+            }
             for address in &addresses {
                 rule.check(*address).map_err(AddressRefused)?;
             }

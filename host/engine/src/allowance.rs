@@ -90,48 +90,58 @@ impl fmt::Debug for Allowance {
 
 /// How many requests of each of them run at this moment. Who runs none is not
 /// remembered.
-pub struct Running<K>(Arc<Mutex<HashMap<K, u64>>>);
+pub struct Running<K>(Arc<Mutex<Counts<K>>>);
+
+/// Requests that run, by whose they are and together.
+struct Counts<K> {
+    each: HashMap<K, u64>,
+    all: u64,
+}
 
 impl<K> Default for Running<K> {
     fn default() -> Self {
-        Self(Arc::default())
+        Self(Arc::new(Mutex::new(Counts { each: HashMap::new(), all: 0 })))
     }
 }
 
 impl<K: Eq + Hash + Copy> Running<K> {
-    /// A place, if fewer than `most` are taken.
-    #[must_use]
-    pub fn enter(&self, who: K, most: u64) -> Option<Place<K>> {
+    /// A place, if `may_enter` allows it, which is told how many requests of the same one and of all run.
+    ///
+    /// # Errors
+    /// That of `may_enter`.
+    pub fn enter<E>(&self, who: K, may_enter: impl FnOnce(u64, u64) -> Result<(), E>) -> Result<Place<K>, E> {
         let mut running = lock(&self.0);
-        let taken = running.get(&who).copied().unwrap_or_default();
-        if taken >= most {
-            return None;
-        }
-        running.insert(who, taken + 1);
-        Some(Place { running: Arc::clone(&self.0), who })
+        let Counts { each, all } = &mut *running;
+        let taken = each.get(&who).copied().unwrap_or_default();
+        may_enter(taken, *all)?;
+        each.insert(who, taken + 1);
+        *all += 1;
+        Ok(Place { running: Arc::clone(&self.0), who })
     }
 }
 
 /// One of the requests that run at once. Given back when dropped.
 pub struct Place<K: Eq + Hash> {
-    running: Arc<Mutex<HashMap<K, u64>>>,
+    running: Arc<Mutex<Counts<K>>>,
     who: K,
 }
 
 impl<K: Eq + Hash> Drop for Place<K> {
     fn drop(&mut self) {
         let mut running = lock(&self.running);
-        if let Some(taken) = running.get_mut(&self.who) {
+        let Counts { each, all } = &mut *running;
+        *all = all.saturating_sub(1);
+        if let Some(taken) = each.get_mut(&self.who) {
             *taken = taken.saturating_sub(1);
             if *taken == 0 {
-                running.remove(&self.who);
+                each.remove(&self.who);
             }
         }
     }
 }
 
-fn lock<K>(running: &Mutex<HashMap<K, u64>>) -> MutexGuard<'_, HashMap<K, u64>> {
-    // A panic elsewhere leaves a map that is still a map.
+fn lock<K>(running: &Mutex<Counts<K>>) -> MutexGuard<'_, Counts<K>> {
+    // A panic elsewhere leaves counts that are still counts.
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -143,35 +153,43 @@ mod tests {
         "abcdefghijkl".parse().unwrap()
     }
 
+    /// A place among so many of its own.
+    fn enter<K: Eq + Hash + Copy>(running: &Running<K>, who: K, most: u64) -> Option<Place<K>> {
+        running.enter(who, |own, _| if own < most { Ok(()) } else { Err(()) }).ok()
+    }
+
     #[test]
     fn places_are_limited_for_each_and_come_back() {
         let running = Running::default();
-        let first = running.enter(1, 2).unwrap();
-        let second = running.enter(1, 2).unwrap();
-        assert!(running.enter(1, 2).is_none());
-        assert!(running.enter(2, 2).is_some(), "a place of another");
+        let first = enter(&running, 1, 2).unwrap();
+        let second = enter(&running, 1, 2).unwrap();
+        assert!(enter(&running, 1, 2).is_none());
+        let other = enter(&running, 2, 2).unwrap();
+        let counts = running.enter(3, |own, all| Err::<(), _>((own, all))).err();
+        assert_eq!(counts, Some((0, 3)));
         // Fewer places than are taken: nobody enters until enough have left.
-        drop(first);
-        assert!(running.enter(1, 1).is_none());
+        drop((first, other));
+        assert!(enter(&running, 1, 1).is_none());
         drop(second);
-        assert!(running.enter(1, 1).is_some());
-        assert!(lock(&running.0).is_empty(), "who runs nothing is not remembered");
+        assert!(enter(&running, 1, 1).is_some());
+        let counts = lock(&running.0);
+        assert!(counts.each.is_empty() && counts.all == 0, "who runs nothing is not remembered");
     }
 
     #[test]
     fn the_place_of_a_request_is_given_back_once_by_word_or_by_its_last_clone() {
         let running = Running::default();
-        let allowance = Allowance::new(None, running.enter(key(), 1));
+        let allowance = Allowance::new(None, enter(&running, key(), 1));
         let clone = allowance.clone();
         drop(allowance);
-        assert!(running.enter(key(), 1).is_none());
+        assert!(enter(&running, key(), 1).is_none());
         clone.give_place_back();
-        let next = running.enter(key(), 1).unwrap();
+        let next = enter(&running, key(), 1).unwrap();
         clone.give_place_back();
         drop(clone);
-        assert!(running.enter(key(), 1).is_none());
+        assert!(enter(&running, key(), 1).is_none());
         drop(next);
-        assert!(running.enter(key(), 1).is_some());
+        assert!(enter(&running, key(), 1).is_some());
     }
 
     #[test]

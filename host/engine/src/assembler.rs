@@ -3,12 +3,14 @@
 //! terminal event, so that no guest can produce a malformed stream. The body of
 //! a request that is not streamed is the same state, written once at the end.
 
+mod asks;
 mod citations;
 mod client_calls;
 mod compaction;
 mod events;
 mod items;
 mod json;
+mod permits;
 mod progress;
 mod reasoning;
 mod response;
@@ -16,11 +18,13 @@ mod tools;
 mod turn;
 mod whole;
 
+pub use permits::Permits;
 pub use response::{Identity, Outcome, Receipt, ServerToolUse};
 pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
 use crate::cost;
 use crate::request::ToldTools;
+use asks::Asking;
 use citations::Waiting;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
 use events::Events;
@@ -44,6 +48,9 @@ pub enum Malformed {
     /// Arguments or pictures for a call that was not started or has ended.
     #[error("the provider's answer continues a call that is not open")]
     UnknownCall,
+    /// An item that only the client or this host may make.
+    #[error("the provider's answer holds an item that only a client or this host may make")]
+    Forged,
     /// An annotation, log-probability list or opaque item is not JSON of the right shape.
     #[error("the provider's answer holds invalid JSON")]
     InvalidJson,
@@ -70,12 +77,16 @@ pub struct Assembler {
     /// What the turns before this one consumed.
     earlier: Option<Usage>,
     ended: Option<Ended>,
+    /// What the provider's own items may be.
+    permits: Permits,
     /// The functions that the host serves, if any.
     served: Option<Arc<Served>>,
     /// The functions of this turn that stand for tools of the client's own kinds, if any.
     told: Option<Arc<ToldTools>>,
     /// What the model has said of a conversation that is to be compacted.
     summary: Option<String>,
+    /// Calls of this turn that the client has to approve, while the model says their arguments.
+    asking: Vec<Asking>,
     /// The first item of this turn.
     turn_start: usize,
     /// Annotations of tools that wait for a text.
@@ -97,13 +108,20 @@ impl Assembler {
             usage: None,
             earlier: None,
             ended: None,
+            permits: Permits::default(),
             served: None,
             told: None,
             summary: None,
+            asking: Vec::new(),
             turn_start: 0,
             next_annotations: Vec::new(),
             is_ending: false,
         }
+    }
+
+    /// From now on the provider's own items may be these.
+    pub fn permit(&mut self, permits: Permits) {
+        self.permits = permits;
     }
 
     /// Writes `response.created` and `response.in_progress`, once.
@@ -365,7 +383,7 @@ impl Assembler {
     }
 
     fn start_call(&mut self, start: CallStart, custom: bool) -> Result<(), Malformed> {
-        if self.open_call(start.key).is_some() {
+        if self.open_call(start.key).is_some() || self.is_asking(start.key) {
             return Err(Malformed::UnknownCall);
         }
         self.close_reasoning();
@@ -388,6 +406,9 @@ impl Assembler {
             return Ok(());
         }
         self.grow(delta.text.len())?;
+        if self.ask_delta(delta.key, &delta.text) {
+            return Ok(());
+        }
         let index = self.open_call(delta.key).ok_or(Malformed::UnknownCall)?;
         let name = match self.items.get_mut(index).map(|item| &mut item.body) {
             Some(Body::Call { custom, text, .. }) => {
@@ -416,6 +437,9 @@ impl Assembler {
     }
 
     fn end_call(&mut self, key: u32) -> Result<(), Malformed> {
+        if self.end_asking(key)? {
+            return Ok(());
+        }
         let Some(index) = self.open_call(key) else { return Ok(()) };
         match self.items.get_mut(index).map(|item| &mut item.body) {
             Some(Body::Tool { .. }) => return self.end_arguments(index),

@@ -5,14 +5,16 @@ mod failure;
 
 pub(crate) use failure::{AttemptFailure, Cause};
 
+use crate::assembler::Permits;
 use crate::candidates::{Answered, Trial};
-use crate::catalog::Endpoint;
+use crate::catalog::{Endpoint, Provider};
 use crate::credential::{Credentials, Used};
 use crate::echo::Echo;
 use crate::pace::{Pace, Timeouts};
 use crate::reading::{ANSWER_BYTES_MAX, Reading, Verdict, verdict};
-use crate::request::{Dialect, Kinds, ProviderPreferences, Told, ToldTools, tell};
-use cofferdam_egress::{Egress, Limits, Outgoing, Reply};
+use crate::request::{Dialect, ResponsesRequest, Told, ToldTools, tell};
+use crate::routing::Order;
+use cofferdam_egress::{Egress, Error as EgressError, Limits, Origin, Outgoing, Reply};
 use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, ResponseHead, UpstreamRequest};
 use cofferdam_runtime::{CallContext, CallError, Manifest, ProviderInstance};
@@ -24,6 +26,10 @@ use tokio::time::Instant;
 
 /// How much of an error answer is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
+/// How much of it the client is told, in bytes.
+const RAW_BYTES_MAX: usize = 4 << 10;
+/// Egress waits this much longer than the request itself, whose own limits end the wait and name the reason.
+const SLACK: Duration = Duration::from_secs(10);
 /// How long an error answer may take, in its whole length.
 const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
 
@@ -35,6 +41,8 @@ pub(crate) struct Begun {
     pub(crate) used: Option<Used>,
     /// What functions of the request stood for, where it was told otherwise than the client sent it.
     pub(crate) told: Option<Arc<ToldTools>>,
+    /// It has come to a normal end without content.
+    pub(crate) is_empty: bool,
 }
 
 /// What an attempt needs besides the endpoint.
@@ -45,10 +53,12 @@ pub(crate) struct Attempting<'a> {
     pub(crate) context: &'a CallContext,
     /// The checked request for the guest.
     pub(crate) request: &'a [u8],
-    /// Kinds of tools and items in it that not every dialect has.
-    pub(crate) kinds: &'a Kinds,
-    /// Each endpoint's guest gets the options of its provider.
-    pub(crate) preferences: &'a ProviderPreferences,
+    /// What it was made of. Each endpoint's guest gets the options of its provider.
+    pub(crate) checked: &'a ResponsesRequest,
+    /// Whose credential the request was routed with.
+    pub(crate) order: &'a Order,
+    /// What the provider's own items may be.
+    pub(crate) permits: Permits,
     /// Where the client wants to see what is sent.
     pub(crate) echo: Option<&'a Echo>,
 }
@@ -60,6 +70,14 @@ impl Answered for Begun {
 
     fn used(&self) -> Option<&Used> {
         self.used.as_ref()
+    }
+
+    fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty
     }
 }
 
@@ -73,13 +91,17 @@ impl Trial for Attempting<'_> {
         let call = |error: CallError| AttemptFailure::call(&error);
         let mut instance = provider.adapter.open_provider(self.context).await.map_err(call)?;
         let mut target = endpoint.target.clone();
-        self.preferences.options_for(&provider.name).clone_into(&mut target.options);
+        if let Some(given) = self.checked.provider.options_for(&provider.name) {
+            target.options = provider.options.sift(given).json;
+        }
         let told = self.told(endpoint);
         let request = told.as_ref().map_or(self.request, |told| &told.json);
-        let prepared = instance.prepare(request, &target).await.map_err(call)?;
+        let prepared = instance.prepare(request, &target).await;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error))?;
         let told = told.map(|told| told.tools);
         let upstream = match prepared {
             Ok(Prepared::Answer(events)) => {
+                self.check(endpoint, &events)?;
                 let begun = local(events)?;
                 instance.close().await;
                 return Ok(Begun { told, ..begun });
@@ -87,7 +109,7 @@ impl Trial for Attempting<'_> {
             Ok(Prepared::Upstream(upstream)) => upstream,
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
         };
-        let used = self.credentials.release(provider).await?;
+        let used = self.credentials.release(provider, self.is_callers_alone(endpoint)).await?;
         if let Some(echo) = self.echo {
             echo.note(&upstream.body, used.as_ref());
         }
@@ -102,14 +124,19 @@ impl Attempting<'_> {
     /// The request as an endpoint's dialect can take it; none where it takes it as it is.
     fn told(&self, endpoint: &Endpoint) -> Option<Told> {
         let provider = endpoint.provider.adapter.manifest().provider.as_ref();
+        let (kinds, is_byok) = (&self.checked.kinds, self.order.is_byok(endpoint));
         let dialect = Dialect {
-            has_tool: &|tool_type| endpoint.offers(tool_type),
+            has_tool: &|tool_type| endpoint.takes_kind(tool_type, is_byok),
             takes_items: provider.is_some_and(|provider| provider.takes_items),
             open: &|sealed| self.credentials.open_conversation(sealed),
         };
-        (!self.kinds.is_empty() && dialect.lacks(self.kinds))
-            .then(|| tell(self.request, &dialect, self.kinds))
-            .flatten()
+        (!kinds.is_empty() && dialect.lacks(kinds)).then(|| tell(self.request, &dialect, kinds)).flatten()
+    }
+
+    /// Whether the request may go there on the caller's own credential only: it was routed with that, or asks for
+    /// what the operator does not let clients use.
+    fn is_callers_alone(&self, endpoint: &Endpoint) -> bool {
+        self.order.is_byok(endpoint) || endpoint.misses(self.checked, false).is_some()
     }
 
     async fn exchange(
@@ -121,7 +148,8 @@ impl Attempting<'_> {
         pace: &mut Pace,
     ) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
-        let begin_by = Instant::now() + self.timeouts.first_event;
+        let first_event = endpoint.first_event.unwrap_or(self.timeouts.first_event);
+        let begin_by = Instant::now() + first_event;
         let asked_for_stream = upstream.streamed;
         instance.pause();
         let reply = send(self.egress, self.timeouts, endpoint, upstream, used, pace).await?;
@@ -136,11 +164,12 @@ impl Attempting<'_> {
         let framing = streamed.then(|| framing_of(manifest));
         let reading = Reading::open(instance, head, reply.body, framing).await;
         let reading = reading.map_err(|error| AttemptFailure::call(&error))?;
-        self.first_events(reading, status.as_u16(), begin_by, pace).await
+        self.first_events(endpoint, reading, status.as_u16(), begin_by, pace).await
     }
 
     async fn first_events(
         &self,
+        endpoint: &Endpoint,
         mut reading: Box<Reading>,
         status: u16,
         begin_by: Instant,
@@ -159,6 +188,8 @@ impl Attempting<'_> {
                 .next(pace, limit)
                 .await
                 .map_err(|error| AttemptFailure::read(error, status, begun))?;
+            self.check(endpoint, &more)
+                .map_err(|failed| AttemptFailure { status: Some(status), ..failed })?;
             let seen = events.len();
             events.extend(more);
             // Without a stream nothing is promised before the end: a failure
@@ -171,15 +202,28 @@ impl Attempting<'_> {
                 }
                 Verdict::Answered if pace.is_streamed() || ended => {
                     let (reading, status) = (Some(reading), Some(status));
-                    return Ok(Begun { events, reading, status, used: None, told: None });
+                    return Ok(Begun { events, reading, status, used: None, told: None, is_empty: false });
                 }
                 Verdict::Wait | Verdict::Answered if !reading.is_over() => {}
                 Verdict::Empty => {
-                    return Err(AttemptFailure { status: Some(status), ..AttemptFailure::empty() });
+                    let (reading, status) = (Some(reading), Some(status));
+                    return Ok(Begun { events, reading, status, used: None, told: None, is_empty: true });
                 }
                 _ => return Err(AttemptFailure { status: Some(status), ..AttemptFailure::malformed() }),
             }
         }
+    }
+}
+
+impl Attempting<'_> {
+    /// An answer with an item that only a client or this host may make is none.
+    fn check(&self, endpoint: &Endpoint, events: &[Event]) -> Result<(), AttemptFailure> {
+        if self.permits.allow_all(events) {
+            return Ok(());
+        }
+        let provider = &endpoint.provider.name;
+        tracing::warn!(%provider, "a provider made an item that only a client or this host may make");
+        Err(AttemptFailure::malformed())
     }
 }
 
@@ -197,11 +241,13 @@ fn verdict_for(events: &[Event], streamed: bool) -> Verdict {
 
 /// A guest that answers by itself has nobody to blame but its request.
 fn local(events: Vec<Event>) -> Result<Begun, AttemptFailure> {
-    match verdict(&events) {
-        Verdict::Answered => Ok(Begun { events, reading: None, status: None, used: None, told: None }),
-        Verdict::Failed(failure) => Err(AttemptFailure::in_band(failure, None)),
-        Verdict::Wait | Verdict::Empty => Err(AttemptFailure::empty()),
-    }
+    let is_empty = match verdict(&events) {
+        Verdict::Answered => false,
+        Verdict::Empty => true,
+        Verdict::Failed(failure) => return Err(AttemptFailure::in_band(failure, None)),
+        Verdict::Wait => return Err(AttemptFailure::empty()),
+    };
+    Ok(Begun { events, reading: None, status: None, used: None, told: None, is_empty })
 }
 
 /// Sends a guest's request to its provider and waits for the head of the answer.
@@ -222,6 +268,9 @@ pub(crate) async fn send(
             "Provider returned error",
         ));
     };
+    // A provider that is asked for one body sends its head when all of the body is written.
+    let usual = if upstream.streamed { timeouts.first_event } else { timeouts.total };
+    let head = endpoint.first_event.unwrap_or(usual);
     let outgoing = Outgoing {
         origin,
         path: &upstream.path,
@@ -230,13 +279,32 @@ pub(crate) async fn send(
         streamed: upstream.streamed,
         credential: used.map(|used| &used.credential),
         limits: Limits {
-            head: timeouts.first_event,
-            idle: timeouts.total,
+            head: head.saturating_add(SLACK),
+            idle: timeouts.total.saturating_add(SLACK),
             body_bytes_max: ANSWER_BYTES_MAX as u64,
         },
     };
-    let sent = pace.during(egress.send(outgoing), timeouts.first_event).await;
-    sent.map_err(|late| AttemptFailure::late(late, false))?.map_err(|error| AttemptFailure::egress(&error))
+    let attendance = Arc::clone(pace.attendance());
+    let sent = pace.during(egress.send_marked(outgoing, attendance.sent()), head).await;
+    let answered = sent.map_err(|late| AttemptFailure::late(late, false))?;
+    answered.map_err(|error| {
+        if error.is_connect() {
+            tell_unreached(provider, origin, &error);
+        }
+        AttemptFailure::egress(&error)
+    })
+}
+
+/// Tells the operator which provider nothing was sent to, and why, once a minute.
+fn tell_unreached(provider: &Provider, origin: &Origin, error: &EgressError) {
+    if provider.attempts.unreached.is_due(&provider.name, std::time::Instant::now()) {
+        let (provider, host, port) = (&provider.name, origin.host(), origin.port());
+        let cause = match error {
+            EgressError::Unreachable(cause) => cause.to_string(),
+            error => error.to_string(),
+        };
+        tracing::warn!(%provider, host, port, "a provider cannot be reached: {cause}");
+    }
 }
 
 fn headers_of(upstream: &UpstreamRequest) -> Result<Vec<(HeaderName, HeaderValue)>, AttemptFailure> {
@@ -295,9 +363,15 @@ pub(crate) async fn map_error(
         used.credential.cover(&mut body);
     }
     match instance.map_error(head, &body).await {
-        Ok(failure) => AttemptFailure::from_status(status, failure),
+        Ok(failure) => AttemptFailure { raw: raw(&body), ..AttemptFailure::from_status(status, failure) },
         Err(error) => AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::call(&error) },
     }
+}
+
+/// As much of an error answer as the client is told.
+fn raw(body: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(body.get(..RAW_BYTES_MAX).unwrap_or(body));
+    (!text.trim().is_empty()).then(|| text.into_owned())
 }
 
 async fn beginning(mut reply: Reply) -> Vec<u8> {

@@ -20,9 +20,11 @@ impl AttemptFailure {
     pub(crate) fn blame(&self) -> Blame {
         match self.cause {
             // A credential of the operator's that is missing or refused fails every request.
-            Cause::Endpoint | Cause::Unreachable | Cause::Credential | Cause::Late { total: false, .. } => {
-                Blame::Endpoint
-            }
+            Cause::Endpoint
+            | Cause::Unreachable
+            | Cause::Credential
+            | Cause::NoCredential
+            | Cause::Late { total: false, .. } => Blame::Endpoint,
             // The limit of a caller's own credential is nobody else's.
             Cause::Limited if !self.is_byok => Blame::Limit,
             // A plugin that breaks may have been made to by the request; so may an answer without content.
@@ -31,6 +33,7 @@ impl AttemptFailure {
             | Cause::Dialect
             | Cause::Empty
             | Cause::CallersCredential
+            | Cause::Withdrawn
             | Cause::Late { total: true, .. }
             | Cause::Saturated
             | Cause::Plugin => Blame::Other,

@@ -33,8 +33,28 @@ const QUEUE_MAX: usize = 1024;
 pub enum DestinationKind {
     /// One POST with a JSON object for each request.
     Webhook,
-    /// OTLP over HTTP in its JSON encoding: spans in batches.
-    Otlp,
+    /// OTLP over HTTP: spans in batches.
+    Otlp(OtlpFormat),
+}
+
+/// The encoding of an OTLP request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtlpFormat {
+    /// `application/json`.
+    #[default]
+    Json,
+    /// `application/x-protobuf`, which every OTLP receiver takes.
+    Protobuf,
+}
+
+impl OtlpFormat {
+    /// The content type of a request in this encoding.
+    fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::Json => "application/json",
+            Self::Protobuf => "application/x-protobuf",
+        })
+    }
 }
 
 /// Where records go: the operator's grant of one origin.

@@ -2,20 +2,24 @@
 //! to the next, for responses and embeddings alike. What is measured, remembered and budgeted is noted here.
 
 mod places;
+mod spare;
 
 use crate::attempt::AttemptFailure;
 use crate::blame::Blame;
 use crate::catalog::Endpoint;
 use crate::credential::Used;
+use crate::credit::TurnTokens;
 use crate::fallback::Failures;
 use crate::health::Watch;
-use crate::ledger::Entry;
+use crate::ledger::{Charged, Entry};
 use crate::memory::Memory;
 use crate::metadata::Trail;
 use crate::pace::Pace;
 use crate::retry::{Retries, Round};
 use crate::session::Session;
+use cofferdam_runtime::wire::Event;
 use places::Places;
+use spare::Spare;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -40,6 +44,10 @@ pub(crate) trait Answered {
     fn status(&self) -> Option<u16>;
     /// The credential that went along.
     fn used(&self) -> Option<&Used>;
+    /// What has come of it, for answers that are made of events.
+    fn events(&self) -> &[Event];
+    /// Whether it has come to a normal end without content.
+    fn is_empty(&self) -> bool;
 }
 
 /// The endpoints of one request, and how far it may go with them.
@@ -55,7 +63,11 @@ pub(crate) struct Candidates<'a> {
     /// The conversation that the request belongs to.
     pub(crate) session: Option<Session>,
     /// A rough count of the request's input, for the ledger.
-    pub(crate) input_tokens: u32,
+    pub(crate) input_tokens: u64,
+    /// The most tokens that it can have.
+    pub(crate) tokens: TurnTokens,
+    /// Whether a normal end without content is an answer before every endpoint was asked.
+    pub(crate) may_be_empty: bool,
     pub(crate) memory: &'a Memory,
 }
 
@@ -75,10 +87,11 @@ pub(crate) struct Notes<'a> {
 }
 
 /// What has failed so far.
-#[derive(Default)]
-struct Failed {
+struct Failed<T> {
     failures: Failures,
     retries: Retries,
+    /// The first answer without content, in case that no endpoint has any.
+    spare: Option<Spare<T>>,
 }
 
 impl Candidates<'_> {
@@ -94,20 +107,28 @@ impl Candidates<'_> {
     ) -> Result<Won<T::Answer>, Failures> {
         pace.note_dispatch();
         self.memory.retries.earn();
-        let mut failed = Failed::default();
+        let mut failed = Failed { failures: Failures::default(), retries: Retries::default(), spare: None };
         let others = (0..self.order.len()).filter(|place| Some(*place) != self.preferred);
         let mut places = self.preferred.into_iter().chain(others).collect();
         loop {
             match self.round(places, trial, &mut failed, notes, pace).await {
                 ControlFlow::Break(Some(won)) => return Ok(won),
-                ControlFlow::Break(None) => return Err(failed.failures),
+                ControlFlow::Break(None) => break,
                 ControlFlow::Continue(()) => {}
             }
             match self.wait(&mut failed.retries, pace).await {
                 Some(again) => places = again,
-                None => return Err(failed.failures),
+                None => break,
             }
         }
+        self.wordless(failed.spare, notes).ok_or(failed.failures)
+    }
+
+    /// Nothing is left to be tried: an answer without content is better than none.
+    fn wordless<T: Answered>(&self, spare: Option<Spare<T>>, notes: &mut Notes<'_>) -> Option<Won<T>> {
+        let spare = spare?;
+        let endpoint = self.order.get(spare.place())?;
+        Some(spare.take(endpoint, notes))
     }
 
     /// Tries each of the endpoints at `places` once; breaks with the answer, or with nothing when no other may be
@@ -116,27 +137,41 @@ impl Candidates<'_> {
         &self,
         places: Vec<usize>,
         trial: &T,
-        failed: &mut Failed,
+        failed: &mut Failed<T::Answer>,
         notes: &mut Notes<'_>,
         pace: &mut Pace,
     ) -> ControlFlow<Option<Won<T::Answer>>> {
-        let Failed { failures, retries } = failed;
+        let Failed { failures, retries, spare } = failed;
         let mut places = Places::new(places);
         while let Some((place, endpoint, mut watch)) = self.start(&mut places, failures, pace.is_streamed()) {
-            notes.entry.asked(endpoint, self.input_tokens);
-            let failed = match trial.run(endpoint, pace).await {
+            pace.attendance().asks(endpoint.is_read_on(self.memory.clock.monotonic_ms()));
+            let output_max = self.tokens.output_at(endpoint);
+            notes.entry.asked(endpoint, self.input_tokens, output_max, pace.attendance());
+            let (failed, charged) = match trial.run(endpoint, pace).await {
+                Ok(answer) if answer.is_empty() && !self.may_be_empty && !pace.has_left() => {
+                    watch.answered();
+                    let failed = AttemptFailure { status: answer.status(), ..AttemptFailure::empty() };
+                    let won = Won { place, answer, watch };
+                    (failed, Spare::keep(spare, won, notes))
+                }
                 Ok(answer) => {
                     watch.answered();
+                    Spare::pass_over(spare, notes);
                     notes.trail.answered(place, endpoint, answer.status(), answer.used());
                     return ControlFlow::Break(Some(Won { place, answer, watch }));
                 }
-                Err(failed) => failed,
+                Err(failed) => {
+                    watch.failed(&failed);
+                    self.unpin(endpoint, &failed);
+                    let charged = charge_failed(&failed, notes.entry, pace);
+                    (failed, charged)
+                }
             };
-            notes.entry.unanswered();
-            watch.failed(&failed);
-            self.unpin(endpoint, &failed);
             retries.note(place, &failed);
-            if failures.add(endpoint, failed, notes.trail).is_break() {
+            failures.note_head(&failed, pace.is_streamed());
+            let next = failures.add(endpoint, failed, notes.trail);
+            notes.trail.charged(charged);
+            if next.is_break() || pace.has_left() {
                 return ControlFlow::Break(None);
             }
         }
@@ -185,6 +220,21 @@ impl Candidates<'_> {
         }
         Some(places)
     }
+}
+
+/// What an attempt costs that has failed: nothing, unless it was sent and not answered in time.
+fn charge_failed(failed: &AttemptFailure, entry: &mut Entry, pace: &Pace) -> Option<Charged> {
+    let is_sent = pace.attendance().is_sent();
+    pace.attendance().has_answered();
+    if is_sent && failed.is_timed_out {
+        return entry.timed_out(failed.is_byok);
+    }
+    if is_sent && pace.has_left() && failed.status.is_none_or(|status| status < 400) {
+        // The answer was read on for its usage, and ended without any.
+        entry.break_off_lost(failed.is_byok);
+    }
+    entry.unanswered();
+    None
 }
 
 /// A random number from 0 to 1.

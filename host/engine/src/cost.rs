@@ -72,6 +72,13 @@ pub struct Prices {
     pub image: Amount,
 }
 
+impl Prices {
+    /// Whether anything is charged.
+    pub(crate) fn is_any(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
 /// A price per token from dollars per million tokens.
 pub fn per_token(dollars_per_million: f64) -> Amount {
     Amount::from_dollars(dollars_per_million / TOKENS_PER_PRICE)
@@ -121,6 +128,12 @@ impl Cost {
             (price, Amount::default(), told)
         };
         Self { input, output, inference, byok, upstream, tools: Amount::default() }
+    }
+
+    /// With calls of the provider's own tools.
+    #[must_use]
+    pub fn with_calls(self, calls: Amount) -> Self {
+        Self { output: self.output.plus(calls), inference: self.inference.plus(calls), ..self }
     }
 
     /// What is charged.

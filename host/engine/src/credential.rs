@@ -73,9 +73,16 @@ impl Credentials<'_> {
         self.store.open_conversation(self.caller.workspace, sealed)
     }
 
-    /// The credential for one attempt at `provider`; none where none is configured.
-    pub(crate) async fn release(&self, provider: &Provider) -> Result<Option<Used>, AttemptFailure> {
-        let Some(Authentication { placement, own, byok }) = &provider.authentication else { return Ok(None) };
+    /// The credential for one attempt at `provider`; none where none is configured. `callers_alone`: the caller was
+    /// to pay the provider itself, and where its own credential is gone meanwhile, the operator's does not stand in.
+    pub(crate) async fn release(
+        &self,
+        provider: &Provider,
+        callers_alone: bool,
+    ) -> Result<Option<Used>, AttemptFailure> {
+        let Some(Authentication { placement, own, byok }) = &provider.authentication else {
+            return if callers_alone { Err(withdrawn(provider)) } else { Ok(None) };
+        };
         let failed = |error| failed(provider, error);
         // One workspace's vault says nothing about the endpoint.
         let callers = |error| AttemptFailure { cause: Cause::Plugin, ..failed(error) };
@@ -86,6 +93,9 @@ impl Credentials<'_> {
             let credential = placement.fill(release.expose());
             let credential = credential.map_err(|error| unfit_byok(provider, secret, error))?;
             return Ok(Some(Used { credential, is_byok: true }));
+        }
+        if callers_alone {
+            return Err(withdrawn(provider));
         }
         let credential = match own {
             None => return Ok(None),
@@ -180,8 +190,15 @@ fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
             "Service temporarily unavailable",
         ),
         error => {
-            let hint = matches!(error, ReleaseError::Unavailable)
-                .then_some("store it with `cofferdam secret put NAME --operator --host HOST`");
+            let own = provider.authentication.as_ref().and_then(|it| it.own.as_ref());
+            let hint = match own {
+                Some(OwnKey::Vault(BoundSecret { name, host }))
+                    if matches!(error, ReleaseError::Unavailable) =>
+                {
+                    Some(format!("store it with `cofferdam secret put {name} --operator --host {host}`"))
+                }
+                _ => None,
+            };
             tracing::error!(provider = %provider.name, %error, hint, "no credential for a provider");
             unavailable()
         }
@@ -189,7 +206,17 @@ fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
 }
 
 fn unavailable() -> AttemptFailure {
-    AttemptFailure::plain(Cause::Credential, ErrorKind::ProviderUnavailable, "Provider returned error")
+    AttemptFailure::plain(Cause::NoCredential, ErrorKind::ProviderUnavailable, "Provider returned error")
+}
+
+/// Sent again, the request is routed as the vault is now.
+fn withdrawn(provider: &Provider) -> AttemptFailure {
+    let message = format!(
+        "Provider {}: your own key for it was taken away or bound to another host while the request ran. Send the \
+         request again.",
+        provider.name
+    );
+    AttemptFailure::plain(Cause::Withdrawn, ErrorKind::ProviderUnavailable, &message)
 }
 
 /// Only the caller can cure this, so it is told, and no other endpoint is tried.

@@ -8,8 +8,12 @@ use cofferdam_store::{Dollars, Refused, UsageDay, Window};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Tokens of output that are reckoned with where neither the request nor the endpoint has a limit.
+/// Output that is reckoned with where neither the request nor the endpoint has a limit: as much as the model's context
+/// has room for, up to the first; the second where the context is unknown.
+const OUTPUT_TOKENS_OF_CONTEXT: u64 = 65_536;
 const OUTPUT_TOKENS: u64 = 8_192;
+/// After how many seconds a request may be allowed that was refused because others run.
+const BUSY_S: u64 = 1;
 
 /// A turn that is about to be sent.
 #[derive(Clone, Copy)]
@@ -18,13 +22,52 @@ pub(crate) struct Turn<'a> {
     pub(crate) endpoints: &'a [Arc<Endpoint>],
     /// Places of those that the caller pays itself.
     pub(crate) byok: &'a [usize],
-    pub(crate) input_tokens: u32,
-    /// The most it may have by the request.
-    pub(crate) max_output: Option<u32>,
+    pub(crate) tokens: TurnTokens,
+}
+
+/// The most tokens that one turn can have, wherever it is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TurnTokens {
+    /// The most tokens that the input can be, as far as the request tells; a model's context may be smaller.
+    pub(crate) input: u64,
+    /// The most output by the request.
+    pub(crate) output: Option<u32>,
+    /// Reasoning that a dialect may allow the model beside that.
+    pub(crate) reasoning: u64,
+}
+
+impl TurnTokens {
+    fn input_at(self, endpoint: &Endpoint) -> u64 {
+        known(endpoint.candidate.context_length).map_or(self.input, |context| self.input.min(context))
+    }
+
+    /// The most output at an endpoint, reasoning beside it included.
+    fn output_and_reasoning_at(self, endpoint: &Endpoint) -> u64 {
+        let all = self.output_at(endpoint).saturating_add(self.reasoning);
+        known(endpoint.candidate.max_output).map_or(all, |possible| all.min(possible))
+    }
+
+    /// The most output at an endpoint.
+    pub(crate) fn output_at(self, endpoint: &Endpoint) -> u64 {
+        let possible = known(endpoint.candidate.max_output);
+        match (self.output.map(u64::from), possible) {
+            (Some(wished), Some(possible)) => wished.min(possible),
+            (Some(output), None) | (None, Some(output)) => output,
+            (None, None) => {
+                let context = known(endpoint.candidate.context_length);
+                context.map_or(OUTPUT_TOKENS, |context| context.min(OUTPUT_TOKENS_OF_CONTEXT))
+            }
+        }
+    }
+}
+
+/// A limit of an endpoint; zero stands for none that is known.
+fn known(limit: u32) -> Option<u64> {
+    (limit > 0).then(|| u64::from(limit))
 }
 
 impl Turn<'_> {
-    /// The most that is charged for it, at the dearest endpoint: its input, all the output it may have, and one image
+    /// The most that is charged for it, at the dearest endpoint: all the input and output it may have, and one image
     /// where these have a price. Nothing is charged where the caller pays the provider itself.
     pub(crate) fn estimate(&self) -> Amount {
         let charged = self.endpoints.iter().enumerate().filter(|(place, _)| !self.byok.contains(place));
@@ -32,14 +75,10 @@ impl Turn<'_> {
     }
 
     fn at(&self, endpoint: &Endpoint) -> Amount {
-        let known = (endpoint.candidate.max_output > 0).then_some(endpoint.candidate.max_output);
-        let output = match (self.max_output, known) {
-            (Some(wished), Some(possible)) => wished.min(possible).into(),
-            (Some(output), None) | (None, Some(output)) => output.into(),
-            (None, None) => OUTPUT_TOKENS,
-        };
         let prices = &endpoint.prices;
-        let input = prices.input.max(prices.cache_write).0.saturating_mul(self.input_tokens.into());
+        let input_price = prices.input.max(prices.cache_write).max(prices.cached_input);
+        let input = input_price.0.saturating_mul(self.tokens.input_at(endpoint));
+        let output = self.tokens.output_and_reasoning_at(endpoint);
         let output = prices.output.max(prices.reasoning).0.saturating_mul(output);
         Amount(input.saturating_add(output)).plus(prices.image)
     }
@@ -47,29 +86,58 @@ impl Turn<'_> {
 
 /// 402 with what is used up and when there is more; 503 when the ledger takes no more requests.
 pub(crate) fn refusal(refused: Refused) -> Refusal {
-    let (message, limit) = match refused {
+    let (message, limit, is_busy) = match refused {
         Refused::NoRoom => return Refusal::saturated(),
-        Refused::Credit => (
-            "Insufficient credits: this host refused the request, because the credit of its workspace is used up. \
-             Its operator adds some with `cofferdam credits add`."
-                .to_owned(),
-            json!({ "limit": "credit" }),
-        ),
-        Refused::KeyLimit { window, limit_pico, resets_at_ms } => {
-            (used_up(window, limit_pico, resets_at_ms), key_limit(window, limit_pico, resets_at_ms))
+        Refused::Credit { is_busy } => {
+            let message = if is_busy { too_little("the credit of its workspace") } else { no_credit() };
+            (message, json!({ "limit": "credit" }), is_busy)
+        }
+        Refused::KeyLimit { window, limit_pico, resets_at_ms, is_busy } => {
+            let message = if is_busy {
+                too_little(&format!(
+                    "the limit of its key, ${}{},",
+                    Dollars::from_pico(limit_pico),
+                    span(window)
+                ))
+            } else {
+                used_up(window, limit_pico, resets_at_ms)
+            };
+            (message, key_limit(window, limit_pico, resets_at_ms), is_busy)
         }
     };
-    Refusal { metadata: Box::new(limit), ..Refusal::new(402, ErrorKind::PaymentRequired, message) }
+    Refusal {
+        metadata: Box::new(limit),
+        retry_after_s: is_busy.then_some(BUSY_S),
+        ..Refusal::new(402, ErrorKind::PaymentRequired, message)
+    }
 }
 
-fn used_up(window: Window, limit_pico: u64, resets_at_ms: Option<u64>) -> String {
-    let limit = Dollars::from_pico(limit_pico);
-    let span = match window {
+fn no_credit() -> String {
+    "Insufficient credits: this host refused the request, because the credit of its workspace is used up. Its operator \
+     adds some with `cofferdam credits add`."
+        .to_owned()
+}
+
+fn too_little(limit: &str) -> String {
+    format!(
+        "Insufficient credits: this host refused the request, because what is left of {limit} does not cover the most \
+         that the request can cost, and other requests run on it. Send it again when they have ended, or with a lower \
+         max_output_tokens."
+    )
+}
+
+fn span(window: Window) -> &'static str {
+    match window {
         Window::Day => " a day",
         Window::Week => " a week",
         Window::Month => " a month",
         Window::Total => "",
-    };
+    }
+}
+
+fn used_up(window: Window, limit_pico: u64, resets_at_ms: Option<u64>) -> String {
+    let limit = Dollars::from_pico(limit_pico);
+    let span = span(window);
     let more = resets_at_ms.map_or_else(
         || "Use another key, or have its limit raised.".to_owned(),
         |ms| format!("It may spend again from {} (UTC) on, or with a higher limit.", UsageDay::of_ms(ms)),
@@ -92,20 +160,39 @@ mod tests {
 
     #[test]
     fn a_refusal_says_who_refused_what_is_used_up_and_when_there_is_more() {
-        let credit = refusal(Refused::Credit);
+        let credit = refusal(Refused::Credit { is_busy: false });
         assert_eq!((credit.status, credit.kind), (402, ErrorKind::PaymentRequired));
         assert!(credit.message.starts_with("Insufficient credits: this host "), "{}", credit.message);
         assert!(credit.message.contains("cofferdam credits add"));
-        assert_eq!(*credit.metadata, json!({"limit": "credit"}));
+        assert_eq!((credit.retry_after_s, *credit.metadata), (None, json!({"limit": "credit"})));
+        let busy = refusal(Refused::Credit { is_busy: true });
+        assert_eq!(
+            (busy.status, busy.retry_after_s, *busy.metadata),
+            (402, Some(1), json!({"limit": "credit"}))
+        );
+        assert!(
+            busy.message.contains("left of the credit of its workspace does not cover"),
+            "{}",
+            busy.message
+        );
         let resets_at_ms = Some(1_769_904_000_000);
-        let day =
-            refusal(Refused::KeyLimit { window: Window::Day, limit_pico: 2_500_000_000_000, resets_at_ms });
+        let limit_pico = 2_500_000_000_000;
+        let key = |is_busy| Refused::KeyLimit { window: Window::Day, limit_pico, resets_at_ms, is_busy };
+        let busy = refusal(key(true));
+        assert!(
+            busy.message.contains("the limit of its key, $2.5 a day, does not cover"),
+            "{}",
+            busy.message
+        );
+        let day = refusal(key(false));
+        assert_eq!((busy.retry_after_s, &busy.metadata), (Some(1), &day.metadata));
         assert!(day.message.contains("$2.5 a day. It may spend again from 2026-02-01 "), "{}", day.message);
         assert_eq!(
             *day.metadata,
             json!({"limit": "day", "limit_usd": 2.5, "resets_at": "2026-02-01T00:00:00.000Z"})
         );
-        let total = Refused::KeyLimit { window: Window::Total, limit_pico: 0, resets_at_ms: None };
+        let window = Window::Total;
+        let total = Refused::KeyLimit { window, limit_pico: 0, resets_at_ms: None, is_busy: false };
         assert!(refusal(total).message.contains("its limit of $0. Use another key"));
         assert_eq!(refusal(Refused::NoRoom).status, 503);
     }

@@ -12,10 +12,12 @@ mod redirect;
 mod reflection;
 mod refusal;
 mod release;
+mod released;
 mod stream;
 
 use crate::Engine;
 use crate::ledger::Caller;
+use crate::told::Told;
 use cofferdam_egress::{Egress, GuestLimits, GuestReply, GuestRequest, Injection, Slot, Target};
 use cofferdam_runtime::services::{HttpDoor, HttpExchange, Opening};
 use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse};
@@ -28,6 +30,7 @@ pub(crate) use reflection::Reflections;
 use reflection::Use;
 use refusal::Refused;
 use release::Vault;
+pub(crate) use released::{Released, Search};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -44,15 +47,22 @@ const REDIRECTS_MAX: u8 = 5;
 const REFUSALS_MAX: u32 = 16;
 
 /// The door of one request of `caller`.
-pub(crate) fn http_door(engine: &Engine, caller: &Caller, request_id: &Arc<str>) -> Arc<dyn HttpDoor> {
+pub(crate) fn http_door(
+    engine: &Engine,
+    caller: &Caller,
+    request_id: &Arc<str>,
+    released: &Released,
+) -> Arc<dyn HttpDoor> {
     Arc::new(Door {
         egress: engine.parts.egress.clone(),
         vault: Vault::of(&engine.parts.store, caller),
         scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
         reflections: Arc::clone(&engine.parts.memory.reflections),
+        unreached: Arc::clone(&engine.parts.memory.unreached),
         request_id: Arc::clone(request_id),
         time_max: engine.parts.timeouts.total,
         refusals: AtomicU32::new(0),
+        released: released.clone(),
     })
 }
 
@@ -61,9 +71,11 @@ struct Door {
     vault: Vault,
     scope: VaultId,
     reflections: Arc<Reflections>,
+    unreached: Arc<Told>,
     request_id: Arc<str>,
     time_max: Duration,
     refusals: AtomicU32,
+    released: Released,
 }
 
 /// One request of one plugin under its grant.
@@ -245,6 +257,9 @@ impl Visit<'_> {
         mut planned: Vec<Planned>,
     ) -> Result<(GuestReply, Vec<Sent>), HttpError> {
         let host = host_of(request);
+        if !planned.is_empty() && self.door.released.is_full(self.plugin) {
+            return Err(HttpError::Exhausted);
+        }
         if let Some(host) = host.filter(|_| !planned.is_empty()) {
             match self.unreleasable(host, &planned).await? {
                 // Asked for before the others it ends the request, of which nobody is to hear then.
@@ -270,6 +285,7 @@ impl Visit<'_> {
         let reply = self.door.egress.fetch(request.clone(), injections).await.map_err(|error| {
             self.refuse(host, Refused::from(error).about(sent.iter().map(|sent: &Sent| &sent.secret)))
         })?;
+        self.door.released.note(self.plugin, &sent, &reply.values);
         Ok((reply, sent))
     }
 
@@ -336,11 +352,13 @@ impl Visit<'_> {
         let is_of_the_network =
             audit.is_none() && !matches!(error, HttpError::SecretUnavailable | HttpError::Invalid);
         if is_of_the_network {
-            tracing::debug!(
-                plugin = self.plugin,
-                host = host.map(tracing::field::display),
-                "request failed: {log}"
-            );
+            let (plugin, host) = (self.plugin, host.map(HostName::as_str).unwrap_or_default());
+            let is_apart = matches!(error, HttpError::Unreachable | HttpError::Untrusted);
+            if is_apart && self.door.unreached.is_due(&format!("{plugin} {host}"), Instant::now()) {
+                tracing::warn!(plugin, host, "a plugin's request was not sent: {log}");
+            } else {
+                tracing::debug!(plugin, host, "request failed: {log}");
+            }
             return error;
         }
         if self.door.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS_MAX {

@@ -1,12 +1,13 @@
 //! `POST /v1/embeddings`: the same path as a response, without a stream.
 
+use crate::aside::aside;
 use crate::attempt::{AttemptFailure, map_error, response_head, send};
 use crate::broadcast::About;
 use crate::candidates::{Answered, Candidates, Notes, Trial};
 use crate::catalog::{Endpoint, Model, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
 use crate::credential::{Credentials, Used};
-use crate::credit::Turn;
+use crate::credit::{Turn, TurnTokens};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::{Trail, params};
 use crate::pace::{Late, Pace};
@@ -20,7 +21,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use cofferdam_egress::Error as EgressError;
 use cofferdam_runtime::wire::{
-    EmbeddingFailure, Embeddings, ErrorKind, Failure, PreparedEmbeddings, Purpose, RequestSummary,
+    EmbeddingFailure, Embeddings, ErrorKind, Event, Failure, PreparedEmbeddings, Purpose, RequestSummary,
     UpstreamRequest, Usage,
 };
 use cofferdam_runtime::{CallContext, ProviderInstance};
@@ -46,6 +47,14 @@ impl Answered for Vectors {
     fn used(&self) -> Option<&Used> {
         self.used.as_ref()
     }
+
+    fn events(&self) -> &[Event] {
+        &[]
+    }
+
+    fn is_empty(&self) -> bool {
+        false
+    }
 }
 
 impl Engine {
@@ -56,16 +65,17 @@ impl Engine {
     pub async fn embed(
         self: &Arc<Self>,
         caller: Caller,
-        body: &[u8],
+        body: Bytes,
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let request = EmbeddingsRequest::parse(body).map_err(|error| Refusal::invalid(error.to_string()))?;
+        let request = aside(body.len(), move || EmbeddingsRequest::parse(&body)).await??;
         options.check_session(request.session_id.as_deref())?;
         let id = format!("embd_{}", random_hex());
         let context = self.context(&id, &caller);
         let slugs = [request.model.clone()];
         let models = routing::find_models(&self.parts.catalog, &slugs, ModelKind::Embeddings)?;
-        let mut trail = Trail::new(&request.model, self.parts.region.as_deref());
+        let field = options.metadata_field;
+        let mut trail = self.trail(&request, field.is_some());
         let credentials =
             Credentials { store: &self.parts.store, caller: &caller, request_id: &context.request_id };
         let route = Route {
@@ -79,45 +89,43 @@ impl Engine {
             now_ms: self.parts.memory.clock.monotonic_ms(),
             seed: random_seed(),
         };
-        let field = options.metadata_field;
-        trail.params = field.and_then(|_| params(&request.provider.json, None));
         let bill = Arc::default();
         let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
-        let Order { endpoints: order, byok } = order.map_err(|refusal| trail.beside(refusal, field))?;
+        let order = order.map_err(|refusal| trail.beside(refusal, field))?;
         entry.routed();
         let about = || about(&request, &caller, &options, &context);
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
-        let mut pace = Pace::new(None, self.parts.timeouts.total);
+        let mut pace = Pace::new(None, self.parts.timeouts.total).ending(&self.parts.ending);
+        let Order { endpoints, byok } = &order;
         // There is no output.
-        let turn =
-            Turn { endpoints: &order, byok: &byok, input_tokens: request.input_tokens, max_output: Some(0) };
+        let tokens = TurnTokens { input: request.weight.most(), output: Some(0), reasoning: 0 };
+        let turn = Turn { endpoints, byok, tokens };
         if let Err(refusal) = entry.reserve(turn, &mut pace).await {
             entry.refuse();
-            return Err(trail.beside(refusal, field));
+            return Err(pace.told(trail.beside(refusal, field)));
         }
-        let attempting = Attempting { engine: self, request: &request, context: &context, credentials };
+        let attempting =
+            Attempting { engine: self, request: &request, order: &order, context: &context, credentials };
         // A session groups embeddings and does not route them (names.md 6).
         let candidates = Candidates {
-            order: &order,
+            order: endpoints,
             preferred: None,
             may_retry: self.parts.retry && request.provider.allow_fallbacks,
             eject: self.parts.eject,
             session: None,
-            input_tokens: request.input_tokens,
+            input_tokens: request.weight.about().max(request.input_tokens.into()),
+            tokens,
+            may_be_empty: true,
             memory: &self.parts.memory,
         };
         let mut notes = Notes { entry: &mut entry, trail: &mut trail };
         let won = Box::pin(candidates.try_in_order(&attempting, &mut notes, &mut pace)).await;
         trail.ended(pace.since_dispatch());
-        let won = won.map_err(|failures| trail.beside(failures.refusal(&trail), field));
-        match won.and_then(|won| Ok((order.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
+        let won = won.map_err(|failures| pace.told(trail.beside(failures.refusal(&trail), field)));
+        match won.and_then(|won| Ok((endpoints.get(won.place).ok_or_else(Refusal::internal)?, won.answer))) {
             Ok((endpoint, Vectors { mut vectors, .. })) => {
-                if vectors.prompt_tokens == 0 {
-                    // The provider has not said it.
-                    vectors.prompt_tokens = request.input_tokens.into();
-                    vectors.total_tokens = vectors.total_tokens.max(vectors.prompt_tokens);
-                }
+                assume(&mut entry, &mut vectors, candidates.input_tokens);
                 let cost = settle(&mut entry, endpoint, &vectors, trail.is_byok);
                 let answer = Made { id: &id, endpoint, vectors: &vectors, cost, trail: &trail };
                 let body = answer.body(request.encoding_format, field).map_err(|_| Refusal::internal())?;
@@ -129,6 +137,18 @@ impl Engine {
                 Err(refusal)
             }
         }
+    }
+}
+
+impl Engine {
+    /// The metadata of a request that was not routed yet. `is_told`: the client wants to see it.
+    fn trail(&self, request: &EmbeddingsRequest, is_told: bool) -> Trail {
+        let mut trail = Trail::new(&request.model, self.parts.region.as_deref());
+        if is_told {
+            trail.params = params(&request.provider.json, None);
+            trail.preferences = request.provider.clone();
+        }
+        trail
     }
 }
 
@@ -147,6 +167,7 @@ fn summary(request: &EmbeddingsRequest, models: &[Arc<Model>]) -> RequestSummary
 struct Attempting<'a> {
     engine: &'a Engine,
     request: &'a EmbeddingsRequest,
+    order: &'a Order,
     context: &'a CallContext,
     credentials: Credentials<'a>,
 }
@@ -159,9 +180,11 @@ impl Trial for Attempting<'_> {
         let adapter = &endpoint.provider.adapter;
         let mut instance = adapter.open_provider(self.context).await.map_err(call)?;
         let mut target = endpoint.target.clone();
-        let options = self.request.provider.options_for(&endpoint.provider.name);
-        options.clone_into(&mut target.options);
-        let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await.map_err(call)?;
+        if let Some(given) = self.request.provider.options_for(&endpoint.provider.name) {
+            target.options = endpoint.provider.options.sift(given).json;
+        }
+        let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error))?;
         let upstream = match prepared {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
                 let vectors = self.checked(vectors)?;
@@ -172,7 +195,7 @@ impl Trial for Attempting<'_> {
             Err(EmbeddingFailure::Failed(failure)) => return Err(AttemptFailure::dialect(failure)),
             Err(EmbeddingFailure::UnsupportedInput(index)) => return Err(unsupported(index)),
         };
-        let used = self.credentials.release(&endpoint.provider).await?;
+        let used = self.credentials.release(&endpoint.provider, self.order.is_byok(endpoint)).await?;
         match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
             Ok((vectors, status)) => Ok(Vectors { vectors, status: Some(status), used }),
             Err(failed) => Err(failed.after(used.as_ref())),
@@ -244,13 +267,22 @@ fn unsupported(index: u32) -> AttemptFailure {
     })
 }
 
+/// Takes an estimate of the input where the provider has not said how long it is.
+fn assume(entry: &mut Entry, vectors: &mut Embeddings, input_tokens: u64) {
+    if vectors.prompt_tokens == 0 {
+        vectors.prompt_tokens = input_tokens;
+        vectors.total_tokens = vectors.total_tokens.max(input_tokens);
+        entry.estimated();
+    }
+}
+
 fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings, is_byok: bool) -> Cost {
     let usage =
         Usage { input_tokens: embeddings.prompt_tokens, cost_dollars: embeddings.cost_dollars, ..no_usage() };
     let cost = Cost::of(&usage, &endpoint.prices, is_byok);
     entry.consumed(&usage, &usage, &cost);
     entry.settle(UsageOutcome::Completed);
-    cost
+    cost.plus(&entry.lost())
 }
 
 /// What destinations are told of a request.

@@ -3,7 +3,7 @@
 
 use crate::attempt::{AttemptFailure, Cause};
 use crate::catalog::Endpoint;
-use crate::metadata::{Attempt, Trail};
+use crate::metadata::Trail;
 use crate::refusal::{PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, status_of, words};
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::json;
@@ -18,6 +18,8 @@ pub(crate) struct Failures {
     limited: Option<Failed>,
     /// Models whose request was refused: no other endpoint of them is tried.
     refused_models: Vec<String>,
+    /// The head of an answer that is not streamed has come.
+    has_begun: bool,
 }
 
 /// One of the failures.
@@ -42,6 +44,11 @@ impl Failures {
         !self.refused_models.contains(&endpoint.candidate.model)
     }
 
+    /// Notes what a failed attempt of a request that is streamed or not has come to.
+    pub(crate) fn note_head(&mut self, failed: &AttemptFailure, streamed: bool) {
+        self.has_begun |= !streamed && failed.status.is_some_and(|status| (200..300).contains(&status));
+    }
+
     /// Notes a failure. Breaks when nothing else may be tried.
     pub(crate) fn add(
         &mut self,
@@ -49,14 +56,7 @@ impl Failures {
         failed: AttemptFailure,
         trail: &mut Trail,
     ) -> ControlFlow<()> {
-        endpoint.provider.attempts.count(false);
-        trail.attempts.push(Attempt {
-            provider: endpoint.provider.name.clone(),
-            model: endpoint.candidate.model.clone(),
-            status: failed.status,
-            error: Some(failed.failure.kind),
-            has_reached: failed.has_reached(),
-        });
+        trail.tried(endpoint, failed.status, Some(failed.failure.kind), failed.has_reached());
         tracing::info!(
             provider = %endpoint.provider.name,
             model = %endpoint.candidate.model,
@@ -83,14 +83,23 @@ impl Failures {
     /// The answer when every candidate has failed: the last error, but a limit
     /// only if every candidate was limited.
     pub(crate) fn refusal(self, trail: &Trail) -> Refusal {
-        let Some(Failed { why: failed, provider, place }) = self.last.or(self.limited) else {
+        let Some(Failed { why: mut failed, provider, place }) = self.last.or(self.limited) else {
             return Refusal::not_found("No endpoints found for this model");
         };
+        if let Cause::Late { total: true, begun } = &mut failed.cause {
+            // Whichever endpoint's answer it was that had begun.
+            *begun |= self.has_begun;
+        }
         let mut refusal = refusal_of(&failed, &provider);
         let mut metadata = json!({ "refused_by": refused_by(failed.cause), "provider_name": provider });
         if let Some(members) = metadata.as_object_mut() {
             if let Some(code) = &failed.failure.code {
                 members.insert("provider_code".to_owned(), json!(code));
+            }
+            // What a provider says of the operator's credential or of its own fault is not for the client.
+            let told = failed.cause != Cause::Credential && failed.status != Some(500);
+            if let Some(raw) = failed.raw.as_ref().filter(|_| told) {
+                members.insert("raw".to_owned(), json!(raw));
             }
             let previous = trail.previous_errors(place);
             if !previous.is_empty() {
@@ -106,7 +115,12 @@ impl Failures {
 fn refused_by(cause: Cause) -> &'static str {
     match cause {
         // It was never asked, or its answer would have been read.
-        Cause::Dialect | Cause::Plugin | Cause::Saturated | Cause::Late { total: true, .. } => "host",
+        Cause::Dialect
+        | Cause::Plugin
+        | Cause::Saturated
+        | Cause::Withdrawn
+        | Cause::NoCredential
+        | Cause::Late { total: true, .. } => "host",
         Cause::Request
         | Cause::Endpoint
         | Cause::Unreachable
@@ -132,12 +146,18 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
             // Ours, not the client's: its own key was fine.
             Refusal::new(502, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)
         }
+        Cause::NoCredential => {
+            let message =
+                format!("This host has no key for provider {provider}; its operator has to store one");
+            Refusal::new(503, ErrorKind::ProviderUnavailable, message)
+        }
         Cause::CallersCredential => {
             let status = failed.status.filter(|status| matches!(status, 401..=403));
             let words = words(failure).unwrap_or("it gives no reason");
             let message = format!("Provider {provider} did not accept your key: {words}");
             Refusal::new(status.unwrap_or_else(|| status_of(failure.kind)), failure.kind, message)
         }
+        Cause::Withdrawn => Refusal::new(503, failure.kind, failure.message.clone()),
         Cause::Limited => Refusal::new(429, ErrorKind::RateLimitExceeded, client_message(failure)),
         Cause::Request => {
             let status = failed.status.filter(|status| matches!(status, 400 | 404 | 413 | 422));

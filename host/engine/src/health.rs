@@ -39,6 +39,8 @@ const LATENCY_MIN_MS: f64 = 1.0;
 const THROUGHPUT_MIN: f64 = 0.1;
 /// A mean follows the last so many values.
 const MEAN_OF: u32 = 30;
+/// How long an endpoint is known to reason after an answer with reasoning, in milliseconds.
+const REASONING_MS: u64 = 3_600_000;
 
 const REQUEST: Counts = Counts { requests: 1, failures: 0 };
 const FAILED_REQUEST: Counts = Counts { requests: 1, failures: 1 };
@@ -64,6 +66,8 @@ pub struct Health {
     retries: AtomicU64,
     /// Whether its breaker is closed, for attempts to know without the lock.
     is_well: AtomicBool,
+    /// Until when it is known to reason.
+    reasons_until_ms: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -93,6 +97,8 @@ struct State {
     minute: Tally<6>,
     streamed: Speed,
     whole: Speed,
+    /// Tokens a second from the attempt to the end of the answer, of streams and others, and of how many answers.
+    overall: (f64, u32),
     breaker: Breaker,
     failed_at_ms: Option<u64>,
     limited_until_ms: u64,
@@ -167,6 +173,7 @@ impl Health {
             minute: Tally::new(10_000),
             streamed: Speed::new(),
             whole: Speed::new(),
+            overall: (0.0, 0),
             breaker: Breaker::new(seed),
             failed_at_ms: None,
             limited_until_ms: 0,
@@ -175,7 +182,14 @@ impl Health {
             openings: 0,
             outliers: 0,
         };
-        Self { id, key, retries: AtomicU64::new(0), is_well: AtomicBool::new(true), state: Mutex::new(state) }
+        Self {
+            id,
+            key,
+            retries: AtomicU64::new(0),
+            is_well: AtomicBool::new(true),
+            reasons_until_ms: AtomicU64::new(0),
+            state: Mutex::new(state),
+        }
     }
 
     /// A number that no other endpoint of this process has.
@@ -257,6 +271,28 @@ impl Health {
     /// An answer made so many tokens a second.
     fn produced(&self, now_ms: u64, streamed: bool, tokens_per_second: f64) {
         self.lock().speed(streamed).throughput.add(now_ms, tokens_per_second);
+    }
+
+    /// An answer made so many tokens a second, from the attempt to its end.
+    fn took(&self, tokens_per_second: f64) {
+        let (mean, count) = &mut self.lock().overall;
+        *count = count.saturating_add(1).min(MEAN_OF);
+        *mean += (tokens_per_second - *mean) / f64::from(*count);
+    }
+
+    /// Tokens a second from an attempt to the end of its answer, as far as was measured; else zero.
+    pub(crate) fn tokens_per_second(&self) -> f64 {
+        self.lock().overall.0
+    }
+
+    /// An answer had reasoning.
+    fn reasoned(&self, now_ms: u64) {
+        self.reasons_until_ms.store(now_ms.saturating_add(REASONING_MS), Ordering::Relaxed);
+    }
+
+    /// Whether an answer of the last hour had reasoning.
+    pub(crate) fn has_reasoned(&self, now_ms: u64) -> bool {
+        now_ms < self.reasons_until_ms.load(Ordering::Relaxed)
     }
 
     /// An attempt that began at `began_ms` failed for the endpoint's own reasons; `had_begun` says that

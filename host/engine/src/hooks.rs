@@ -8,21 +8,29 @@ pub(crate) use fitting::are_small;
 mod flagged;
 
 use crate::Engine;
+use crate::aside::aside;
 use crate::cost::Amount;
 use crate::ledger::{Entry, Spending};
 use crate::refusal::Refusal;
-use crate::request::{RequestPlugin, ResponsesRequest, tool_of_plugin};
+use crate::request::{Bounds, Prompts, RequestPlugin, ResponsesRequest, tool_of_plugin};
 use crate::routing::printable;
-use crate::tools::{self, Doors, HookTools, Occasion};
+use crate::tools::{self, Doors, HookTools, Occasion, Verdict};
 use bytes::Bytes;
 use cofferdam_runtime::manifest::Phase;
 use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
-use cofferdam_runtime::{CallError, Plugin, Plugins, Services};
+use cofferdam_runtime::{Plugin, Plugins, Services};
 use std::sync::Arc;
 
 /// The known ids whose entry is settings for a model router, not a hook.
 pub(crate) const ROUTER_IDS: [&str; 5] =
     ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
+
+/// Whether entries with this id are the host's own: settings of its model routers, and server tools. No hook would
+/// ever be called for them.
+#[must_use]
+pub fn is_own_entry(id: &str) -> bool {
+    ROUTER_IDS.contains(&id) || tool_of_plugin(id).is_some()
+}
 
 /// A hook of this request with its settings.
 pub(crate) struct Hook {
@@ -35,8 +43,12 @@ pub(crate) struct Hook {
 
 /// The hook that answers to an id. One that lacks a grant is, to clients, not there.
 fn find<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
-    let has_id = |plugin: &&Arc<Plugin>| plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == id);
-    plugins.iter().find(|plugin| has_id(plugin) && plugin.is_usable())
+    with_id(plugins, id).filter(|plugin| plugin.is_usable())
+}
+
+/// The hook that answers to an id, whether or not it has all it needs.
+fn with_id<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
+    plugins.iter().find(|plugin| plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == id))
 }
 
 /// Whether requests and account defaults may name this plugin and have something done.
@@ -68,13 +80,7 @@ impl Engine {
         let wanted = request.plugins.iter().filter(|entry| entry.enabled).filter(is_hook);
         let hooks: Result<Vec<Hook>, Refusal> = wanted
             .map(|entry| {
-                let plugin = find(&self.parts.plugins, &entry.id).ok_or_else(|| {
-                    Refusal::invalid(format!(
-                        "{}.id \"{}\" is not available on this host",
-                        entry.path(),
-                        printable(&entry.id)
-                    ))
-                })?;
+                let plugin = find(&self.parts.plugins, &entry.id).ok_or_else(|| self.no_hook(entry))?;
                 Ok(self.hook(plugin, &entry.id, entry.path(), &entry.json, &request.models))
             })
             .collect();
@@ -86,6 +92,15 @@ impl Engine {
             fitting.filter(|hook| !hooks.is_empty() || fitting::may_be_too_long(request, &hook.settings)),
         );
         Ok(hooks)
+    }
+
+    /// A hook that is not there, or lacks what it needs, which the operator is told.
+    fn no_hook(&self, entry: &RequestPlugin) -> Refusal {
+        if let Some(plugin) = with_id(&self.parts.plugins, &entry.id) {
+            self.tell_lacking(plugin);
+        }
+        let id = printable(&entry.id);
+        Refusal::invalid(format!("{}.id \"{id}\" is not available on this host", entry.path()))
     }
 
     /// The hook that small models and `truncation: auto` have without being asked, last, so that it sees what the
@@ -141,9 +156,13 @@ pub(crate) async fn on_request(
         let verdict =
             hook.plugin.on_request(occasion.context, services, &request.guest_json, &hook.settings).await;
         drop(spending);
+        let verdict = clean(verdict, hook, tools.as_deref());
         cost = cost.plus(tools.map_or_else(Amount::default, |tools| tools.cost()));
         let Some(replaced) = hook.judge(verdict, &request.guest_json, request)? else { continue };
-        let new = ResponsesRequest::parse(&replaced, &[]).map_err(|error| {
+        let shown = replaced.len();
+        let bounds = Bounds::of_client(occasion.engine.parts.items_max).of_hook();
+        let read = move || ResponsesRequest::parse_with(&replaced, &[], &Prompts::default(), bounds);
+        let new = aside(shown, read).await?.map_err(|error| {
             tracing::error!(plugin = %hook.plugin.name(), path = %error.path, "a hook made an invalid request");
             Refusal::internal()
         })?;
@@ -168,6 +187,7 @@ pub(crate) async fn on_response(
         let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
         let verdict = hook.plugin.on_response(context, services, asked, &response, &hook.settings).await;
         drop(spending);
+        let verdict = clean(verdict, hook, tools.as_deref());
         let Some(replaced) = hook.judge(verdict, &response, request)? else { continue };
         if serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&replaced).is_err() {
             tracing::error!(plugin = %hook.plugin.name(), "a hook made a response that is not an object");
@@ -176,6 +196,14 @@ pub(crate) async fn on_response(
         response = replaced;
     }
     Ok(response)
+}
+
+/// What a hook has decided, without values of secrets that went out for it.
+fn clean(verdict: Verdict, hook: &Hook, tools: Option<&HookTools>) -> Verdict {
+    match tools {
+        Some(tools) => tools.clean(&hook.plugin, verdict),
+        None => verdict,
+    }
 }
 
 impl Hook {
@@ -191,7 +219,7 @@ impl Hook {
     /// What to go on with instead of what was `shown`, if anything.
     fn judge(
         &self,
-        verdict: Result<Result<Action, Failure>, CallError>,
+        verdict: Verdict,
         shown: &[u8],
         request: &ResponsesRequest,
     ) -> Result<Option<Vec<u8>>, Refusal> {

@@ -1,7 +1,10 @@
 //! One request in the ledger: what it may spend, what it has spent so far, and its usage row, on every way out:
 //! finished, failed, or dropped because the client went away.
 
+mod lost;
 mod underway;
+
+pub(crate) use lost::Charged;
 
 use crate::allowance::Allowance;
 use crate::ask::Bill;
@@ -9,6 +12,7 @@ use crate::broadcast::Pending;
 use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost, no_usage, sum};
 use crate::credit::{self, Turn};
+use crate::leaving::Attendance;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
@@ -56,8 +60,17 @@ pub(crate) struct Entry {
     /// What models cost, without tools.
     models: Cost,
     tools: Amount,
+    /// What attempts cost that are not the answer, and what they used.
+    lost: Cost,
+    lost_usage: Usage,
+    /// Whether a provider has not said what it used, and this host has estimated it.
+    is_estimated: bool,
     /// The attempt or turn that has not come to its end.
     underway: Option<Underway>,
+    /// Types of the provider's own tools that the request offers.
+    hosted: Vec<String>,
+    /// An answer that may still become the one that the client gets, and is charged in any case.
+    aside: Option<Underway>,
     /// What that turn may still cost, where there is a limit.
     pledge: Option<Pledge>,
     /// Who is told of the request, if anybody.
@@ -95,7 +108,12 @@ impl Entry {
             usage: no_usage(),
             models: Cost::default(),
             tools: Amount::default(),
+            lost: Cost::default(),
+            lost_usage: no_usage(),
+            is_estimated: false,
             underway: None,
+            hosted: Vec::new(),
+            aside: None,
             pledge: None,
             pending: None,
             allowance: caller.allowance.clone(),
@@ -118,6 +136,21 @@ impl Entry {
     /// Notes that the request is well-formed and its models are there: it leaves a row from here on.
     pub(crate) fn routed(&mut self) {
         self.is_routed = true;
+    }
+
+    /// Names the types of the provider's own tools that the request offers, calls of which may have a price.
+    pub(crate) fn offers(&mut self, hosted: Vec<String>) {
+        self.hosted = hosted;
+    }
+
+    /// What is charged for calls of the provider's own tools in the turn under way, so far.
+    pub(crate) fn calls(&self) -> Amount {
+        self.underway.as_ref().map(Underway::calls).unwrap_or_default()
+    }
+
+    /// As much of it as was part of the cost that [`Self::consumed`] was told last.
+    pub(crate) fn noted_calls(&self) -> Amount {
+        self.underway.as_ref().map(Underway::noted_calls).unwrap_or_default()
     }
 
     /// Reserves what a turn may cost and, in a prepaid workspace, waits until it is written down that the request
@@ -151,11 +184,17 @@ impl Entry {
         }
     }
 
-    /// Names the endpoint that is being asked, with about so many tokens of input.
-    pub(crate) fn asked(&mut self, endpoint: &Endpoint, input_tokens: u32) {
+    /// Names the endpoint that is being asked, with about so many tokens of input and at most so many of output.
+    pub(crate) fn asked(
+        &mut self,
+        endpoint: &Endpoint,
+        input_tokens: u64,
+        output_max: u64,
+        attendance: &Arc<Attendance>,
+    ) {
         // A turn of the tool loop is told what was said before.
-        let input_tokens = u64::from(input_tokens).saturating_add(self.usage.output_tokens);
-        self.underway = Some(Underway::of(endpoint, input_tokens));
+        let input_tokens = input_tokens.saturating_add(self.usage.output_tokens);
+        self.underway = Some(Underway::of(endpoint, input_tokens, output_max, attendance, &self.hosted));
         if let Some(reservation) = &mut self.reservation {
             reservation.note(|row| {
                 name(row, endpoint);
@@ -186,16 +225,25 @@ impl Entry {
     /// Notes what the turn under way and all turns have consumed so far, by the providers' own figures.
     pub(crate) fn consumed(&mut self, turn: &Usage, all: &Usage, cost: &Cost) {
         if let Some(underway) = &mut self.underway {
-            underway.reported = Some(*turn);
+            underway.reported(*turn);
         }
         self.usage = *all;
         self.models = Cost { tools: Amount::default(), ..*cost };
         self.note();
     }
 
+    /// Notes that some of what is charged is estimated.
+    pub(crate) fn estimated(&mut self) {
+        self.is_estimated = true;
+    }
+
     /// About what the answer under way has consumed, for a provider that has come to its end and said nothing of it.
-    pub(crate) fn unreported(&self) -> Option<Usage> {
-        self.underway.as_ref().map(Underway::missing)
+    /// `is_unseen` says that it was read on for a client that has left.
+    pub(crate) fn unreported(&mut self, is_unseen: bool) -> Option<Usage> {
+        let underway = self.underway.as_ref()?;
+        self.is_estimated = true;
+        let left = self.pledge.as_ref().map(Pledge::left_pico);
+        Some(if is_unseen { underway.missing_by_now(left) } else { underway.missing() })
     }
 
     /// Notes that the turn under way is over: its provider has said what it consumed, or never will.
@@ -212,14 +260,16 @@ impl Entry {
 
     /// Tells bill and reservation what was spent so far.
     fn note(&mut self) {
-        let cost = self.models.total().plus(self.tools);
+        let cost = self.models.total().plus(self.tools).plus(self.lost.total());
         let more = self.bill.own(cost);
         if let Some(pledge) = &mut self.pledge {
             pledge.spend(more.0);
         }
-        self.bill.own_elsewhere(self.models.byok);
+        let byok = self.models.byok.plus(self.lost.byok);
+        self.bill.own_elsewhere(byok);
         self.bill.consumed(&self.usage);
-        let (usage, models, bill) = (&self.usage, &self.models, &self.bill);
+        let (usage, bill) = (sum(&self.usage, &self.lost_usage), &self.bill);
+        let is_estimated = self.is_estimated;
         if let Some(reservation) = &mut self.reservation {
             reservation.note(|row| {
                 row.input_tokens = usage.input_tokens;
@@ -227,7 +277,8 @@ impl Entry {
                 row.output_tokens = usage.output_tokens;
                 row.reasoning_tokens = usage.reasoning_tokens;
                 row.cost_pico = cost.plus(bill.questions()).0;
-                row.byok_pico = models.byok.plus(bill.questions_elsewhere()).0;
+                row.byok_pico = byok.plus(bill.questions_elsewhere()).0;
+                row.estimated = is_estimated;
             });
         } else if let Some((funds, all)) = self.bill.funds() {
             funds.note_spent(all.total().0);
@@ -236,12 +287,14 @@ impl Entry {
 
     /// Charges the tokens of its own turns, once: a question charges those it takes, although it has no row.
     fn charge_tokens(&mut self) {
-        let tokens = self.usage.input_tokens.saturating_add(self.usage.output_tokens);
+        let usage = sum(&self.usage, &self.lost_usage);
+        let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
         std::mem::take(&mut self.allowance).charge(tokens);
     }
 
     /// Ends the request: charges it and hands its row over.
     pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
+        self.charge_aside();
         self.note();
         self.charge_tokens();
         if let Some(reservation) = self.reservation.take() {
@@ -268,14 +321,16 @@ impl Entry {
         }
     }
 
-    /// The answer under way is read no further. As much as has arrived is charged, where the provider has not said
-    /// how much that is; tells what is charged beyond its own figures.
+    /// The answer under way is read no further. Where the provider has not said what it has used, as much is charged
+    /// as has arrived, or as the endpoint makes in the time that has passed, but for that no more than is reserved. Tells
+    /// what is charged beyond the provider's own figures.
     pub(crate) fn break_off(&mut self) -> Cost {
         let Some(underway) = self.underway.take() else {
             self.note();
             return Cost::default();
         };
-        let missing = underway.missing();
+        let missing = underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico));
+        self.is_estimated |= missing != no_usage();
         let cost = underway.cost(&missing);
         self.usage = sum(&self.usage, &missing);
         self.models = self.models.plus(&cost);
@@ -286,6 +341,7 @@ impl Entry {
     /// The client is gone. What it was being told is charged all the same: as much as has arrived, where the
     /// provider has not said how much that is.
     fn abandon(&mut self) {
+        self.charge_aside();
         self.break_off();
         self.charge_tokens();
         let has_spent = self.reservation.as_ref().is_some_and(Reservation::has_spent);

@@ -8,6 +8,7 @@ pub mod request;
 
 mod refusal;
 
+mod aside;
 mod defaults;
 mod hooks;
 mod truncation;
@@ -17,12 +18,14 @@ mod model_choice;
 mod routing;
 
 mod allowance;
+mod ending;
 mod pace;
 pub mod rate;
 
 pub mod health;
 mod memory;
 mod session;
+mod told;
 
 mod door;
 
@@ -33,6 +36,7 @@ mod credential;
 mod echo;
 mod fallback;
 mod framing;
+mod options;
 mod reading;
 mod retry;
 
@@ -41,6 +45,7 @@ pub mod cost;
 mod credit;
 
 pub mod broadcast;
+mod leaving;
 mod ledger;
 mod metadata;
 
@@ -54,9 +59,11 @@ mod stream;
 pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use credential::{Authentication, BoundSecret, OwnKey};
 pub use defaults::{PluginDefault, PluginDefaults};
-pub use hooks::is_request_plugin;
+pub use ending::{End, Ending};
+pub use hooks::{is_own_entry, is_request_plugin};
 pub use ledger::Caller;
 pub use memory::Memory;
+pub use options::AllowedOptions;
 pub use pace::Timeouts;
 pub use refusal::Refusal;
 pub use stream::EventStream;
@@ -85,12 +92,16 @@ pub struct EngineParts {
     pub catalog: Catalog,
     /// Templates that requests name by `prompt`.
     pub prompts: Prompts,
+    /// The most items of a request's input.
+    pub items_max: usize,
     /// Who is told of finished requests.
     pub broadcast: Broadcaster,
     /// Plugin entries that requests have without asking.
     pub defaults: PluginDefaults,
     /// Limits of time.
     pub timeouts: Timeouts,
+    /// Tells when requests are to end although their time is not up.
+    pub ending: Ending,
     /// Reported in routing metadata.
     pub region: Option<String>,
     /// Whether routers are told to try endpoints last that fail, are limited or do far worse than their peers.

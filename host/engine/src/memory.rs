@@ -3,9 +3,11 @@
 
 use crate::door::Reflections;
 use crate::health::{EndpointKey, Health};
+use crate::leaving::Leavers;
 use crate::random_seed;
 use crate::retry::Budget;
 use crate::session::Sessions;
+use crate::told::Told;
 use cofferdam_store::Clock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,6 +19,12 @@ pub struct Memory {
     pub(crate) sessions: Sessions,
     /// Secrets that hosts sent back lately.
     pub(crate) reflections: Arc<Reflections>,
+    /// Plugins of whose missing grants the log was told.
+    pub(crate) lacking: Told,
+    /// Hosts of plugins of which the log was told that they cannot be reached.
+    pub(crate) unreached: Arc<Told>,
+    /// Answers that are read on although their clients have left.
+    pub(crate) leavers: Arc<Leavers>,
     endpoints: Mutex<Endpoints>,
 }
 
@@ -42,8 +50,16 @@ impl Memory {
             retries: Budget::new(clock),
             sessions: Sessions::default(),
             reflections: Arc::default(),
+            lacking: Told::default(),
+            unreached: Arc::default(),
+            leavers: Arc::default(),
             endpoints: Mutex::default(),
         }
+    }
+
+    /// Ends what is read on for clients that have left: their usage rows are written when this is done.
+    pub async fn end_reading_on(&self) {
+        self.leavers.end().await;
     }
 
     /// What is known of an endpoint, for a catalog to hold.

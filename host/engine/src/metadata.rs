@@ -7,7 +7,9 @@ pub(crate) use params::params;
 
 use crate::catalog::Endpoint;
 use crate::credential::Used;
+use crate::ledger::Charged;
 use crate::refusal::{Refusal, status_of};
+use crate::request::ProviderPreferences;
 use cofferdam_runtime::wire::ErrorKind;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -23,6 +25,10 @@ pub(crate) struct Attempt {
     pub(crate) error: Option<ErrorKind>,
     /// Whether the provider was reached, or the guest answered by itself.
     pub(crate) has_reached: bool,
+    /// What of the client's options for this provider did not go there.
+    dropped_options: Vec<String>,
+    /// What it cost although it is not the answer.
+    pub(crate) charged: Option<Charged>,
 }
 
 impl Attempt {
@@ -42,6 +48,8 @@ pub(crate) struct Trail {
     pub(crate) region: Option<String>,
     /// [`params()`], where the client wants to be told.
     pub(crate) params: Option<Value>,
+    /// The request's, where the client wants to be told what of them was not used.
+    pub(crate) preferences: ProviderPreferences,
     /// Endpoints of the requested models before the router chose.
     pub(crate) total: usize,
     /// Model and provider of each candidate, in the router's order.
@@ -65,6 +73,7 @@ impl Trail {
             strategy: "direct".to_owned(),
             region: region.map(str::to_owned),
             params: None,
+            preferences: ProviderPreferences::default(),
             total: 0,
             available: Vec::new(),
             selected: None,
@@ -93,15 +102,53 @@ impl Trail {
         used: Option<&Used>,
     ) {
         self.is_byok = used.is_some_and(|used| used.is_byok);
-        endpoint.provider.attempts.count(true);
         self.selected = Some(place);
+        self.tried(endpoint, status, None, true);
+    }
+
+    /// Notes an attempt and how it ended.
+    pub(crate) fn tried(
+        &mut self,
+        endpoint: &Endpoint,
+        status: Option<u16>,
+        error: Option<ErrorKind>,
+        has_reached: bool,
+    ) {
+        let provider = &endpoint.provider;
+        provider.attempts.count(error.is_none());
+        let given = self.preferences.options_for(&provider.name);
         self.attempts.push(Attempt {
-            provider: endpoint.provider.name.clone(),
+            provider: provider.name.clone(),
             model: endpoint.candidate.model.clone(),
             status,
-            error: None,
-            has_reached: true,
+            error,
+            has_reached,
+            dropped_options: given.map(|given| provider.options.sift(given).dropped).unwrap_or_default(),
+            charged: None,
         });
+    }
+
+    /// Notes that an attempt was the answer which had seemed to be none.
+    pub(crate) fn answered_after_all(&mut self, attempt: usize, place: usize, used: Option<&Used>) {
+        self.is_byok = used.is_some_and(|used| used.is_byok);
+        self.selected = Some(place);
+        if let Some(attempt) = self.attempts.get_mut(attempt) {
+            attempt.error = None;
+        }
+    }
+
+    /// Notes what the last attempt cost although it is not the answer.
+    pub(crate) fn charged(&mut self, charged: Option<Charged>) {
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.charged = charged;
+        }
+    }
+
+    /// The same of an earlier attempt.
+    pub(crate) fn charged_at(&mut self, attempt: usize, charged: Option<Charged>) {
+        if let Some(attempt) = self.attempts.get_mut(attempt) {
+            attempt.charged = charged;
+        }
     }
 
     /// Whether any provider was reached.
@@ -134,8 +181,18 @@ impl Trail {
                     "model": attempt.model,
                     "status": attempt.effective_status(),
                 });
-                if let (Some(error), Some(members)) = (attempt.error, entry.as_object_mut()) {
-                    members.insert("error_type".to_owned(), json!(error.as_str()));
+                let charged = attempt.charged;
+                let more = [
+                    attempt.error.map(|error| ("error_type", json!(error.as_str()))),
+                    charged.map(|charged| ("cost", json!(charged.cost))),
+                    charged.filter(|charged| charged.is_estimated).map(|_| ("estimated", json!(true))),
+                ];
+                if let Some(members) = entry.as_object_mut() {
+                    let more = more.into_iter().flatten();
+                    members.extend(more.map(|(name, value)| (name.to_owned(), value)));
+                }
+                if let (false, Some(members)) = (attempt.dropped_options.is_empty(), entry.as_object_mut()) {
+                    members.insert("dropped_options".to_owned(), json!(attempt.dropped_options));
                 }
                 entry
             })

@@ -10,6 +10,7 @@ use crate::routing::router_slug;
 use cofferdam_runtime::wire::{self, Choice, RequestSummary};
 use cofferdam_runtime::{CallContext, CallError, ChoiceQuestion, Plugin};
 use serde_json::{Value, json};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -121,9 +122,12 @@ impl Engine {
 impl ModelRouters {
     /// Asks the guests that choose models which names they answer to. Compiles them first.
     async fn find(engine: &Engine, context: &CallContext) -> Result<Self, Refusal> {
-        let mut by_slug = BTreeMap::new();
-        let routers = engine.plugins().iter();
-        for plugin in routers.filter(|plugin| plugin.exports_model_choice() && plugin.is_usable()) {
+        let mut by_slug: BTreeMap<String, Arc<Plugin>> = BTreeMap::new();
+        let chooses = |plugin: &&Arc<Plugin>| plugin.exports_model_choice() && plugin.is_usable();
+        let mut routers: Vec<&Arc<Plugin>> = engine.plugins().iter().filter(chooses).collect();
+        // A name of a built-in stays its own, whatever the others say; they are in the order of their names.
+        routers.sort_by_key(|plugin| !plugin.is_built_in());
+        for plugin in routers {
             let slugs = match plugin.model_slugs(context).await {
                 Ok(slugs) => slugs,
                 Err(error) if error.is_saturated() => return Err(Refusal::saturated()),
@@ -134,7 +138,15 @@ impl ModelRouters {
                 }
             };
             for slug in slugs {
-                by_slug.entry(slug).or_insert_with(|| Arc::clone(plugin));
+                match by_slug.entry(slug) {
+                    Entry::Vacant(free) => drop(free.insert(Arc::clone(plugin))),
+                    Entry::Occupied(taken) => tracing::error!(
+                        plugin = plugin.name(),
+                        slug = taken.key(),
+                        by = taken.get().name(),
+                        "a model router answers to a name that another has"
+                    ),
+                }
             }
         }
         Ok(Self { by_slug, models: described(engine.catalog()) })

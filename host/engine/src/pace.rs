@@ -1,9 +1,14 @@
 //! Waiting, with a limit on every wait, and the signs of life a streaming
 //! client gets while nothing else can be said.
 
+use crate::ending::Ending;
+use crate::leaving::Attendance;
+use crate::refusal::Refusal;
 use bytes::Bytes;
+use cofferdam_runtime::wire::ErrorKind;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep_until};
@@ -17,7 +22,7 @@ const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n");
 /// How long the parts of a request may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// From sending a request upstream to the first event, or the head of a whole answer.
+    /// From sending a request upstream to the first event of a stream.
     pub first_event: Duration,
     /// Between two reads after that.
     pub idle: Duration,
@@ -40,10 +45,17 @@ pub(crate) struct Pace {
     silence: Duration,
     spoke: Instant,
     end: Instant,
+    /// The end of the host, for a request of a client.
+    ending: Option<Ending>,
+    is_cut_short: bool,
     has_spoken: bool,
     dispatched: Option<Instant>,
     held: Duration,
+    attendance: Arc<Attendance>,
 }
+
+/// What a client is told whose request ends with the host.
+pub(crate) const STOPPING: &str = "This host is stopping. Please try again.";
 
 /// The client is gone; nobody reads what the request still produces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +69,50 @@ impl Pace {
             silence: SILENCE,
             spoke: now,
             end: now + total,
+            ending: None,
+            is_cut_short: false,
             has_spoken: false,
             dispatched: None,
             held: Duration::ZERO,
+            attendance: Arc::default(),
+        }
+    }
+
+    /// Has this tell whether the client has left.
+    pub(crate) fn attended(self, attendance: Arc<Attendance>) -> Self {
+        Self { attendance, ..self }
+    }
+
+    /// What is known for the case that the client leaves.
+    pub(crate) fn attendance(&self) -> &Arc<Attendance> {
+        &self.attendance
+    }
+
+    /// Whether the client has left and the answer is read on for its usage alone.
+    pub(crate) fn has_left(&self) -> bool {
+        self.attendance.has_left()
+    }
+
+    /// Has the request end with the host.
+    pub(crate) fn ending(self, ending: &Ending) -> Self {
+        Self { ending: Some(ending.clone()), ..self }
+    }
+
+    /// Whether the request's time is up because the host ends.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.is_cut_short
+    }
+
+    /// A refusal as the client is told it: when the host ends, that is the reason.
+    pub(crate) fn told(&self, refusal: Refusal) -> Refusal {
+        if !self.is_cut_short {
+            return refusal;
+        }
+        let Refusal { service_metadata, .. } = refusal;
+        Refusal {
+            service_metadata,
+            retry_after_s: Some(1),
+            ..Refusal::new(503, ErrorKind::ProviderOverloaded, STOPPING)
         }
     }
 
@@ -124,6 +177,11 @@ impl Pace {
             tokio::select! {
                 biased;
                 output = &mut work => return Ok(output),
+                () = told(&mut self.ending) => {
+                    self.end = Instant::now();
+                    self.is_cut_short = true;
+                    return Err(Late::Total);
+                }
                 () = sleep_until(until) => {}
             }
             if until == self.end {
@@ -147,9 +205,18 @@ impl Pace {
     }
 }
 
+/// Waits for the end of the host.
+async fn told(ending: &mut Option<Ending>) {
+    match ending {
+        Some(ending) => ending.told().await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ending::End;
     use tokio::sync::mpsc::channel;
 
     #[tokio::test]
@@ -175,6 +242,20 @@ mod tests {
             assert_eq!(client.recv().await.unwrap(), ": keep-alive\n");
         }
         assert_eq!(client.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_host_ends_every_wait_and_is_the_reason() {
+        let (end, ending) = End::new();
+        let mut pace = Pace::new(None, Duration::from_secs(600)).ending(&ending);
+        assert_eq!(pace.told(Refusal::internal()).status, 500);
+        let hour = Duration::from_secs(3600);
+        assert_eq!(pace.during(async { end.tell() }, hour).await, Ok(()));
+        assert!(!pace.is_over());
+        assert_eq!(pace.during(std::future::pending::<()>(), hour).await, Err(Late::Total));
+        assert!(pace.is_over() && pace.is_cut_short());
+        let told = pace.told(Refusal::internal());
+        assert_eq!((told.status, told.message.as_str(), told.retry_after_s), (503, STOPPING, Some(1)));
     }
 
     #[tokio::test]

@@ -4,10 +4,12 @@
 //! once for guests. What comes out is either typed and bounded or an error that names its JSON path.
 //! Fields nobody knows are ignored and never travel on.
 
+mod bounds;
 mod echo;
 mod embeddings;
 mod fields;
 mod guest;
+mod hosted;
 mod input;
 mod invalid;
 mod json;
@@ -23,20 +25,26 @@ mod shapes;
 mod telling;
 mod tool_source;
 mod tools;
+pub(crate) mod walk;
+mod weight;
 
+pub use bounds::{Bounds, ITEMS_MAX};
 pub use embeddings::{EmbeddingsRequest, EncodingFormat};
 pub use guest::GuestTurn;
+pub use hosted::{Hosted, Meaning, Member};
 pub use invalid::{InvalidKind, InvalidRequest};
 pub(crate) use plugin_tools::tool_of_plugin;
 pub use plugins::RequestPlugin;
 pub use prompt::{PromptRole, PromptTemplate, Prompts};
-pub use provider::ProviderPreferences;
+pub use provider::{GivenOptions, ProviderPreferences};
 pub(crate) use replay::server_tool_of_call;
+pub(crate) use responses::retold_items;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat, Truncation};
-pub(crate) use telling::{ClientKind, ClientTool, Dialect, Kinds, Told, ToldTools, tell};
+pub(crate) use telling::{ClientKind, ClientTool, Dialect, Told, ToldTools, tell};
 pub use tool_source::{Place, ToolSource};
 pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, server_tool_name};
+pub(crate) use tools::{is_search, split_prefix};
 
 #[cfg(test)]
 mod tests;

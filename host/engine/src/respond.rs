@@ -10,6 +10,7 @@ mod turns;
 mod end;
 mod outcome;
 
+use crate::aside::aside;
 use crate::ask::Asking;
 use crate::assembler::{Assembler, Outcome};
 use crate::attempt::Begun;
@@ -18,12 +19,13 @@ use crate::cost::Cost;
 use crate::echo::Echo;
 use crate::health::Watch;
 use crate::hooks::{self, Hook};
+use crate::leaving::{Attended, Departure};
 use crate::ledger::{Caller, Entry};
 use crate::metadata::{Trail, params};
 use crate::model_choice;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
-use crate::request::ResponsesRequest;
+use crate::request::{Bounds, ResponsesRequest};
 use crate::routing::Order;
 use crate::session::Session;
 use crate::stream::EventStream;
@@ -33,6 +35,7 @@ use bytes::Bytes;
 use cofferdam_runtime::CallContext;
 use cofferdam_store::{UsageKind, UsageOutcome};
 use plan::Plan;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,13 +47,16 @@ impl Engine {
     pub async fn respond(
         self: &Arc<Self>,
         caller: Caller,
-        body: &[u8],
+        body: Bytes,
         options: RespondOptions,
     ) -> Result<Answer, Refusal> {
-        let mut request = ResponsesRequest::parse_with(body, &self.entry_ids, &self.parts.prompts)?;
+        let engine = Arc::clone(self);
+        let mut request = aside(body.len(), move || engine.read(&body)).await??;
         self.parts.defaults.apply(&self.parts.store, caller.workspace, &mut request.plugins)?;
         options.check_session(request.session_id.as_deref())?;
         let streamed = request.stream;
+        let departure = Departure::new(&self.parts.memory.leavers, &caller.allowance);
+        let attendance = departure.attendance();
         let total = self.parts.timeouts.total;
         let hex = random_hex();
         let id = format!("resp_{hex}");
@@ -58,16 +64,27 @@ impl Engine {
         let job = Job::new(Arc::clone(self), caller, request, options, hex, asking)?;
         let mut entry = job.entry()?;
         entry.broadcast(job.pending());
+        let ending = self.parts.ending.clone();
         if streamed {
-            let stream = EventStream::start(|client| async move {
-                let mut pace = Pace::new(Some(client), total);
-                job.run(entry, &mut pace).await.map(drop)
+            let stream = EventStream::start(departure, |client| async move {
+                let mut pace = Pace::new(Some(client), total).ending(&ending).attended(attendance);
+                let ended = job.run(entry, &mut pace).await;
+                ended.map(drop).map_err(|refusal| pace.told(refusal))
             });
             return Ok(Answer { id, body: AnswerBody::Stream(stream.await?) });
         }
-        let mut pace = Pace::new(None, total);
-        let body = Box::pin(job.run(entry, &mut pace)).await?;
+        let whole = async move {
+            let mut pace = Pace::new(None, total).ending(&ending).attended(attendance);
+            job.run(entry, &mut pace).await.map_err(|refusal| pace.told(refusal))
+        };
+        let body = Attended::new(departure, whole).await?;
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
+    }
+
+    /// Reads the body of a request.
+    fn read(&self, body: &[u8]) -> Result<ResponsesRequest, Refusal> {
+        let bounds = Bounds::of_client(self.parts.items_max);
+        Ok(ResponsesRequest::parse_with(body, &self.entry_ids, &self.parts.prompts, bounds)?)
     }
 
     /// Answers a plugin's question as if a client had asked; the body of the response.
@@ -128,6 +145,8 @@ struct Job {
     chosen_models: Option<model_choice::Chosen>,
     /// What its plugins ask models.
     asking: Asking,
+    /// Providers for which the caller has a credential of its own, where it has been looked for.
+    own_keys: BTreeSet<String>,
 }
 
 impl Job {
@@ -148,6 +167,7 @@ impl Job {
         let mut trail = Trail::new(requested, engine.parts.region.as_deref());
         if options.metadata_field.is_some() {
             trail.params = params(&request.provider.json, engine.router_entry(&request));
+            trail.preferences = request.provider.clone();
         }
         // It is handed on from step to step, and large.
         Ok(Box::new(Self {
@@ -168,6 +188,7 @@ impl Job {
             echo,
             chosen_models: None,
             asking,
+            own_keys: BTreeSet::new(),
         }))
     }
 
@@ -190,7 +211,10 @@ impl Job {
         let plan = pace.during(self.plan_with(entry), left).await;
         let plan = plan.unwrap_or_else(|_late| Err(turns::timed_out()));
         match &plan {
-            Ok(_) => entry.routed(),
+            Ok(_) => {
+                entry.routed();
+                entry.offers(self.request.hosted().filter_map(|hosted| hosted.type_name.clone()).collect());
+            }
             Err(_) => entry.refuse(),
         }
         plan
@@ -205,11 +229,12 @@ impl Job {
             Box::pin(self.show_request(entry)).await?;
         }
         tools::add_plugin_tools(&self.engine, &mut self.request)?;
-        tools::stand_in(&self.engine, &mut self.request);
+        self.look_for_own_keys().await;
+        tools::stand_in(&self.engine, &mut self.request, &self.own_keys);
         if ServerTools::are_asked_for(&self.request)? {
             self.tools = Some(Box::pin(ServerTools::open(self.occasion(), &self.request)).await?);
         } else if self.request.has_server_calls {
-            tools::tell_calls_plainly(&mut self.request)?;
+            Box::pin(tools::tell_calls_plainly(&mut self.request)).await?;
         }
         Box::pin(self.choose_models()).await?;
         self.plan()
@@ -240,6 +265,8 @@ impl Job {
                     self.trail.beside(refusal, field)
                 })
             }
+            // The entry tells that the client has left.
+            Err(_) if pace.has_left() => Ok(Vec::new()),
             Err(refusal) => {
                 entry.failed(refusal.kind);
                 entry.settle(UsageOutcome::Failed);
@@ -252,6 +279,7 @@ impl Job {
 
     /// Tells the client of a refusal: in the stream, once that has a head.
     async fn refuse(&self, refusal: Refusal, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
+        let refusal = pace.told(refusal);
         if !pace.has_spoken() {
             return Err(refusal);
         }

@@ -185,6 +185,7 @@ mod tests {
         for hopeless in [
             failure(Cause::Request, None),
             failure(Cause::Credential, None),
+            failure(Cause::NoCredential, None),
             failure(Cause::Empty, None),
             failure(Cause::Plugin, None),
             failure(Cause::Late { total: false, begun: false }, None),

@@ -30,7 +30,7 @@ pub(crate) fn find_models(
     let mut models: Vec<Arc<Model>> = Vec::with_capacity(slugs.len());
     for slug in slugs {
         let Some(model) = catalog.find(slug) else {
-            return Err(unknown_model(slug));
+            return Err(unknown_model(catalog, slug));
         };
         if model.kind != kind {
             let (is, endpoint) = match model.kind {
@@ -49,13 +49,13 @@ pub(crate) fn find_models(
     Ok(models)
 }
 
-fn unknown_model(slug: &str) -> Refusal {
+fn unknown_model(catalog: &Catalog, slug: &str) -> Refusal {
     let vendor = slug.split_once('/').map_or("", |(vendor, _)| vendor);
-    let slug = printable(slug);
     if ROUTER_VENDORS.contains(&vendor) {
+        let slug = printable(slug);
         return Refusal::not_found(format!("Model {slug} is not available on this host"));
     }
-    Refusal::not_found(format!("Model {slug} does not exist"))
+    Refusal::not_found(catalog.unknown(slug))
 }
 
 /// A client's word made safe to repeat in a message.
@@ -100,6 +100,14 @@ pub(crate) struct Order {
     pub(crate) endpoints: Vec<Arc<Endpoint>>,
     /// Places among them of those that the caller has a credential of its own for.
     pub(crate) byok: Vec<usize>,
+}
+
+impl Order {
+    /// Whether the caller had a credential of its own for this endpoint when the request was routed.
+    pub(crate) fn is_byok(&self, endpoint: &Endpoint) -> bool {
+        let mut byok = self.byok.iter().filter_map(|place| self.endpoints.get(*place));
+        byok.any(|own| std::ptr::eq(Arc::as_ptr(own), endpoint))
+    }
 }
 
 impl Route<'_> {

@@ -1,7 +1,9 @@
 //! A streamed answer as the server's body reads it: polling the stream runs the
 //! request. There is no task behind it, so a client that reads slowly slows the
-//! provider down, and dropping the stream drops guest and upstream at once.
+//! provider down, and dropping the stream drops guest and upstream, unless the
+//! answer is read on for its usage.
 
+use crate::leaving::{Attended, Departure};
 use crate::refusal::Refusal;
 use bytes::Bytes;
 use std::future::{Future, poll_fn};
@@ -9,13 +11,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-type Work = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
-
 /// Chunks of SSE text, each one or more whole events.
 pub struct EventStream {
     first: Option<Bytes>,
     chunks: Receiver<Bytes>,
-    work: Option<Work>,
+    work: Option<Attended<Result<(), Refusal>>>,
 }
 
 impl EventStream {
@@ -23,13 +23,16 @@ impl EventStream {
     ///
     /// # Errors
     /// What `work` ended with; it must not end with an error after it has spoken.
-    pub(crate) async fn start<F>(work: impl FnOnce(Sender<Bytes>) -> F) -> Result<Self, Refusal>
+    pub(crate) async fn start<F>(
+        departure: Departure,
+        work: impl FnOnce(Sender<Bytes>) -> F,
+    ) -> Result<Self, Refusal>
     where
         F: Future<Output = Result<(), Refusal>> + Send + 'static,
     {
         // One chunk may wait for the client while the next is made.
         let (sender, chunks) = channel(1);
-        let mut stream = Self { first: None, chunks, work: Some(Box::pin(work(sender))) };
+        let mut stream = Self { first: None, chunks, work: Some(Attended::new(departure, work(sender))) };
         stream.first = poll_fn(|context| stream.poll_work(context)).await?;
         Ok(stream)
     }
@@ -46,7 +49,7 @@ impl EventStream {
 
     fn poll_work(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Refusal>> {
         if let Some(work) = &mut self.work
-            && let Poll::Ready(result) = work.as_mut().poll(context)
+            && let Poll::Ready(result) = Pin::new(work).poll(context)
         {
             self.work = None;
             result?;

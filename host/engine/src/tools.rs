@@ -5,6 +5,7 @@
 //! the next turn, until the model answers or a rule ends the loop ([`stop`]). Hooks may call tools too
 //! ([`hook`]).
 
+mod approvals;
 mod before;
 mod choice;
 mod closing;
@@ -18,9 +19,11 @@ mod run;
 mod shown;
 mod stand_in;
 mod stop;
+mod told;
 mod wait;
 
 use crate::Engine;
+use crate::aside::aside;
 use crate::ask::{Asking, Reporter};
 use crate::assembler::{Assembler, Malformed, Served, ServerCall, ServerToolUse};
 use crate::catalog::split_suffix;
@@ -28,7 +31,7 @@ use crate::cost::Amount;
 use crate::ledger::{Caller, Entry, Spending, add_to};
 use crate::pace::{ClientGone, Pace};
 use crate::refusal::Refusal;
-use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass};
+use crate::request::{GuestTurn, ResponsesRequest, ToolChoice, ToolClass, retold_items};
 use before::Done;
 use bytes::Bytes;
 use choice::Choice;
@@ -49,8 +52,9 @@ use stop::{Called, Progress as Advance, StopRules};
 use tokio::sync::mpsc::channel;
 use wait::next_done;
 
+pub(crate) use approvals::Binding;
 pub(crate) use doors::{Doors, Scratches};
-pub(crate) use hook::HookTools;
+pub(crate) use hook::{HookTools, Verdict};
 pub(crate) use offer::installed;
 pub(crate) use stand_in::stand_in;
 
@@ -59,7 +63,13 @@ pub(crate) use stand_in::stand_in;
 /// # Errors
 /// 400 naming what asks for a tool that this host has not.
 pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) -> Result<(), Refusal> {
-    let is_there = |name: &str| engine.tool_plugin(name).is_some();
+    let is_there = |name: &str| {
+        let is_there = engine.tool_plugin(name).is_some();
+        if !is_there {
+            engine.tell_lacking_tool(name);
+        }
+        is_there
+    };
     // The whole slug may be a model's id.
     let is_online =
         |slug: &str| engine.catalog().get(slug).is_none() && split_suffix(slug).1 == Some("online");
@@ -71,8 +81,8 @@ pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) 
 ///
 /// # Errors
 /// 500 for an input that no parser writes.
-pub(crate) fn tell_calls_plainly(request: &mut ResponsesRequest) -> Result<(), Refusal> {
-    let items = retell::retold(&request.input_items(), &Offer::default())?;
+pub(crate) async fn tell_calls_plainly(request: &mut ResponsesRequest) -> Result<(), Refusal> {
+    let items = retell::retold(&request.input_items(), &Offer::default()).await?;
     request.replace_input(&items);
     Ok(())
 }
@@ -170,14 +180,16 @@ impl ServerTools {
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
         // What a client has of stand-ins' calls is told as calls of functions; then what it says of others.
-        let mut input = request.retold_items(&offer.stand_in_items());
+        let items = request.input_items();
+        let kinds: Vec<String> = offer.stand_in_items().into_iter().map(str::to_owned).collect();
+        let mut input = aside(items.len(), move || retold_items(&items, &kinds)).await?;
         if request.has_server_calls || input.is_some() {
             let items = input.unwrap_or_else(|| request.input_items());
-            input = Some(retell::retold(&items, &offer)?);
+            input = Some(retell::retold(&items, &offer).await?);
         }
         let items = input.clone().unwrap_or_else(|| request.input_items());
         doors.view().retell(&items);
-        let history = History::read(&items, &offer)?;
+        let history = History::read(&items, &offer, doors.approvals()).await?;
         let mut tools = Box::new(Self {
             rules: StopRules::of(request),
             offer,
@@ -221,6 +233,11 @@ impl ServerTools {
     /// What the assembler has to know.
     pub(crate) fn served(&self) -> Arc<Served> {
         Arc::new(self.offer.served())
+    }
+
+    /// Whether any call was run, in an earlier turn or before the first.
+    pub(crate) fn has_run(&self) -> bool {
+        self.steps > 0 || !self.before.is_empty()
     }
 
     /// The request as the model of the current turn is told it.

@@ -53,6 +53,7 @@ fn source(kind: &str) -> std::io::Result<PluginSource> {
         manifest: format!("name = \"{kind}\"\nkind = \"{kind}\"\nversion = \"1\"\n"),
         component: std::fs::read(folder.join(format!("{kind}.wasm")))?.into(),
         origin: "measure".to_owned(),
+        is_built_in: false,
     })
 }
 

@@ -18,6 +18,8 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::UpdateDeadline;
 
+use crate::fairness::InLine;
+
 /// Most of a first slice that is believed to be the guest's own.
 const FIRST_SLICE_MAX: Duration = Duration::from_millis(10);
 
@@ -63,6 +65,10 @@ impl Turns {
 pub(crate) struct Account {
     turns: Arc<Turns>,
     turn: Mutex<Option<OwnedSemaphorePermit>>,
+    /// The line of a tool call, which it leaves while it waits for something else than the processor.
+    line: Option<Arc<InLine>>,
+    /// The guest was interrupted and goes on as soon as it may.
+    interrupted: AtomicBool,
     poll: Mutex<Poll>,
     call_limit_ns: AtomicU64,
     call_spent_ns: AtomicU64,
@@ -86,10 +92,12 @@ struct Poll {
 
 impl Account {
     /// An account for one instance whose calls together may use `total`.
-    pub(crate) fn new(turns: Arc<Turns>, total: Duration) -> Self {
+    pub(crate) fn new(turns: Arc<Turns>, total: Duration, line: Option<Arc<InLine>>) -> Self {
         Self {
             turns,
             turn: Mutex::new(None),
+            line,
+            interrupted: AtomicBool::new(false),
             poll: Mutex::new(Poll { wall: Instant::now(), cpu: None, beside: Duration::ZERO }),
             call_limit_ns: AtomicU64::new(0),
             call_spent_ns: AtomicU64::new(0),
@@ -109,12 +117,16 @@ impl Account {
         self.long.store(false, Ordering::Relaxed);
         let mut call = pin!(call);
         let mut charged = pin!(async {
+            self.line_up().await;
             let turn = first_turn(&self.turns.first).await;
             *lock(&self.turn) = turn;
             let charged = poll_fn(|context| {
                 self.enter();
                 let polled = call.as_mut().poll(context);
                 self.leave();
+                if polled.is_pending() {
+                    self.step_aside();
+                }
                 polled
             });
             charged.await
@@ -157,6 +169,7 @@ impl Account {
             return UpdateDeadline::Interrupt;
         }
         self.long.store(true, Ordering::Relaxed);
+        self.interrupted.store(true, Ordering::Relaxed);
         UpdateDeadline::YieldCustom(1, Box::pin(wait_for_turn(Arc::clone(self))))
     }
 
@@ -207,6 +220,22 @@ impl Account {
         drop(lock(&self.turn).take());
     }
 
+    /// Waits until the other tool calls of the same owner leave this one a turn.
+    async fn line_up(&self) {
+        if let Some(line) = &self.line {
+            line.enter().await;
+        }
+    }
+
+    /// A guest that waits for a host or a model runs no more: the next tool call of its owner may.
+    fn step_aside(&self) {
+        if let Some(line) = &self.line
+            && !self.interrupted.load(Ordering::Relaxed)
+        {
+            line.leave();
+        }
+    }
+
     /// Time charged since the current poll began.
     fn slice(&self) -> Duration {
         let spent = self.now();
@@ -248,8 +277,10 @@ async fn next_turn(turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
 
 /// What a guest does between two slices.
 async fn wait_for_turn(account: Arc<Account>) {
+    account.line_up().await;
     let turn = next_turn(&account.turns.later).await;
     *lock(&account.turn) = turn;
+    account.interrupted.store(false, Ordering::Relaxed);
 }
 
 fn thread_cpu_time() -> Duration {
@@ -266,12 +297,16 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
+    use crate::context::Owner;
+    use crate::fairness::Lines;
 
     const LONG: Duration = Duration::from_secs(3600);
 
     fn account(total: Duration) -> Arc<Account> {
-        Arc::new(Account::new(Arc::new(Turns::new(1)), total))
+        Arc::new(Account::new(Arc::new(Turns::new(1)), total, None))
     }
 
     fn burn(time: Duration) {
@@ -322,6 +357,27 @@ mod tests {
         assert_eq!(account.turns.later.available_permits(), 0);
         account.leave();
         assert_eq!(account.turns.later.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_tool_call_keeps_its_turn_while_it_is_interrupted_and_not_while_it_waits() {
+        let (lines, owner) = (Arc::new(Lines::default()), Owner::new("key"));
+        let in_line = || Some(Arc::new(lines.join(&owner, 1)));
+        let account = |line| Arc::new(Account::new(Arc::new(Turns::new(1)), LONG, line));
+        let (one, other) = (account(in_line()), account(in_line()));
+        let budget = Budget { cpu: LONG, wall: LONG };
+        let is_next = || other.line_up().now_or_never().inspect(|()| other.step_aside()).is_some();
+        let call = async {
+            assert!(!is_next(), "it runs");
+            assert!(matches!(one.tick(), UpdateDeadline::YieldCustom(1, _)));
+            tokio::task::yield_now().await;
+            assert!(!is_next(), "it was interrupted");
+            wait_for_turn(Arc::clone(&one)).await;
+            // For a host, say.
+            tokio::task::yield_now().await;
+            assert!(is_next(), "it waited");
+        };
+        one.drive(budget, call).await.unwrap();
     }
 
     #[tokio::test]

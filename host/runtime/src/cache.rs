@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use hmac::{Hmac, KeyInit, Mac};
 use rustix::fs::OFlags;
@@ -18,11 +19,16 @@ use sha2::{Digest, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-/// Entries kept; the oldest go first.
-const ENTRIES_MAX: usize = 256;
+/// What is kept between starts.
+const BOUNDS: Bounds =
+    Bounds { entries: 256, bytes: 1 << 30, unused: Duration::from_secs(30 * 24 * 60 * 60) };
+/// A temporary file this old was left by a process that was killed.
+const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(60 * 60);
 /// Longest entry that is read back: compiled code of the largest component.
 const ENTRY_BYTES_MAX: u64 = 512 * 1024 * 1024;
 const KEY_FILE: &str = "key";
+/// How names of files end that are not whole yet.
+const TEMPORARY: &str = "new";
 const KEY_BYTES: usize = 32;
 const SEAL_BYTES: usize = 32;
 /// A block of SHA-256.
@@ -30,9 +36,18 @@ const BLOCK_BYTES: usize = 64;
 /// Changes when the form of entries or the checks behind them change.
 const FORM: &str = concat!("cofferdam cache 1 ", env!("CARGO_PKG_VERSION"));
 
+/// How much is kept. What was not used for the longest time goes first.
+#[derive(Clone, Copy)]
+struct Bounds {
+    entries: usize,
+    bytes: u64,
+    unused: Duration,
+}
+
 /// The cache directory, checked and with its key.
 pub(crate) struct Cache {
     directory: PathBuf,
+    bounds: Bounds,
     key: [u8; KEY_BYTES],
     engine: String,
     temporaries: AtomicU64,
@@ -66,12 +81,16 @@ impl Cache {
         let mut hasher = Sha256Hasher(Sha256::new());
         engine.precompile_compatibility_hash().hash(&mut hasher);
         let engine = hex(&hasher.0.finalize());
-        Ok(Self {
+        let cache = Self {
             directory: directory.to_owned(),
+            bounds: BOUNDS,
             key: key(directory)?,
             engine,
             temporaries: AtomicU64::new(0),
-        })
+        };
+        // Also what no plugin of now would push out: code of other plugins and of other versions of this host.
+        cache.prune(SystemTime::now());
+        Ok(cache)
     }
 
     /// The compiled form of the component with this digest, if it is here and intact.
@@ -124,6 +143,8 @@ impl Cache {
             return None;
         }
         entry.drain(..SEAL_BYTES);
+        // Says when it was used last. Without it the entry is only made again too soon.
+        file.set_modified(SystemTime::now()).unwrap_or_default();
         Some(entry)
     }
 
@@ -131,13 +152,13 @@ impl Cache {
         if let Err(error) = self.try_keep(name, content) {
             tracing::warn!(%error, "the compile cache cannot be written");
         }
-        self.prune();
+        self.prune(SystemTime::now());
     }
 
     /// Whole or not at all: a temporary file, renamed once it is complete.
     fn try_keep(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.directory.join(format!(".{}-{number}.new", std::process::id()));
+        let temporary = self.directory.join(format!(".{}-{number}.{TEMPORARY}", std::process::id()));
         let seal = self.seal(name, content).finalize().into_bytes();
         let written = write_new(&temporary, &[&seal, content]);
         let kept = written.and_then(|()| fs::rename(&temporary, self.directory.join(name)));
@@ -163,18 +184,32 @@ impl Cache {
         seal
     }
 
-    fn prune(&self) {
+    /// Removes what is beyond the bounds, and temporary files that nothing writes any more.
+    fn prune(&self, now: SystemTime) {
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
-        let mut aged: Vec<_> = entries
-            .flatten()
-            .filter(|entry| entry.file_name() != KEY_FILE)
-            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        let entries = entries.flatten().filter(|entry| entry.file_name() != KEY_FILE);
+        let mut used: Vec<(SystemTime, u64, PathBuf)> = entries
+            .filter_map(|entry| {
+                let metadata = entry.metadata().ok()?;
+                Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+            })
             .collect();
-        aged.sort();
-        let surplus = aged.len().saturating_sub(ENTRIES_MAX);
-        for (_, path) in aged.into_iter().take(surplus) {
-            // Another process may have removed it first.
-            drop(fs::remove_file(path));
+        used.sort_unstable_by(|a, b| b.cmp(a));
+        let (mut entries, mut bytes) = (0, 0_u64);
+        for (modified, length, path) in used {
+            let age = now.duration_since(modified).unwrap_or_default();
+            let is_temporary = path.extension().is_some_and(|extension| extension == TEMPORARY);
+            let keep = if is_temporary {
+                age <= TEMPORARY_AGE_MAX
+            } else {
+                (entries, bytes) = (entries + 1, bytes.saturating_add(length));
+                let Bounds { entries: entries_max, bytes: bytes_max, unused } = self.bounds;
+                entries <= entries_max && bytes <= bytes_max && age <= unused
+            };
+            if !keep {
+                // Another process may have removed it first.
+                drop(fs::remove_file(path));
+            }
         }
     }
 }
@@ -192,7 +227,7 @@ fn key(directory: &Path) -> Result<[u8; KEY_BYTES], CacheError> {
     }
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(CacheError::Random)?;
-    let temporary = directory.join(format!(".{}-key.new", std::process::id()));
+    let temporary = directory.join(format!(".{}-key.{TEMPORARY}", std::process::id()));
     write_new(&temporary, &[&key])?;
     let linked = fs::hard_link(&temporary, &path);
     let existing = if linked.is_err() { read_key(&path) } else { None };

@@ -1,5 +1,6 @@
 //! On whose behalf a guest is called.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -13,7 +14,7 @@ const PSEUDONYM_BYTES: usize = 16;
 
 /// Whose instances may serve a call, as an opaque id: the key that pays for it,
 /// or anything narrower. Two owners never meet in one instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owner(Arc<str>);
 
 impl Owner {
@@ -21,6 +22,13 @@ impl Owner {
     #[must_use]
     pub fn new(id: &str) -> Self {
         Self(Arc::from(id))
+    }
+}
+
+/// An owner is found by its id.
+impl Borrow<str> for Owner {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

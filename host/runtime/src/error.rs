@@ -42,11 +42,81 @@ pub enum LoadError {
         /// The first thing that is wrong.
         error: ContractError,
     },
+    /// Somebody else than the operator can change the folder or a file.
+    #[error("{}: {reason}; plugins are code, so only root and the user of this host may change them", path.display())]
+    Untrusted {
+        /// The folder, a manifest or a component.
+        path: PathBuf,
+        /// Who can.
+        reason: Distrust,
+    },
+    /// Two plugins answer to one name.
+    #[error("{origin}: the {what} `{id}` is taken by {first}: give this plugin another")]
+    Duplicate {
+        /// The file.
+        origin: String,
+        /// What is there twice.
+        what: &'static str,
+        /// The name that is there twice.
+        id: String,
+        /// Who has it already.
+        first: String,
+    },
+    /// A plugin has the name of one that is part of the program.
+    #[error(
+        "{origin}: {name} is built in; to put this plugin in its place, set `replaces = true` in [plugins.{name}] \
+         of the configuration"
+    )]
+    BuiltIn {
+        /// The file.
+        origin: String,
+        /// The name.
+        name: String,
+    },
+    /// The component is not the one that the operator's configuration pins.
+    #[error(
+        "{origin}: the component of {name} has the SHA-256 {digest}, and [plugins.{name}] sha256 pins {pinned}"
+    )]
+    Pinned {
+        /// The file.
+        origin: String,
+        /// The plugin.
+        name: String,
+        /// What the configuration says, in hexadecimal.
+        pinned: String,
+        /// What the component has.
+        digest: String,
+    },
     /// The operator's configuration names a plugin that is not there.
     #[error("[plugins.{name}]: no plugin of this name is installed")]
     UnknownPlugin {
         /// The name in the configuration.
         name: String,
+    },
+}
+
+/// Who can change a file of a plugin, and should not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Distrust {
+    /// It belongs to another user.
+    #[error("belongs to user {owner}")]
+    Owner {
+        /// The user's number.
+        owner: u32,
+    },
+    /// Every user may write it.
+    #[error("every user may write it (mode {mode:o})")]
+    WritableForAll {
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A group may write it that is not the host's own.
+    #[error("group {group} may write it (mode {mode:o})")]
+    WritableForGroup {
+        /// The group's number.
+        group: u32,
+        /// Its permissions.
+        mode: u32,
     },
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use cofferdam_store::{HostName, SecretName};
 
 use crate::injection::InjectionRule;
-use crate::manifest::{Import, Manifest};
+use crate::manifest::{Import, MEMORY_MIB_MAX, Manifest};
 
 pub use denials::Denial;
 pub use hosts::{HostAccess, HostGrant};
@@ -35,12 +35,28 @@ pub struct OperatorGrant {
     pub on_reflection: OnReflection,
     /// Imports that cost money or show content: `model`, `tool-call`, `request`.
     pub imports: Vec<String>,
-    /// Caps the memory it asks for, in MiB.
+    /// The memory it has in place of what it asks for, in MiB.
     pub memory_mib: Option<u32>,
-    /// Caps the processor time per call it asks for, in milliseconds.
+    /// The processor time per call it has in place of what it asks for, in milliseconds.
     pub deadline_ms: Option<u32>,
     /// Its settings, a JSON object; null for none.
     pub config: serde_json::Value,
+    /// The SHA-256 its component must have, in lower-case hexadecimal.
+    pub sha256: Option<String>,
+    /// Whether a plugin of this name may take the place of the built-in one.
+    pub replaces: bool,
+    /// When it is compiled.
+    pub compile: Compile,
+}
+
+/// When a plugin is compiled that neither routes nor serves a configured model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compile {
+    /// Once the host is ready, one plugin at a time.
+    #[default]
+    Background,
+    /// Before the host is ready.
+    Start,
 }
 
 /// What happens to an answer in which the host sends a secret back (R19). It is
@@ -69,7 +85,11 @@ pub struct Grant {
     pub placeholder_headers: BTreeSet<String>,
     /// What happens when a host sends a secret back.
     pub on_reflection: OnReflection,
+    /// When it is compiled.
+    pub compile: Compile,
     pub(crate) memory_bytes: usize,
+    /// The operator set the memory, so that long requests get no more.
+    pub(crate) is_memory_set: bool,
     pub(crate) deadline: Duration,
     pub(crate) settings: Vec<u8>,
     /// Both sides, for the lines that would allow more.
@@ -107,8 +127,8 @@ impl Grant {
         let secrets = operator.secrets.iter().filter(|name| manifest.secrets.covers(name));
         let secrets: BTreeSet<_> = secrets.cloned().collect();
         let headers = manifest.placeholder_headers.intersection(&operator.placeholder_headers);
-        let memory_mib = capped(manifest.memory_mib(), operator.memory_mib);
-        let cap = operator.deadline_ms.map_or(Duration::MAX, |cap| Duration::from_millis(cap.into()));
+        let memory_mib = operator.memory_mib.unwrap_or_else(|| manifest.memory_mib()).min(MEMORY_MIB_MAX);
+        let deadline = operator.deadline_ms.map(|deadline| Duration::from_millis(deadline.into()));
         let settings =
             if operator.config.is_object() { operator.config.to_string() } else { "{}".to_owned() };
         let grant = Self {
@@ -118,8 +138,10 @@ impl Grant {
             secrets,
             placeholder_headers: headers.cloned().collect(),
             on_reflection: operator.on_reflection,
+            compile: operator.compile,
             memory_bytes: memory_mib as usize * 1024 * 1024,
-            deadline: manifest.deadline().min(cap),
+            is_memory_set: operator.memory_mib.is_some(),
+            deadline: deadline.unwrap_or_else(|| manifest.deadline()),
             settings: settings.into_bytes(),
             sides: Box::new((manifest.clone(), operator.clone())),
         };
@@ -129,6 +151,12 @@ impl Grant {
     /// What its linker holds: what is granted, and what it does without, whose doors are closed.
     pub(crate) fn linked_imports(&self) -> impl Iterator<Item = Import> {
         self.imports.union(&self.sides.0.optional_imports).copied()
+    }
+
+    /// What would allow these imports, which are not granted.
+    pub(crate) fn denials_of(&self, imports: &BTreeSet<Import>) -> Vec<Denial> {
+        let (manifest, operator) = &*self.sides;
+        denials::of_imports(manifest, operator, imports)
     }
 
     /// Granted secrets that no injection says a place for. They go as
@@ -178,8 +206,4 @@ fn injections(
         secrets.contains(&rule.secret) && hosts.access(&rule.host) == Some(HostAccess::Named)
     };
     operator.injections.iter().chain(asked).filter(granted).cloned().collect()
-}
-
-fn capped(asked: u32, cap: Option<u32>) -> u32 {
-    cap.map_or(asked, |cap| asked.min(cap))
 }

@@ -1,6 +1,7 @@
 //! What all plugins of one runtime share: the engine, the room for instances,
 //! the turns of long-running guests, the cache.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -9,9 +10,14 @@ use wasmtime::Engine;
 
 use crate::account::Turns;
 use crate::cache::Cache;
+use crate::context::Owner;
 use crate::engine::{Sandbox, Ticker};
+use crate::fairness::{Fairness, Held, Holders, InLine, Lines};
 use crate::instance::Live;
 use crate::warm::Warm;
+
+/// One owner may have one of so many parts of all streams while few places are left.
+const SHARES: usize = 8;
 
 /// Shared by the runtime and its plugins; the last one stops the ticker.
 pub(crate) struct Host {
@@ -22,6 +28,12 @@ pub(crate) struct Host {
     pub(crate) warm: Arc<Warm<Box<Live>>>,
     slots: Arc<Semaphore>,
     claims: Arc<Semaphore>,
+    /// Claims by owner, and how many one owner may have while few are left.
+    holders: Arc<Holders<Owner>>,
+    fairness: Fairness,
+    /// Tool calls that run or wait for the processor, by owner, and how many of one owner run.
+    lines: Arc<Lines>,
+    tools_at_once: usize,
     instances_max: u32,
     pooled: bool,
     live: Arc<AtomicUsize>,
@@ -52,13 +64,28 @@ pub(crate) struct Slot {
     live: Arc<AtomicUsize>,
 }
 
+/// The places of a runtime, which are rights to use an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Places {
+    /// Those that are taken.
+    pub taken: usize,
+    /// Those that one owner has.
+    pub held: usize,
+    /// Who gets no more of them.
+    pub fairness: Fairness,
+}
+
 /// The right to use an instance. There are as many as instances, so whoever holds one and gave its instance
 /// back for a while finds one again: at worst an idle one makes way.
-pub(crate) struct Claim(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+pub(crate) struct Claim {
+    _permit: OwnedSemaphorePermit,
+    _held: Option<Held>,
+}
 
 impl Host {
     pub(crate) fn new(
         sandbox: Sandbox,
+        streams: usize,
         cache: Option<Cache>,
         warm: Arc<Warm<Box<Live>>>,
         ticker: Ticker,
@@ -67,6 +94,10 @@ impl Host {
         Self {
             cache,
             turns: Arc::new(Turns::new(workers)),
+            holders: Arc::default(),
+            fairness: Fairness::new(sandbox.instances as usize, (streams / SHARES).max(1)),
+            lines: Arc::default(),
+            tools_at_once: (workers / 2).max(1),
             warm,
             slots: Arc::new(Semaphore::new(sandbox.instances as usize)),
             claims: Arc::new(Semaphore::new(sandbox.instances as usize)),
@@ -81,8 +112,30 @@ impl Host {
     }
 
     /// Takes a claim if one is free; waiting is the caller's decision, not ours.
-    pub(crate) fn take_claim(&self) -> Option<Claim> {
-        Arc::clone(&self.claims).try_acquire_owned().ok().map(Claim)
+    pub(crate) fn take_claim(&self, owner: Option<&Owner>) -> Option<Claim> {
+        let permit = Arc::clone(&self.claims).try_acquire_owned().ok()?;
+        Some(Claim { _permit: permit, _held: owner.map(|owner| Held::new(&self.holders, owner)) })
+    }
+
+    /// The same for a call that a running request can do without: while few claims are left, an owner gets
+    /// no more than its share of them.
+    pub(crate) fn take_fair_claim(&self, owner: Option<&Owner>) -> Option<Claim> {
+        let refuses = |owner: &Owner| {
+            let Places { taken, held, fairness } = self.places(owner.borrow());
+            fairness.refuses(taken, held)
+        };
+        if owner.is_some_and(refuses) { None } else { self.take_claim(owner) }
+    }
+
+    /// The places as the owner with this id finds them.
+    pub(crate) fn places(&self, owner: &str) -> Places {
+        let taken = (self.instances_max as usize).saturating_sub(self.claims.available_permits());
+        Places { taken, held: self.holders.of(owner), fairness: self.fairness }
+    }
+
+    /// A tool call among those of its owner.
+    pub(crate) fn line_up(&self, owner: &Owner) -> InLine {
+        self.lines.join(owner, self.tools_at_once)
     }
 
     /// Takes a slot if one is free, or an idle instance's. Only for the holder of a claim.

@@ -18,11 +18,13 @@ use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::calls::Exports;
 use crate::context::{Alias, CallContext, Owner};
 use crate::error::{CallError, CallErrorKind, TrapKind};
+use crate::fairness::InLine;
 use crate::host::{Claim, Slot};
 use crate::limits::Limiter;
 use crate::logs::{GuestLog, GuestOutput};
 use crate::manifest::Import;
 use crate::plugin::{Compiled, Plugin, Profile};
+use crate::room::{Room, room_for};
 use crate::services::Services;
 
 /// Calls of the host within one call of a guest, WASI not counted.
@@ -172,6 +174,8 @@ pub(crate) struct Live {
     account: Arc<Account>,
     alias: Alias,
     uses: u32,
+    /// Memory beyond that of the grant.
+    room: Option<Room>,
     _slot: Slot,
 }
 
@@ -192,13 +196,29 @@ impl Instance {
         context: &CallContext,
         services: Services,
     ) -> Result<Self, CallError> {
-        let claim = plugin.host.take_claim().ok_or_else(|| saturated(plugin))?;
-        Self::fresh(claim, plugin, context, services).await
+        let claim = plugin.host.take_claim(context.owner.as_ref()).ok_or_else(|| saturated(plugin))?;
+        Self::fresh(claim, plugin, context, services, None).await
+    }
+
+    /// Makes a fresh instance for a tool call, once the calls of the same owner that came before leave it a
+    /// turn. A call that waits for its first turn takes no place.
+    pub(crate) async fn open_in_turn(
+        plugin: &Arc<Plugin>,
+        context: &CallContext,
+        services: Services,
+    ) -> Result<Self, CallError> {
+        let owner = context.owner.as_ref();
+        let line = owner.map(|owner| Arc::new(plugin.host.line_up(owner)));
+        if let Some(line) = &line {
+            line.enter().await;
+        }
+        let claim = plugin.host.take_fair_claim(owner).ok_or_else(|| saturated(plugin))?;
+        Self::fresh(claim, plugin, context, services, line).await
     }
 
     /// Takes the instance that an earlier call of the same owner left, or makes one.
     pub(crate) async fn warm(plugin: &Arc<Plugin>, context: &CallContext) -> Result<Self, CallError> {
-        let claim = plugin.host.take_claim().ok_or_else(|| saturated(plugin))?;
+        let claim = plugin.host.take_claim(context.owner.as_ref()).ok_or_else(|| saturated(plugin))?;
         Self::resume(claim, plugin, context).await
     }
 
@@ -215,7 +235,7 @@ impl Instance {
                 Ok(Self::of(plugin, context, live, claim))
             }
             // Rare, and large: what it takes is not part of every call.
-            None => Box::pin(Self::fresh(claim, plugin, context, Services::default())).await,
+            None => Box::pin(Self::fresh(claim, plugin, context, Services::default(), None)).await,
         }
     }
 
@@ -224,9 +244,10 @@ impl Instance {
         plugin: &Arc<Plugin>,
         context: &CallContext,
         services: Services,
+        line: Option<Arc<InLine>>,
     ) -> Result<Self, CallError> {
         loop {
-            match Self::make(plugin, context, services.clone()).await {
+            match Self::make(plugin, context, services.clone(), line.clone()).await {
                 Ok(live) => return Ok(Self::of(plugin, context, live, claim)),
                 // A slot was free, but not the memories: idle instances have some.
                 Err(error) if error.is_saturated() && plugin.host.warm.evict() => {}
@@ -239,19 +260,20 @@ impl Instance {
         plugin: &Arc<Plugin>,
         context: &CallContext,
         services: Services,
+        line: Option<Arc<InLine>>,
     ) -> Result<Box<Live>, CallError> {
         let compiled = plugin.compiled().await?;
         let slot = plugin.host.take_slot().ok_or_else(|| saturated(plugin))?;
         let budget = budget_of(plugin);
         let total = budget.cpu.saturating_mul(TOTAL_BUDGETS);
-        let account = Arc::new(Account::new(Arc::clone(&plugin.host.turns), total));
+        let account = Arc::new(Account::new(Arc::clone(&plugin.host.turns), total, line));
         let mut store = store(plugin, context, services, &account);
         store.set_hostcall_fuel(START_OUTPUT_BYTES_MAX);
         store.set_epoch_deadline(1);
         let started = account.drive(budget, compiled.pre.instantiate_async(&mut store)).await;
-        let handle = settle(plugin, &account, started)?;
+        let handle = settle(plugin, &account, "its start", &store.data().log, started)?;
         let (exports, alias) = (Exports::default(), Alias::default());
-        Ok(Box::new(Live { store, handle, exports, account, alias, uses: 0, _slot: slot }))
+        Ok(Box::new(Live { store, handle, exports, account, alias, uses: 0, room: None, _slot: slot }))
     }
 
     fn of(plugin: &Arc<Plugin>, context: &CallContext, mut live: Box<Live>, claim: Claim) -> Self {
@@ -266,11 +288,12 @@ impl Instance {
         }
     }
 
-    /// Runs one call. The instance comes back only from a call that went well.
+    /// Runs one call, of the exported `function`. The instance comes back only from a call that went well.
     /// `output_bytes_max` bounds what the guest hands over, in its answer or to
     /// any one import.
     pub(crate) async fn run<T>(
         mut self,
+        function: &'static str,
         output_bytes_max: usize,
         call: impl AsyncFnOnce(&mut Self) -> wasmtime::Result<T>,
     ) -> Result<(Self, T), CallError> {
@@ -281,8 +304,29 @@ impl Instance {
         store.data().log.renew();
         let (account, budget) = (Arc::clone(&self.live.account), self.budget);
         let outcome = account.drive(budget, call(&mut self)).await;
-        let answer = settle(&self.plugin, &account, outcome)?;
+        self.live.store.data().log.end();
+        let answer = settle(&self.plugin, &account, function, &self.live.store.data().log, outcome)?;
         Ok((self, answer))
+    }
+
+    /// Makes room for a request of so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// Other long requests have all the memory there is.
+    pub(crate) fn make_room(&mut self, request_bytes: usize) -> Result<(), CallError> {
+        let grant = self.plugin.grant();
+        let room = room_for(request_bytes, grant).map_err(|_| saturated(&self.plugin))?;
+        if let Some(room) = room {
+            self.live.store.data_mut().limiter.bound(room.bytes_max);
+            self.live.room = Some(room);
+        }
+        Ok(())
+    }
+
+    /// Whether it has more memory than its plugin usually has.
+    pub(crate) fn has_room(&self) -> bool {
+        self.live.room.is_some()
     }
 
     /// Whether it may serve the next call of its owner.
@@ -322,6 +366,7 @@ impl Live {
             && self.account.cut().is_none()
             && state.limiter.bytes() <= KEPT_BYTES_MAX
             && self.uses < USES_MAX
+            && self.room.is_none()
     }
 
     /// Makes everything on the host's side that of another call.
@@ -398,10 +443,13 @@ fn wasi(log: &GuestLog, clock: &Clock) -> WasiCtx {
         .build()
 }
 
-/// Counts a finished call and gives a failure its name.
+/// Counts a finished call and gives a failure its name. The log is told the function that failed and what the guest
+/// said last.
 fn settle<T>(
     plugin: &Plugin,
     account: &Account,
+    function: &'static str,
+    log: &GuestLog,
     outcome: Option<wasmtime::Result<T>>,
 ) -> Result<T, CallError> {
     plugin.counters().called(account.spent_ns());
@@ -415,8 +463,9 @@ fn settle<T>(
         plugin.host.count_saturated();
     } else {
         // The text is wasmtime's and names functions of the guest, no content.
-        tracing::warn!(plugin = plugin.name(), kind = kind.as_str(), "guest call failed");
-        tracing::debug!(plugin = plugin.name(), error = format!("{error:#}"), "guest call failed");
+        let (plugin, last_words) = (plugin.name(), log.last_words());
+        tracing::warn!(plugin, kind = kind.as_str(), function, last_words, "guest call failed: {kind}");
+        tracing::debug!(plugin, error = format!("{error:#}"), "guest call failed");
     }
     Err(plugin.failed(kind))
 }

@@ -30,6 +30,11 @@ impl Limiter {
         Self { account, bytes_max, bytes: 0 }
     }
 
+    /// Bounds them anew; what is there stays.
+    pub(crate) fn bound(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// What all memories and tables have now.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -92,7 +97,7 @@ mod tests {
 
     #[test]
     fn memories_and_tables_draw_on_one_budget() {
-        let account = Arc::new(Account::new(Arc::new(Turns::new(1)), Duration::from_secs(1)));
+        let account = Arc::new(Account::new(Arc::new(Turns::new(1)), Duration::from_secs(1), None));
         let mut limiter = Limiter::new(Arc::clone(&account), 1 << 20);
         assert!(limiter.memory_growing(0, 1 << 19, None).unwrap());
         assert!(limiter.memory_growing(0, 1 << 18, None).unwrap());
@@ -104,7 +109,7 @@ mod tests {
 
     #[test]
     fn absurd_sizes_do_not_overflow() {
-        let account = Arc::new(Account::new(Arc::new(Turns::new(1)), Duration::from_secs(1)));
+        let account = Arc::new(Account::new(Arc::new(Turns::new(1)), Duration::from_secs(1), None));
         let mut limiter = Limiter::new(account, 1 << 20);
         assert!(!limiter.memory_growing(0, usize::MAX, None).unwrap());
         assert!(!limiter.table_growing(0, usize::MAX, None).unwrap());

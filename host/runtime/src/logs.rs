@@ -2,6 +2,7 @@
 //! standard output and error of WASI. Bounded per call, control characters
 //! escaped so that a guest cannot forge lines or drive a terminal.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -17,6 +18,11 @@ pub(crate) const LOG_LINES_MAX: u32 = 64;
 /// Bytes per line as the guest wrote it; longer ones are cut.
 pub(crate) const LOG_LINE_BYTES_MAX: usize = 4096;
 
+/// Lines of a call that are kept in case it breaks.
+const LAST_WORDS_MAX: usize = 4;
+/// Bytes kept of each.
+const LAST_WORDS_BYTES_MAX: usize = 300;
+
 /// The log of one instance.
 #[derive(Clone)]
 pub(crate) struct GuestLog {
@@ -26,23 +32,67 @@ pub(crate) struct GuestLog {
 
 /// What lines are written under now.
 struct Page {
-    request_id: Arc<str>,
+    plugin: Arc<Profile>,
+    /// The id of the response or embedding that is made.
+    generation: Arc<str>,
     lines_left: u32,
+    lines_dropped: u32,
+    /// The beginnings of the newest warnings and errors of this call, as the guest wrote them.
+    last_words: VecDeque<Vec<u8>>,
+}
+
+impl Page {
+    /// Tells how many lines were dropped since this was last told.
+    fn tell_dropped(&mut self) {
+        let lines = std::mem::take(&mut self.lines_dropped);
+        if lines > 0 {
+            let (plugin, generation) = (self.plugin.name(), &*self.generation);
+            tracing::warn!(target: "cofferdam::guest", plugin, generation, lines, most = LOG_LINES_MAX, "log lines of this plugin were dropped: it wrote more than a call may");
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.tell_dropped();
+    }
 }
 
 impl GuestLog {
     pub(crate) fn new(plugin: Arc<Profile>, request_id: Arc<str>) -> Self {
-        Self { plugin, page: Arc::new(Mutex::new(Page { request_id, lines_left: LOG_LINES_MAX })) }
+        let page = Page {
+            plugin: Arc::clone(&plugin),
+            generation: request_id,
+            lines_left: LOG_LINES_MAX,
+            lines_dropped: 0,
+            last_words: VecDeque::new(),
+        };
+        Self { plugin, page: Arc::new(Mutex::new(page)) }
     }
 
     /// Gives the next call its full quota.
     pub(crate) fn renew(&self) {
-        self.page().lines_left = LOG_LINES_MAX;
+        let mut page = self.page();
+        page.tell_dropped();
+        page.lines_left = LOG_LINES_MAX;
+        page.last_words.clear();
+    }
+
+    /// Ends a call: tells how many of its lines were dropped.
+    pub(crate) fn end(&self) {
+        self.page().tell_dropped();
     }
 
     /// Writes under another request from now on.
     pub(crate) fn turn_to(&self, request_id: Arc<str>) {
-        self.page().request_id = request_id;
+        self.page().generation = request_id;
+    }
+
+    /// What the guest said last in this call.
+    pub(crate) fn last_words(&self) -> String {
+        let page = self.page();
+        let words: Vec<String> = page.last_words.iter().map(|words| printable(words)).collect();
+        words.join(" | ")
     }
 
     fn page(&self) -> MutexGuard<'_, Page> {
@@ -50,26 +100,37 @@ impl GuestLog {
     }
 
     pub(crate) fn write(&self, level: Level, message: &[u8]) {
-        let Some(request_id) = self.take_line() else {
+        let Some(generation) = self.take_line(level, message) else {
             self.plugin.counters.dropped_line();
             return;
         };
         self.plugin.counters.logged();
         let line = printable(message);
-        let (plugin, request_id) = (self.plugin.name(), &*request_id);
+        // The id of the request is added by the log itself.
+        let (plugin, generation) = (self.plugin.name(), &*generation);
         match level {
-            Level::Debug => tracing::debug!(target: "cofferdam::guest", plugin, request_id, "{line}"),
-            Level::Info => tracing::info!(target: "cofferdam::guest", plugin, request_id, "{line}"),
-            Level::Warn => tracing::warn!(target: "cofferdam::guest", plugin, request_id, "{line}"),
-            Level::Error => tracing::error!(target: "cofferdam::guest", plugin, request_id, "{line}"),
+            Level::Debug => tracing::debug!(target: "cofferdam::guest", plugin, generation, "{line}"),
+            Level::Info => tracing::info!(target: "cofferdam::guest", plugin, generation, "{line}"),
+            Level::Warn => tracing::warn!(target: "cofferdam::guest", plugin, generation, "{line}"),
+            Level::Error => tracing::error!(target: "cofferdam::guest", plugin, generation, "{line}"),
         }
     }
 
     /// Takes one line of the quota; the request to write it under.
-    fn take_line(&self) -> Option<Arc<str>> {
+    fn take_line(&self, level: Level, message: &[u8]) -> Option<Arc<str>> {
         let mut page = self.page();
-        page.lines_left = page.lines_left.checked_sub(1)?;
-        Some(Arc::clone(&page.request_id))
+        if matches!(level, Level::Warn | Level::Error) {
+            if page.last_words.len() >= LAST_WORDS_MAX {
+                page.last_words.pop_front();
+            }
+            page.last_words.push_back(message.get(..LAST_WORDS_BYTES_MAX).unwrap_or(message).to_vec());
+        }
+        let Some(left) = page.lines_left.checked_sub(1) else {
+            page.lines_dropped = page.lines_dropped.saturating_add(1);
+            return None;
+        };
+        page.lines_left = left;
+        Some(Arc::clone(&page.generation))
     }
 }
 

@@ -6,7 +6,7 @@ mod asks;
 mod kinds;
 mod tool;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cofferdam_store::{HostName, SecretName};
@@ -57,13 +57,24 @@ pub struct ProviderTable {
     /// Headers of the answer that the guest may see, lower case.
     #[serde(default)]
     pub response_headers: Vec<String>,
-    /// Client tool types this dialect can offer to a model.
+    /// Types of tools that a client runs and this dialect can offer to a model.
     #[serde(default)]
     pub tools: Vec<String>,
     /// The dialect takes every item of the interface as it is. Others are told items of a client's own, such as
     /// `additional_tools` or `agent_message`, as functions and messages.
     #[serde(default)]
     pub takes_items: bool,
+    /// Types of tools that a provider of this dialect runs itself, each with the members that it carries besides
+    /// `type`.
+    #[serde(default)]
+    pub hosted_tools: BTreeMap<String, BTreeSet<String>>,
+    /// Fields of `provider.options` that a client may set and that cost nothing beyond the endpoint's prices.
+    /// Letters of either case are alike.
+    #[serde(default)]
+    pub options: Vec<String>,
+    /// Names that the field `betas` of `provider.options` may hold, likewise.
+    #[serde(default)]
+    pub betas: Vec<String>,
     /// Nothing is remembered between `prepare` and the answer: while the provider is waited for, the instance
     /// may serve others of the same owner, and another one may decode.
     #[serde(default)]
@@ -71,6 +82,18 @@ pub struct ProviderTable {
     /// The dialect has `truncation: auto` itself.
     #[serde(default)]
     pub truncates: bool,
+}
+
+impl ProviderTable {
+    /// The first list of names in which one is empty or stands twice.
+    fn problem(&self) -> Option<(&'static str, String)> {
+        let mut lists = [("options", &self.options), ("betas", &self.betas)].into_iter();
+        let (key, _) = lists.find(|(_, names)| {
+            let mut known = BTreeSet::new();
+            names.iter().any(|name| name.is_empty() || !known.insert(name.to_lowercase()))
+        })?;
+        Some((key, "takes names, each once in whatever case".to_owned()))
+    }
 }
 
 /// A phase of a hook.
@@ -313,6 +336,9 @@ impl Manifest {
         let hidden = self.provider.iter().flat_map(|provider| &provider.response_headers);
         if hidden.clone().any(|name| !is_header_name(name)) {
             return Some(("response_headers", "takes lower-case header names".to_owned()));
+        }
+        if let Some(problem) = self.provider.as_ref().and_then(ProviderTable::problem) {
+            return Some(problem);
         }
         if self.hook.as_ref().is_some_and(|hook| hook.phases.is_empty()) {
             return Some(("phases", "names at least one of on-request and on-response".to_owned()));

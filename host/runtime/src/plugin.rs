@@ -26,6 +26,7 @@ pub struct Plugin {
     number: u64,
     digest: String,
     origin: String,
+    is_built_in: bool,
     component: Cow<'static, [u8]>,
     finding: Finding,
     denials: Vec<Denial>,
@@ -49,6 +50,7 @@ pub(crate) struct Parts {
     pub(crate) manifest: Manifest,
     pub(crate) digest: String,
     pub(crate) origin: String,
+    pub(crate) is_built_in: bool,
     pub(crate) component: Cow<'static, [u8]>,
     pub(crate) finding: Finding,
     pub(crate) joined: Joined,
@@ -129,7 +131,7 @@ struct Failed {
 
 impl Plugin {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { host, manifest, digest, origin, component, finding, joined } = parts;
+        let Parts { host, manifest, digest, origin, is_built_in, component, finding, joined } = parts;
         let Joined { grant, denials, idle } = joined;
         Self {
             number: host.next_number(),
@@ -137,6 +139,7 @@ impl Plugin {
             profile: Arc::new(Profile { grant, manifest, counters: Counters::default() }),
             digest,
             origin,
+            is_built_in,
             component,
             finding,
             denials,
@@ -176,6 +179,12 @@ impl Plugin {
         &self.origin
     }
 
+    /// Whether it is part of the program.
+    #[must_use]
+    pub fn is_built_in(&self) -> bool {
+        self.is_built_in
+    }
+
     /// What it may do.
     #[must_use]
     pub fn grant(&self) -> &Grant {
@@ -202,9 +211,20 @@ impl Plugin {
     }
 
     /// What it cannot run without and was not granted.
-    pub fn missing_grants(&self) -> impl Iterator<Item = &Denial> {
-        self.ungranted_imports()
-            .filter_map(|import| self.denials.iter().find(|denial| denial.wanted == import.as_str()))
+    #[must_use]
+    pub fn missing_grants(&self) -> Vec<Denial> {
+        self.grant().denials_of(&self.ungranted_imports().collect())
+    }
+
+    /// What it cannot run without, and the lines that would grant it; `None` for one that is usable.
+    #[must_use]
+    pub fn lacks(&self) -> Option<String> {
+        let missing: Vec<&str> = self.ungranted_imports().map(Import::as_str).collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let lines: Vec<String> = self.missing_grants().into_iter().map(|denial| denial.line).collect();
+        Some(format!("lacks grants: {}; to allow it: {}", missing.join(", "), lines.join("; ")))
     }
 
     /// Its running totals.
@@ -308,8 +328,7 @@ impl Plugin {
     }
 
     fn make(&self) -> Result<Compiled, Failed> {
-        if let Some(Denial { wanted, line }) = self.missing_grants().next() {
-            let reason = format!("imports {wanted}, which is not granted; to allow it: {line}");
+        if let Some(reason) = self.lacks() {
             return Err(Failed { kind: CallErrorKind::Denied, reason });
         }
         let started = Instant::now();

@@ -1,30 +1,28 @@
 //! From files to plugins: reads manifests and components, checks both, joins
 //! requests with grants. Nothing is compiled here.
 
+mod folder;
+mod unique;
+
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
 use crate::cache::{Cache, hex};
-use crate::contract::{self, COMPONENT_BYTES_MAX, Finding};
+use crate::contract::{self, Finding};
 use crate::engine::{Sandbox, Ticker};
-use crate::error::{LoadError, StartError};
-use crate::grant::{Grant, Joined, OperatorGrant};
-use crate::host::{Gauges, Host};
+use crate::error::{LoadError, ManifestError, StartError};
+use crate::grant::{Denial, Grant, Joined, OperatorGrant};
+use crate::host::{Gauges, Host, Places};
 use crate::manifest::Manifest;
 use crate::plugin::{Parts, Plugin};
 use crate::warm::Warm;
 
-/// Longest manifest.
-const MANIFEST_BYTES_MAX: usize = 64 * 1024;
-/// Most plugins in one folder.
-const PLUGINS_MAX: usize = 1_000;
+pub use folder::read_plugin_dir;
 
 /// How the runtime starts.
 #[derive(Debug, Clone)]
@@ -54,6 +52,8 @@ pub struct PluginSource {
     pub name: String,
     /// Names the manifest in messages: a path, or `embedded`.
     pub origin: String,
+    /// Whether it is part of the program: its name is another's only where the operator says so.
+    pub is_built_in: bool,
 }
 
 /// The installed plugins by name. Clones share them.
@@ -81,27 +81,25 @@ impl Runtime {
         };
         let warm = Arc::new(Warm::new(sandbox.instances as usize));
         let ticker = Ticker::start(&sandbox.engine, config.tick, Arc::clone(&warm))?;
-        Ok(Self { host: Arc::new(Host::new(sandbox, cache, warm, ticker)) })
+        Ok(Self { host: Arc::new(Host::new(sandbox, config.streams, cache, warm, ticker)) })
     }
 
     /// Checks manifests and components and joins them with the operator's
-    /// grants. Later sources replace earlier ones of the same name. Plugins are
-    /// compiled when they are first needed, see [`Plugin::compile`].
+    /// grants. A plugin takes the place of the built-in of its name where
+    /// [`OperatorGrant::replaces`] allows it. Nothing is compiled, see
+    /// [`Plugin::compile`].
     ///
     /// # Errors
     ///
-    /// The first source that is wrong. Missing grants are no error: they stand
-    /// in [`Plugin::denials`] and in the log.
+    /// The first source that is wrong, or that answers to what another answers to.
+    /// Missing grants are no error: they stand in [`Plugin::denials`] and in the log.
     pub fn load(
         &self,
         sources: Vec<PluginSource>,
         grants: &BTreeMap<String, OperatorGrant>,
     ) -> Result<Plugins, LoadError> {
-        let mut chosen = BTreeMap::new();
-        for source in sources {
-            let manifest = checked_manifest(&source)?;
-            chosen.insert(manifest.name.clone(), (manifest, source));
-        }
+        let chosen = choose(sources, grants)?;
+        unique::check(chosen.values().map(|(manifest, source)| (manifest, source)))?;
         if let Some(name) = grants.keys().find(|name| !chosen.contains_key(*name)) {
             return Err(LoadError::UnknownPlugin { name: name.clone() });
         }
@@ -119,6 +117,12 @@ impl Runtime {
         self.host.gauges()
     }
 
+    /// The places of the runtime as the owner with this id finds them.
+    #[must_use]
+    pub fn places(&self, owner: &str) -> Places {
+        self.host.places(owner)
+    }
+
     fn load_one(
         &self,
         manifest: Manifest,
@@ -130,6 +134,10 @@ impl Runtime {
             error,
         };
         let digest = hex(&Sha256::digest(&source.component));
+        if let Some(pinned) = operator.and_then(|grant| grant.sha256.as_ref()).filter(|pin| **pin != digest) {
+            let (name, pinned) = (manifest.name, pinned.clone());
+            return Err(LoadError::Pinned { origin: source.origin, name, pinned, digest });
+        }
         let finding = self.finding(&digest, &source.component).map_err(blame)?;
         finding.suits(&manifest).map_err(blame)?;
         let nothing = OperatorGrant::default();
@@ -138,9 +146,9 @@ impl Runtime {
         if operator.is_some() {
             report(&manifest.name, &joined);
         }
-        let PluginSource { component, origin, .. } = source;
+        let PluginSource { component, origin, is_built_in, .. } = source;
         let host = Arc::clone(&self.host);
-        Ok(Plugin::new(Parts { host, manifest, digest, origin, component, finding, joined }))
+        Ok(Plugin::new(Parts { host, manifest, digest, origin, is_built_in, component, finding, joined }))
     }
 
     /// The contract check, or what it found when it last saw these bytes.
@@ -158,10 +166,15 @@ impl Runtime {
     }
 }
 
-/// Tells the log where the two sides of a grant do not meet.
+/// Tells the log where the two sides of a grant do not meet: in one line all that is missing.
 fn report(plugin: &str, joined: &Joined) {
-    for denial in &joined.denials {
-        tracing::warn!(plugin, wanted = denial.wanted, "not granted; to allow it: {}", denial.line);
+    if !joined.denials.is_empty() {
+        let column = |text: fn(&Denial) -> &str, between: &str| {
+            joined.denials.iter().map(text).collect::<Vec<_>>().join(between)
+        };
+        let wanted = column(|denial| &denial.wanted, ", ");
+        let lines = column(|denial| &denial.line, "; ");
+        tracing::warn!(plugin, wanted, "not granted; to allow it: {lines}");
     }
     for idle in &joined.idle {
         tracing::warn!(plugin, "granted, but its manifest does not ask for it: {idle}");
@@ -181,64 +194,48 @@ impl Plugins {
     }
 }
 
-/// Reads every `NAME.toml` of a folder with the component it names.
-///
-/// # Errors
-///
-/// A file cannot be read, is too long, or a manifest is wrong.
-pub fn read_plugin_dir(dir: &Path) -> Result<Vec<PluginSource>, LoadError> {
-    let unreadable = |path: &Path, error| LoadError::Read { path: path.to_owned(), error };
-    let mut manifests = Vec::new();
-    for entry in fs::read_dir(dir).map_err(|error| unreadable(dir, error))? {
-        let path = entry.map_err(|error| unreadable(dir, error))?.path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
-            manifests.push(path);
+/// One source for each name.
+fn choose(
+    sources: Vec<PluginSource>,
+    grants: &BTreeMap<String, OperatorGrant>,
+) -> Result<BTreeMap<String, (Manifest, PluginSource)>, LoadError> {
+    let mut chosen: BTreeMap<String, (Manifest, PluginSource)> = BTreeMap::new();
+    let mut replaced = BTreeSet::new();
+    for source in sources {
+        let manifest = checked_manifest(&source)?;
+        let name = manifest.name.clone();
+        if let Some((_, earlier)) = chosen.get(&name) {
+            let may_replace = grants.get(&name).is_some_and(|grant| grant.replaces);
+            if !earlier.is_built_in || source.is_built_in {
+                let first = earlier.origin.clone();
+                let origin = source.origin;
+                return Err(LoadError::Duplicate { origin, what: "name", id: name, first });
+            }
+            if !may_replace {
+                return Err(LoadError::BuiltIn { origin: source.origin, name });
+            }
+            replaced.insert(name.clone());
         }
-        if manifests.len() > PLUGINS_MAX {
-            let error = io::Error::other(format!("has more than {PLUGINS_MAX} plugins"));
-            return Err(unreadable(dir, error));
-        }
+        chosen.insert(name, (manifest, source));
     }
-    manifests.sort();
-    manifests.into_iter().map(|path| read_source(dir, &path)).collect()
-}
-
-fn read_source(dir: &Path, path: &Path) -> Result<PluginSource, LoadError> {
-    let origin = path.display().to_string();
-    let text = read_bounded(path, MANIFEST_BYTES_MAX)?;
-    let text = String::from_utf8(text).map_err(|_| LoadError::Read {
-        path: path.to_owned(),
-        error: io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text"),
-    })?;
-    let manifest =
-        Manifest::parse(&text).map_err(|error| LoadError::Manifest { origin: origin.clone(), error })?;
-    let component = read_bounded(&dir.join(&manifest.component), COMPONENT_BYTES_MAX)?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(PluginSource { manifest: text, component: component.into(), name, origin })
-}
-
-/// Reads a file, but never more than accepted.
-fn read_bounded(path: &Path, bytes_max: usize) -> Result<Vec<u8>, LoadError> {
-    let read = || {
-        let mut bytes = Vec::new();
-        let file = fs::File::open(path)?;
-        file.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
-        if bytes.len() > bytes_max {
-            return Err(io::Error::other(format!(
-                "has more than {bytes_max} bytes, which is the most accepted"
-            )));
-        }
-        Ok(bytes)
-    };
-    read().map_err(|error| LoadError::Read { path: path.to_owned(), error })
+    for (plugin, _) in grants.iter().filter(|(name, grant)| grant.replaces && !replaced.contains(*name)) {
+        tracing::warn!(plugin, "`replaces` is set, and no plugin of the folder has this name");
+    }
+    Ok(chosen)
 }
 
 fn checked_manifest(source: &PluginSource) -> Result<Manifest, LoadError> {
     let blame = |error| LoadError::Manifest { origin: source.origin.clone(), error };
     let manifest = Manifest::parse(&source.manifest).map_err(blame)?;
-    if manifest.name == source.name {
-        return Ok(manifest);
+    check_name(&manifest, &source.name).map_err(blame)?;
+    Ok(manifest)
+}
+
+/// The name of a plugin is that of its file.
+fn check_name(manifest: &Manifest, file: &str) -> Result<(), ManifestError> {
+    if manifest.name == file {
+        return Ok(());
     }
-    let message = format!("`name` is \"{}\", but the file is named \"{}\"", manifest.name, source.name);
-    Err(blame(crate::error::ManifestError { line: 1, message }))
+    let message = format!("`name` is \"{}\", but the file is named \"{file}\"", manifest.name);
+    Err(ManifestError { line: 1, message })
 }

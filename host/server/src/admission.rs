@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use cofferdam_engine::rate::{Limit, Quota, Standing, TooOften};
 use cofferdam_engine::{Allowance, Meter, Running, TokenLimits};
+use cofferdam_runtime::{Fairness, Places};
 use cofferdam_store::{Clock, KeyId, WorkspaceId};
 use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::config::Pace;
 
-/// What a client is told to wait for a place that nobody knows the end of, in seconds.
+/// What a client is told to wait for what other requests have to give back, in seconds.
 const PLACE_WAIT_S: u64 = 1;
 
 /// What keys and workspaces have used.
@@ -48,6 +49,10 @@ pub(crate) struct Limited {
 /// The limits, named as their keys in the configuration are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resource {
+    /// The places of the host, while few are left.
+    Streams,
+    /// The memory for request bodies, while little is left.
+    BodyBytes,
     ConcurrentPerKey,
     TokensPerMinute,
     WorkspaceTokensPerMinute,
@@ -58,6 +63,8 @@ enum Resource {
 impl Resource {
     fn name(self) -> &'static str {
         match self {
+            Self::Streams => "streams",
+            Self::BodyBytes => "body_bytes",
             Self::ConcurrentPerKey => "concurrent_per_key",
             Self::TokensPerMinute => "tokens_per_minute",
             Self::WorkspaceTokensPerMinute => "workspace_tokens_per_minute",
@@ -69,7 +76,11 @@ impl Resource {
     /// Whose limit it is.
     fn scope(self) -> &'static str {
         match self {
-            Self::ConcurrentPerKey | Self::TokensPerMinute | Self::RequestsPerMinute => "key",
+            Self::Streams
+            | Self::BodyBytes
+            | Self::ConcurrentPerKey
+            | Self::TokensPerMinute
+            | Self::RequestsPerMinute => "key",
             Self::WorkspaceTokensPerMinute | Self::WorkspaceRequestsPerMinute => "workspace",
         }
     }
@@ -77,6 +88,8 @@ impl Resource {
     /// What there is a limit of.
     fn units(self) -> &'static str {
         match self {
+            Self::Streams => "places while few are left",
+            Self::BodyBytes => "bytes of request bodies while little room is left",
             Self::ConcurrentPerKey => "requests at the same time",
             Self::TokensPerMinute | Self::WorkspaceTokensPerMinute => "tokens per minute",
             Self::RequestsPerMinute | Self::WorkspaceRequestsPerMinute => "requests per minute",
@@ -108,15 +121,17 @@ impl Admission {
         key: KeyId,
         workspace: WorkspaceId,
         pace: &Pace,
+        places: Places,
     ) -> Result<Admitted, Box<Limited>> {
+        let now_ms = self.clock.now_ms();
+        let place = self.running.enter(key, |own, all| match pace.concurrent_per_key {
+            most @ 1.. if own >= most => Err(Limited::full(Resource::ConcurrentPerKey, most, now_ms)),
+            _ => is_fair(places, own, all).map_err(|share| Limited::full(Resource::Streams, share, now_ms)),
+        })?;
         if *pace == Pace::UNLIMITED {
-            return Ok(Admitted::default());
+            return Ok(Admitted { allowance: Allowance::new(None, Some(place)), shown: None });
         }
-        let mut tightest = Tightest { now_ms: self.clock.now_ms(), found: None };
-        let place = match pace.concurrent_per_key {
-            0 => None,
-            most => Some(self.running.enter(key, most).ok_or_else(|| tightest.full(most))?),
-        };
+        let mut tightest = Tightest { now_ms, found: None };
         let meter = Meter {
             limits: Arc::clone(&self.tokens),
             key: Quota::of_minute(pace.tokens_per_minute).map(|quota| (key, quota)),
@@ -131,7 +146,7 @@ impl Admission {
         }
         self.take_request(key, workspace, pace, &mut tightest)?;
         let is_metered = meter.key.is_some() || meter.workspace.is_some();
-        let allowance = Allowance::new(is_metered.then_some(meter), place);
+        let allowance = Allowance::new(is_metered.then_some(meter), Some(place));
         Ok(Admitted { allowance, shown: tightest.shown() })
     }
 
@@ -157,6 +172,21 @@ impl Admission {
     }
 }
 
+/// Whether a key may take one more place. A request that waits for its body has none in the runtime yet, and one
+/// that runs tools has several, so the larger count is the true one.
+///
+/// # Errors
+///
+/// The key's share of the places, when it holds more than that and few are left.
+fn is_fair(places: Places, own: u64, all: u64) -> Result<(), u64> {
+    let count = |running: u64| usize::try_from(running).unwrap_or(usize::MAX);
+    let Places { taken, held, fairness } = places;
+    if fairness.refuses(taken.max(count(all)), held.max(count(own))) {
+        return Err(fairness.share() as u64);
+    }
+    Ok(())
+}
+
 /// The limit of which the smallest share is left.
 struct Tightest {
     now_ms: u64,
@@ -175,19 +205,24 @@ impl Tightest {
         Ok(())
     }
 
-    fn full(&self, most: u64) -> Box<Limited> {
-        let resource = Resource::ConcurrentPerKey;
-        let reset_ms = self.now_ms.saturating_add(PLACE_WAIT_S * 1000);
-        let shown = Shown { resource: resource.name(), limit: most, remaining: 0, reset_ms };
-        Box::new(Limited { resource, shown, wait_s: PLACE_WAIT_S })
-    }
-
     fn shown(&self) -> Option<Shown> {
         self.found.map(|(resource, standing)| Shown::of(resource, standing, self.now_ms))
     }
 }
 
 impl Limited {
+    /// A key holds all that it may hold of something that others give back.
+    fn full(resource: Resource, most: u64, now_ms: u64) -> Box<Self> {
+        let reset_ms = now_ms.saturating_add(PLACE_WAIT_S * 1000);
+        let shown = Shown { resource: resource.name(), limit: most, remaining: 0, reset_ms };
+        Box::new(Self { resource, shown, wait_s: PLACE_WAIT_S })
+    }
+
+    /// A key holds more than its share of the memory for bodies, of which little is left.
+    pub(crate) fn by_bodies(fairness: Fairness, now_ms: u64) -> Box<Self> {
+        Self::full(Resource::BodyBytes, fairness.share() as u64, now_ms)
+    }
+
     /// For the client: who refused, for which limit, and what to do.
     pub(crate) fn message(&self) -> String {
         let Self { resource, shown: Shown { limit, .. }, wait_s } = self;

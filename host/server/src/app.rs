@@ -9,7 +9,7 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, Guard};
 use cofferdam_runtime::Runtime;
 use cofferdam_store::{Clock, Store};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::body::Budget;
 use crate::facts::{self, Facts, Serving};
@@ -47,6 +47,8 @@ pub(crate) struct App {
     started: Instant,
     draining: AtomicBool,
     compiled: AtomicBool,
+    /// There are plugins that wait to be compiled.
+    uncompiled: Notify,
 }
 
 /// Where the host listens, with real port numbers.
@@ -87,7 +89,7 @@ impl App {
             desk,
             clock: ground.clock.clone(),
             metrics,
-            bodies: Budget::default(),
+            bodies: Budget::new(&ground.clock),
             rates: rate::Limits::new(&ground.clock),
             refusals: Refusals::new(&ground.clock),
             vault_reads: Arc::new(Semaphore::new(VAULT_READS_MAX)),
@@ -96,6 +98,7 @@ impl App {
             started: Instant::now(),
             draining: AtomicBool::new(false),
             compiled: AtomicBool::new(false),
+            uncompiled: Notify::new(),
         }
     }
 
@@ -107,11 +110,19 @@ impl App {
     /// Puts a new configuration in the place of the old one.
     pub(crate) fn replace(&self, live: Live) {
         self.live.store(Arc::new(live));
+        self.uncompiled.notify_one();
     }
 
     /// From now on requests find compiled plugins.
     pub(crate) fn note_compiled(&self) {
         self.compiled.store(true, Ordering::Release);
+        self.uncompiled.notify_one();
+    }
+
+    /// Waits until the host is ready for the first time, or has a new configuration since this was last waited for.
+    /// For one task only.
+    pub(crate) async fn until_ready_or_replaced(&self) {
+        self.uncompiled.notified().await;
     }
 
     /// From now on the process is about to end.

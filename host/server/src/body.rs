@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use cofferdam_runtime::{Fairness, Holders};
+use cofferdam_store::{Clock, KeyId};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
+use crate::admission::Limited;
 use crate::reply::Fault;
 
 /// The longest body of a response or embedding request, in bytes.
@@ -19,37 +22,52 @@ pub(crate) const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// What all bodies that are being read or worked on may take together, in bytes.
 const ALL_BODIES_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
+/// How much of that one key may hold while little is left.
+const FAIRNESS: Fairness = Fairness::new(ALL_BODIES_BYTES_MAX, ALL_BODIES_BYTES_MAX / 8);
+
 /// Bytes of bodies in memory.
-#[derive(Debug, Default)]
 pub(crate) struct Budget {
+    clock: Clock,
     taken: AtomicUsize,
+    by_key: Holders<KeyId>,
 }
 
 /// A part of the budget, given back when dropped.
-#[derive(Debug)]
 pub(crate) struct Share<'b> {
     budget: &'b Budget,
+    key: KeyId,
     bytes: usize,
 }
 
 impl Budget {
-    /// A share of nothing, to grow.
-    pub(crate) fn share(&self) -> Share<'_> {
-        Share { budget: self, bytes: 0 }
+    /// Nothing is taken.
+    #[must_use]
+    pub(crate) fn new(clock: &Clock) -> Self {
+        Self { clock: clock.clone(), taken: AtomicUsize::new(0), by_key: Holders::default() }
+    }
+
+    /// A share of nothing for a request of this key, to grow.
+    pub(crate) fn share(&self, key: KeyId) -> Share<'_> {
+        Share { budget: self, key, bytes: 0 }
     }
 }
 
 impl Share<'_> {
     fn grow(&mut self, bytes: usize) -> Result<(), Fault> {
-        let before = self.budget.taken.fetch_add(bytes, Ordering::Relaxed);
+        let taken = self.budget.taken.fetch_add(bytes, Ordering::Relaxed);
+        let held = self.budget.by_key.add(self.key, bytes);
         self.bytes += bytes;
-        if before + bytes > ALL_BODIES_BYTES_MAX { Err(Fault::Busy) } else { Ok(()) }
+        if FAIRNESS.refuses(taken, held) {
+            return Err(Fault::Limited(Limited::by_bodies(FAIRNESS, self.budget.clock.now_ms())));
+        }
+        if taken + bytes > ALL_BODIES_BYTES_MAX { Err(Fault::Busy) } else { Ok(()) }
     }
 }
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {
         self.budget.taken.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.by_key.remove(&self.key, self.bytes);
     }
 }
 

@@ -8,10 +8,11 @@ use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use cofferdam_runtime::Holders;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::{Request, Response};
@@ -27,6 +28,7 @@ use tokio_util::task::TaskTracker;
 use crate::answer::Body;
 use crate::handle::HEADERS_BYTES_MAX;
 use crate::metrics::Metrics;
+use crate::rate::Source;
 use crate::stall::{Answers, Stalling};
 
 /// A head must arrive whole within this; it also ends idle HTTP/1 connections.
@@ -43,8 +45,13 @@ const STALL_MAX: Duration = Duration::from_secs(60);
 const HEADERS_MAX: usize = 128;
 /// Requests at once on one HTTP/2 connection.
 const STREAMS_PER_CONNECTION: u32 = 256;
+/// For the last words of requests that are told to end at once.
+const LAST_WORD: Duration = Duration::from_secs(2);
 /// After a failed accept (no file descriptors, mostly) the next try waits.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a line of the log tells of connections that were refused, at most.
+const REFUSED_LINE_EVERY: Duration = Duration::from_secs(60);
 
 /// The other end of a connection.
 #[derive(Clone)]
@@ -57,10 +64,27 @@ pub(crate) struct Peer {
     pub(crate) answers: Arc<Answers>,
 }
 
+/// The right to be open. It is given back, and the connection no longer counted for its address, when dropped.
+struct Permit {
+    source: Source,
+    addresses: Arc<Holders<Source>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.addresses.remove(&self.source, 1);
+    }
+}
+
 /// What all connections share.
 #[derive(Clone)]
 pub(crate) struct Connections {
     permits: Arc<Semaphore>,
+    /// Open connections by address.
+    addresses: Arc<Holders<Source>>,
+    /// When it was last told that one was refused.
+    refused: Arc<Mutex<Option<Instant>>>,
     metrics: Arc<Metrics>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -73,6 +97,8 @@ impl Connections {
     pub(crate) fn new(connections_max: usize, metrics: Arc<Metrics>) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS))),
+            addresses: Arc::default(),
+            refused: Arc::default(),
             metrics,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -81,9 +107,14 @@ impl Connections {
     }
 
     /// Accepts connections until stopped and answers their requests with `handler`,
-    /// which also gets to know the other end.
-    pub(crate) async fn accept<H, F>(&self, listener: TcpListener, handler: H)
-    where
+    /// which also gets to know the other end. `address_max` is how many may be open
+    /// from an address, if there is a limit.
+    pub(crate) async fn accept<H, F>(
+        &self,
+        listener: TcpListener,
+        address_max: impl Fn(IpAddr) -> Option<usize>,
+        handler: H,
+    ) where
         H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
     {
@@ -94,9 +125,7 @@ impl Connections {
             };
             match next {
                 Ok((stream, address, permit)) => {
-                    let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
-                    let connection = self.clone().serve(stream, peer, permit, handler.clone());
-                    self.tasks.spawn(connection);
+                    self.begin(stream, address, permit, address_max(address), handler.clone());
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -106,20 +135,70 @@ impl Connections {
         }
     }
 
-    /// Lets running requests end for as long as `patience` lasts and nobody is in a
-    /// `hurry`, then cuts them off. Returns how many connections were cut.
-    pub(crate) async fn drain(&self, patience: Duration, hurry: impl Future<Output = ()>) -> usize {
+    /// Takes nothing new and lets running requests end until `end`, then cuts them off.
+    /// When there is a `hurry`, `tell` has them end with a last word, for which they
+    /// have a moment. Returns how many connections were cut.
+    pub(crate) async fn drain(
+        &self,
+        end: tokio::time::Instant,
+        hurry: impl Future<Output = ()>,
+        tell: impl FnOnce(),
+    ) -> usize {
         self.stop.cancel();
         self.tasks.close();
-        tokio::select! {
+        let is_hurried = tokio::select! {
             () = self.tasks.wait() => return 0,
-            () = tokio::time::sleep(patience) => {}
-            () = hurry => {}
+            () = tokio::time::sleep_until(end) => false,
+            () = hurry => true,
+        };
+        if is_hurried {
+            tell();
+            if tokio::time::timeout(LAST_WORD, self.tasks.wait()).await.is_ok() {
+                return 0;
+            }
         }
         let open = usize::try_from(self.metrics.connections.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         self.cut.cancel();
         self.tasks.wait().await;
         open
+    }
+
+    /// Serves a connection, unless its address has too many.
+    fn begin<H, F>(
+        &self,
+        stream: TcpStream,
+        address: IpAddr,
+        permit: OwnedSemaphorePermit,
+        most: Option<usize>,
+        handler: H,
+    ) where
+        H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
+        F: Future<Output = Response<Body>> + Send + 'static,
+    {
+        if let Some(permit) = self.of_address(permit, address, most) {
+            let peer = Peer { address, running: Arc::default(), answers: Arc::default() };
+            self.tasks.spawn(self.clone().serve(stream, peer, permit, handler));
+        }
+    }
+
+    /// Counts a connection for its address, unless that has too many: then it is closed at once.
+    fn of_address(
+        &self,
+        permit: OwnedSemaphorePermit,
+        address: IpAddr,
+        most: Option<usize>,
+    ) -> Option<Permit> {
+        let source = Source::from(address);
+        let permit = Permit { source, addresses: Arc::clone(&self.addresses), _permit: permit };
+        let before = self.addresses.add(source, 1);
+        let Some(most) = most.filter(|most| before >= *most) else { return Some(permit) };
+        self.metrics.connections_refused.fetch_add(1, Ordering::Relaxed);
+        let mut told = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| told.elapsed() >= REFUSED_LINE_EVERY) {
+            *told = Some(Instant::now());
+            tracing::warn!(client = %address.to_canonical(), most, "connections of this address are refused: it has limits.connections_per_address open");
+        }
+        None
     }
 
     fn cutting(&self) -> Noticed {
@@ -138,7 +217,7 @@ impl Connections {
         Ok((stream, address.ip(), permit))
     }
 
-    async fn serve<H, F>(self, stream: TcpStream, peer: Peer, permit: OwnedSemaphorePermit, handler: H)
+    async fn serve<H, F>(self, stream: TcpStream, peer: Peer, permit: Permit, handler: H)
     where
         H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
         F: Future<Output = Response<Body>> + Send + 'static,
@@ -256,9 +335,28 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::Idle;
+    use super::{Connections, Idle};
+
+    #[tokio::test]
+    async fn an_address_has_so_many_connections_and_no_more() {
+        let connections = Connections::new(8, Arc::default());
+        let open = async |address: &str, most| {
+            let permit = Arc::clone(&connections.permits).acquire_owned().await.unwrap();
+            connections.of_address(permit, address.parse().unwrap(), most)
+        };
+        let first = open("192.0.2.1", Some(2)).await.unwrap();
+        let second = open("192.0.2.1", Some(2)).await.unwrap();
+        assert!(open("192.0.2.1", Some(2)).await.is_none());
+        assert_eq!(connections.metrics.connections_refused.load(Ordering::Relaxed), 1);
+        assert!(open("192.0.2.2", Some(2)).await.is_some() && open("192.0.2.1", None).await.is_some());
+        drop(first);
+        assert!(open("192.0.2.1", Some(2)).await.is_some());
+        drop(second);
+        assert_eq!(connections.permits.available_permits(), 8);
+    }
 
     #[test]
     fn connection_is_idle_only_while_nothing_runs_or_was_served() {

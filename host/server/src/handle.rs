@@ -18,6 +18,7 @@ use crate::answer::Body;
 use crate::api;
 use crate::app::App;
 use crate::connection::Peer;
+use crate::forwarded;
 use crate::rate::{Source, failures_quota};
 use crate::record::Record;
 use crate::reply::{Fault, Flaw, VaultFault};
@@ -50,11 +51,13 @@ pub(crate) struct Call<'r> {
 
 /// Answers a request.
 pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
-    let mut record = Record::begin(&request, Arc::clone(&app.metrics), &peer);
+    let client =
+        forwarded::client(peer.address, request.headers(), &app.live().config.server.trusted_proxies);
+    let mut record = Record::begin(&request, Arc::clone(&app.metrics), &peer, client);
     let id = record.id();
     let is_head = request.method() == Method::HEAD;
     // A panic is a mistake of ours in one request; the connection and all others go on.
-    let answer = AssertUnwindSafe(answer(&app, peer.address.into(), &mut record, request)).catch_unwind();
+    let answer = AssertUnwindSafe(answer(&app, client.into(), &mut record, request)).catch_unwind();
     let answer = within_polls(id, answer).await;
     let mut response = match answer {
         Ok(Ok(response)) => response,
@@ -152,11 +155,13 @@ async fn find_and_answer(
     record.key = Some(principal.key_id());
     let user = principal.member();
     let mut call = Call { app, principal, head, record };
-    dispatch(&mut call, route, body).await.map_err(|fault| Refused {
+    dispatch(&mut call, route, body).await.map_err(|fault| {
+        if let Fault::Limited(limited) = &fault {
+            call.record.limit = Some(limited.shown);
+        }
         // What is hidden must not differ from what is not there.
-        user: if matches!(fault, Fault::NotFound) { None } else { user },
-        fault,
-        closing: false,
+        let user = if matches!(fault, Fault::NotFound) { None } else { user };
+        Refused { fault, user, closing: false }
     })
 }
 
@@ -210,12 +215,9 @@ fn check_head(head: &Parts) -> Result<(), Fault> {
 }
 
 /// Who asks. An address that has shown too many tokens in vain is told so on the
-/// vault's routes before its next token is looked at.
+/// vault's routes with its next refused token; a good token from there is good.
 fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result<Principal, Fault> {
     let in_vault = route == Label::Vault;
-    if let Some(quota) = failures_quota().filter(|_| in_vault) {
-        app.rates.failures.check(source, quota).map_err(too_often)?;
-    }
     let shown = auth::token(&head.headers);
     let authenticated = match shown {
         Ok(token) => app.store.authenticate(token),
@@ -226,15 +228,18 @@ fn authenticate(app: &App, source: Source, head: &Parts, route: Label) -> Result
         Err(auth::NoToken::Malformed) => Err(AuthenticationError::Malformed),
     };
     authenticated.map_err(|error| {
-        if !matches!(error, AuthenticationError::Incomplete(_)) {
+        let is_tokens_fault = !matches!(error, AuthenticationError::Incomplete(_));
+        if is_tokens_fault {
             tracing::debug!(%error, "a token was refused");
             app.refusals.count(source, &error);
-            // Who is over the limit already is not made to wait any longer.
-            if let Some(quota) = failures_quota() {
-                app.rates.failures.take(source, quota).ok();
-            }
         }
-        refusal(error, in_vault)
+        // An address that is over the limit already is not made to wait any longer.
+        let counted =
+            failures_quota().filter(|_| is_tokens_fault).map(|quota| app.rates.failures.take(source, quota));
+        match counted {
+            Some(Err(error)) if in_vault => too_often(error),
+            _ => refusal(error, in_vault),
+        }
     })
 }
 

@@ -24,6 +24,7 @@ mod api;
 mod auth;
 mod body;
 mod connection;
+mod forwarded;
 mod handle;
 mod rate;
 mod refusals;
@@ -37,10 +38,13 @@ mod record;
 mod reply;
 
 // What a host is made of.
+mod advice;
 mod app;
 mod cache;
+mod compile;
 pub mod config;
 mod defaults;
+mod operator_secrets;
 mod plugins;
 mod wiring;
 

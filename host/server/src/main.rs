@@ -23,8 +23,8 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if let Some(mistake) = mistake {
-        tracing::warn!(mistake, "COFFERDAM_LOG is not a filter and not used");
+    if let Some(telemetry::Mistake { variable, error }) = mistake {
+        tracing::warn!(mistake = error, "{variable} is not a filter and not used");
     }
     if let Err(error) = sealed {
         tracing::warn!(%error, "the process cannot be sealed against debuggers and core files");

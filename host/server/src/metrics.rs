@@ -56,6 +56,8 @@ pub(crate) struct Metrics {
     pub requests_running: AtomicU64,
     /// Open client connections.
     pub connections: AtomicU64,
+    /// Connections that were closed at once because their address had too many.
+    pub connections_refused: AtomicU64,
     /// Streams that are being sent.
     pub(crate) streams_running: AtomicU64,
     /// Streams whose client went away before the end.
@@ -119,6 +121,12 @@ impl Metrics {
                 &self.requests_running,
             ),
             ("cofferdam_connections", "gauge", "Open client connections", &self.connections),
+            (
+                "cofferdam_connections_refused_total",
+                "counter",
+                "Connections refused because their address had too many",
+                &self.connections_refused,
+            ),
             ("cofferdam_streams_running", "gauge", "Streams that are being sent", &self.streams_running),
             (
                 "cofferdam_streams_abandoned_total",

@@ -1,10 +1,11 @@
-//! Which plugins there are: those in the program, then those of `--plugins`,
-//! which add to them or replace them by name.
+//! Which plugins there are: those in the program and those of `--plugins`, which
+//! add to them, or replace them where the configuration says so.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use cofferdam_runtime::{LoadError, PluginSource, Plugins, Runtime, read_plugin_dir};
+use cofferdam_engine::is_own_entry;
+use cofferdam_runtime::{LoadError, Plugin, PluginSource, Plugins, Runtime, read_plugin_dir};
 
 use crate::config::Config;
 
@@ -23,7 +24,20 @@ pub(crate) fn load(runtime: &Runtime, folder: Option<&Path>, config: &Config) ->
     if let Some(folder) = folder {
         sources.extend(read_plugin_dir(folder)?);
     }
-    runtime.load(sources, &config.plugins)
+    let plugins = runtime.load(sources, &config.plugins)?;
+    for plugin in plugins.iter() {
+        if let Some(id) = own_entry(plugin) {
+            let (origin, id) = (plugin.origin().to_owned(), id.to_owned());
+            let first = "the host itself".to_owned();
+            return Err(LoadError::Duplicate { origin, what: "id", id, first });
+        }
+    }
+    Ok(plugins)
+}
+
+/// The id of a plugin's entries, if the host would not ask the plugin for them.
+fn own_entry(plugin: &Plugin) -> Option<&str> {
+    plugin.manifest().entry_id().filter(|id| is_own_entry(id))
 }
 
 fn embedded((name, manifest, component): &Embedded) -> PluginSource {
@@ -32,5 +46,6 @@ fn embedded((name, manifest, component): &Embedded) -> PluginSource {
         manifest: (*manifest).to_owned(),
         component: Cow::Borrowed(component),
         origin: "embedded".to_owned(),
+        is_built_in: true,
     }
 }

@@ -1,7 +1,8 @@
 //! One request as the log and the metrics see it: route, status, time, bytes,
-//! which key. Never content, tokens of keys, paths with names in them or query
+//! which key, from which address. Never content, tokens of keys, paths with names in them or query
 //! strings. A record is written exactly once, when its answer is done or dropped.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -31,6 +32,7 @@ pub(crate) struct Record {
     /// What the request may use: its place is taken until the answer is out.
     pub(crate) allowance: Allowance,
     streamed: bool,
+    client: IpAddr,
     id: Uuid,
     method: &'static str,
     started: Instant,
@@ -42,8 +44,13 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Begins the record of a request that came from `peer`.
-    pub(crate) fn begin<B>(request: &Request<B>, metrics: Arc<Metrics>, peer: &Peer) -> Box<Self> {
+    /// Begins the record of a request that `client` sent and that came from `peer`.
+    pub(crate) fn begin<B>(
+        request: &Request<B>,
+        metrics: Arc<Metrics>,
+        peer: &Peer,
+        client: IpAddr,
+    ) -> Box<Self> {
         let running = Arc::clone(&peer.running);
         // Below HTTP/2 the socket knows it.
         let handed = (request.version() == Version::HTTP_2).then(|| peer.answers.begin());
@@ -58,6 +65,7 @@ impl Record {
             limit: None,
             allowance: Allowance::default(),
             streamed: false,
+            client,
             id: Uuid::new_v4(),
             method: known(request.method()),
             started: Instant::now(),
@@ -119,6 +127,7 @@ impl Drop for Record {
         within(self.id, || {
             tracing::info!(
                 target: "cofferdam::access",
+                client = %self.client,
                 route = self.route.as_str(),
                 method = self.method,
                 status = self.status,

@@ -8,6 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::app::{Addresses, App};
 use crate::cli::{Options, Serve};
+use crate::compile;
 use crate::config::{Config, Limits, Server, Vault};
 use crate::failure::Failure;
 use crate::wiring::{self, Ground, Live};
@@ -26,6 +27,7 @@ pub(crate) struct Settled {
     server: Server,
     limits: Limits,
     drain: Duration,
+    unready: Duration,
     /// Where the root key and the one before it came from, never what they are.
     root_keys: [Option<String>; 2],
     /// Where this host really listens.
@@ -39,6 +41,7 @@ impl Settled {
             server: config.server.clone(),
             limits: config.limits,
             drain: config.timeouts.drain,
+            unready: config.timeouts.unready,
             root_keys: root_keys(&config.vault),
             at,
         }
@@ -51,7 +54,7 @@ impl Settled {
 
     /// Names the keys that say something else now, to no effect before the next start.
     fn warn_of_restart(&self, now: &Config) {
-        let Self { server, limits, drain, root_keys: [root_key, previous], at: _ } = self;
+        let Self { server, limits, drain, unready, root_keys: [root_key, previous], at: _ } = self;
         let [root_key_now, previous_now] = root_keys(&now.vault);
         for (key, differs) in [
             ("server.listen", server.listen != now.server.listen),
@@ -59,6 +62,7 @@ impl Settled {
             ("limits.connections", limits.connections != now.limits.connections),
             ("limits.streams", limits.streams != now.limits.streams),
             ("timeouts.drain_ms", *drain != now.timeouts.drain),
+            ("timeouts.unready_ms", *unready != now.timeouts.unready),
             ("vault.root_key", *root_key != root_key_now),
             ("vault.root_key_previous", *previous != previous_now),
         ] {
@@ -141,12 +145,7 @@ impl Reload {
         };
         let read = tokio::task::spawn_blocking(read).await;
         let live = read.map_err(|_| Failure::system("reload")(std::io::Error::other("it panicked")))??;
-        for plugin in live.engine.required_plugins() {
-            if let Err(error) = plugin.compile().await {
-                tracing::error!(plugin = plugin.name(), %error, "a plugin that is needed does not compile");
-                return Err(Failure::Plugin(plugin.name().to_owned()));
-            }
-        }
+        compile::required(&live).await?;
         Ok(live)
     }
 }

@@ -3,29 +3,34 @@
 //! ready before plugins are compiled, and the admin listener stays until the
 //! last request is done.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_engine::Memory;
+use cofferdam_engine::{End, Memory};
 use cofferdam_store::Clock;
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin;
+use crate::advice;
 use crate::app::{Addresses, App};
 use crate::cli::{Options, Serve};
+use crate::compile;
 use crate::config::{Config, Environment};
 use crate::connection::Connections;
 use crate::failure::Failure;
+use crate::forwarded;
 use crate::grants::Desk;
 use crate::greeting::Greeting;
 use crate::handle::handle;
 use crate::hygiene;
 use crate::metrics::Metrics;
+use crate::operator_secrets::{self, Looked};
 use crate::reload::{Reload, Settled, Signals};
 use crate::start::{acquire, open, runtime, write_out};
 use crate::upkeep;
@@ -63,8 +68,10 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let workers = cofferdam_runtime::tune(&mut workers).build().map_err(Failure::system("worker threads"))?;
     let clock = Clock::system();
     let memory = Arc::new(Memory::new(&clock));
-    let ground = Ground { runtime, store: store.clone(), clock, environment, memory };
-    let ended = workers.block_on(Box::pin(serve(options, arguments, config, ground)));
+    let (end, ending) = End::new();
+    let ground = Ground { runtime, store: store.clone(), clock, environment, memory, ending };
+    let end = Stop { drain: config.timeouts.drain, unready: config.timeouts.unready, end };
+    let ended = workers.block_on(Box::pin(serve(options, arguments, config, ground, end)));
     workers.shutdown_background();
     if matches!(ended, Err(Failure::StoreHangs)) {
         // Closing would wait for the writer, which waits for the disk.
@@ -104,11 +111,42 @@ fn check(
     let runtime = runtime(config, &options.data)?;
     let folder = arguments.plugins.as_deref();
     let services = wiring::services(config, folder, &runtime, environment, &Memory::default(), 0)?;
+    advice::warn_of_origins(config);
     let (models, plugins) = (services.catalog.models().len(), services.plugins.iter().count());
+    let secrets = check_secrets(options, config);
     if options.json {
-        return write_out(&format!("{}\n", json!({"ok": true, "models": models, "plugins": plugins})));
+        let checked = json!({"ok": true, "models": models, "plugins": plugins, "operator_secrets": secrets});
+        return write_out(&format!("{checked}\n"));
     }
-    write_out(&format!("The configuration is good: {models} models, {plugins} plugins.\n"))
+    let secrets = secrets.map(|secrets| format!("The operator's secrets: {secrets}.\n")).unwrap_or_default();
+    write_out(&format!("The configuration is good: {models} models, {plugins} plugins.\n{secrets}"))
+}
+
+/// What is to be said of the operator's secrets that the configuration names, if it names any. One that is missing
+/// is no mistake of the configuration.
+fn check_secrets(options: &Options, config: &Config) -> Option<String> {
+    if !operator_secrets::are_wanted(config) {
+        return None;
+    }
+    Some(match operator_secrets::look(options, config) {
+        Ok(Looked::NoStore) => "not checked: no store".to_owned(),
+        Ok(Looked::Missing(missing)) if missing.is_empty() => "all stored".to_owned(),
+        Ok(Looked::Missing(missing)) => {
+            let commands: Vec<String> = missing.iter().map(|it| format!("`{}`", it.command())).collect();
+            format!("missing, store them with {}", commands.join(" and "))
+        }
+        Err(error) => format!("not checked: {error}"),
+    })
+}
+
+/// How clients are told of the end.
+struct Stop {
+    /// From the signal on, for requests to end.
+    drain: Duration,
+    /// From the signal on, until the listener closes.
+    unready: Duration,
+    /// Ends requests although their time is not up.
+    end: End,
 }
 
 /// The listeners, bound before anything is promised.
@@ -140,6 +178,7 @@ async fn serve(
     arguments: &Serve,
     mut config: Config,
     ground: Ground,
+    end: Stop,
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let listeners = Listeners::bind(&config, &options.data).await?;
@@ -147,13 +186,13 @@ async fn serve(
     settled.close_own_ports(&mut config);
     let folder = arguments.plugins.clone();
     let live = wiring::live(config, folder.as_deref(), &ground)?;
-    let (limits, drain) = (live.config.limits, live.config.timeouts.drain);
+    let limits = live.config.limits;
     let metrics = Arc::new(Metrics::default());
     let Listeners { api, admin, socket, at } = listeners;
     let (runtime, environment) = (ground.runtime.clone(), Arc::clone(&ground.environment));
     let desk = Desk::serving(options.clone(), arguments.clone(), runtime, environment);
     let app = Arc::new(App::new(&ground, live, Arc::clone(&metrics), at, desk));
-    warn_if_open(at.admin);
+    warn_if_open(at, &app.live().config);
     let greeting = Greeting::new(&app.live(), &ground.store, at)?;
     write_out(&greeting.text(options.json))?;
 
@@ -166,27 +205,18 @@ async fn serve(
     tasks.spawn(accept_commands(socket, Arc::clone(&app), stop.clone()));
     tracing::info!(listen = %at.listen, admin = %at.admin, "listening");
 
+    tasks.spawn(compile::background(Arc::clone(&app), stop.clone()));
     tasks.spawn(upkeep::run(Arc::clone(&app), ground.clock.clone(), stop.clone()));
-    let store = ground.store.clone();
+    let (store, memory) = (ground.store.clone(), Arc::clone(&ground.memory));
     let reload = Reload::new(options.clone(), arguments.clone(), ground, settled);
     let ended = tokio::select! {
         ended = run_until_signal(&app, &reload, &mut signals) => ended,
         lost = watchdog::until_lost(&store) => Err(lost),
     };
-    app.note_draining();
-    tracing::info!("stopping");
+    let ended = drain_clients(&app, &clients, &memory, &mut signals, ended, &end).await;
     let lost = matches!(ended, Err(Failure::StoreFailed | Failure::StoreHangs));
-    let drain = if lost { drain.min(LOST_PATIENCE) } else { drain };
-    let cut = clients.drain(drain, signals.stop()).await;
-    if cut > 0 {
-        tracing::warn!(connections = cut, "connections were cut with requests running on them");
-    }
-    if !lost {
-        let broadcast = app.live().broadcast.clone();
-        broadcast.flush(FLUSH_PATIENCE).await;
-    }
     stop.cancel();
-    operators.drain(Duration::from_secs(1), std::future::pending()).await;
+    operators.drain(Instant::now() + Duration::from_secs(1), std::future::pending(), || ()).await;
     tasks.close();
     if lost {
         // A command may be waiting for the store.
@@ -201,13 +231,68 @@ async fn serve(
     ended
 }
 
+/// From the signal to stop, or the loss of the store, to the end of the last request of a client.
+async fn drain_clients(
+    app: &App,
+    clients: &Connections,
+    memory: &Memory,
+    signals: &mut Signals,
+    ended: Result<(), Failure>,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let begun = Instant::now();
+    app.note_draining();
+    tracing::info!("stopping");
+    let Stop { drain, unready, end } = stop;
+    let window = tokio::time::sleep((*unready).min(*drain));
+    let (ended, hurried) = match ended {
+        Err(lost) => (Err(lost), false),
+        // Whoever sends requests here may not have looked at `/readyz` yet.
+        Ok(()) => tokio::select! {
+            () = window => (Ok(()), false),
+            () = signals.stop() => (Ok(()), true),
+            lost = watchdog::until_lost(&app.store) => (Err(lost), false),
+        },
+    };
+    let lost = matches!(ended, Err(Failure::StoreFailed | Failure::StoreHangs));
+    let last = if lost { (Instant::now() + LOST_PATIENCE).min(begun + *drain) } else { begun + *drain };
+    let hurry = async {
+        if !hurried {
+            signals.stop().await;
+        }
+    };
+    let cut = clients.drain(last, hurry, || end.tell()).await;
+    if cut > 0 {
+        tracing::warn!(connections = cut, "connections were cut with requests running on them");
+    }
+    memory.end_reading_on().await;
+    if !lost {
+        let broadcast = app.live().broadcast.clone();
+        broadcast.flush(FLUSH_PATIENCE).await;
+    }
+    ended
+}
+
 async fn accept_clients(connections: Connections, listener: TcpListener, app: Arc<App>) {
-    connections.accept(listener, move |request, peer| handle(Arc::clone(&app), peer, request)).await;
+    let host = Arc::clone(&app);
+    let address_max = move |address| connections_max(&host.live().config, address);
+    connections
+        .accept(listener, address_max, move |request, peer| handle(Arc::clone(&app), peer, request))
+        .await;
 }
 
 async fn accept_operators(connections: Connections, listener: TcpListener, app: Arc<App>) {
     let handler = move |request, peer| admin::http::handle(Arc::clone(&app), peer, request);
-    connections.accept(listener, handler).await;
+    connections.accept(listener, |_| None, handler).await;
+}
+
+/// How many connections may be open from this address, if there is a limit: proxies have those of all their clients.
+fn connections_max(config: &Config, address: IpAddr) -> Option<usize> {
+    let address = address.to_canonical();
+    let is_exempt =
+        || address.is_loopback() || forwarded::is_trusted(address, &config.server.trusted_proxies);
+    let most = config.limits.connections_per_address;
+    (most > 0 && !is_exempt()).then_some(most)
 }
 
 async fn accept_commands(listener: std::os::unix::net::UnixListener, app: Arc<App>, stop: CancellationToken) {
@@ -218,10 +303,12 @@ async fn accept_commands(listener: std::os::unix::net::UnixListener, app: Arc<Ap
 
 /// Compiles what is configured, then waits for a signal to stop.
 async fn run_until_signal(app: &App, reload: &Reload, signals: &mut Signals) -> Result<(), Failure> {
+    let live = Arc::clone(&app.live());
     let compiled = tokio::select! {
-        compiled = compile(app) => compiled,
+        compiled = compile::required(&live) => compiled,
         () = signals.stop() => return Ok(()),
     };
+    drop(live);
     compiled?;
     app.note_compiled();
     tracing::info!("ready");
@@ -229,20 +316,17 @@ async fn run_until_signal(app: &App, reload: &Reload, signals: &mut Signals) -> 
     Ok(())
 }
 
-/// Compiles the router and the configured providers, off the request threads.
-async fn compile(app: &App) -> Result<(), Failure> {
-    let required = app.live().engine.required_plugins();
-    for plugin in required {
-        if let Err(error) = plugin.compile().await {
-            tracing::error!(plugin = plugin.name(), %error, "a plugin that is needed does not compile");
-            return Err(Failure::Plugin(plugin.name().to_owned()));
-        }
-    }
-    Ok(())
-}
-
-fn warn_if_open(admin: SocketAddr) {
+/// Warns of addresses that others than this machine reach.
+fn warn_if_open(at: Addresses, config: &Config) {
+    let Addresses { listen, admin } = at;
     if !admin.ip().is_loopback() {
         tracing::warn!(%admin, "health and metrics are open to whoever reaches this address");
+    }
+    if !listen.ip().is_loopback() && config.server.trusted_proxies.is_empty() {
+        tracing::warn!(
+            %listen,
+            "keys and content travel unencrypted to this address: let a proxy that ends TLS reach it and name it in \
+             server.trusted_proxies, or listen on a loopback address"
+        );
     }
 }

@@ -2,6 +2,7 @@
 //! requests. Built whole, at the start and at each reload, and never changed.
 
 mod broadcast;
+mod hosted;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,11 +10,12 @@ use std::sync::Arc;
 
 use cofferdam_egress::{Egress, Origin, Placement};
 use cofferdam_engine::broadcast::{Broadcaster, Destination};
-use cofferdam_engine::catalog::{self, Catalog, Endpoint, ModelKind, Provider};
+use cofferdam_engine::catalog::{self, Catalog, Endpoint, HostedTools, ModelKind, Provider};
 use cofferdam_engine::cost::{Amount, Prices};
 use cofferdam_engine::health::{self, EndpointKey};
 use cofferdam_engine::{
-    Authentication, BoundSecret, Engine, EngineParts, Memory, OwnKey, PluginDefaults, Timeouts,
+    AllowedOptions, Authentication, BoundSecret, Ending, Engine, EngineParts, Memory, OwnKey, PluginDefaults,
+    Timeouts,
 };
 use cofferdam_runtime::manifest::CredentialSlot;
 use cofferdam_runtime::wire::{Candidate, Price, Target};
@@ -21,7 +23,7 @@ use cofferdam_runtime::{Kind, LoadError, Plugins, Runtime};
 use cofferdam_store::{Clock, HostNameError, Secret, SecretName, Store};
 
 use crate::config::{self, Config, ConfigError, DataCollection, Environment, KeySource, Of, Place, Problem};
-use crate::{defaults, plugins};
+use crate::{advice, defaults, operator_secrets, plugins};
 
 /// What a reload replaces.
 pub(crate) struct Live {
@@ -67,6 +69,8 @@ pub(crate) struct Ground {
     pub environment: Arc<Environment>,
     /// What is known of endpoints and sessions.
     pub memory: Arc<Memory>,
+    /// Tells requests of the end of the host.
+    pub ending: Ending,
 }
 
 /// The providers and the catalog of a configuration, with the plugins they need.
@@ -115,21 +119,31 @@ pub(crate) fn services(
         }
     }
     let destinations = broadcast::destinations(config, &mut credentials, &mut problems);
+    hosted::check(models, &providers, &mut problems);
     if !problems.is_empty() {
         return Err(ConfigError::Invalid(problems).into());
     }
     let models = models.iter().map(|written| model(written, &providers, memory)).collect();
-    let catalog = Catalog::new(models, now_s);
+    let catalog = Catalog::new(models, now_s).with_absent(advice::absent_models(config));
     let providers = configured.iter().filter_map(|written| providers.get(written.name.as_str()).cloned());
     Ok(Services { plugins, providers: providers.collect(), catalog, destinations, defaults })
 }
 
-/// A plugin that is configured and not there is a mistake in the file.
+/// A plugin that is configured and not there, or not the one that is pinned, is a mistake in the file.
 fn placed(error: LoadError, config: &Config) -> WiringError {
-    let LoadError::UnknownPlugin { name } = &error else { return error.into() };
-    let Some(place) = config.plugin_places.get(name) else { return error.into() };
-    let message = "no plugin of this name is installed; `plugin list` names them".to_owned();
-    ConfigError::Invalid(vec![problem(place, message)]).into()
+    let (name, message) = match &error {
+        LoadError::UnknownPlugin { name } => {
+            (name, "no plugin of this name is installed; `plugin list` names them".to_owned())
+        }
+        LoadError::Pinned { name, origin, digest, .. } => {
+            (name, format!("sha256 does not fit: the component of {origin} has {digest}"))
+        }
+        _ => return error.into(),
+    };
+    match config.plugin_places.get(name) {
+        Some(place) => ConfigError::Invalid(vec![problem(place, message)]).into(),
+        None => error.into(),
+    }
 }
 
 /// Builds everything a configuration asks for.
@@ -138,10 +152,14 @@ fn placed(error: LoadError, config: &Config) -> WiringError {
 ///
 /// The configuration cannot be served.
 pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Result<Live, WiringError> {
-    let Ground { runtime, store, clock, environment, memory } = ground;
+    let Ground { runtime, store, clock, environment, memory, ending } = ground;
     let Services { plugins, providers, catalog, destinations, defaults } =
         services(&config, folder, runtime, environment, memory, clock.now_ms() / 1000)?;
+    hosted::warn_of_unlisted(&catalog, &providers);
     defaults::warn_of_unknown(&config.workspaces, &store.directory());
+    advice::warn_of_origins(&config);
+    advice::tell_absent(&advice::absent_models(&config));
+    operator_secrets::warn_of_missing(&config, store);
     let egress = Egress::new(config.egress.clone())?;
     let broadcast = Broadcaster::start(destinations, &egress, store);
     let engine = Engine::new(EngineParts {
@@ -150,6 +168,7 @@ pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Re
         store: store.clone(),
         catalog,
         prompts: config.prompts.clone(),
+        items_max: config.limits.items_max,
         broadcast: broadcast.clone(),
         defaults,
         timeouts: Timeouts {
@@ -157,6 +176,7 @@ pub(crate) fn live(config: Config, folder: Option<&Path>, ground: &Ground) -> Re
             idle: config.timeouts.idle,
             total: config.timeouts.total,
         },
+        ending: ending.clone(),
         region: config.server.region.clone(),
         eject: config.routing.eject,
         retry: config.routing.retry,
@@ -194,11 +214,16 @@ fn provider(
         }
         _ => None,
     };
+    let table = adapter.manifest().provider.as_ref();
+    if !written.betas.is_empty() && table.is_none_or(|table| table.betas.is_empty()) {
+        return Err(format!("betas: adapter `{}` has none", written.adapter));
+    }
     Ok(Provider {
         name: written.name.clone(),
         adapter: Arc::clone(adapter),
         origin: written.origin.clone(),
         authentication,
+        options: AllowedOptions::new(table, &written.options, &written.betas),
         attempts: catalog::AttemptCounters::default(),
     })
 }
@@ -304,7 +329,18 @@ fn endpoint(
         tier,
         options: b"{}".to_vec(),
     };
-    Endpoint { provider: Arc::clone(provider), prices, candidate, target, health }
+    let tools = written.hosted_tools.iter().map(|(name, price)| (name.clone(), Amount(*price))).collect();
+    let hosted = HostedTools { tools, stored: written.hosted_tool_ids.clone() };
+    Endpoint {
+        provider: Arc::clone(provider),
+        prices,
+        hosted,
+        candidate,
+        target,
+        first_event: written.first_event,
+        reasons: written.reasoning.is_some() || written.supports.iter().any(|ability| ability == "reasoning"),
+        health,
+    }
 }
 
 /// Pico-dollars per token as dollars per million tokens.

@@ -41,10 +41,14 @@ impl Spender {
 /// Why nothing was reserved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refused {
-    /// The workspace is prepaid, and its credit less what is reserved is not above zero.
-    #[error("the workspace has no credit left")]
-    Credit,
-    /// A limit of the key, less what is reserved, is not above what was spent.
+    /// The workspace is prepaid, and its credit does not allow the request.
+    #[error("the workspace has not enough credit left")]
+    Credit {
+        /// Some is left, but it does not cover the request beside the requests that run: once these have ended, the
+        /// request may be allowed.
+        is_busy: bool,
+    },
+    /// A limit of the key does not allow the request.
     #[error("the key has reached its limit: {window}")]
     KeyLimit {
         /// Of which window.
@@ -53,6 +57,8 @@ pub enum Refused {
         limit_pico: u64,
         /// When the window is over, Unix milliseconds; `None` for all time.
         resets_at_ms: Option<u64>,
+        /// As for [`Refused::Credit`].
+        is_busy: bool,
     },
     /// The writer is so far behind that a row would find no place, or the store no longer writes.
     #[error("the store takes no more usage rows")]
@@ -131,21 +137,15 @@ impl Ledger {
         (credit.is_some() || !limits.is_empty()).then_some(Terms { credit, limits })
     }
 
-    /// Makes what is held for a request at least `estimate_pico` beyond what is used up of it, or as much as is left;
-    /// `held` is what it is so far. `None` for a spender without limits.
-    fn hold(
-        &self,
-        spender: Spender,
-        held: u64,
-        used: u64,
-        estimate_pico: u64,
-    ) -> Result<Option<u64>, Refused> {
+    /// Makes what is held for a request at least `estimate_pico` beyond what is used up of it; where that is more than
+    /// is left and nothing else runs on the account, as much as is left. `None` for a spender without limits.
+    fn hold(&self, spender: Spender, held: Held, estimate_pico: u64) -> Result<Option<u64>, Refused> {
         if !self.shared.is_running() || !self.queue.has_room() {
             return Err(Refused::NoRoom);
         }
         let Some(terms) = self.terms(spender) else { return Ok(None) };
         let now_ms = self.clock.now_ms();
-        self.accounts().hold(spender, &terms, Held { own: held, used }, estimate_pico, now_ms).map(Some)
+        self.accounts().hold(spender, &terms, held, estimate_pico, now_ms).map(Some)
     }
 
     /// Holds more without asking: what was spent is spent.

@@ -71,8 +71,8 @@ pub use root_key::{
 pub use secret::Secret;
 pub use spend::{SpendLimits, UsageDay, UsageDayError, Window, WindowSpend};
 pub use store::{
-    IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, RecoveryKey, RefusedTokens, RootRotation, Store,
-    StoreStatus,
+    APPROVAL_PROOF_DIGITS, IssuedKey, KeyRotation, OpenOptions, OrphansRemoved, RecoveryKey, RefusedTokens,
+    RootRotation, Store, StoreStatus,
 };
 pub use token::{KeyId, KeyIdError};
 pub use usage::{

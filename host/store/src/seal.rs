@@ -228,6 +228,12 @@ impl StoreKeys {
         mac(&self.pepper, "token/v1", &[self.store.as_bytes(), secret])
     }
 
+    /// Proves that this host has asked for an approval.
+    pub(crate) fn approval_mac(&self, asked: &[&[u8]]) -> Digest {
+        let store: &[u8] = self.store.as_bytes();
+        mac(&self.pepper, "approval/v1", &[&[store], asked].concat())
+    }
+
     /// Binds a row to its keyspace and key, so that it cannot be edited or moved.
     pub(crate) fn row_mac(&self, keyspace: &str, key: &[u8], body: &[u8]) -> Digest {
         mac(&self.rows, "row/v1", &[self.store.as_bytes(), keyspace.as_bytes(), key, body])

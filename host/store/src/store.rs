@@ -1,5 +1,6 @@
 //! The store as the rest of the program sees it.
 
+mod approvals;
 mod backup;
 mod conversations;
 mod guests;
@@ -41,6 +42,7 @@ use crate::rows::Header;
 use crate::seal::StoreKeys;
 use crate::vault::{Access, Damage};
 
+pub use approvals::APPROVAL_PROOF_DIGITS;
 pub use key_records::{RecoveryKey, RootRotation};
 pub use keys::IssuedKey;
 pub use log::RefusedTokens;

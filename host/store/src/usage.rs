@@ -74,6 +74,9 @@ pub struct UsageRow {
     pub outcome: UsageOutcome,
     /// Whether the answer was streamed.
     pub streamed: bool,
+    /// Whether some of the counts, and of the cost, are estimates of this host: a provider did not say what it used.
+    #[serde(default)]
+    pub estimated: bool,
 }
 
 impl UsageRow {
@@ -102,6 +105,7 @@ impl UsageRow {
             attempts: 0,
             outcome: UsageOutcome::Cancelled,
             streamed,
+            estimated: false,
         }
     }
 }

@@ -1,5 +1,5 @@
 // The Codex agent, unmodified, against the host: `codex exec` with tools, MCP, resumed sessions and compaction.
-// CODEX_TESTS=all runs every test, otherwise only the first.
+// CLIENT_SUITES=all runs every test, otherwise only the first.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -12,7 +12,7 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 const here = import.meta.dirname;
 const codex = join(here, "node_modules", ".bin", "codex");
-const all = process.env.CODEX_TESTS === "all" ? {} : { skip: "only with CODEX_TESTS=all" };
+const all = process.env.CLIENT_SUITES === "all" ? {} : { skip: "only with all suites" };
 
 // A home and a workspace of their own for one test.
 async function agent(t, model, name = "cofferdam") {

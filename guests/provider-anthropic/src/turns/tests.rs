@@ -256,6 +256,26 @@ fn what_the_provider_cannot_be_sent_is_refused() {
 }
 
 #[test]
+fn a_refused_part_is_named_by_its_path() {
+    let audio = json!({"type":"input_audio","input_audio":{"data":"AA","format":"wav"}});
+    let said = |part: Value| json!([message("user", "q"), {"type":"message","role":"user","content":[{"type":"input_text","text":"t"}, part]}]);
+    let result = |part: Value| json!([{"type":"function_call_output","call_id":"c","output":[part]}]);
+    let picture = json!({"type":"input_image","file_id":"file-1"});
+    let file = json!({"type":"input_file","file_data":"data:application/zip;base64,UEsDBA=="});
+    for (input, start) in [
+        (said(audio.clone()), "input[1].content[1].type: "),
+        (said(json!({"type":"input_hologram"})), "input[1].content[1].type: "),
+        (said(picture), "input[1].content[1].file_id: "),
+        (said(file.clone()), "input[1].content[1].file_data: "),
+        (result(audio), "input[0].output[0].type: "),
+        (result(file), "input[0].output[0].file_data: "),
+    ] {
+        let refused = with(&input, |_| ()).expect_err("refused");
+        assert!(refused.message.starts_with(start), "{}", refused.message);
+    }
+}
+
+#[test]
 fn reasoning_returns_to_its_place() {
     let foreign = json!({"type":"reasoning","summary":[],"encrypted_content":"gAAA"});
     let input = json!([

@@ -229,10 +229,33 @@ proptest! {
 }
 
 #[test]
-fn a_providers_own_options_are_added_and_change_nothing_that_was_asked() {
-    let options = br#"{"seed":7,"top_p":0.2,"model":"other","store":true,"previous_response_id":"r","max_output_tokens":1,
-        "service_tier":"priority","prompt":{"id":"p"}}"#;
+fn a_providers_own_options_win_over_what_was_translated() {
+    let options = br#"{"seed":7,"top_p":0.2}"#;
     let target = Target { options: options.to_vec(), ..target() };
     let expected = r#"{"model":"up-1","input":[],"stream":false,"store":false,"top_p":0.2,"seed":7}"#;
     assert_eq!(sent_to(&target, r#"{"model":"m","stream":false,"input":[],"top_p":1}"#), expected);
+}
+
+#[test]
+fn members_of_functions_and_hosted_tools_go_as_they_are() {
+    let tools = r#"[{"type":"function","name":"f","parameters":{},"strict":null,"defer_loading":true,"allowed_callers":["direct"],"x":[1]},
+        {"type":"web_search","engine":"native","external_web_access":false,"search_content_types":["text"]},
+        {"type":"mcp","server_label":"l","server_url":"u","allowed_callers":["c"]},{"type":"custom","name":"c","x":1}]"#;
+    let body = sent(&format!(r#"{{"model":"m","input":[],"tools":{tools}}}"#));
+    let expected = r#""tools":[{"type":"function","name":"f","parameters":{},"allowed_callers":["direct"],"x":[1]},{"type":"web_search","external_web_access":false,"search_content_types":["text"]},{"type":"mcp","server_label":"l","server_url":"u","allowed_callers":["c"]},{"type":"custom","name":"c"}]"#;
+    assert!(body.contains(expected), "{body}");
+}
+
+#[test]
+fn tools_stay_deferred_where_a_search_may_find_them() {
+    let function = r#"{"type":"function","name":"f","defer_loading":true}"#;
+    let custom = r#"{"type":"custom","name":"c","defer_loading":true}"#;
+    let deferred = format!(
+        r#"{function},{custom},{{"type":"namespace","name":"n","tools":[{function},{custom}]}},{{"type":"computer"}},{{"type":"programmatic_tool_calling"}}"#
+    );
+    let search = r#",{"type":"tool_search","execution":"client","description":"d","parameters":{}}"#;
+    let body = |search| sent(&format!(r#"{{"input":[],"tools":[{deferred}{search}]}}"#));
+    assert!(body(search).contains(&format!(r#""tools":[{deferred}{search}]"#)), "{}", body(search));
+    let loaded = deferred.replace(r#","defer_loading":true"#, "");
+    assert!(body("").contains(&format!(r#""tools":[{loaded}]"#)), "{}", body(""));
 }

@@ -35,6 +35,33 @@ fn origins_become_canonical() {
 }
 
 #[test]
+fn what_was_probably_not_meant_is_doubted() {
+    for base_url in [
+        "https://api.example.com/v1",
+        "https://api.example.com/openai/v1/",
+        "https://api.example.com/v1beta/openai",
+        "http://127.0.0.1:11434/v1",
+        "http://[::1]:8000/v1",
+        "http://localhost:1/v1",
+        "http://ollama:11434/v1",
+        "http://models.internal/v1",
+        "http://gpu.home.arpa/v4",
+    ] {
+        assert_eq!(parse(base_url, false).unwrap().doubts().count(), 0, "{base_url}");
+    }
+    for (base_url, says) in [
+        ("https://api.example.com", "has no version in its path"),
+        ("https://api.example.com/", "has no version in its path"),
+        ("https://api.example.com/api/video", "has no version in its path"),
+        ("http://api.example.com/v1", "write https://"),
+    ] {
+        let doubts: Vec<_> = parse(base_url, false).unwrap().doubts().collect();
+        assert!(matches!(doubts[..], [doubt] if doubt.contains(says)), "{base_url}: {doubts:?}");
+    }
+    assert_eq!(parse("http://api.example.com", false).unwrap().doubts().count(), 2);
+}
+
+#[test]
 fn malformed_base_urls_are_refused() {
     let table = [
         ("", OriginError::Malformed),

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cofferdam_egress::{EgressConfig, Error, Limits, Outgoing, Reason, Slot, Target, TargetError};
+use cofferdam_egress::{
+    EgressConfig, Error, Limits, Outgoing, Reason, Slot, Target, TargetError, Unreached, Untrusted,
+};
 use http::{Request, Response};
 
 use crate::kit::{
@@ -238,8 +240,11 @@ async fn r11_answer_that_flips_is_looked_at_anew() {
     let egress = egress(&config);
     let request = get(&format!("https://api.example:{}/", server.address.port()));
     let closed = Error::Refused { reason: Reason::Closed };
-    for expected in [Error::Unreachable, closed, closed] {
-        assert_eq!(egress.fetch(request.clone(), Vec::new()).await.err(), Some(expected));
+    // Whether there is a route to an address of documentation is this machine's affair.
+    let first = egress.fetch(request.clone(), Vec::new()).await.err();
+    assert!(matches!(first, Some(Error::Unreachable(_))), "{first:?}");
+    for _ in 0..2 {
+        assert_eq!(egress.fetch(request.clone(), Vec::new()).await.err(), Some(closed));
     }
     assert_eq!(server.connections(), 0);
 }
@@ -254,7 +259,10 @@ async fn r11_no_answer_is_no_host() {
         ..opened(&server, &Authority::new())
     };
     let request = get(&format!("https://api.example:{}/", server.address.port()));
-    assert_eq!(egress(&config).fetch(request, Vec::new()).await.err(), Some(Error::Unreachable));
+    assert_eq!(
+        egress(&config).fetch(request, Vec::new()).await.err(),
+        Some(Error::Unreachable(Unreached::UnknownName))
+    );
 }
 
 #[tokio::test]
@@ -306,18 +314,22 @@ async fn r12_own_listeners_stay_closed() {
 async fn r5_certificates_are_verified() {
     let authority = Authority::new();
     let servers = [
-        ("expired", authority.expired("api.test")),
-        ("self-signed", Authority::self_signed("api.test")),
-        ("another name", authority.acceptor("other.test", &["h2", "http/1.1"])),
-        ("unknown authority", Authority::new().acceptor("api.test", &["h2", "http/1.1"])),
+        ("expired", Untrusted::Expired, authority.expired("api.test")),
+        ("self-signed", Untrusted::UnknownRoot, Authority::self_signed("api.test")),
+        ("another name", Untrusted::WrongName, authority.acceptor("other.test", &["h2", "http/1.1"])),
+        (
+            "unknown authority",
+            Untrusted::UnknownRoot,
+            Authority::new().acceptor("api.test", &["h2", "http/1.1"]),
+        ),
     ];
     let vault = Vault::new();
-    for (what, acceptor) in servers {
+    for (what, cause, acceptor) in servers {
         let server = Server::start_tls(acceptor, ok).await;
         let request = get(&format!("https://api.test:{}/", server.address.port()));
         let injection = vault.injection(bearer(), NAME, VALUE, "api.test");
         let outcome = egress(&opened(&server, &authority)).fetch(request, vec![injection]).await;
-        assert_eq!(outcome.err(), Some(Error::Untrusted), "{what}");
+        assert_eq!(outcome.err(), Some(Error::Untrusted(cause)), "{what}");
     }
 }
 

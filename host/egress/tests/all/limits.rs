@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use cofferdam_egress::{Error, Limits, Outgoing, Reply, ReplyBody};
+use cofferdam_egress::{Error, Limits, Outgoing, Reply, ReplyBody, Unreached};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -36,7 +36,7 @@ async fn nobody_listening_is_unreachable() {
     let origin = origin(&format!("http://{}/v1", listener.local_addr().unwrap()));
     drop(listener);
     let error = egress(&config()).send(request(&origin)).await.unwrap_err();
-    assert_eq!(error, Error::Unreachable);
+    assert_eq!(error, Error::Unreachable(Unreached::Refused));
     assert!(error.is_connect());
 }
 
@@ -120,7 +120,7 @@ async fn slow_connect_is_unreachable() {
     let origin = origin(&format!("https://{}/v1", listener.local_addr().unwrap()));
     let config = cofferdam_egress::EgressConfig { connect_timeout: SHORT, ..config() };
     let error = egress(&config).send(request(&origin)).await.unwrap_err();
-    assert_eq!(error, Error::Unreachable);
+    assert_eq!(error, Error::Unreachable(Unreached::TimedOut));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Names and the addresses behind them.
 
-use cofferdam_egress::{EgressConfig, Error, Origin, Outgoing, Reason};
+use cofferdam_egress::{EgressConfig, Error, Origin, Outgoing, Reason, Unreached};
 
 use crate::kit::{
     self, Server, config, dns::NameServer, egress, ok, origin, origin_with_credential, request, resolving,
@@ -108,7 +108,7 @@ async fn configured_name_servers_are_asked_and_not_believed() {
         (&["127.0.0.1", "fd00:ec2::254"], refused(Reason::Metadata)),
         (&["127.0.0.1", "93.184.216.34"], refused(Reason::Address)),
         (&["::ffff:93.184.216.34"], refused(Reason::Address)),
-        (&[], Err(Error::Unreachable)),
+        (&[], Err(Error::Unreachable(Unreached::UnknownName))),
     ];
     for (addresses, expected) in table {
         let name_server = NameServer::start(addresses).await;
@@ -121,7 +121,7 @@ async fn configured_name_servers_are_asked_and_not_believed() {
 #[tokio::test]
 async fn names_without_addresses_are_unreachable() {
     let origin = origin("https://api.test/v1");
-    assert_eq!(outcome(&origin, &[]).await, Err(Error::Unreachable));
+    assert_eq!(outcome(&origin, &[]).await, Err(Error::Unreachable(Unreached::UnknownName)));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Which connection a request goes over.
 
-use cofferdam_egress::{Egress, EgressConfig, Error, Origin};
+use cofferdam_egress::{Egress, EgressConfig, Error, GuestRequest, Origin};
 use futures_util::future::join_all;
 use http_body_util::Full;
 use hyper::Response;
@@ -10,7 +10,10 @@ use tokio::{
 };
 
 use crate::kit::{
-    PATIENCE, STREAMS_MAX, Server, config, egress, ok, origin, read_head, request, resolving, tls::Authority,
+    PATIENCE, STREAMS_MAX, Server, config, egress,
+    guest::{get, opened, text},
+    ok, origin, read_head, request, resolving,
+    tls::Authority,
 };
 
 const FINE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine";
@@ -154,6 +157,23 @@ async fn answer_without_a_length_ends_with_its_connection() {
     ask(&egress, &origin).await.unwrap();
     ask(&egress, &origin).await.unwrap();
     assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn connection_of_a_get_or_head_with_a_body_is_not_used_again() {
+    let authority = Authority::new();
+    let table =
+        [("GET", "", 1), ("HEAD", "", 1), ("POST", "{}", 1), ("GET", "GET / HTTP/1.1", 2), ("HEAD", "x", 2)];
+    for (method, body, connections) in table {
+        let server = Server::start_tls(authority.acceptor("api.test", &["http/1.1"]), ok).await;
+        let egress = egress(&opened(&server, &authority));
+        let plain = get(&format!("https://api.test:{}/", server.address.port()));
+        for _ in 0..2 {
+            let request = GuestRequest { method: method.to_owned(), body: body.into(), ..plain.clone() };
+            text(egress.fetch(request, Vec::new()).await.unwrap()).await;
+        }
+        assert_eq!(server.connections(), connections, "{method} {body:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Certificates.
 
-use cofferdam_egress::{ConfigError, Egress, EgressConfig, Error, Outgoing};
+use cofferdam_egress::{ConfigError, Egress, EgressConfig, Error, Outgoing, Unreached, Untrusted};
 use http::Version;
 
 use crate::kit::{
@@ -48,17 +48,33 @@ async fn unacceptable_certificates_are_untrusted() {
     let authority = Authority::new();
     let stranger = Authority::new();
     let servers = [
-        ("unknown authority", Server::start_tls(stranger.acceptor("api.test", BOTH), ok).await),
-        ("parent name", Server::start_tls(authority.acceptor("test", BOTH), ok).await),
-        ("sibling name", Server::start_tls(authority.acceptor("other.test", BOTH), ok).await),
-        ("child name", Server::start_tls(authority.acceptor("a.api.test", BOTH), ok).await),
-        ("address for a name", Server::start_tls(authority.acceptor("127.0.0.1", BOTH), ok).await),
-        ("expired", Server::start_tls(authority.expired("api.test"), ok).await),
+        (
+            "unknown authority",
+            Untrusted::UnknownRoot,
+            Server::start_tls(stranger.acceptor("api.test", BOTH), ok).await,
+        ),
+        ("parent name", Untrusted::WrongName, Server::start_tls(authority.acceptor("test", BOTH), ok).await),
+        (
+            "sibling name",
+            Untrusted::WrongName,
+            Server::start_tls(authority.acceptor("other.test", BOTH), ok).await,
+        ),
+        (
+            "child name",
+            Untrusted::WrongName,
+            Server::start_tls(authority.acceptor("a.api.test", BOTH), ok).await,
+        ),
+        (
+            "address for a name",
+            Untrusted::WrongName,
+            Server::start_tls(authority.acceptor("127.0.0.1", BOTH), ok).await,
+        ),
+        ("expired", Untrusted::Expired, Server::start_tls(authority.expired("api.test"), ok).await),
     ];
     let egress = egress(&trusting(&authority));
-    for (what, server) in servers {
+    for (what, cause, server) in servers {
         let error = egress.send(request(&origin(&url(&server)))).await.unwrap_err();
-        assert_eq!(error, Error::Untrusted, "{what}");
+        assert_eq!(error, Error::Untrusted(cause), "{what}");
         assert!(error.is_connect(), "{what}");
     }
 }
@@ -69,14 +85,14 @@ async fn roots_are_not_shared_between_doors() {
     let server = Server::start_tls(authority.acceptor("api.test", BOTH), ok).await;
     let other = EgressConfig { roots: Vec::new(), ..trusting(&authority) };
     let error = egress(&other).send(request(&origin(&url(&server)))).await.unwrap_err();
-    assert_eq!(error, Error::Untrusted);
+    assert_eq!(error, Error::Untrusted(Untrusted::UnknownRoot));
 }
 
 #[tokio::test]
 async fn plain_server_behind_https_is_unreachable() {
     let server = Server::start(ok).await;
     let error = egress(&trusting(&Authority::new())).send(request(&origin(&url(&server)))).await.unwrap_err();
-    assert_eq!(error, Error::Unreachable);
+    assert_eq!(error, Error::Unreachable(Unreached::NoTls));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A question as a body that a client could have sent.
 
-use crate::request::{Prompts, ResponsesRequest};
+use crate::request::{Bounds, Prompts, ResponsesRequest};
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -13,9 +13,10 @@ pub(super) fn read(
     provider: &[u8],
     entry_ids: &[String],
     prompts: &Prompts,
+    bounds: Bounds,
 ) -> Result<ResponsesRequest, Failure> {
     let body = completed(written, default, provider);
-    ResponsesRequest::parse_with(&body, entry_ids, prompts)
+    ResponsesRequest::parse_with(&body, entry_ids, prompts, bounds)
         .map_err(|error| Failure::new(ErrorKind::InvalidRequest, error.to_string()))
 }
 
@@ -56,6 +57,7 @@ mod tests {
             br#"{"zdr":true}"#,
             &[],
             &Prompts::default(),
+            Bounds::default(),
         )
     }
 

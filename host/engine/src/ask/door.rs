@@ -4,6 +4,7 @@ use super::{Asking, Note, Progress, Reporter, answer, body};
 use crate::Engine;
 use crate::ledger::Caller;
 use crate::refusal::Refusal;
+use crate::request::Bounds;
 use cofferdam_runtime::services::{Ask, Opening, Question};
 use cofferdam_runtime::wire::{Answer, ErrorKind, Failure};
 use std::sync::Arc;
@@ -46,6 +47,7 @@ impl Door {
             &self.asking.provider,
             entry_ids,
             &parts.prompts,
+            Bounds::of_client(parts.items_max),
         )?;
         let model = request.models.first().cloned().unwrap_or_default();
         let in_panel = question.in_panel;

@@ -4,7 +4,9 @@ use super::client_calls::ClientCall;
 use super::json::{compact_json, number, optional_string, raw, string};
 use super::{Assembler, CallItem, Identity, Malformed};
 use cofferdam_runtime::wire::ReasoningSeal;
+use serde::Deserialize;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +174,7 @@ impl Body {
             Self::Call { custom: false, .. } => identity.item_id("fc", index),
             Self::Call { custom: true, .. } => identity.item_id("ctc", index),
             Self::Client(call) => identity.item_id(call.id_prefix(), index),
-            Self::Tool { item, .. } => identity.item_id(&item.id_prefix, index),
+            Self::Tool { item, arguments, .. } => item.id(identity, index, arguments),
             Self::Image { .. } => identity.item_id("ig", index),
             Self::Opaque { id, .. } => id.clone(),
         }
@@ -397,6 +399,16 @@ pub(super) fn summary_part_event(assembler: &mut Assembler, name: &str, index: u
         raw(out, ",\"part\":");
         write_summary_text(out, item.summary(part));
     });
+}
+
+/// The `type` of an item; none where it has not exactly one, a string.
+pub(super) fn tag_of(item: &[u8]) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Tagged<'a> {
+        #[serde(rename = "type", borrow)]
+        tag: Cow<'a, str>,
+    }
+    serde_json::from_slice(item).ok().map(|Tagged { tag }| tag)
 }
 
 /// The objects of a JSON array, comma-separated, without the brackets.

@@ -179,6 +179,7 @@ fn malformed_pieces_are_refused() {
         (Event::Annotation(b"[]".to_vec()), Malformed::InvalidJson),
         (Event::Annotation(b"{".to_vec()), Malformed::InvalidJson),
         (Event::OpaqueItem(b"{\"type\":1}".to_vec()), Malformed::InvalidJson),
+        (Event::OpaqueItem(b"{\"type\":\"mcp_call\"}".to_vec()), Malformed::Forged),
         (arguments(7, "x"), Malformed::UnknownCall),
         (
             Event::TextDelta(TextDelta { text: "a".to_owned(), logprobs: b"{}".to_vec() }),

@@ -5,6 +5,7 @@
 use super::items::{Body, Item, Status};
 use super::json::{raw, string};
 use super::{Assembler, Malformed, OUTPUT_BYTES_MAX};
+use crate::tools::Binding;
 use cofferdam_runtime::manifest::TextTable;
 use cofferdam_runtime::wire::CallStart;
 use serde_json::{Map, Value, json};
@@ -52,8 +53,8 @@ pub struct CallItem {
     pub fails_by_error: bool,
     /// The `type` of an error that the host words itself, where errors are objects.
     pub error_type: Option<String>,
-    /// The call is not run: it ends the turn, and the client has to answer it.
-    pub asks_client: bool,
+    /// The call is not run: it ends the turn, and the client has to approve it by the id that this makes.
+    pub(crate) asks: Option<Binding>,
     /// A call that went well is the client's to answer, by its `call_id`.
     pub halts: bool,
 }
@@ -157,23 +158,28 @@ impl Assembler {
     }
 
     pub(super) fn start_tool(&mut self, start: CallStart, item: Arc<CallItem>) -> Result<(), Malformed> {
+        if item.asks.is_some() {
+            self.start_asking(start, item);
+            return Ok(());
+        }
         let CallStart { key, call_id, name, .. } = start;
         let call_id = self.own_call_id(call_id);
-        self.add_call(item, call_id, name, Some(key))?;
+        self.add_call(item, call_id, name, Some(key), String::new())?;
         Ok(())
     }
 
-    fn add_call(
+    pub(super) fn add_call(
         &mut self,
         item: Arc<CallItem>,
         call_id: String,
         function: String,
         key: Option<u32>,
+        arguments: String,
     ) -> Result<usize, Malformed> {
         let members = item.written(&call_id, Map::new())?;
         self.grow(members.len())?;
         let added = item.added.clone();
-        let body = Body::Tool { item, call_id, function, arguments: String::new(), ended: false, members };
+        let body = Body::Tool { item, call_id, function, arguments, ended: false, members };
         let place = self.add(body, key)?;
         self.item_events(&added, place);
         Ok(place)
@@ -190,7 +196,7 @@ impl Assembler {
         outcome: ToolOutcome,
         members: &[u8],
     ) -> Result<(), Malformed> {
-        let place = self.add_call(item, String::new(), String::new(), None)?;
+        let place = self.add_call(item, String::new(), String::new(), None, String::new())?;
         self.arguments(place, arguments);
         self.end_arguments(place)?;
         self.run_event(place);
@@ -272,7 +278,7 @@ impl Assembler {
     }
 
     /// Providers without ids of their own number the calls of each answer anew; here several answers become one.
-    fn own_call_id(&self, call_id: String) -> String {
+    pub(super) fn own_call_id(&self, call_id: String) -> String {
         let taken = |id: &str| {
             self.items.iter().any(|item| match &item.body {
                 Body::Tool { call_id, .. } | Body::Call { call_id, .. } => call_id == id,
@@ -293,8 +299,9 @@ impl Assembler {
     pub fn end_turn(&mut self) -> Result<Vec<ServerCall>, Malformed> {
         let is_run = |item: &Item| {
             item.status == Status::InProgress
-                && matches!(&item.body, Body::Tool { item, .. } if !item.asks_client)
+                && matches!(&item.body, Body::Tool { item, .. } if item.asks.is_none())
         };
+        self.end_all_asking()?;
         // Without a call there is no other turn.
         self.is_ending = !self.items.iter().skip(self.turn_start).any(is_run);
         self.close_open(Status::Completed);
@@ -310,7 +317,7 @@ impl Assembler {
             else {
                 continue;
             };
-            if item.asks_client {
+            if item.asks.is_some() {
                 self.finish_item(place, Status::Completed);
                 continue;
             }
@@ -336,7 +343,7 @@ impl Assembler {
         self.items.iter().skip(self.turn_start).any(|item| match &item.body {
             Body::Call { .. } | Body::Client(_) | Body::Opaque { is_client_call: true, .. } => true,
             Body::Tool { item: call, .. } => {
-                call.asks_client || (call.halts && item.status == Status::Completed)
+                call.asks.is_some() || (call.halts && item.status == Status::Completed)
             }
             _ => false,
         })
@@ -399,6 +406,7 @@ impl Assembler {
     /// consumed is added to what this one will.
     pub fn next_turn(&mut self, model: &str, service_tier: &str) {
         self.close_server_calls();
+        self.asking.clear();
         self.earlier = self.total_usage();
         self.usage = None;
         self.ended = None;

@@ -1,7 +1,7 @@
 //! Items that come in one piece, or in pieces that replace each other: pictures, and what a provider writes
 //! itself.
 
-use super::items::{Body, Status};
+use super::items::{Body, Status, tag_of};
 use super::json::{self, raw, string};
 use super::{Assembler, Malformed};
 use cofferdam_runtime::wire::Image;
@@ -47,6 +47,10 @@ impl Assembler {
         self.grow(item.len())?;
         self.close_reasoning();
         self.close_message(Status::Completed);
+        let tag = tag_of(item).ok_or(Malformed::InvalidJson)?;
+        if !self.permits.allow(&tag) {
+            return Err(Malformed::Forged);
+        }
         let body = Body::opaque(item, &self.identity, self.items.len())?;
         let index = self.add(body, None)?;
         self.finish_item(index, Status::Completed);

@@ -4,8 +4,8 @@ use crate::credential::Used;
 use crate::pace::Late;
 use crate::reading::ReadError;
 use cofferdam_egress::Error as EgressError;
-use cofferdam_runtime::CallError;
 use cofferdam_runtime::wire::{ErrorKind, Failure};
+use cofferdam_runtime::{CallError, CallErrorKind};
 use http::StatusCode;
 
 /// Why an attempt gave no answer.
@@ -17,6 +17,10 @@ pub(crate) struct AttemptFailure {
     pub(crate) cause: Cause,
     /// The caller's own credential went along.
     pub(crate) is_byok: bool,
+    /// The beginning of the provider's own answer, if it refused.
+    pub(crate) raw: Option<String>,
+    /// This host has waited no longer.
+    pub(crate) is_timed_out: bool,
 }
 
 /// What kind of failure it was, as far as the next step depends on it.
@@ -34,8 +38,12 @@ pub(crate) enum Cause {
     Dialect,
     /// The provider did not accept our credential.
     Credential,
+    /// This host has no credential that it could send.
+    NoCredential,
     /// The provider did not accept the caller's own credential.
     CallersCredential,
+    /// The caller's own credential, with which the request was routed, is gone.
+    Withdrawn,
     /// The provider's limit for us.
     Limited,
     /// It took too long. `begun` says whether the answer had started.
@@ -48,7 +56,7 @@ pub(crate) enum Cause {
 
 impl AttemptFailure {
     fn new(cause: Cause, status: Option<u16>, failure: Failure) -> Self {
-        Self { status, failure, cause, is_byok: false }
+        Self { status, failure, cause, is_byok: false, raw: None, is_timed_out: false }
     }
 
     pub(crate) fn plain(cause: Cause, kind: ErrorKind, message: &str) -> Self {
@@ -68,13 +76,33 @@ impl AttemptFailure {
         Self::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
     }
 
+    /// The plugin could not write the request. One that had too little memory or time for it is told of the
+    /// limit, and another endpoint may have more.
+    pub(crate) fn prepare(error: &CallError) -> Self {
+        let limit = match error.kind {
+            CallErrorKind::OutOfMemory => "memory_mib",
+            CallErrorKind::OutOfTime => "deadline_ms",
+            _ => return Self::call(error),
+        };
+        tracing::warn!(plugin = %error.plugin, %error, "a request is too large for a provider plugin");
+        let message = format!(
+            "The request is too large for the plugin that translates it: plugins.{}.{limit} is the limit",
+            error.plugin
+        );
+        Self::plain(Cause::Dialect, ErrorKind::PayloadTooLarge, &message)
+    }
+
     pub(crate) fn late(late: Late, begun: bool) -> Self {
         let cause = Cause::Late { total: late == Late::Total, begun };
-        Self::plain(cause, ErrorKind::Timeout, "The operation was aborted due to timeout")
+        let failed = Self::plain(cause, ErrorKind::Timeout, "The operation was aborted due to timeout");
+        Self { is_timed_out: true, ..failed }
     }
 
     pub(crate) fn egress(error: &EgressError) -> Self {
-        tracing::info!(%error, "a provider could not be reached");
+        // Of what was not sent the operator was told with the provider's name, once a minute.
+        if !error.is_connect() {
+            tracing::info!(%error, "an exchange with a provider failed");
+        }
         match error {
             EgressError::TimedOut => Self::late(Late::Step, false),
             error => {
@@ -100,7 +128,7 @@ impl AttemptFailure {
     }
 
     /// The answer ended without content.
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self::plain(Cause::Empty, ErrorKind::ProviderUnavailable, "Provider returned error")
     }
 

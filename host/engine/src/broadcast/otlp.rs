@@ -1,56 +1,70 @@
-//! Records as OpenTelemetry spans, in the JSON encoding of OTLP/HTTP: ids in hexadecimal, 64-bit numbers as
-//! text. Attributes follow the semantic conventions for generative AI (`gen_ai.*`); what those have no name
-//! for is `cofferdam.*`, and every key of the client's trace is `trace.KEY`.
+//! Records as OpenTelemetry spans, one export request for a batch. Attributes follow the semantic conventions for
+//! generative AI (`gen_ai.*`); what those have no name for is `cofferdam.*`, and every key of the client's trace is
+//! `trace.KEY`.
 
+mod message;
+
+use super::OtlpFormat;
 use super::record::Record;
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{UsageKind, UsageOutcome};
-use serde_json::{Map, Value, json};
+use message::{
+    AnyValue, ExportRequest, KeyValue, Resource, ResourceSpans, Scalar, Scope, ScopeSpans, Span, SpanKind,
+    Status, StatusCode,
+};
+use prost::Message as _;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// The span is a call to somebody else's model.
-const KIND_CLIENT: u32 = 3;
-/// The span's request failed.
-const STATUS_ERROR: u32 = 2;
+/// The length of a trace id.
+const TRACE_ID_BYTES: usize = 16;
+/// The length of a span id.
+const SPAN_ID_BYTES: usize = 8;
 
 /// The body of `POST /v1/traces` with one span for each record.
-pub(super) fn body(records: &[Arc<Record>]) -> Vec<u8> {
-    let spans: Vec<Value> = records.iter().map(|record| span(record)).collect();
-    let resource = [text("service.name", "cofferdam"), text("service.version", env!("CARGO_PKG_VERSION"))];
-    let body = json!({
-        "resourceSpans": [{
-            "resource": { "attributes": resource },
-            "scopeSpans": [{ "scope": { "name": "cofferdam" }, "spans": spans }],
-        }],
-    });
-    body.to_string().into_bytes()
+pub(super) fn body(records: &[Arc<Record>], format: OtlpFormat) -> Vec<u8> {
+    let request = export(records);
+    match format {
+        OtlpFormat::Protobuf => request.encode_to_vec(),
+        // Text, numbers and bytes always serialize.
+        OtlpFormat::Json => serde_json::to_vec(&request).unwrap_or_default(),
+    }
 }
 
-fn span(record: &Record) -> Value {
+fn export(records: &[Arc<Record>]) -> ExportRequest {
+    let attributes =
+        vec![text("service.name", "cofferdam"), text("service.version", env!("CARGO_PKG_VERSION"))];
+    let scope_spans = ScopeSpans {
+        scope: Some(Scope { name: "cofferdam".to_owned() }),
+        spans: records.iter().map(|record| span(record)).collect(),
+    };
+    let resource_spans =
+        ResourceSpans { resource: Some(Resource { attributes }), scope_spans: vec![scope_spans] };
+    ExportRequest { resource_spans: vec![resource_spans] }
+}
+
+fn span(record: &Record) -> Span {
     let trace = trace_of(record);
     let known = |name: &str| trace.get(name).and_then(Value::as_str).filter(|value| !value.is_empty());
-    let hex = record.row.request_id.rsplit('_').next().unwrap_or_default();
+    let request = record.row.request_id.rsplit('_').next().unwrap_or_default();
     let operation = operation(record);
     let failed = record.row.outcome == UsageOutcome::Failed;
-    let status = if failed { json!({ "code": STATUS_ERROR }) } else { json!({}) };
+    let code = if failed { StatusCode::Error } else { StatusCode::Unset };
     let named = known("span_name").or_else(|| known("generation_name"));
-    let mut span = json!({
-        "traceId": known("trace_id").map_or_else(|| id(hex, 32), |given| id(given, 32)),
-        "spanId": id(hex, 16),
-        "name": named.map_or_else(|| format!("{operation} {}", record.about.requested), str::to_owned),
-        "kind": KIND_CLIENT,
-        "startTimeUnixNano": nanoseconds(record.about.started_ms),
-        "endTimeUnixNano": nanoseconds(record.ended_ms),
-        "attributes": attributes(record, operation, &trace),
-        "status": status,
-    });
-    let parent = known("parent_span_id").filter(|parent| is_id(parent, 16));
-    if let (Some(parent), Some(members)) = (parent, span.as_object_mut()) {
-        members.insert("parentSpanId".to_owned(), Value::from(parent.to_ascii_lowercase()));
+    Span {
+        trace_id: id(known("trace_id").unwrap_or(request), TRACE_ID_BYTES),
+        span_id: id(request, SPAN_ID_BYTES),
+        parent_span_id: known("parent_span_id")
+            .and_then(|parent| parse_id(parent, SPAN_ID_BYTES))
+            .unwrap_or_default(),
+        name: named.map_or_else(|| format!("{operation} {}", record.about.requested), str::to_owned),
+        kind: SpanKind::Client.into(),
+        start_time_unix_nano: nanoseconds(record.about.started_ms),
+        end_time_unix_nano: nanoseconds(record.ended_ms),
+        attributes: attributes(record, operation, &trace),
+        status: Some(Status { code: code.into() }),
     }
-    span
 }
 
 fn trace_of(record: &Record) -> Map<String, Value> {
@@ -65,7 +79,7 @@ fn operation(record: &Record) -> &'static str {
     }
 }
 
-fn attributes(record: &Record, operation: &str, trace: &Map<String, Value>) -> Vec<Value> {
+fn attributes(record: &Record, operation: &str, trace: &Map<String, Value>) -> Vec<KeyValue> {
     let Record { about, row, .. } = record;
     let mut attributes = vec![
         text("gen_ai.operation.name", operation),
@@ -77,11 +91,11 @@ fn attributes(record: &Record, operation: &str, trace: &Map<String, Value>) -> V
         number("gen_ai.usage.output_tokens", row.output_tokens),
         number("gen_ai.usage.cache_read.input_tokens", row.cached_tokens),
         number("gen_ai.usage.reasoning.output_tokens", row.reasoning_tokens),
-        attribute("gen_ai.usage.cost", json!({ "doubleValue": row.cost_pico as f64 / 1e12 })),
-        attribute("cofferdam.byok_cost", json!({ "doubleValue": row.byok_pico as f64 / 1e12 })),
+        attribute("gen_ai.usage.cost", Scalar::DoubleValue(row.cost_pico as f64 / 1e12)),
+        attribute("cofferdam.byok_cost", Scalar::DoubleValue(row.byok_pico as f64 / 1e12)),
         number("cofferdam.attempts", u64::from(row.attempts)),
         text("cofferdam.outcome", record.outcome()),
-        attribute("cofferdam.streamed", json!({ "boolValue": row.streamed })),
+        attribute("cofferdam.streamed", Scalar::BoolValue(row.streamed)),
         text("cofferdam.workspace.id", &row.workspace.to_string()),
         text("cofferdam.key.id", &row.key.to_string()),
     ];
@@ -95,60 +109,63 @@ fn attributes(record: &Record, operation: &str, trace: &Map<String, Value>) -> V
         attributes.push(text("user.id", user));
     }
     if row.outcome == UsageOutcome::Failed {
-        // The conventions' word for an error that nobody can name.
+        // The conventions' value for an error without a known type.
         attributes.push(text("error.type", record.error.map_or("_OTHER", ErrorKind::as_str)));
     }
-    attributes.extend(trace.iter().map(|(key, value)| attribute(&format!("trace.{key}"), any(value))));
+    attributes.extend(trace.iter().map(|(key, value)| attribute(&format!("trace.{key}"), scalar(value))));
     attributes
 }
 
-/// The value of an attribute. Lists and objects become JSON text: not every collector takes them nested.
-fn any(value: &Value) -> Value {
+/// A JSON value as the value of an attribute. Lists and objects become JSON text.
+fn scalar(value: &Value) -> Scalar {
     match value {
-        Value::String(text) => json!({ "stringValue": text }),
-        Value::Bool(flag) => json!({ "boolValue": flag }),
-        Value::Number(number) => match number.as_i64() {
-            Some(number) => json!({ "intValue": number.to_string() }),
-            None => json!({ "doubleValue": number }),
+        Value::String(text) => Scalar::StringValue(text.clone()),
+        Value::Bool(flag) => Scalar::BoolValue(*flag),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => Scalar::IntValue(number),
+            (None, Some(number)) => Scalar::DoubleValue(number),
+            (None, None) => Scalar::StringValue(number.to_string()),
         },
-        value => json!({ "stringValue": value.to_string() }),
+        value => Scalar::StringValue(value.to_string()),
     }
 }
 
-fn attribute(key: &str, value: Value) -> Value {
-    json!({ "key": key, "value": value })
+fn attribute(key: &str, value: Scalar) -> KeyValue {
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }
 
-fn text(key: &str, value: &str) -> Value {
-    attribute(key, json!({ "stringValue": value }))
+fn text(key: &str, value: &str) -> KeyValue {
+    attribute(key, Scalar::StringValue(value.to_owned()))
 }
 
-fn number(key: &str, value: u64) -> Value {
-    attribute(key, json!({ "intValue": value.to_string() }))
+fn number(key: &str, value: u64) -> KeyValue {
+    attribute(key, Scalar::IntValue(i64::try_from(value).unwrap_or(i64::MAX)))
 }
 
-fn nanoseconds(ms: u64) -> String {
-    (u128::from(ms) * 1_000_000).to_string()
+fn nanoseconds(ms: u64) -> u64 {
+    ms.saturating_mul(1_000_000)
 }
 
-fn is_id(id: &str, digits: usize) -> bool {
-    id.len() == digits
-        && id.bytes().all(|byte| byte.is_ascii_hexdigit())
-        && id.bytes().any(|byte| byte != b'0')
-}
-
-/// An id of so many hexadecimal digits: the given one, hyphens aside, where it is one, else one made from it,
-/// so that equal names make equal ids.
-fn id(given: &str, digits: usize) -> String {
-    let plain: String = given.chars().filter(|character| *character != '-').collect();
-    if is_id(&plain, digits) {
-        return plain.to_ascii_lowercase();
+/// The id that a text spells in hexadecimal, if it has this length and is not all zeros, which OpenTelemetry calls
+/// invalid.
+fn parse_id(text: &str, bytes: usize) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if digits.len() != bytes * 2 {
+        return None;
     }
-    let mut id = String::with_capacity(64);
-    for byte in Sha256::digest(given.as_bytes()) {
-        // Writing into a string cannot fail.
-        _ = write!(id, "{byte:02x}");
-    }
-    id.truncate(digits);
-    id
+    let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(value(*high)? << 4 | value(*low)?),
+        _ => None,
+    };
+    let id: Option<Vec<u8>> = digits.chunks_exact(2).map(pair).collect();
+    id.filter(|id| id.iter().any(|byte| *byte != 0))
+}
+
+/// An id of this length: the one that the text spells, without hyphens, else the beginning of the text's hash, so
+/// that equal texts give equal ids.
+fn id(text: &str, bytes: usize) -> Vec<u8> {
+    let plain: String = text.chars().filter(|character| *character != '-').collect();
+    parse_id(&plain, bytes)
+        .unwrap_or_else(|| Sha256::digest(text.as_bytes()).iter().copied().take(bytes).collect())
 }

@@ -1,8 +1,11 @@
 use super::record::{About, Record};
-use super::{Broadcaster, Message, Queue, Tally, otlp, webhook};
+use super::{Broadcaster, Message, OtlpFormat, Queue, Tally, otlp, webhook};
 use bytes::Bytes;
 use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{KeyId, UsageKind, UsageOutcome, UsageRow, WorkspaceId};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value;
+use prost::Message as _;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +31,7 @@ fn record(trace: Option<Value>, outcome: UsageOutcome, error: Option<ErrorKind>)
         attempts: 2,
         outcome,
         streamed: true,
+        estimated: false,
     };
     let about = About {
         started_ms: 1_700_000_000_000,
@@ -55,7 +59,7 @@ fn a_full_queue_drops_records_and_counts_them() {
 }
 
 fn span(record: Record) -> Value {
-    let body: Value = serde_json::from_slice(&otlp::body(&[Arc::new(record)])).unwrap();
+    let body: Value = serde_json::from_slice(&otlp::body(&[Arc::new(record)], OtlpFormat::Json)).unwrap();
     let spans = &body["resourceSpans"][0]["scopeSpans"][0]["spans"];
     assert_eq!(spans.as_array().unwrap().len(), 1);
     spans[0].clone()
@@ -105,6 +109,39 @@ fn a_span_follows_the_conventions_for_generative_models() {
         assert_eq!(attribute(&span, key), Some(&value), "{key}");
     }
     assert_eq!(attribute(&span, "error.type"), None);
+}
+
+/// The generated types of the OpenTelemetry project read what our own types wrote.
+#[test]
+fn the_binary_encoding_says_what_the_json_encoding_says() {
+    let trace = json!({
+        "trace_id": "0af7651916cd43dd8448eb211c80319c", "parent_span_id": "b7ad6b7169203331",
+        "count": -3, "share": 0.5, "flag": true,
+    });
+    let record = Arc::new(record(Some(trace), UsageOutcome::Failed, Some(ErrorKind::Timeout)));
+    let body = otlp::body(&[record], OtlpFormat::Protobuf);
+    let request = ExportTraceServiceRequest::decode(body.as_slice()).unwrap();
+    let [resource] = request.resource_spans.as_slice() else { panic!() };
+    assert_eq!(resource.resource.as_ref().unwrap().attributes[0].key, "service.name");
+    let [scope] = resource.scope_spans.as_slice() else { panic!() };
+    assert_eq!(scope.scope.as_ref().unwrap().name, "cofferdam");
+    let [span] = scope.spans.as_slice() else { panic!() };
+    assert_eq!(span.trace_id, 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes());
+    assert_eq!(span.parent_span_id, 0xb7ad_6b71_6920_3331_u64.to_be_bytes());
+    assert_eq!((span.span_id.len(), span.name.as_str(), span.kind), (8, "chat meta/llama:nitro", 3));
+    assert_eq!(span.start_time_unix_nano, 1_700_000_000_000_000_000);
+    assert_eq!(span.end_time_unix_nano, 1_700_000_000_250_000_000);
+    assert_eq!(span.status.as_ref().unwrap().code, 2);
+    let attribute = |key: &str| {
+        let found = span.attributes.iter().find(|attribute| attribute.key == key);
+        found.unwrap().value.as_ref().unwrap().value.clone().unwrap()
+    };
+    assert_eq!(attribute("gen_ai.usage.input_tokens"), any_value::Value::IntValue(7));
+    assert_eq!(attribute("gen_ai.usage.cost"), any_value::Value::DoubleValue(1.5e-6));
+    assert_eq!(attribute("cofferdam.streamed"), any_value::Value::BoolValue(true));
+    assert_eq!(attribute("error.type"), any_value::Value::StringValue("timeout".to_owned()));
+    assert_eq!(attribute("trace.count"), any_value::Value::IntValue(-3));
+    assert_eq!(attribute("trace.share"), any_value::Value::DoubleValue(0.5));
 }
 
 #[test]

@@ -25,6 +25,9 @@ struct Body<'a> {
     cost: Amount,
     /// Dollars that the caller's own credentials paid elsewhere.
     byok_cost: Amount,
+    /// Usage and cost are this host's estimates in part; left out where they are not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    estimated: bool,
     /// Endpoints that were asked.
     attempts: u32,
     workspace_id: String,
@@ -69,6 +72,7 @@ pub(super) fn body(record: &Record) -> Vec<u8> {
         },
         cost: Amount(row.cost_pico),
         byok_cost: Amount(row.byok_pico),
+        estimated: row.estimated,
         attempts: row.attempts,
         workspace_id: row.workspace.to_string(),
         key_id: row.key.to_string(),

@@ -6,6 +6,7 @@ use crate::credential::operators;
 use cofferdam_egress::{Credential, Egress, Limits, Outgoing};
 use cofferdam_store::Store;
 use futures_util::future::join_all;
+use http::header::CONTENT_TYPE;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -72,7 +73,7 @@ impl Worker {
     ) -> (Vec<Arc<Record>>, Vec<oneshot::Sender<()>>) {
         let (most, linger) = match self.destination.kind {
             DestinationKind::Webhook => (HOOKS_MAX, Duration::ZERO),
-            DestinationKind::Otlp => (SPANS_MAX, LINGER),
+            DestinationKind::Otlp(_) => (SPANS_MAX, LINGER),
         };
         let (mut batch, mut flushed) = (Vec::new(), Vec::new());
         let mut next = Some(first);
@@ -99,7 +100,9 @@ impl Worker {
 
     async fn send(&mut self, batch: &[Arc<Record>]) {
         let tried: Vec<(usize, Tried)> = match self.destination.kind {
-            DestinationKind::Otlp => vec![(batch.len(), self.insist(otlp::body(batch)).await)],
+            DestinationKind::Otlp(format) => {
+                vec![(batch.len(), self.insist(otlp::body(batch, format)).await)]
+            }
             DestinationKind::Webhook => {
                 let requests = batch.iter().map(|record| self.insist(webhook::body(record)));
                 join_all(requests).await.into_iter().map(|tried| (1, tried)).collect()
@@ -135,7 +138,7 @@ impl Worker {
     }
 
     async fn try_once(&self, body: bytes::Bytes) -> Tried {
-        let Destination { name, origin, path, key, headers, .. } = &self.destination;
+        let Destination { name, kind, origin, path, key, headers } = &self.destination;
         let credential: Option<Credential> = match key {
             None => None,
             Some(key) => match operators(&self.store, &key.key, &key.placement, name).await {
@@ -146,10 +149,14 @@ impl Worker {
                 }
             },
         };
+        let mut headers = headers.clone();
+        if let DestinationKind::Otlp(format) = kind {
+            headers.push((CONTENT_TYPE, format.content_type()));
+        }
         let outgoing = Outgoing {
             origin,
             path,
-            headers: headers.clone(),
+            headers,
             body,
             streamed: false,
             credential: credential.as_ref(),

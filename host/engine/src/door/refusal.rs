@@ -89,8 +89,8 @@ impl From<Error> for Refused {
         let failed = |error: HttpError, log: &Error| Self { error, audit: None, log: log.to_string() };
         match error {
             Error::Refused { reason } => reason.into(),
-            Error::Unreachable => failed(HttpError::Unreachable, &error),
-            Error::Untrusted => failed(HttpError::Untrusted, &error),
+            Error::Unreachable(_) => failed(HttpError::Unreachable, &error),
+            Error::Untrusted(_) => failed(HttpError::Untrusted, &error),
             Error::TimedOut => failed(HttpError::Timeout, &error),
             Error::TooLarge => failed(HttpError::TooLarge, &error),
             Error::Broken => failed(HttpError::Broken, &error),

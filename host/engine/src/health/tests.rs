@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::attempt::{AttemptFailure, Cause};
-use cofferdam_runtime::wire::ErrorKind;
+use crate::cost::no_usage;
+use cofferdam_runtime::wire::{ErrorKind, Usage};
 use cofferdam_store::Clock;
 use proptest::prelude::*;
 use std::time::Duration;
@@ -45,7 +46,7 @@ fn speed_is_measured_apart_for_streams_and_whole_answers() {
     let watch = answer(&health, &clock, Duration::from_millis(400));
     clock.advance(Duration::from_secs(5));
     // Three of them its client kept it waiting.
-    watch.finished(100, Duration::from_secs(3));
+    watch.finished(&output(100), Duration::from_secs(3));
     let statistics = told(&health, &clock);
     assert!((statistics.latency_ms.p50 / 400.0 - 1.0).abs() < 0.1, "{statistics:?}");
     assert!((statistics.throughput.p50 / 50.0 - 1.0).abs() < 0.1, "{statistics:?}");
@@ -57,10 +58,41 @@ fn speed_is_measured_apart_for_streams_and_whole_answers() {
 fn short_answers_say_nothing_about_speed() {
     let (health, clock) = (health(1), clock());
     let watch = answer(&health, &clock, Duration::from_millis(400));
-    watch.finished(1_000, Duration::ZERO);
+    watch.finished(&output(1_000), Duration::ZERO);
     clock.advance(Duration::from_secs(1));
-    watch.finished(3, Duration::ZERO);
+    watch.finished(&output(3), Duration::ZERO);
     assert_eq!(told(&health, &clock).throughput.p50, 0.0);
+}
+
+fn output(output_tokens: u64) -> Usage {
+    Usage { output_tokens, ..no_usage() }
+}
+
+#[test]
+fn the_overall_speed_counts_from_the_attempt_and_without_the_time_of_the_client() {
+    let (health, clock) = (health(1), clock());
+    let watch = answer(&health, &clock, Duration::from_secs(4));
+    clock.advance(Duration::from_secs(3));
+    watch.finished(&output(600), Duration::from_secs(1));
+    assert!((health.tokens_per_second() - 100.0).abs() < 1e-6, "{}", health.tokens_per_second());
+    let watch = answer(&health, &clock, Duration::from_secs(2));
+    watch.finished(&output(600), Duration::ZERO);
+    assert!((health.tokens_per_second() - 200.0).abs() < 1e-6, "{}", health.tokens_per_second());
+}
+
+#[test]
+fn an_endpoint_is_known_to_reason_for_an_hour_after_it_has() {
+    let (health, clock) = (health(1), clock());
+    let reasons = || health.has_reasoned(clock.monotonic_ms());
+    let watch = answer(&health, &clock, Duration::from_secs(1));
+    watch.finished(&output(20), Duration::ZERO);
+    assert!(!reasons());
+    watch.finished(&Usage { reasoning_tokens: 1, ..output(20) }, Duration::ZERO);
+    assert!(reasons());
+    clock.advance(Duration::from_secs(3_599));
+    assert!(reasons());
+    clock.advance(Duration::from_secs(1));
+    assert!(!reasons());
 }
 
 #[test]
@@ -83,7 +115,7 @@ fn only_the_endpoints_own_failures_count() {
     let own = [
         Cause::Endpoint,
         Cause::Unreachable,
-        Cause::Credential,
+        Cause::NoCredential,
         Cause::Late { total: false, begun: false },
         Cause::Late { total: false, begun: true },
     ];

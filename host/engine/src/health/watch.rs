@@ -4,6 +4,7 @@ use super::Health;
 use super::breaker::Turn;
 use crate::attempt::AttemptFailure;
 use crate::blame::Blame;
+use cofferdam_runtime::wire::Usage;
 use cofferdam_store::Clock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,11 +70,19 @@ impl Watch {
 
     /// The answer is complete, with so many tokens of output. A stream's speed is that after its first content;
     /// `held` is for how long its client kept it waiting meanwhile.
-    pub(crate) fn finished(&self, output_tokens: u64, held: Duration) {
+    pub(crate) fn finished(&self, usage: &Usage, held: Duration) {
+        let output_tokens = usage.output_tokens;
         let now_ms = self.clock.monotonic_ms();
+        if usage.reasoning_tokens > 0 {
+            self.health.reasoned(now_ms);
+        }
         let since_ms = if self.streamed { self.content_ms.unwrap_or(self.began_ms) } else { self.began_ms };
         let held_ms = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
         let time_ms = now_ms.saturating_sub(since_ms).saturating_sub(held_ms);
+        let whole_ms = now_ms.saturating_sub(self.began_ms).saturating_sub(held_ms);
+        if output_tokens >= TOKENS_MIN && whole_ms >= TIME_MIN_MS {
+            self.health.took(output_tokens as f64 * 1000.0 / whole_ms as f64);
+        }
         if output_tokens >= TOKENS_MIN && time_ms >= TIME_MIN_MS {
             self.health.produced(now_ms, self.streamed, output_tokens as f64 * 1000.0 / time_ms as f64);
         }

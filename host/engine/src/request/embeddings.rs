@@ -1,12 +1,14 @@
 //! The body of POST /v1/embeddings.
 
+use super::bounds::Parts;
 use super::fields::Fields;
 use super::input::saturated;
 use super::json::{Document, Kind, Value};
 use super::rule::{NAME, Rule};
 use super::settings::Needs;
 use super::shapes::embeddings::{BODY, PARTS};
-use super::{Ability, InvalidRequest, ProviderPreferences, guest};
+use super::weight::Weight;
+use super::{Ability, InvalidRequest, ProviderPreferences, guest, weight};
 use bytes::Bytes;
 
 /// How the client wants vectors.
@@ -46,6 +48,8 @@ pub struct EmbeddingsRequest {
     pub parameters: Vec<&'static str>,
     /// A rough count of input tokens: a quarter of the characters, or the tokens given.
     pub input_tokens: u32,
+    /// How many input tokens it can be.
+    pub(crate) weight: Weight,
     /// What provider guests receive, written once.
     pub guest_json: Bytes,
 }
@@ -74,6 +78,7 @@ impl EmbeddingsRequest {
             needs: input.needs.list(),
             parameters: PARAMETERS.into_iter().filter(|name| fields.get(name).is_some()).collect(),
             input_tokens: saturated(input.chars.div_ceil(4) + input.tokens),
+            weight: input.weight,
             guest_json,
         })
     }
@@ -95,7 +100,9 @@ struct Input {
     count: usize,
     chars: u64,
     tokens: u64,
+    weight: Weight,
     needs: Needs,
+    parts: Parts,
 }
 
 impl Input {
@@ -127,11 +134,14 @@ impl Input {
             Kind::String => {
                 NAME.check(element)?;
                 self.chars += element.chars() as u64;
+                self.weight = self.weight.plus(weight::of(element));
                 Ok(())
             }
             Kind::Array => {
                 Rule::List { of: &TOKEN, min: 1, max: usize::MAX }.check(element)?;
-                self.tokens += element.items().count() as u64;
+                let tokens = element.items().count() as u64;
+                self.tokens += tokens;
+                self.weight = self.weight.plus(Weight::tokens(tokens));
                 Ok(())
             }
             Kind::Object => self.parts(element),
@@ -144,6 +154,8 @@ impl Input {
             return Err(element.invalid_member("content", "is required"));
         };
         CONTENT.check(content)?;
+        self.weight = self.weight.plus(weight::of(content));
+        self.parts.take(content)?;
         for part in content.items() {
             match part.get("type").map(Value::text).as_deref() {
                 Some("image_url") => self.needs.add(Ability::Images),

@@ -4,6 +4,8 @@
 //! server tools as the calls they stand for. Everything else is copied as the client sent it.
 
 use super::TextFacts;
+use super::bounds::{Bounds, Parts, Tools};
+use super::hosted::Hosted;
 use super::invalid::InvalidRequest;
 use super::json::{Counts, Kind, Value, separate, write_key};
 use super::replay::Replay;
@@ -16,7 +18,7 @@ use super::tools::{Offered, RequestTool, ToolKind, split_prefix};
 use std::ops::Range;
 
 /// What was counted over an input.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tally<'d> {
     counts: Counts,
     last_user: Counts,
@@ -35,7 +37,17 @@ pub(super) struct Tally<'d> {
     pub(super) kinds: Kinds,
     /// An item stands for a call of a server tool.
     pub(super) has_server_calls: bool,
+    /// Tools that a provider would run, found by searches, and files stored there.
+    pub(super) hosted: Vec<Hosted>,
+    /// The last item is the result of a call, or has one.
+    pub(super) ends_with_result: bool,
+    parts: Parts,
+    /// Tools of the whole body.
+    pub(super) tools: Tools,
 }
+
+/// The most tools and files of a provider that items may bring: each is told by its path, which has to be looked for.
+const HOSTED_MAX: usize = 128;
 
 /// Marks on content parts that an endpoint may not know, by what `require_parameters` calls them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,12 +68,32 @@ impl Marks {
 }
 
 impl<'d> Tally<'d> {
+    fn new(bounds: Bounds) -> Self {
+        Self {
+            counts: Counts::default(),
+            last_user: Counts::default(),
+            turns: 0,
+            last_model: None,
+            needs: Needs::default(),
+            marks: Marks::default(),
+            tool_bytes: 0,
+            brings_tools: false,
+            brought: Vec::new(),
+            kinds: Kinds::default(),
+            has_server_calls: false,
+            hosted: Vec::new(),
+            ends_with_result: false,
+            parts: Parts::of(bounds),
+            tools: Tools::default(),
+        }
+    }
+
     /// Checks `input` and counts it.
     ///
     /// # Errors
-    /// The first item that is unknown, malformed or refused, by path.
-    pub(super) fn of(input: Value<'d>) -> Result<Self, InvalidRequest> {
-        let mut tally = Self::default();
+    /// The first item that is unknown, malformed or refused, or one too many, by path.
+    pub(super) fn of(input: Value<'d>, bounds: Bounds) -> Result<Self, InvalidRequest> {
+        let mut tally = Self::new(bounds);
         match input.kind() {
             Kind::String => {
                 tally.counts = input.counts();
@@ -72,12 +104,19 @@ impl<'d> Tally<'d> {
                 if input.items().all(is_skipped) {
                     return Err(input.invalid("must hold at least 1 item"));
                 }
-                let items = input.items().enumerate();
-                items
-                    .filter(|(_, item)| !is_skipped(*item))
-                    .try_for_each(|(at, item)| tally.item(item, at))?;
+                let mut items = input.items().enumerate();
+                let mut within = items.by_ref().take(bounds.items).filter(|(_, item)| !is_skipped(*item));
+                within.try_for_each(|(at, item)| tally.item(item, at))?;
+                if items.next().is_some() {
+                    return Err(input.invalid(format!("must hold at most {} items", bounds.items)));
+                }
             }
             _ => return Err(input.mistyped("a string or an array")),
+        }
+        if tally.hosted.len() > HOSTED_MAX {
+            return Err(
+                input.invalid(format!("must hold at most {HOSTED_MAX} tools and files of a provider"))
+            );
         }
         Ok(tally)
     }
@@ -107,6 +146,7 @@ impl<'d> Tally<'d> {
     }
 
     fn item(&mut self, item: Value<'d>, place: usize) -> Result<(), InvalidRequest> {
+        self.ends_with_result = false;
         if item.kind() == Kind::Object && item.get("type").is_none() {
             return self.untyped(item);
         }
@@ -121,10 +161,11 @@ impl<'d> Tally<'d> {
         if let Some((_, name)) = split_prefix(&word) {
             server_item(name).check(item)?;
             self.has_server_calls = true;
-            self.texts(item);
-            return Ok(());
+            self.ends_with_result = true;
+            return self.texts(item);
         }
         let kind = ITEMS.check(item)?;
+        self.ends_with_result = is_result(kind);
         match kind {
             "computer_call_output" => self.needs.add(Ability::Images),
             "additional_tools" => self.bring(item, place)?,
@@ -132,14 +173,14 @@ impl<'d> Tally<'d> {
             _ => {}
         }
         self.note_kind(kind, item);
-        self.texts(item);
-        Ok(())
+        self.texts(item)
     }
 
     /// Checks the tools that an item brings.
     fn bring(&mut self, item: Value<'d>, place: usize) -> Result<(), InvalidRequest> {
         self.brings_tools = true;
         self.needs.add(Ability::Tools);
+        item.get("tools").map_or(Ok(()), |tools| self.tools.take(tools))?;
         let offered = item.get("tools").map(Offered::list).transpose()?.unwrap_or_default();
         for (index, tool) in offered.into_iter().enumerate() {
             if matches!(tool.kind(), ToolKind::Server(_)) {
@@ -210,6 +251,7 @@ impl<'d> Tally<'d> {
         self.turns = self.turns.saturating_add(1);
         let before = std::mem::take(&mut self.counts);
         if let Some(content) = message.get("content") {
+            self.parts.take(content)?;
             self.content(content);
         }
         if role.is_some_and(|role| role.is("user")) {
@@ -223,15 +265,26 @@ impl<'d> Tally<'d> {
     }
 
     /// The text members of an item that is no message.
-    fn texts(&mut self, item: Value<'_>) {
+    fn texts(&mut self, item: Value<'_>) -> Result<(), InvalidRequest> {
         for (key, value) in item.members() {
+            self.parts.take(value)?;
+            if key.is("output") {
+                // Of a computer: an object, not a list of parts.
+                self.file(value.get("file_id"));
+            }
             match key.text().as_ref() {
                 "arguments" | "input" | "output" | "content" | "summary" | "code" | "query" | "prompt"
                 | "advice" | "outcome" => self.content(value),
-                "tools" => self.tool_bytes += value.raw().len(),
+                "tools" => {
+                    self.tool_bytes += value.raw().len();
+                    if !item.get("type").is_some_and(|tag| tag.is("additional_tools")) {
+                        Hosted::of_list(value, HOSTED_MAX, &mut self.hosted);
+                    }
+                }
                 _ => {}
             }
         }
+        Ok(())
     }
 
     fn content(&mut self, content: Value<'_>) {
@@ -241,11 +294,18 @@ impl<'d> Tally<'d> {
         content.items().for_each(|part| self.part(part));
     }
 
+    fn file(&mut self, id: Option<Value<'_>>) {
+        if self.hosted.len() <= HOSTED_MAX {
+            self.hosted.extend(id.and_then(Hosted::of_file));
+        }
+    }
+
     fn part(&mut self, part: Value<'_>) {
         for (key, value) in part.members() {
             match key.text().as_ref() {
                 "text" | "refusal" | "stdout" | "stderr" => self.counts.add(value.counts()),
                 "type" => self.needs.add_part(value),
+                "file_id" => self.file(Some(value)),
                 "cache_control" => self.marks.cache_control |= value.kind() != Kind::Null,
                 "prompt_cache_breakpoint" => self.marks.breakpoint |= value.kind() != Kind::Null,
                 _ => {}
@@ -285,6 +345,12 @@ fn is_skipped(item: Value<'_>) -> bool {
         Some(tag) => tag.is("item_reference") && id(),
         None => item.kind() == Kind::Object && item.members().count() == 1 && id(),
     }
+}
+
+/// Whether an item of this type is a call's result, or a call with its result.
+fn is_result(kind: &str) -> bool {
+    kind.ends_with("_call_output")
+        || ["tool_search_output", "mcp_call", "mcp_approval_response"].contains(&kind)
 }
 
 fn stateless(at: Value<'_>) -> InvalidRequest {

@@ -11,6 +11,7 @@ mod scan;
 pub(super) use count::Counts;
 
 use super::invalid::{InvalidRequest, quoted};
+use super::walk::count_step;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -181,6 +182,19 @@ impl<'d> Value<'d> {
         self.quoted_text().len()
     }
 
+    /// Bytes of the string, escapes resolved.
+    pub(super) fn bytes(self) -> usize {
+        let text = self.quoted_text();
+        if self.node().flag { escape::resolved_bytes(text) } else { text.len() }
+    }
+
+    /// Bytes of the value without blanks.
+    pub(super) fn compact_bytes(self) -> usize {
+        let node = self.node();
+        let has_blanks = matches!(node.kind, Kind::Array | Kind::Object) && !node.flag;
+        if has_blanks { self.compact().len() } else { self.raw().len() }
+    }
+
     /// Unicode scalar values of the string.
     pub(super) fn chars(self) -> usize {
         count::chars(self.quoted_text(), self.node().flag)
@@ -320,6 +334,7 @@ impl<'d> Iterator for Items<'d> {
     type Item = Value<'d>;
 
     fn next(&mut self) -> Option<Value<'d>> {
+        count_step();
         if self.at >= self.end {
             return None;
         }
@@ -341,6 +356,7 @@ impl<'d> Iterator for Members<'d> {
     type Item = (Value<'d>, Value<'d>);
 
     fn next(&mut self) -> Option<(Value<'d>, Value<'d>)> {
+        count_step();
         // A key without its value exists only while the document is being read.
         if self.at.saturating_add(1) >= self.end {
             return None;

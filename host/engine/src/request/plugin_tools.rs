@@ -114,6 +114,7 @@ impl ResponsesRequest {
                 json: Bytes::new(),
                 settings,
                 stands_in: false,
+                hosted: None,
                 is_deferred: false,
             });
             if !self.needs.contains(&Ability::Tools) {

@@ -14,17 +14,19 @@ pub struct ProviderPreferences {
     pub require_parameters: bool,
     /// Whether `order` names at least one provider, which switches stickiness off.
     pub has_order: bool,
-    /// `options`: provider slug and the JSON that only this provider's guest receives.
-    pub options: Vec<(String, Bytes)>,
+    /// `options`: provider slug and the fields that only this provider's guest receives.
+    pub options: Vec<(String, GivenOptions)>,
 }
 
+/// Fields of `provider.options` for one provider, no two of which differ by case alone, each value as JSON.
+pub type GivenOptions = Vec<(String, Bytes)>;
+
 impl ProviderPreferences {
-    /// The options for one provider as JSON, `{}` when there are none. Letters of either case are alike, as they
-    /// are to routers.
+    /// The options for one provider. Letters of either case are alike, as they are to routers.
     #[must_use]
-    pub fn options_for(&self, provider: &str) -> &[u8] {
+    pub fn options_for(&self, provider: &str) -> Option<&GivenOptions> {
         let own = self.options.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider));
-        own.map_or(b"{}", |(_, options)| options)
+        own.map(|(_, options)| options)
     }
 }
 
@@ -49,9 +51,13 @@ impl ProviderPreferences {
             allow_fallbacks: provider.get("allow_fallbacks").is_none_or(|allow| allow.kind() == Kind::True),
             require_parameters: provider.get("require_parameters").is_some_and(Value::is_true),
             has_order: provider.get("order").is_some_and(|order| order.items().next().is_some()),
-            options: options
-                .map(|(slug, value)| (slug.text().into_owned(), Bytes::from(value.compact())))
-                .collect(),
+            options: options.map(|(slug, options)| (slug.text().into_owned(), given(options))).collect(),
         }
     }
+}
+
+/// Null means absent here too.
+fn given(options: Value<'_>) -> GivenOptions {
+    let fields = options.members().filter(|(_, value)| !value.is_null());
+    fields.map(|(name, value)| (name.text().into_owned(), Bytes::from(value.compact()))).collect()
 }

@@ -10,11 +10,13 @@ use super::shapes::body::BODY;
 use super::telling::Kinds;
 use super::tool_source::Place;
 use super::tools::Offered;
+use super::weight::Weight;
 use super::{
-    Ability, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route, ServiceTier,
-    StopCondition, TextFormat, ToolChoice, echo, guest, input, replay,
+    Ability, Bounds, Hosted, InvalidRequest, Prompts, ProviderPreferences, RequestPlugin, RequestTool, Route,
+    ServiceTier, StopCondition, TextFormat, ToolChoice, echo, guest, input, replay, weight,
 };
 use bytes::Bytes;
+use std::ops::Range;
 
 /// A checked request. Every string and list in it is bounded by the rules of the interface.
 #[derive(Debug, Clone)]
@@ -33,6 +35,8 @@ pub struct ResponsesRequest {
     pub stop_server_tools_when: Vec<StopCondition>,
     /// The tools in the client's order.
     pub tools: Vec<RequestTool>,
+    /// What items of the input have a provider run or read, but for tools that they bring.
+    pub hosted_items: Vec<Hosted>,
     /// Which tool the model may or must call.
     pub tool_choice: ToolChoice,
     /// Members of output items that the client wants in addition, such as `code_interpreter_call.outputs`.
@@ -64,6 +68,8 @@ pub struct ResponsesRequest {
     pub facts: TextFacts,
     /// A rough count of input tokens: a quarter of the characters of text, instructions and tools.
     pub input_tokens: u32,
+    /// How many input tokens it can be: what it may cost is reserved by them.
+    pub(crate) weight: Weight,
     /// What the client wants done about a conversation that is too long; none where it does not say.
     pub truncation: Option<Truncation>,
     /// `debug.echo_upstream_body` of a streamed request; false otherwise.
@@ -77,6 +83,8 @@ pub struct ResponsesRequest {
     /// The first system or developer message and the first other message, as they stand in `guest_json`:
     /// what a sticky key is made of when the client names no session.
     pub opening: Vec<Bytes>,
+    /// The input ends with the result of a call: there may be nothing left to say.
+    pub(crate) ends_with_result: bool,
     /// Items of the input were calls of server tools and are told as calls of functions that no tool offers under
     /// that name yet.
     pub(crate) has_server_calls: bool,
@@ -116,11 +124,11 @@ impl ResponsesRequest {
     /// # Errors
     /// The first thing wrong with it, by path.
     pub fn parse(body: &[u8], extra_plugins: &[String]) -> Result<Self, InvalidRequest> {
-        Self::parse_with(body, extra_plugins, &Prompts::default())
+        Self::parse_with(body, extra_plugins, &Prompts::default(), Bounds::default())
     }
 
     /// [`Self::parse`] where `prompt` may name one of these templates: its messages then stand before the
-    /// input, which may be absent.
+    /// input, which may be absent. `bounds` says how much the body may hold.
     ///
     /// # Errors
     /// The first thing wrong with it, by path.
@@ -128,22 +136,24 @@ impl ResponsesRequest {
         body: &[u8],
         extra_plugins: &[String],
         prompts: &Prompts,
+        bounds: Bounds,
     ) -> Result<Self, InvalidRequest> {
         let document = Document::parse(body)?;
         let (expanded, whole);
         let mut fields = Fields::check(&BODY, document.root())?;
         let models = fields.models()?;
-        let mut tally = fields.get("input").map(Tally::of).transpose()?;
+        let mut tally = fields.get("input").map(|input| Tally::of(input, bounds)).transpose()?;
         if let Some(prompt) = fields.get("prompt") {
             expanded = prompts.expand(prompt, fields.get("input"))?;
             whole = Document::parse(&expanded)?;
-            tally = Some(Tally::of(whole.root())?);
+            tally = Some(Tally::of(whole.root(), bounds)?);
             fields.set("input", whole.root());
         }
         let mut tally = tally.ok_or_else(|| InvalidRequest::new("input", "is required"))?;
         if let Some(instructions) = fields.get("instructions") {
             tally.add_text(instructions);
         }
+        fields.get("tools").map_or(Ok(()), |tools| tally.tools.take(tools))?;
         let offered = fields.get("tools").map(Offered::list).transpose()?.unwrap_or_default();
         let tool_choice = match fields.get("tool_choice") {
             Some(choice) => ToolChoice::check(choice, &offered, !tally.brings_tools)?,
@@ -160,19 +170,14 @@ impl ResponsesRequest {
         Ok(Self {
             model: fields.text("model"),
             models,
+            weight: fields.weight(&guest.tools),
             stream,
             max_output_tokens: fields.count("max_output_tokens"),
             max_tool_calls,
-            stop_server_tools_when: fields
-                .get("stop_server_tools_when")
-                .map_or(Vec::new(), |list| list.items().map(StopCondition::of).collect()),
+            stop_server_tools_when: fields.stop_conditions(),
             needs: fields.needs(tally.needs, &offered),
-            tools: offered
-                .into_iter()
-                .zip(guest.tools)
-                .enumerate()
-                .map(|(index, (tool, range))| tool.into_tool(Place::Tools(index), guest.json.slice(range)))
-                .collect(),
+            tools: with_json(offered, guest.tools, &guest.json),
+            hosted_items: std::mem::take(&mut tally.hosted),
             tool_choice,
             include: fields.texts("include"),
             parallel_tool_calls: fields.get("parallel_tool_calls").is_none_or(Value::is_true),
@@ -193,6 +198,7 @@ impl ResponsesRequest {
             trace: fields.get("trace").map(|trace| Bytes::from(trace.compact())),
             opening: guest.opening.into_iter().flatten().map(|range| guest.json.slice(range)).collect(),
             guest_json: guest.json,
+            ends_with_result: tally.ends_with_result,
             has_server_calls: tally.has_server_calls,
             brought,
             kinds: tally.kinds,
@@ -215,20 +221,14 @@ impl ResponsesRequest {
         guest::input_items(&self.guest_json, &self.spans)
     }
 
-    /// The same for models that know items of `kinds`, such as `code_interpreter_call`, as calls of functions
-    /// only; none if there are none.
-    #[must_use]
-    pub fn retold_items(&self, kinds: &[&str]) -> Option<Bytes> {
-        let array = [b"[".as_slice(), &self.input_items(), b"]"].concat();
-        // It is a piece of a document that was read before.
-        let document = Document::parse(&array).ok()?;
-        if kinds.is_empty() || !replay::has_kinds(document.root(), kinds) {
-            return None;
-        }
-        let mut out = Vec::with_capacity(array.len() + 256);
-        input::write_for(document.root(), kinds, &mut out);
-        let items = out.get(1..out.len().saturating_sub(1)).unwrap_or_default();
-        Some(Bytes::copy_from_slice(items))
+    /// Everything that it has a provider run or read.
+    pub(crate) fn hosted(&self) -> impl Iterator<Item = &Hosted> {
+        self.all_tools().filter_map(|tool| tool.hosted.as_ref()).chain(&self.hosted_items)
+    }
+
+    /// The tools of `tools`, and those that items bring.
+    pub(crate) fn all_tools(&self) -> impl Iterator<Item = &RequestTool> {
+        self.tools.iter().chain(&self.brought)
     }
 
     /// Puts other items, in normal form and comma-separated, in the place of those of `input`.
@@ -245,16 +245,44 @@ impl ResponsesRequest {
         self.guest_json = other.guest_json;
         // What a hook was shown had its calls as functions already.
         self.has_server_calls |= other.has_server_calls;
+        self.ends_with_result = other.ends_with_result;
         self.spans = other.spans;
         self.tools = other.tools;
         self.brought = other.brought;
         self.kinds = other.kinds;
+        self.hosted_items = other.hosted_items;
         self.tool_choice = other.tool_choice;
         self.needs = other.needs;
         self.facts = other.facts;
         self.input_tokens = other.input_tokens;
+        self.weight = other.weight;
         self.max_output_tokens = other.max_output_tokens;
     }
+}
+
+/// The tools with their places in the JSON that guests receive.
+fn with_json(offered: Vec<Offered<'_>>, ranges: Vec<Range<usize>>, json: &Bytes) -> Vec<RequestTool> {
+    let placed = offered.into_iter().zip(ranges).enumerate();
+    placed.map(|(index, (tool, range))| tool.into_tool(Place::Tools(index), json.slice(range))).collect()
+}
+
+/// The items of an input, comma-separated, for models that know those of `kinds`, such as `code_interpreter_call`,
+/// as calls of functions only; none if there are none of them.
+pub(crate) fn retold_items(items: &[u8], kinds: &[String]) -> Option<Bytes> {
+    if kinds.is_empty() {
+        return None;
+    }
+    let array = [b"[", items, b"]"].concat();
+    // It is a piece of a document that was read before.
+    let document = Document::parse(&array).ok()?;
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    if !replay::has_kinds(document.root(), &kinds) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(array.len() + 256);
+    input::write_for(document.root(), &kinds, &mut out);
+    let items = out.get(1..out.len().saturating_sub(1)).unwrap_or_default();
+    Some(Bytes::copy_from_slice(items))
 }
 
 /// Members whose support an endpoint may lack, for `require_parameters`.
@@ -295,6 +323,11 @@ impl Fields<'_> {
         Ok(models)
     }
 
+    fn stop_conditions(&self) -> Vec<StopCondition> {
+        let conditions = self.get("stop_server_tools_when").into_iter().flat_map(Value::items);
+        conditions.map(StopCondition::of).collect()
+    }
+
     /// Not even looked at when stop conditions are given.
     fn max_tool_calls(&self) -> Result<Option<u32>, InvalidRequest> {
         if self.get("stop_server_tools_when").is_some() {
@@ -319,6 +352,19 @@ impl Fields<'_> {
             needs.add(Ability::ImageOutput);
         }
         needs.list()
+    }
+
+    /// `tools` are the tools as they are written for guests.
+    fn weight(&self, tools: &[Range<usize>]) -> Weight {
+        let told = ["instructions", "input"].into_iter().filter_map(|name| self.get(name));
+        let format = self.get("text").and_then(|text| text.get("format"));
+        let tools = tools.iter().map(|tool| Weight::tokens(tool.len() as u64));
+        let weight = told.chain(format).map(weight::of).chain(tools).fold(Weight::default(), Weight::plus);
+        let Some(reasoning) = self.get("reasoning").filter(|reasoning| asks_to_reason(*reasoning)) else {
+            return weight;
+        };
+        let tokens = reasoning.get("max_tokens").and_then(Value::integer);
+        weight.reasoning(tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or_default())
     }
 
     fn text_format(&self) -> Option<TextFormat> {

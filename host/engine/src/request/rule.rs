@@ -82,6 +82,11 @@ impl Shape {
     pub(super) const fn of(fields: &'static [Field]) -> Self {
         Self { fields, also: None }
     }
+
+    /// Whether it has a rule for this member.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        self.fields.iter().any(|field| field.name == name)
+    }
 }
 
 pub(super) const fn required(name: &'static str, rule: Rule) -> Field {

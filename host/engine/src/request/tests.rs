@@ -5,6 +5,7 @@ mod embeddings;
 mod guest;
 mod items;
 mod json;
+mod linear;
 mod plugin_tools;
 mod properties;
 mod refusals;

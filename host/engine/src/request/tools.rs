@@ -1,5 +1,7 @@
 //! The tools a client offers, by who runs them.
 
+use super::bounds::TOOLS_MAX;
+use super::hosted::Hosted;
 use super::invalid::{InvalidRequest, quoted};
 use super::json::{self, Document, Kind, Value};
 use super::rule::{OPEN_OBJECT, Rule, TEXT};
@@ -9,9 +11,6 @@ use super::tool_source::{Place, ToolSource};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-
-/// The most entries of `tools`.
-const TOOLS_MAX: usize = 1024;
 
 /// Who runs a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +125,8 @@ pub struct RequestTool {
     pub settings: Bytes,
     /// The tool is of a client's own kind, and a server tool takes its place.
     pub stands_in: bool,
+    /// What it asks of the endpoint, where a provider runs it.
+    pub hosted: Option<Hosted>,
     /// A function with `defer_loading: true`: it may wait until a search for tools has found it.
     pub is_deferred: bool,
 }
@@ -171,13 +172,10 @@ impl RequestTool {
         }
     }
 
-    /// Whether it searches the web only in what a provider has stored, which no other search does.
-    pub(crate) fn is_search_offline(&self) -> bool {
-        let document = Document::parse(&self.json).ok().filter(|_| self.kind == ToolKind::WebSearch);
-        document
-            .as_ref()
-            .and_then(|it| it.root().get("external_web_access"))
-            .is_some_and(|may| !may.is_true())
+    /// Whether an endpoint without it may be asked all the same: clients offer a search of the web without asking
+    /// for one. A client that names the endpoint's own search asks for it.
+    pub(crate) fn may_be_left_out(&self) -> bool {
+        self.kind == ToolKind::WebSearch && self.engine().as_deref() != Some("native")
     }
 
     /// Lets a server tool take the place of a tool of the client's own kind, with the whole entry as its
@@ -187,6 +185,13 @@ impl RequestTool {
         self.source.names = Some(&[]);
         self.settings = self.json.clone();
         self.stands_in = true;
+        self.hosted = None;
+    }
+
+    /// A member of a provider's tool that a tool of this host would ignore.
+    pub(crate) fn unknown_member(&self) -> Option<&str> {
+        let members = self.hosted.iter().flat_map(|hosted| &hosted.members);
+        members.filter(|member| !member.is_known).map(|member| member.name.as_str()).next()
     }
 
     /// The search engine that the entry of a client's own kind names.
@@ -250,12 +255,12 @@ struct Typed<'a> {
 }
 
 /// Whether a type of tools is one of those that search the web.
-fn is_search(type_name: &str) -> bool {
+pub(crate) fn is_search(type_name: &str) -> bool {
     type_name.starts_with("web_search")
 }
 
 /// A server tool's or item's prefix and bare name, if the type has one of the prefixes.
-pub(super) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
+pub(crate) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
     [ToolPrefix::Service, ToolPrefix::OpenRouter]
         .into_iter()
         .find_map(|prefix| Some((prefix, type_name.strip_prefix(prefix.as_str())?)))
@@ -353,6 +358,8 @@ impl<'d> Offered<'d> {
             _ => (None, Bytes::new()),
         };
         let type_name = text("type").unwrap_or_default();
+        let is_server = matches!(self.kind, ToolKind::Server(_));
+        let hosted = if is_server { None } else { Hosted::of_tool(self.value, || place.to_string()) };
         let is_deferred =
             self.kind == ToolKind::Function && self.value.get("defer_loading").is_some_and(Value::is_true);
         RequestTool {
@@ -364,6 +371,7 @@ impl<'d> Offered<'d> {
             json,
             settings,
             stands_in: false,
+            hosted,
             is_deferred,
         }
     }

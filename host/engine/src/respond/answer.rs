@@ -3,10 +3,10 @@
 use super::outcome::{TurnEnd, covered, failed, finished, refused};
 use super::turns::Step;
 use super::{Chosen, Job};
-use crate::assembler::{Assembler, Outcome};
+use crate::assembler::{Assembler, Outcome, Permits};
 use crate::attempt::Begun;
 use crate::catalog::Endpoint;
-use crate::cost::{Cost, no_usage};
+use crate::cost::{Amount, Cost, no_usage};
 use crate::health::Watch;
 use crate::ledger::Entry;
 use crate::pace::{ClientGone, Pace};
@@ -26,6 +26,7 @@ impl Job {
         let identity = self.identity(&candidate.model, &candidate.tier);
         let mut assembler = Assembler::new(identity, self.request.stream);
         self.echo(&mut assembler);
+        assembler.permit(Permits::of(&self.request));
         assembler.begin();
         if let Some(tools) = &mut self.tools {
             assembler.serve(tools.served());
@@ -37,26 +38,34 @@ impl Job {
             assembler.use_told(told);
             let is_byok = used.as_ref().is_some_and(|used| used.is_byok);
             entry.answered(is_byok);
-            let price = |usage: &Usage| Cost::of(usage, &endpoint.prices, is_byok);
+            let price =
+                |usage: &Usage, calls: Amount| Cost::of(usage, &endpoint.prices, is_byok).with_calls(calls);
             let held = pace.held();
             let read = self.read(&price, events, &mut reading, &mut assembler, entry, pace).await;
             let Ok(TurnEnd { outcome, is_endpoints_fault, is_cut_here }) = read else {
                 return Ok(Vec::new());
             };
-            if is_cut_here {
+            let calls = entry.noted_calls();
+            let is_failed = matches!(outcome, Outcome::Failed(..));
+            if is_cut_here || (is_failed && pace.has_left()) {
                 self.cost = self.cost.plus(&entry.break_off());
             }
             entry.turn_over();
+            pace.attendance().has_answered();
             let outcome = covered(outcome, used.as_ref());
             let usage = assembler.usage().copied().unwrap_or_else(no_usage);
             if let Outcome::Failed(kind, _) = &outcome {
                 self.trail.broke(*kind);
                 self.broke(&endpoint, &watch, is_endpoints_fault);
             } else {
-                watch.finished(usage.output_tokens, pace.held().saturating_sub(held));
+                watch.finished(&usage, pace.held().saturating_sub(held));
                 self.answered(&endpoint, &usage);
             }
-            self.cost = self.cost.plus(&price(&usage));
+            self.cost = self.cost.plus(&price(&usage, calls));
+            if pace.has_left() {
+                // It was read on for its usage alone; the entry tells that the client has left.
+                return Ok(Vec::new());
+            }
             let outcome = self.compacted(outcome, &mut assembler);
             if self.tools.is_none() {
                 break (outcome, reading);
@@ -93,7 +102,7 @@ impl Job {
     /// Reads one turn to its end; says how it ended.
     async fn read(
         &self,
-        price: &(impl Fn(&Usage) -> Cost + Sync),
+        price: &(impl Fn(&Usage, Amount) -> Cost + Sync),
         mut events: Vec<Event>,
         reading: &mut Option<Box<Reading>>,
         assembler: &mut Assembler,
@@ -104,16 +113,20 @@ impl Job {
             entry.received(&events);
             let applied = apply(assembler, events);
             if assembler.ended().is_some() && assembler.usage().is_none() {
-                assembler.assume(entry.unreported());
+                assembler.assume(entry.unreported(pace.has_left()));
             }
             if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
                 // Kept at once: a client that leaves has used it all the same.
-                entry.consumed(usage, &total, &self.cost.plus(&price(usage)));
+                let cost = self.cost.plus(&price(usage, entry.calls()));
+                entry.consumed(usage, &total, &cost);
             }
             if let Some(end) = applied {
                 return Ok(end);
             }
-            pace.say(assembler.take_events()).await?;
+            let said = pace.say(assembler.take_events()).await;
+            if !pace.has_left() {
+                said?;
+            }
             events = match reading {
                 Some(reading) if !reading.is_over() => {
                     match reading.next(pace, self.engine.parts.timeouts.idle).await {

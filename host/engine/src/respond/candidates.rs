@@ -2,19 +2,17 @@
 
 use super::plan::Plan;
 use super::{Chosen, Job};
+use crate::assembler::Permits;
 use crate::attempt::Attempting;
 use crate::candidates::{Candidates, Notes, Won};
 use crate::credential::Credentials;
-use crate::credit::Turn;
+use crate::credit::{Turn, TurnTokens};
 use crate::ledger::Entry;
 use crate::pace::Pace;
 use crate::refusal::Refusal;
 use crate::routing::Route;
 use crate::{model_choice, random_seed};
 use std::sync::Arc;
-
-/// About so many bytes of what a turn is told are one token.
-const BYTES_PER_TOKEN: usize = 4;
 
 impl Job {
     /// Tries endpoints in the router's order until one answers.
@@ -60,38 +58,26 @@ impl Job {
 
     /// What the next turn may cost.
     fn turn(&self) -> Turn<'_> {
-        let Self { order, request, tools, .. } = self;
+        Turn { endpoints: &self.order.endpoints, byok: &self.order.byok, tokens: self.turn_tokens() }
+    }
+
+    /// The most tokens of the next turn.
+    fn turn_tokens(&self) -> TurnTokens {
+        let Self { request, tools, .. } = self;
         // A later turn is told what was said and found since the first.
         let told = tools.as_ref().map_or(0, |tools| tools.turn_json().len());
-        let more = told.saturating_sub(request.guest_json.len()) / BYTES_PER_TOKEN;
-        Turn {
-            endpoints: &order.endpoints,
-            byok: &order.byok,
-            input_tokens: request.input_tokens.saturating_add(u32::try_from(more).unwrap_or(u32::MAX)),
-            max_output: request.max_output_tokens,
+        let more = told.saturating_sub(request.guest_json.len()) as u64;
+        TurnTokens {
+            input: request.weight.most().saturating_add(more),
+            output: request.max_output_tokens,
+            reasoning: request.weight.most_reasoning(),
         }
     }
 
     /// Asks for a further turn, once it is reserved what that may cost.
     pub(super) async fn ask_again(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
-        self.look_for_byok().await;
         entry.reserve(self.turn(), pace).await?;
         self.ask(entry, pace).await
-    }
-
-    /// Looks whether what the caller paid itself so far it still pays itself: it may have taken its credential away.
-    async fn look_for_byok(&mut self) {
-        let Self { engine, caller, context, order, .. } = self;
-        let credentials = Credentials { store: &engine.parts.store, caller, request_id: &context.request_id };
-        let mut still = Vec::with_capacity(order.byok.len());
-        for place in std::mem::take(&mut order.byok) {
-            if let Some(endpoint) = order.endpoints.get(place)
-                && credentials.has_byok(&endpoint.provider).await
-            {
-                still.push(place);
-            }
-        }
-        order.byok = still;
     }
 
     /// Tries endpoints in their order until one answers this turn.
@@ -108,8 +94,9 @@ impl Job {
             timeouts: &engine.parts.timeouts,
             context: &self.context,
             request: self.tools.as_ref().map_or(&self.request.guest_json, |tools| tools.turn_json()),
-            kinds: &self.request.kinds,
-            preferences: &self.request.provider,
+            checked: &self.request,
+            order: &self.order,
+            permits: Permits::of(&self.request),
             echo: self.echo.as_ref(),
         };
         let candidates = Candidates {
@@ -118,7 +105,12 @@ impl Job {
             may_retry: engine.parts.retry && self.request.provider.allow_fallbacks,
             eject: engine.parts.eject,
             session: self.session,
-            input_tokens: self.request.input_tokens,
+            input_tokens: self.request.weight.about().max(self.request.input_tokens.into()),
+            tokens: self.turn_tokens(),
+            // After a call's result there may be nothing left to say.
+            may_be_empty: self.request.ends_with_result
+                || self.preferred.is_some()
+                || self.tools.as_ref().is_some_and(|tools| tools.has_run()),
             memory: &engine.parts.memory,
         };
         let won =

@@ -1,7 +1,7 @@
 //! The end of a response: its outcome, its receipt, the last words to the client.
 
 use super::Job;
-use super::outcome::{settled, whole};
+use super::outcome::{cut_short, settled, whole};
 use super::plan::left_out;
 use crate::assembler::{Assembler, Identity, Outcome, Receipt};
 use crate::broadcast::{About, Pending};
@@ -25,6 +25,7 @@ impl Job {
         entry: &mut Entry,
         pace: &mut Pace,
     ) -> Result<Vec<u8>, Refusal> {
+        let outcome = if pace.is_cut_short() { cut_short(outcome) } else { outcome };
         let settled = settled(&outcome);
         if let Outcome::Failed(kind, _) = &outcome {
             entry.failed(*kind);
@@ -33,8 +34,10 @@ impl Job {
         self.trail.ended(pace.since_dispatch());
         self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
         let answering = self.preferred.and_then(|place| self.order.endpoints.get(place));
-        self.trail.pipeline.extend(answering.and_then(|endpoint| left_out(endpoint, &self.request)));
-        let last = assembler.complete(&outcome, &self.receipt(self.cost));
+        self.trail.pipeline.extend(
+            answering.and_then(|endpoint| left_out(endpoint, self.order.is_byok(endpoint), &self.request)),
+        );
+        let last = assembler.complete(&outcome, &self.receipt(self.cost.plus(&entry.lost())));
         if !pace.is_streamed() {
             let body = match whole(last, outcome) {
                 Ok(body) if !self.hooks.is_empty() => {

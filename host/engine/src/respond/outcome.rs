@@ -2,7 +2,7 @@
 
 use crate::assembler::{Ended, Malformed, Outcome};
 use crate::credential::Used;
-use crate::pace::Late;
+use crate::pace::{Late, STOPPING};
 use crate::reading::ReadError;
 use crate::refusal::{self, PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, is_length};
 use cofferdam_runtime::wire::{ErrorKind, Failure, FinishReason};
@@ -19,9 +19,11 @@ pub(super) struct TurnEnd {
 }
 
 impl TurnEnd {
-    /// What the plugin made of it is no answer. The request may have brought that about.
+    /// What the plugin made of it is no answer. The request may have brought that about, but not that the
+    /// provider forged an item.
     pub(super) fn malformed(malformed: Malformed) -> Self {
-        Self { outcome: refused(malformed), is_endpoints_fault: false, is_cut_here: false }
+        let is_endpoints_fault = malformed == Malformed::Forged;
+        Self { outcome: refused(malformed), is_endpoints_fault, is_cut_here: false }
     }
 
     /// The provider said so itself.
@@ -75,6 +77,14 @@ fn broken(error: &ReadError) -> Outcome {
             Outcome::Failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED.to_owned())
         }
         _ => failed(&error.failure()),
+    }
+}
+
+/// What became of a request whose time was up because the host ends.
+pub(super) fn cut_short(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Failed(..) => Outcome::Failed(ErrorKind::ProviderOverloaded, STOPPING.to_owned()),
+        outcome => outcome,
     }
 }
 

@@ -2,12 +2,14 @@
 //! router is told.
 
 use super::Job;
-use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
+use crate::catalog::{Endpoint, Lack, Miss, Model, ModelKind};
+use crate::credential::Credentials;
 use crate::refusal::Refusal;
-use crate::request::{RequestTool, ResponsesRequest, ToolClass, ToolKind};
-use crate::{random_seed, routing};
+use crate::request::ResponsesRequest;
+use crate::{Engine, random_seed, routing};
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What could be tried, and what the router is told.
@@ -29,11 +31,30 @@ impl Job {
         let named = self.request.models.iter().filter_map(|slug| catalog.find(slug).filter(is_answering));
         let beside: Vec<Arc<Model>> = named.map(Arc::clone).collect();
         let summary = |slug: &str, request: &ResponsesRequest| summary(slug, request, &beside);
-        let serves = |endpoint: &Endpoint, request: &ResponsesRequest| missing(endpoint, request).is_none();
-        let Self { engine, request, context, .. } = self;
+        let Self { engine, request, context, own_keys, .. } = self;
+        let serves = |endpoint: &Endpoint, request: &ResponsesRequest| {
+            endpoint.misses(request, own_keys.contains(&endpoint.provider.name)).is_none()
+        };
         self.chosen_models =
             engine.choose_models(request, context, summary, serves, remembered, random_seed()).await?;
         Ok(())
+    }
+
+    /// Looks at which providers the caller has a credential of its own, where what may be asked of them depends on
+    /// it.
+    pub(super) async fn look_for_own_keys(&mut self) {
+        let Self { engine, caller, context, request, .. } = self;
+        if request.hosted().next().is_none() {
+            return;
+        }
+        let credentials = Credentials { store: &engine.parts.store, caller, request_id: &context.request_id };
+        let mut seen = BTreeSet::new();
+        for endpoint in engine.parts.catalog.endpoints() {
+            let provider = &endpoint.provider;
+            if seen.insert(&provider.name) && credentials.has_byok(provider).await {
+                self.own_keys.insert(provider.name.clone());
+            }
+        }
     }
 
     /// The endpoint that answered this conversation last, by the id of its health.
@@ -72,12 +93,13 @@ impl Job {
     fn candidates(&self) -> Result<Plan, Refusal> {
         let request = &self.request;
         let models = routing::find_models(&self.engine.parts.catalog, &request.models, ModelKind::Responses)?;
-        let candidates = routing::candidates(&models, |endpoint| missing(endpoint, request).is_none());
+        let misses =
+            |endpoint: &Endpoint| endpoint.misses(request, self.own_keys.contains(&endpoint.provider.name));
+        let candidates = routing::candidates(&models, |endpoint| misses(endpoint).is_none());
         if candidates.is_empty() {
             let all = routing::candidates(&models, |_| true);
-            let tool = all.first().and_then(|(_, endpoint)| missing(endpoint, request));
-            return Err(match tool {
-                Some(tool) => unoffered(&self.engine.parts.catalog, tool),
+            return Err(match all.first().and_then(|(_, endpoint)| misses(endpoint)) {
+                Some(miss) => untaken(&self.engine, &miss),
                 None => Refusal::not_found("No endpoints found for this model"),
             });
         }
@@ -101,46 +123,46 @@ fn summary(requested: &str, request: &ResponsesRequest, models: &[Arc<Model>]) -
     }
 }
 
-/// Why a tool stays without an endpoint.
-fn unoffered(catalog: &Catalog, tool: &RequestTool) -> Refusal {
-    let mut endpoints = catalog.models().iter().flat_map(|model| &model.endpoints);
-    let why = if endpoints.any(|endpoint| endpoint.offers(&tool.type_name)) {
-        "offered by any endpoint of this model"
-    } else {
-        "available on this host"
-    };
-    let type_name = routing::printable(&tool.type_name);
-    Refusal::invalid(format!("{}.type \"{type_name}\" is not {why}", tool.source.place))
-}
-
-/// The first tool of a request that an endpoint cannot serve.
-fn missing<'r>(endpoint: &Endpoint, request: &'r ResponsesRequest) -> Option<&'r RequestTool> {
-    let tools = request.tools.iter().chain(&request.brought);
-    let mut lacked = tools.filter(|tool| !offers(endpoint, tool));
-    lacked.find(|tool| !is_left_out(tool) || request.tool_choice.needs_search(&request.tools))
-}
-
-/// Whether a model at the endpoint can be told of this tool: its dialect has the kind, or it is told as functions.
-fn offers(endpoint: &Endpoint, tool: &RequestTool) -> bool {
-    match tool.kind.class() {
-        ToolClass::Server => endpoint.offers("function"),
-        ToolClass::Client | ToolClass::Hosted => {
-            endpoint.offers(&tool.type_name) || (tool.is_told_as_functions() && endpoint.offers("function"))
+/// Why something of a request stays without an endpoint.
+fn untaken(engine: &Engine, miss: &Miss<'_>) -> Refusal {
+    let (path, type_name, lack) = match miss {
+        Miss::Tool(tool, lack) => (tool.source.place.to_string(), tool.type_name.as_str(), lack),
+        Miss::Item(hosted, lack) => {
+            (hosted.path.clone(), hosted.type_name.as_deref().unwrap_or_default(), lack)
         }
+    };
+    let at = |name: &str| match name {
+        "" => path.clone(),
+        name => format!("{path}.{}", routing::printable(name)),
+    };
+    // What keeps this host's own tool from its place is the reason that helps.
+    let odd = match miss {
+        Miss::Tool(tool, Lack::Tool) if engine.stand_in_for(type_name).is_some() => tool.unknown_member(),
+        _ => None,
+    };
+    match odd.map(Lack::Member).as_ref().unwrap_or(lack) {
+        Lack::Tool => {
+            let mut endpoints = engine.parts.catalog.endpoints();
+            let why = match endpoints.any(|endpoint| endpoint.has_tool(type_name)) {
+                true => "offered by any endpoint of this model",
+                false => "available on this host",
+            };
+            Refusal::invalid(format!("{path}.type \"{}\" is not {why}", routing::printable(type_name)))
+        }
+        Lack::Member(name) => {
+            Refusal::invalid(format!("{} is not taken by any endpoint of this model", at(name)))
+        }
+        Lack::Stored(name) => Refusal::invalid(format!(
+            "{} names something stored at a provider, and no endpoint of this model lists it",
+            at(name)
+        )),
     }
 }
 
-/// Whether a tool that an endpoint lacks is left out there: clients offer a search of the web without asking for
-/// one. A client that names the endpoint's own search asks for it.
-fn is_left_out(tool: &RequestTool) -> bool {
-    tool.kind == ToolKind::WebSearch && tool.engine().as_deref() != Some("native")
-}
-
 /// What was left out of the request at the endpoint that answered, as a stage of the routing metadata; none where
-/// nothing was.
-pub(super) fn left_out(endpoint: &Endpoint, request: &ResponsesRequest) -> Option<Value> {
-    let tools = request.tools.iter().chain(&request.brought);
-    let left = tools.filter(|tool| is_left_out(tool) && !offers(endpoint, tool));
+/// nothing was. `is_byok` says whether it was asked on the caller's own credential.
+pub(super) fn left_out(endpoint: &Endpoint, is_byok: bool, request: &ResponsesRequest) -> Option<Value> {
+    let left = request.all_tools().filter(|tool| endpoint.leaves_out(tool, is_byok));
     let left: Vec<Value> =
         left.map(|tool| json!({ "path": tool.source.place.to_string(), "type": tool.type_name })).collect();
     (!left.is_empty()).then(|| {

@@ -34,11 +34,13 @@ impl ServerTools {
             let Some(function) = &table.opening else { continue };
             let (arguments, settings) = (b"{}".as_slice(), tool.settings.as_ref());
             let invocation = Invocation { plugin: &tool.plugin, function, arguments, settings };
-            let finished = match invocation.run(context, self.doors.services(&tool.plugin)).await {
-                Ok(output) => Finished::completed(output),
-                Err(Mishap::Failed(message)) => Finished::failed(&message, false),
-                Err(_) => Finished::failed("The tool failed.", false),
-            };
+            let finished =
+                match invocation.run(context, self.doors.services(&tool.plugin), self.doors.released()).await
+                {
+                    Ok(output) => Finished::completed(output),
+                    Err(Mishap::Failed(message)) => Finished::failed(&message, false),
+                    Err(_) => Finished::failed("The tool failed.", false),
+                };
             let mut item = shown::declared(table);
             item.members.insert("server_label".to_owned(), label.into());
             opened.push(Done { item: Arc::new(item), arguments: String::new(), finished });

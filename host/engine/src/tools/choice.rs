@@ -2,12 +2,14 @@
 
 use super::offer::Offer;
 use crate::refusal::Refusal;
+use crate::request::walk::walk;
 use crate::request::{ResponsesRequest, ToolChoice, ToolKind, server_tool_name};
 use crate::routing::printable;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// What a turn says in `tool_choice`; none leaves the client's own in place.
 pub(crate) struct Choice {
@@ -47,7 +49,7 @@ impl Choice {
                 Self { first, later: auto() }
             }
             ToolChoice::Type(type_name) => {
-                if is_clients_search(type_name, request) {
+                if type_name == "tool_search" && client_searches(request) {
                     return Ok(Self { first: None, later: auto() });
                 }
                 Self { first: forced(type_name, "tool_choice.type", offer)?, later: auto() }
@@ -96,28 +98,36 @@ fn allowed(tools: &[u8], offer: &Offer, request: &ResponsesRequest) -> Result<Ve
     // The parser has checked that these are objects with a type.
     let tools: Vec<&RawValue> = serde_json::from_slice(tools).map_err(|_| Refusal::internal())?;
     let mut allowed = Vec::with_capacity(tools.len());
-    for (place, tool) in tools.into_iter().enumerate() {
+    let searches = client_searches(request);
+    // What stands for several functions is told once.
+    let mut told = HashSet::new();
+    for (place, tool) in walk(tools).enumerate() {
         let Tagged { tag, server_label, name } =
             serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?;
+        let is_new = told.insert((tag.clone(), server_label.clone(), name.clone()));
         if let Some(label) = server_label.filter(|label| offer.serves(label)) {
+            if !is_new {
+                continue;
+            }
             allowed.extend(functions_as_choices(offer.functions_on(&label, name.as_deref())));
             continue;
         }
-        let given = match is_clients_search(&tag, request) {
+        let given = match tag == "tool_search" && searches {
             true => None,
             false => named(&tag, &format!("tool_choice.tools[{place}].type"), offer)?,
         };
         match given {
-            Some(functions) => allowed.extend(functions),
+            Some(functions) if is_new => allowed.extend(functions),
+            Some(_) => {}
             None => allowed.push(serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?),
         }
     }
     Ok(allowed)
 }
 
-/// Whether a type names the search for tools that the client executes, and not this service's.
-fn is_clients_search(type_name: &str, request: &ResponsesRequest) -> bool {
-    type_name == "tool_search" && request.tools.iter().any(|tool| tool.kind == ToolKind::ToolSearch)
+/// Whether `tool_search` names the search for tools that the client executes, and not this service's.
+fn client_searches(request: &ResponsesRequest) -> bool {
+    request.tools.iter().any(|tool| tool.kind == ToolKind::ToolSearch)
 }
 
 fn not_offered(path: &str, type_name: &str) -> Refusal {

@@ -5,6 +5,7 @@ use super::CALLS_AT_ONCE;
 use super::doors::Doors;
 use super::run::Invocation;
 use crate::Engine;
+use crate::door::Released;
 use crate::request::{ResponsesRequest, ToolKind};
 use bytes::Bytes;
 use cofferdam_runtime::{CallContext, Plugin, Services};
@@ -74,7 +75,7 @@ impl LastCall {
         let invocation =
             Invocation { plugin: &self.plugin, function, arguments: b"{}", settings: &self.settings };
         // Whoever was to be told is gone.
-        drop(invocation.run(context, self.services).await);
+        drop(invocation.run(context, self.services, &Released::default()).await);
     }
 }
 

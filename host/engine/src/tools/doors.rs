@@ -1,15 +1,16 @@
 //! What plugins may reach outside their box for one request: other hosts, the list of models, the request
 //! they serve, and bytes they keep for it.
 
+use super::approvals::Approvals;
 use super::{Occasion, offer};
 use crate::Engine;
 use crate::ask::{Asking, Door, Reporter};
-use crate::door::http_door;
+use crate::door::{Released, http_door};
 use crate::request::ResponsesRequest;
 use bytes::Bytes;
 use cofferdam_runtime::services::{Catalog, DeferredTools, HttpDoor, RequestView, Scratch};
 use cofferdam_runtime::{Plugin, Services};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The doors of one request, for each of its tools.
@@ -19,6 +20,8 @@ pub(crate) struct Doors {
     view: Arc<View>,
     scratches: Scratches,
     ask: Door,
+    approvals: Approvals,
+    released: Released,
 }
 
 /// What the plugins of one request keep, by plugin. Clones share it.
@@ -39,12 +42,15 @@ impl Doors {
         let deferred = offer::deferred(&request.tools);
         let view =
             View { input: request.input_items(), retold: OnceLock::new(), deferred, state: Mutex::default() };
+        let released = Released::default();
         Self {
-            http: http_door(engine, caller, &context.request_id),
+            http: http_door(engine, caller, &context.request_id, &released),
             catalog: Arc::new(Models(Arc::clone(engine))),
             view: Arc::new(view),
             scratches: scratches.clone().unwrap_or_default(),
             ask: Door::new(engine, caller, asking),
+            approvals: Approvals::new(&engine.parts.store, caller),
+            released,
         }
     }
 
@@ -65,6 +71,16 @@ impl Doors {
     /// The same for a call whose questions are told of.
     pub(crate) fn reporting_services(&self, plugin: &Plugin, reporter: Reporter) -> Services {
         Services { ask: Some(Arc::new(self.ask.reporting(reporter))), ..self.services(plugin) }
+    }
+
+    /// The secrets that went out for the plugins.
+    pub(crate) fn released(&self) -> &Released {
+        &self.released
+    }
+
+    /// The ids of requests for approval.
+    pub(crate) fn approvals(&self) -> &Approvals {
+        &self.approvals
     }
 
     /// What the request's plugins ask models.
@@ -154,8 +170,8 @@ impl DeferredTools for View {
     }
 
     fn load(&self, names: Vec<String>) {
-        let known = |name: &String| self.deferred.iter().any(|tool| tool.name == *name);
-        self.lock().loaded.extend(names.into_iter().filter(known));
+        let known: HashSet<&str> = self.deferred.iter().map(|tool| tool.name.as_str()).collect();
+        self.lock().loaded.extend(names.into_iter().filter(|name| known.contains(name.as_str())));
     }
 }
 

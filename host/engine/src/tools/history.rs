@@ -4,8 +4,10 @@
 //!
 //! Only items that the manifests of the request's own tools declare are looked at.
 
+use super::approvals::Approvals;
 use super::offer::{Offer, ServerTool};
 use crate::refusal::Refusal;
+use crate::request::walk::{Breath, walk};
 use crate::routing::printable;
 use bytes::Bytes;
 use cofferdam_runtime::manifest::ItemTable;
@@ -98,8 +100,13 @@ impl History {
     /// Reads the items of an input, comma-separated. None if nothing in it is about the tools.
     ///
     /// # Errors
-    /// 400 for an answer to something that is not in the input.
-    pub(super) fn read(input: &[u8], offer: &Offer) -> Result<Option<Self>, Refusal> {
+    /// 400 for an answer to something that is not in the input, and for the approval of a call that this host has
+    /// not asked about.
+    pub(super) async fn read(
+        input: &[u8],
+        offer: &Offer,
+        approvals: &Approvals,
+    ) -> Result<Option<Self>, Refusal> {
         let roles = roles(offer);
         if roles.is_empty() {
             return Ok(None);
@@ -107,16 +114,22 @@ impl History {
         let list = [b"[".as_slice(), input, b"]"].concat();
         // The items were written by this host.
         let items: Vec<&RawValue> = serde_json::from_slice(&list).map_err(|_| Refusal::internal())?;
-        let read: Vec<Option<(&Role<'_>, Item)>> = items.iter().map(|raw| known(raw, &roles)).collect();
+        let mut breath = Breath::default();
+        let mut read: Vec<Option<(&Role<'_>, Item)>> = Vec::with_capacity(items.len());
+        for raw in walk(&items) {
+            breath.step().await;
+            read.push(known(raw, &roles));
+        }
         if read.iter().all(Option::is_none) {
             return Ok(None);
         }
         let answers = Answers::of(&read)?;
         let mut history = Self::default();
         let mut results = Vec::new();
-        for (raw, known) in items.iter().zip(read) {
+        for (raw, known) in walk(&items).zip(read) {
+            breath.step().await;
             if let Some((role, item)) = known {
-                history.add(role, &item, &answers, offer, &mut results);
+                history.add(role, &item, &answers, (offer, approvals), &mut results)?;
                 continue;
             }
             if !is_call(raw) {
@@ -139,7 +152,7 @@ impl History {
             let item = json!({ "type": "function_call_output", "call_id": call_id, "output": output });
             Bytes::from(item.to_string())
         };
-        let written = self.pieces.iter().map(|piece| match piece {
+        let written = walk(&self.pieces).map(|piece| match piece {
             Piece::Item(item) => item.clone(),
             Piece::Result { call_id, told } => output(call_id, told),
             Piece::Approved(place) => {
@@ -155,9 +168,10 @@ impl History {
         role: &Role<'_>,
         item: &Item,
         answers: &Answers,
-        offer: &Offer,
+        known: (&Offer, &Approvals),
         results: &mut Vec<Piece>,
-    ) {
+    ) -> Result<(), Refusal> {
+        let (offer, _) = known;
         match role {
             Role::Opening => {
                 self.listed.insert((text(item, "type").to_owned(), text(item, "server_label").to_owned()));
@@ -169,8 +183,9 @@ impl History {
                 self.call(&call_id, function, item);
                 results.push(Piece::Result { call_id, told: result_of(item) });
             }
-            Role::Asks(table) => self.ask(table, item, answers, offer, results),
+            Role::Asks(table) => self.ask(table, item, answers, known, results)?,
         }
+        Ok(())
     }
 
     fn ask(
@@ -178,13 +193,13 @@ impl History {
         table: &ItemTable,
         item: &Item,
         answers: &Answers,
-        offer: &Offer,
+        (offer, approvals): (&Offer, &Approvals),
         results: &mut Vec<Piece>,
-    ) {
+    ) -> Result<(), Refusal> {
         let id = text(item, "id").to_owned();
         if answers.done.contains(&id) || !self.seen.insert(id.clone()) {
             // The item of the call tells it; one that stands there twice is asked for once.
-            return;
+            return Ok(());
         }
         let function = offer.function_like(item);
         self.call(&id, function, item);
@@ -193,6 +208,7 @@ impl History {
             Some(Err(reason)) if reason.is_empty() => "The user does not allow this call.".to_owned(),
             Some(Err(reason)) => format!("The user does not allow this call: {reason}"),
             Some(Ok(())) => {
+                check(item, &id, function, offer, approvals)?;
                 let mut members = item.clone();
                 members.insert("approval_request_id".to_owned(), Value::String(id.clone()));
                 let asks = table.asks.as_ref().map_or("", |asks| &asks.approved);
@@ -204,10 +220,11 @@ impl History {
                     item_type: asks.to_owned(),
                     members,
                 });
-                return;
+                return Ok(());
             }
         };
         results.push(Piece::Result { call_id: id, told });
+        Ok(())
     }
 
     fn call(&mut self, call_id: &str, function: Option<&str>, item: &Item) {
@@ -233,7 +250,7 @@ impl History {
 impl Answers {
     fn of(items: &[Option<(&Role<'_>, Item)>]) -> Result<Self, Refusal> {
         let mut answers = Self::default();
-        for (role, item) in items.iter().flatten() {
+        for (role, item) in walk(items).flatten() {
             match role {
                 Role::Call(_) => {
                     answers.done.insert(text(item, "approval_request_id").to_owned());
@@ -264,6 +281,37 @@ impl Answers {
         }
         Ok(())
     }
+}
+
+/// An approval counts for the call that this host has asked this account about, and for no other: whoever makes
+/// items of a history, the id is made here.
+///
+/// # Errors
+/// 400 for any other id.
+fn check(
+    item: &Item,
+    id: &str,
+    function: Option<&str>,
+    offer: &Offer,
+    approvals: &Approvals,
+) -> Result<(), Refusal> {
+    let label = text(item, "server_label");
+    let owner =
+        function.and_then(|function| offer.owner(function)).map(|tool| approvals.bind(&tool.settings));
+    // The server may have dropped the tool.
+    let mut servers = offer.server_tools().filter(|tool| tool.asks_client());
+    let binding = owner.or_else(|| {
+        servers.find_map(|tool| Some(approvals.bind(&tool.settings)).filter(|server| server.label() == label))
+    });
+    let (name, arguments) = (text(item, "name"), text(item, "arguments"));
+    if binding.is_some_and(|binding| binding.has_made(id, name, arguments)) {
+        return Ok(());
+    }
+    Err(Refusal::invalid(format!(
+        "input approves \"{}\", and this host has not asked for that: an approval holds for one call of one server, \
+         as it was asked, by the same workspace or intern",
+        printable(id)
+    )))
 }
 
 fn unasked(item: &Item, id: &str) -> Refusal {

@@ -1,17 +1,20 @@
 //! Server tools for hooks: the same calls, made by a guest in place of a model.
 
 use super::doors::Doors;
-use super::run::{Invocation, Mishap, shortened};
+use super::run::{Invocation, Mishap, is_withheld, shortened};
 use crate::Engine;
 use crate::cost::Amount;
 use crate::ledger::add_to;
 use cofferdam_runtime::services::{Opening, ToolCall, ToolDoor};
-use cofferdam_runtime::wire::ToolCallError;
-use cofferdam_runtime::{CallContext, Plugin, Services};
+use cofferdam_runtime::wire::{Action, Failure, ToolCallError};
+use cofferdam_runtime::{CallContext, CallError, Plugin, Services};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How a call into a hook ended.
+pub(crate) type Verdict = Result<Result<Action, Failure>, CallError>;
 
 /// What one call into a hook may reach.
 pub(crate) struct HookTools {
@@ -35,6 +38,19 @@ impl HookTools {
         Services { tools: Some(tools), ..self.doors.services(hook) }
     }
 
+    /// What `hook` has decided, without values of secrets that went out for it.
+    pub(crate) fn clean(&self, hook: &Plugin, verdict: Verdict) -> Verdict {
+        let Some(mut search) = self.doors.released().search(hook.name()) else { return verdict };
+        let clean = match verdict {
+            Ok(Ok(action)) => Ok(Ok(search.action(action))),
+            Ok(Err(failure)) => Ok(Err(search.failure(failure))),
+            Err(error) => Err(error),
+        };
+        // A hook that is not heard would let everything pass: what it decided counts without the values.
+        is_withheld(&search, hook);
+        clean
+    }
+
     /// What is spent on tools, in pico-dollars.
     pub(crate) fn spent(&self) -> &AtomicU64 {
         &self.cost
@@ -46,16 +62,24 @@ impl HookTools {
     }
 
     async fn run(&self, call: ToolCall<'_>) -> Result<Vec<u8>, ToolCallError> {
-        let plugin = self.engine.tool_plugin(call.tool).ok_or(ToolCallError::Unavailable)?;
+        let plugin = self.engine.tool_plugin(call.tool).ok_or_else(|| {
+            self.engine.tell_lacking_tool(call.tool);
+            ToolCallError::Unavailable
+        })?;
         let services = Services { depth: call.depth, ..self.doors.services(plugin) };
         let ToolCall { function, arguments, settings, .. } = call;
-        let output = Invocation { plugin, function, arguments, settings }.run(&self.context, services).await;
+        let output = Invocation { plugin, function, arguments, settings }
+            .run(&self.context, services, self.doors.released())
+            .await;
         let output = output.map_err(|mishap| match mishap {
             Mishap::Arguments(_) => ToolCallError::InvalidArguments,
             Mishap::Late | Mishap::NoRoom => ToolCallError::Exhausted,
-            Mishap::Failed(_) | Mishap::TooLarge | Mishap::OutOfMemory | Mishap::TooDeep | Mishap::Broken => {
-                ToolCallError::Failed
-            }
+            Mishap::Failed(_)
+            | Mishap::Withheld
+            | Mishap::TooLarge
+            | Mishap::OutOfMemory
+            | Mishap::TooDeep
+            | Mishap::Broken => ToolCallError::Failed,
         })?;
         add_to(&self.cost, Amount(output.cost_pico));
         Ok(as_json(shortened(output.for_model)))

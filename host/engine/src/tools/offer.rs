@@ -1,9 +1,12 @@
 //! What a request's server tools offer to the model: for each entry the functions of its guest, in the place
 //! of the entry.
 
+use super::approvals::Binding;
 use super::doors::{Deferred, Doors};
 use super::refused::{too_deep, unavailable};
+use super::run;
 use super::shown;
+use super::told::{self, Told};
 use crate::Engine;
 use crate::assembler::{CallItem, Served};
 use crate::refusal::Refusal;
@@ -16,7 +19,7 @@ use cofferdam_runtime::{CallContext, Kind, Plugin, Plugins};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -76,6 +79,8 @@ struct Offered {
     name: String,
     /// What a client sees of a call.
     item: Arc<CallItem>,
+    /// The names of its parameters.
+    parameters: Vec<String>,
 }
 
 /// Everything a model is offered.
@@ -84,6 +89,7 @@ pub(crate) struct Offer {
     entries: Vec<Entry>,
     /// The entry of each function that the host serves.
     owners: BTreeMap<String, usize>,
+    told: Told,
 }
 
 impl Offer {
@@ -120,7 +126,8 @@ impl Offer {
             });
         }
         let owners = owners(&entries, &request.tools)?;
-        Ok(Self { entries, owners })
+        let told = told_of(&entries);
+        Ok(Self { entries, owners, told })
     }
 
     /// The tool that serves this function.
@@ -133,7 +140,7 @@ impl Offer {
 
     /// The functions of the tool with this name, if the request has it.
     pub(crate) fn functions_of(&self, name: &str) -> Option<Vec<&str>> {
-        self.functions_where(|tool| tool.name == name)
+        Some(self.told.of_tool(name)?.iter().map(String::as_str).collect())
     }
 
     /// The functions of the tool that stands in for this type of a client's own, or another of its names, if one
@@ -157,67 +164,39 @@ impl Offer {
     /// The function whose calls are items with this `server_label` and `name`.
     pub(crate) fn function_like(&self, item: &Map<String, Value>) -> Option<&str> {
         let label = item.get("server_label")?.as_str()?;
-        self.functions_on(label, Some(item.get("name")?.as_str()?)).first().copied()
+        self.told.on_server(label, Some(item.get("name")?.as_str()?)).first().map(String::as_str)
     }
 
     /// Whether a tool of this host speaks to the server with this label, whatever that lists.
     pub(crate) fn serves(&self, label: &str) -> bool {
-        self.server_tools().any(|tool| tool.label.as_deref() == Some(label))
+        self.told.has_label(label)
     }
 
     /// The functions that stand for the tools of the server with this label, or for one of them.
     pub(crate) fn functions_on(&self, label: &str, name: Option<&str>) -> Vec<&str> {
-        let is = |offered: &&Offered, member: &str, wanted: &str| {
-            offered.item.members.get(member).and_then(Value::as_str) == Some(wanted)
-        };
-        let offered = self.entries.iter().flat_map(|entry| match entry {
-            Entry::Server { functions, .. } => functions.as_slice(),
-            _ => &[],
-        });
-        let on = offered.filter(|offered| is(offered, "server_label", label));
-        let named = on.filter(|offered| name.is_none_or(|name| is(offered, "name", name)));
-        named.map(|offered| offered.name.as_str()).collect()
+        self.told.on_server(label, name).iter().map(String::as_str).collect()
     }
 
     /// The function of the tool with this name whose calls are items with these members: its only one, or the one
     /// that says of its items what is most like them. None where several are equally like.
     pub(super) fn function_told_as(&self, tool: &str, item: &Map<String, Value>) -> Option<&str> {
-        let offered = self.entries.iter().flat_map(|entry| match entry {
-            Entry::Server { tool: server, functions, .. } if server.name == tool => functions.as_slice(),
-            _ => &[],
-        });
-        // Some say what is new in each request, like the id of a container: that counts against a function and does not
-        // rule it out.
-        let likeness = |offered: &Offered| -> i32 {
-            let said = offered.item.members.iter().filter(|(_, value)| value.is_string());
-            said.map(|(name, value)| if item.get(name) == Some(value) { 1 } else { -1 }).sum()
-        };
-        let mut alike: Vec<_> = offered.map(|offered| (likeness(offered), &offered.name)).collect();
-        alike.sort_by_key(|(likeness, _)| std::cmp::Reverse(*likeness));
-        match alike.as_slice() {
-            [(best, _), (next, _), ..] if best == next => None,
-            alike => alike.first().map(|(_, name)| name.as_str()),
-        }
+        self.told.like(tool, item)
     }
 
     /// The names of a function's parameters.
-    pub(super) fn parameters_of(&self, function: &str) -> Vec<String> {
-        let Some(Entry::Server { json, .. }) =
+    pub(super) fn parameters_of(&self, function: &str) -> &[String] {
+        let Some(Entry::Server { functions, .. }) =
             self.owners.get(function).and_then(|place| self.entries.get(*place))
         else {
-            return Vec::new();
+            return &[];
         };
-        let list = [b"[".as_slice(), json, b"]"].concat();
-        let functions: Vec<Value> = serde_json::from_slice(&list).unwrap_or_default();
-        let own = functions.iter().find(|offered| offered.get("name").is_some_and(|name| name == function));
-        let properties = own.and_then(|own| own.pointer("/parameters/properties")?.as_object());
-        properties.into_iter().flat_map(Map::keys).cloned().collect()
+        let own = functions.iter().find(|offered| offered.name == function);
+        own.map_or(&[], |own| own.parameters.as_slice())
     }
 
     /// The first function of a tool.
     pub(crate) fn first_of(&self, tool: &ServerTool) -> Option<&str> {
-        let functions = self.functions_where(|other| other.name == tool.name && other.label == tool.label);
-        functions?.first().copied()
+        self.told.first_of(&tool.name, &tool.label)
     }
 
     fn functions_where(&self, is_meant: impl Fn(&ServerTool) -> bool) -> Option<Vec<&str>> {
@@ -236,13 +215,14 @@ impl Offer {
     /// models are told of them as calls of functions. Those of a tool that asks the client are told by
     /// [`super::history`].
     pub(crate) fn stand_in_items(&self) -> Vec<&str> {
+        let mut known = HashSet::new();
         let functions = self.entries.iter().flat_map(|entry| match entry {
             Entry::Server { tool, functions, .. } if tool.stands_in && !tool.asks_client() => {
                 functions.as_slice()
             }
             _ => &[],
         });
-        functions.map(|offered| offered.item.item_type.as_str()).collect()
+        functions.map(|offered| offered.item.item_type.as_str()).filter(|kind| known.insert(*kind)).collect()
     }
 
     /// What the assembler has to know.
@@ -274,6 +254,7 @@ impl Offer {
 
     /// Places of the deferred functions that `is_loaded` and are not in `known`, in the client's order.
     pub(crate) fn newly_loaded(&self, known: &[usize], is_loaded: impl Fn(&str) -> bool) -> Vec<usize> {
+        let known: HashSet<&usize> = known.iter().collect();
         let entries = self.entries.iter().enumerate();
         let loaded = entries.filter_map(|(place, entry)| match entry {
             Entry::Deferred { name, .. } if is_loaded(name) && !known.contains(&place) => Some(place),
@@ -367,7 +348,8 @@ async fn offered(
         let server = engine.server_tool(tool, name, doors)?;
         asked.push(Box::pin(async move {
             let functions = functions(&server, tool, context, doors, until).await?;
-            let (functions, json) = written(functions, &server, tool, &request.include)?;
+            let asks = doors.approvals().bind(&server.settings);
+            let (functions, json) = written(functions, &server, tool, &request.include, &asks)?;
             Ok(Entry::Server { tool: server, functions, json })
         }));
     }
@@ -383,7 +365,7 @@ async fn functions(
 ) -> Result<Vec<Function>, Refusal> {
     let asked = tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings);
     match timeout_at(until.min(Instant::now() + OFFER_TIME_MAX), asked).await {
-        Ok(Ok(Ok(functions))) => Ok(functions),
+        Ok(Ok(Ok(functions))) => Ok(run::clean(functions, tool, doors)),
         // It depends on somebody else's server; an item of the response says what became of that.
         Ok(Err(_)) | Err(_) if tool.opens() => Ok(Vec::new()),
         Ok(Ok(Err(ToolError::InvalidSettings(message) | ToolError::InvalidArguments(message)))) => {
@@ -413,6 +395,7 @@ fn written(
     tool: &ServerTool,
     asked_for: &RequestTool,
     include: &[String],
+    asks: &Binding,
 ) -> Result<(Vec<Offered>, Bytes), Refusal> {
     let mut out = Vec::new();
     let mut offered = Vec::with_capacity(functions.len());
@@ -424,11 +407,13 @@ fn written(
         let mut parameters: Map<String, Value> =
             serde_json::from_slice(&function.parameters).map_err(|_| Refusal::internal())?;
         let Some(table) = tool.plugin.manifest().tool.as_ref() else { return Err(Refusal::internal()) };
-        let item = shown::item_of(&mut parameters, table, asked_for, include).map_err(|undeclared| {
+        let mut item = shown::item_of(&mut parameters, table, asked_for, include).map_err(|undeclared| {
             let plugin = tool.plugin.name();
             tracing::error!(plugin, item = %undeclared, "a tool names an item that its manifest does not");
             Refusal::internal()
         })?;
+        let is_asked = table.item(&item.item_type).is_some_and(|declared| declared.asks.is_some());
+        item.asks = is_asked.then(|| asks.clone());
         let entry = json!({
             "type": "function",
             "name": function.name,
@@ -437,9 +422,30 @@ fn written(
             "parameters": parameters,
         });
         out.extend_from_slice(entry.to_string().as_bytes());
-        offered.push(Offered { name: function.name, item: Arc::new(item) });
+        let parameters = entry.pointer("/parameters/properties").and_then(Value::as_object);
+        let parameters = parameters.into_iter().flat_map(Map::keys).cloned().collect();
+        offered.push(Offered { name: function.name, item: Arc::new(item), parameters });
     }
     Ok((offered, Bytes::from(out)))
+}
+
+/// The functions by what is said of them.
+fn told_of(entries: &[Entry]) -> Told {
+    let servers = || {
+        entries.iter().filter_map(|entry| match entry {
+            Entry::Server { tool, functions, .. } => Some((tool, functions)),
+            _ => None,
+        })
+    };
+    let functions =
+        servers().flat_map(|(tool, functions)| functions.iter().map(move |offered| (tool, offered)));
+    let entries = functions.map(|(tool, offered)| told::Entry {
+        tool: &tool.name,
+        label: tool.label.as_deref(),
+        function: &offered.name,
+        members: &offered.item.members,
+    });
+    Told::of(servers().map(|(tool, _)| (tool.name.as_str(), tool.label.as_deref())), entries)
 }
 
 /// Who serves which function.

@@ -7,11 +7,13 @@ use super::offer::Offer;
 use super::run::shortened;
 use crate::refusal::Refusal;
 use crate::request::server_tool_of_call;
+use crate::request::walk::{Breath, walk};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
 
 /// The members of calls and results.
 #[derive(Deserialize)]
@@ -52,17 +54,25 @@ enum Fate {
 ///
 /// # Errors
 /// 500 for what no parser writes.
-pub(super) fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal> {
+pub(super) async fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal> {
     let list = [b"[".as_slice(), items, b"]"].concat();
     let raws: Vec<&RawValue> = serde_json::from_slice(&list).map_err(|_| Refusal::internal())?;
-    // An item whose members are of other types is neither call nor result.
-    let read: Vec<Option<Item<'_>>> = raws.iter().map(|raw| serde_json::from_str(raw.get()).ok()).collect();
-    let mut fates: Vec<Fate> = raws.iter().map(|_| Fate::Kept).collect();
-    for (place, item) in read.iter().enumerate() {
+    let mut breath = Breath::default();
+    let mut read: Vec<Option<Item<'_>>> = Vec::with_capacity(raws.len());
+    for raw in walk(&raws) {
+        breath.step().await;
+        // An item whose members are of other types is neither call nor result.
+        read.push(serde_json::from_str(raw.get()).ok());
+    }
+    let mut results = Results::of(&read);
+    let mut fates: Vec<Fate> = Vec::with_capacity(raws.len());
+    fates.resize_with(raws.len(), || Fate::Kept);
+    for (place, item) in walk(&read).enumerate() {
+        breath.step().await;
         let Some((item, tool)) = item.as_ref().and_then(|item| Some((item, item.server_tool()?))) else {
             continue;
         };
-        let result = result_of(item, place, &read, &fates);
+        let result = results.take(item, place);
         let output = result.and_then(|result| read.get(result)?.as_ref()?.output);
         let (call, answer) = tell(item, tool, output, offer);
         let mut settle = |place: usize, fate: Fate| {
@@ -75,17 +85,39 @@ pub(super) fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal> {
             settle(result, answer);
         }
     }
-    let is_call = read.iter().map(|item| item.as_ref().is_some_and(Item::is_call));
-    Ok(joined(raws.iter().map(|raw| raw.get()).zip(fates).zip(is_call)))
+    let mut out = Retold::with_capacity(items.len());
+    for ((raw, item), fate) in walk(&raws).zip(&read).zip(fates) {
+        breath.step().await;
+        out.add(raw.get(), fate, item.as_ref().is_some_and(Item::is_call));
+    }
+    Ok(out.end())
 }
 
-/// The place of a call's result: the next with its id that is no other call's.
-fn result_of(call: &Item<'_>, place: usize, read: &[Option<Item<'_>>], fates: &[Fate]) -> Option<usize> {
-    let is_result = |item: &Item<'_>| item.tag == "function_call_output" && item.call_id == call.call_id;
-    let later = read.iter().zip(fates).enumerate().skip(place + 1);
-    let mut results =
-        later.filter(|(_, (item, fate))| matches!(fate, Fate::Kept) && item.as_ref().is_some_and(is_result));
-    results.next().map(|(place, _)| place)
+/// The results of calls that no call has taken yet.
+struct Results<'r>(HashMap<Option<&'r str>, VecDeque<usize>>);
+
+impl<'r> Results<'r> {
+    fn of(read: &'r [Option<Item<'_>>]) -> Self {
+        let mut results: HashMap<_, VecDeque<usize>> = HashMap::new();
+        for (place, item) in walk(read).enumerate() {
+            if let Some(item) = item.as_ref().filter(|item| item.tag == "function_call_output") {
+                results.entry(item.call_id.as_deref()).or_default().push_back(place);
+            }
+        }
+        Self(results)
+    }
+
+    /// The place of a call's result: the next with its id that is no other call's. Calls ask in their order.
+    fn take(&mut self, call: &'r Item<'_>, place: usize) -> Option<usize> {
+        let results = self.0.get_mut(&call.call_id.as_deref())?;
+        while let Some(result) = results.pop_front() {
+            // A result that stands before this call stands before all later ones too.
+            if result > place {
+                return Some(result);
+            }
+        }
+        None
+    }
 }
 
 /// What becomes of a call of `tool` and of its result.
@@ -106,7 +138,7 @@ fn tell(call: &Item<'_>, tool: &str, output: Option<&RawValue>, offer: &Offer) -
     let mut arguments = Map::new();
     if given == "{}" {
         // Items do not have the model's arguments, but most have their members.
-        for name in offer.parameters_of(function) {
+        for name in offer.parameters_of(function).iter().cloned() {
             // Some items have them one deeper: `action.query`.
             let deeper =
                 |members: &Map<String, Value>| members.values().find_map(|it| it.get(&name)).cloned();
@@ -140,23 +172,144 @@ fn message(text: &str) -> Bytes {
 
 /// The items after their fates. Messages go before the calls among which they stand: providers want the results
 /// of calls right behind them.
-fn joined<'r>(items: impl Iterator<Item = ((&'r str, Fate), bool)>) -> Bytes {
-    let mut out: Vec<Bytes> = Vec::new();
-    let mut first_call = None;
-    for ((raw, fate), is_call) in items {
-        let begin = *first_call.get_or_insert(out.len());
+struct Retold {
+    out: Vec<u8>,
+    /// The calls that stand next to each other at the end, comma-separated.
+    calls: Vec<u8>,
+}
+
+impl Retold {
+    fn with_capacity(bytes: usize) -> Self {
+        Self { out: Vec::with_capacity(bytes), calls: Vec::new() }
+    }
+
+    fn add(&mut self, raw: &str, fate: Fate, is_call: bool) {
         match fate {
-            Fate::Kept => out.push(Bytes::copy_from_slice(raw.as_bytes())),
-            Fate::Replaced(item) => out.push(item),
-            Fate::Message(item) => {
-                out.insert(begin, item);
-                first_call = Some(begin + 1);
-            }
+            Fate::Kept => put(raw.as_bytes(), &mut self.calls),
+            Fate::Replaced(item) => put(&item, &mut self.calls),
+            Fate::Message(item) => put(&item, &mut self.out),
             Fate::Dropped => {}
         }
         if !is_call {
-            first_call = None;
+            self.end_calls();
         }
     }
-    Bytes::from(out.join(&b','))
+
+    fn end_calls(&mut self) {
+        if !self.calls.is_empty() {
+            put(&self.calls, &mut self.out);
+            self.calls.clear();
+        }
+    }
+
+    fn end(mut self) -> Bytes {
+        self.end_calls();
+        Bytes::from(self.out)
+    }
+}
+
+fn put(items: &[u8], out: &mut Vec<u8>) {
+    if !out.is_empty() {
+        out.push(b',');
+    }
+    out.extend_from_slice(items);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::walk::steps_of;
+    use futures_util::FutureExt;
+    use proptest::prelude::*;
+
+    /// The items of an input as the parser writes them.
+    fn parsed(items: &[Value]) -> Bytes {
+        let body = json!({"model": "m", "input": items}).to_string();
+        crate::request::ResponsesRequest::parse(body.as_bytes(), &[]).unwrap().input_items()
+    }
+
+    async fn told(items: &[u8]) -> Vec<Value> {
+        let told = retold(items, &Offer::default()).await.unwrap();
+        serde_json::from_slice(&[b"[".as_slice(), &told, b"]"].concat()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn twice_the_calls_are_twice_the_work() {
+        for item in [
+            json!({"type": "service:x"}),
+            json!({"type": "service:x", "call_id": "same"}),
+            json!({"type": "function_call_output", "call_id": "none", "output": "x"}),
+        ] {
+            let work = |count: usize| {
+                let items = parsed(&vec![item.clone(); count]);
+                // Few enough for one poll.
+                steps_of(|| retold(&items, &Offer::default()).now_or_never().unwrap().unwrap()).1
+            };
+            let (once, twice) = (work(16), work(32));
+            assert!(once > 0 && twice < 3 * once, "{item}: {once} steps, {twice} for twice that");
+        }
+    }
+
+    #[tokio::test]
+    async fn others_run_while_a_long_history_is_told() {
+        let items = parsed(&vec![json!({"type": "service:x"}); 2_000]);
+        let offer = Offer::default();
+        let telling = retold(&items, &offer);
+        assert!(telling.now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn calls_are_told_before_their_neighbours_and_without_their_results() {
+        let call = |id: &str, name: &str| json!({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"});
+        let output =
+            |id: &str, text: &str| json!({"type": "function_call_output", "call_id": id, "output": text});
+        let items = [
+            call("a", "own"),
+            call("b", "service:x"),
+            call("b", "service:y"),
+            output("a", "1"),
+            output("b", "2"),
+            output("b", "3"),
+            output("b", "4"),
+        ];
+        let written = items.map(|item| item.to_string()).join(",");
+        let told = told(written.as_bytes()).await;
+        let text = |item: &Value| item["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(text(&told[0]), "[I used the tool x. It gave: 2]");
+        assert_eq!(text(&told[1]), "[I used the tool y. It gave: 3]");
+        assert_eq!(told[2]["name"], "own");
+        assert_eq!((&told[3]["output"], &told[4]["output"]), (&json!("1"), &json!("4")));
+        assert_eq!(told.len(), 5);
+    }
+
+    /// The place of a call's result, found by looking at every item.
+    fn searched(read: &[Option<Item<'_>>], taken: &[usize], call: &Item<'_>, place: usize) -> Option<usize> {
+        let is_result = |item: &Item<'_>| item.tag == "function_call_output" && item.call_id == call.call_id;
+        let places = read.iter().enumerate().skip(place + 1);
+        let mut places =
+            places.filter(|(at, item)| !taken.contains(at) && item.as_ref().is_some_and(is_result));
+        places.next().map(|(at, _)| at)
+    }
+
+    proptest! {
+        #[test]
+        fn the_map_finds_the_results_that_a_search_finds(
+            items in prop::collection::vec((any::<bool>(), prop::option::of("[ab]")), 0..12),
+        ) {
+            let written: Vec<String> = items.iter().map(|(is_call, id)| {
+                let (tag, name) = if *is_call { ("function_call", "service:x") } else { ("function_call_output", "") };
+                json!({"type": tag, "call_id": id, "name": name}).to_string()
+            }).collect();
+            let read: Vec<Option<Item<'_>>> =
+                written.iter().map(|item| serde_json::from_str(item).ok()).collect();
+            let mut results = Results::of(&read);
+            let mut taken = Vec::new();
+            for (place, item) in read.iter().enumerate() {
+                let Some(item) = item.as_ref().filter(|item| item.server_tool().is_some()) else { continue };
+                let found = results.take(item, place);
+                prop_assert_eq!(found, searched(&read, &taken, item, place));
+                taken.extend(found);
+            }
+        }
+    }
 }

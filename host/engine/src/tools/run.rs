@@ -6,9 +6,10 @@ use super::offer::ServerTool;
 use crate::ask::Reporter;
 use crate::assembler::{ServerCall, ToolOutcome};
 use crate::cost::Amount;
+use crate::door::{Released, Search};
 use cofferdam_runtime::manifest::Import;
-use cofferdam_runtime::wire::{Output, ToolError};
-use cofferdam_runtime::{CallContext, CallErrorKind, Plugin, Services, TrapKind};
+use cofferdam_runtime::wire::{Function, Output, ToolError};
+use cofferdam_runtime::{CallContext, CallErrorKind, OnReflection, Plugin, Services, TrapKind};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -91,6 +92,8 @@ pub(crate) enum Mishap {
     Late,
     /// Its answer is longer than accepted.
     TooLarge,
+    /// It held the value of a secret, and the operator wants no such answer to get through.
+    Withheld,
     /// This host has no room for it now.
     NoRoom,
     /// It wanted more memory than it may have.
@@ -111,8 +114,28 @@ pub(crate) struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
-    /// Runs the call within its time. Dropping this ends it at once.
-    pub(crate) async fn run(&self, context: &CallContext, services: Services) -> Result<Output, Mishap> {
+    /// Runs the call within its time. Dropping this ends it at once. No value of a secret that went out for the
+    /// plugin is in what comes back.
+    pub(crate) async fn run(
+        &self,
+        context: &CallContext,
+        services: Services,
+        released: &Released,
+    ) -> Result<Output, Mishap> {
+        let ended = self.ended(context, services).await;
+        let Some(mut search) = released.search(self.plugin.name()) else { return ended };
+        let clean = match ended {
+            Ok(output) => Ok(search.output(output)),
+            Err(Mishap::Arguments(message)) => {
+                Err(Mishap::Arguments(message.map(|words| search.text(words))))
+            }
+            Err(Mishap::Failed(message)) => Err(Mishap::Failed(search.text(message))),
+            Err(mishap) => Err(mishap),
+        };
+        if is_withheld(&search, self.plugin) { Err(Mishap::Withheld) } else { clean }
+    }
+
+    async fn ended(&self, context: &CallContext, services: Services) -> Result<Output, Mishap> {
         let arguments = match self.arguments.trim_ascii() {
             // Models that have nothing to say send no arguments at all.
             b"" => b"{}",
@@ -149,6 +172,28 @@ impl Invocation<'_> {
     }
 }
 
+/// Notes what a search has found in what a plugin gives on. True where the operator wants no such answer to get
+/// through.
+pub(crate) fn is_withheld(search: &Search, plugin: &Plugin) -> bool {
+    if !search.has_found() {
+        return false;
+    }
+    let blocked = plugin.grant().on_reflection == OnReflection::Block;
+    tracing::warn!(
+        plugin = plugin.name(),
+        blocked,
+        "a plugin decoded a secret that a host sent back; it was removed"
+    );
+    blocked
+}
+
+/// What a tool offers, without values of secrets that went out for it: some ask a server what it offers.
+pub(crate) fn clean(functions: Vec<Function>, tool: &ServerTool, doors: &Doors) -> Vec<Function> {
+    let Some(mut search) = doors.released().search(tool.plugin.name()) else { return functions };
+    let functions = functions.into_iter().map(|function| search.function(function)).collect();
+    if is_withheld(&search, &tool.plugin) { Vec::new() } else { functions }
+}
+
 /// Runs a model's call of `tool`, telling how its questions to models go on if anybody wants to know.
 pub(crate) async fn run(
     tool: &ServerTool,
@@ -167,12 +212,13 @@ pub(crate) async fn run(
         Some(reporter) => doors.reporting_services(&tool.plugin, reporter),
         None => doors.services(&tool.plugin),
     };
-    match invocation.run(context, services).await {
+    match invocation.run(context, services, doors.released()).await {
         Ok(output) => Finished::completed(output),
         Err(Mishap::Arguments(None)) => Finished::failed("The arguments are not a JSON object.", false),
         Err(Mishap::Arguments(Some(message)) | Mishap::Failed(message)) => Finished::failed(&message, true),
         Err(Mishap::Late) => Finished::failed("The tool took too long.", true),
         Err(Mishap::TooLarge) => Finished::failed("The tool's result is too large.", true),
+        Err(Mishap::Withheld) => Finished::failed("The tool's result held a secret and was withheld.", true),
         Err(Mishap::NoRoom) => Finished::failed("The tool has no room at the moment.", false),
         Err(Mishap::OutOfMemory) => Finished::failed("The tool ran out of memory.", true),
         Err(Mishap::TooDeep) => Finished::failed("The tool recursed too deeply.", true),

@@ -75,7 +75,7 @@ pub(crate) fn declared(table: &ItemTable) -> CallItem {
         text: table.text.clone(),
         questions: table.questions.then(|| word.clone()),
         withheld: Vec::new(),
-        asks_client: table.asks.is_some(),
+        asks: None,
         halts: table.halts,
     }
 }

@@ -1,12 +1,13 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-use super::{Cache, CacheError};
+use super::{Cache, CacheError, finding_name};
 use crate::engine::Sandbox;
 
 const DIGEST: &str = "00ff";
@@ -152,4 +153,53 @@ fn findings_are_sealed_too() {
     *entry.last_mut().unwrap() ^= 1;
     fs::write(&path, entry).unwrap();
     assert_eq!(cache.finding(DIGEST), None);
+}
+
+/// Names of the entries, sorted, but for the key.
+fn entries(cache: &Cache) -> Vec<String> {
+    let names = fs::read_dir(&cache.directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| name != "key");
+    names.sort();
+    names
+}
+
+fn age(cache: &Cache, name: &str, hours: u64) {
+    let file = fs::File::options().write(true).open(cache.directory.join(name)).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(hours * 60 * 60)).unwrap();
+}
+
+#[test]
+fn what_was_used_least_recently_leaves_the_cache() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open().unwrap();
+    for (hours, digest) in [(4, "a"), (3, "b"), (2, "c"), (1, "d")] {
+        cache.keep_finding(digest, &[0; 68]);
+        age(&cache, &finding_name(digest), hours);
+    }
+    // It is the oldest, and is used again.
+    assert!(cache.finding("a").is_some());
+    cache.bounds.entries = 3;
+    cache.prune(SystemTime::now());
+    assert_eq!(entries(&cache), ["a.checked", "c.checked", "d.checked"]);
+    // Each has 100 bytes, its seal included.
+    cache.bounds.bytes = 200;
+    cache.prune(SystemTime::now());
+    assert_eq!(entries(&cache), ["a.checked", "d.checked"]);
+}
+
+#[test]
+fn what_was_not_used_for_long_leaves_the_cache_at_the_next_start() {
+    let fixture = Fixture::new();
+    let cache = fixture.filled();
+    let code = cache.code_name(DIGEST);
+    cache.keep_finding("recent", b"x");
+    age(&cache, &finding_name("recent"), 29 * 24);
+    age(&cache, &code, 31 * 24);
+    for (name, hours) in [(".1-0.new", 2), (".2-0.new", 0)] {
+        fs::write(cache.directory.join(name), b"half").unwrap();
+        age(&cache, name, hours);
+    }
+    let cache = fixture.open().unwrap();
+    assert_eq!(entries(&cache), [".2-0.new", "recent.checked"]);
 }

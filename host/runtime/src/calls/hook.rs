@@ -34,14 +34,15 @@ impl Plugin {
         if self.compiled().await?.on_request.is_none() {
             return Err(self.missing("on-request"));
         }
-        let instance = Instance::open(self, context, services).await?;
+        let mut instance = Instance::open(self, context, services).await?;
+        instance.make_room(request.len())?;
         let handle = async |instance: &mut Instance| {
             type Parameters<'a> = (&'a [u8], &'a [u8], &'a GuestContext);
             let function = borrowing::<Parameters<'_>, Verdict>(instance, |functions| functions.on_request)?;
             let arguments = (request, settings, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
-        let (_, answer) = instance.run(output_bytes_max(request.len()), handle).await?;
+        let (_, answer) = instance.run("on-request", output_bytes_max(request.len()), handle).await?;
         self.check_action(answer)
     }
 
@@ -68,7 +69,8 @@ impl Plugin {
             let arguments = (request, response, settings, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
-        let (_, answer) = instance.run(output_bytes_max(request.len() + response.len()), handle).await?;
+        let (_, answer) =
+            instance.run("on-response", output_bytes_max(request.len() + response.len()), handle).await?;
         self.check_action(answer)
     }
 

@@ -105,7 +105,8 @@ impl ProviderInstance {
             let arguments = (request, target, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
-        let answer = self.call(output_bytes_max(request.len()), prepare).await?;
+        self.make_room(request.len())?;
+        let answer = self.call("generation.prepare", output_bytes_max(request.len()), prepare).await?;
         if let Ok(prepared) = &answer {
             self.accept(check_prepared(prepared))?;
         }
@@ -118,7 +119,8 @@ impl ProviderInstance {
     pub fn pause(&mut self) {
         let stateless = self.plugin.manifest().provider.as_ref().is_some_and(|provider| provider.stateless);
         if stateless && self.decoder.is_none() {
-            let idle = self.live.take_if(|live| live.may_be_kept());
+            // What a long request needed is not held while its provider is waited for.
+            let idle = self.live.take_if(|live| live.may_be_kept() || live.has_room());
             self.paused = idle.map(Instance::pause);
         }
     }
@@ -151,7 +153,7 @@ impl ProviderInstance {
             }
             guest.decoder().call_constructor(store, head).await
         };
-        self.decoder = Some(self.call(OUTPUT_BYTES_FREE, open).await?);
+        self.decoder = Some(self.call("decoder.new", OUTPUT_BYTES_FREE, open).await?);
         (self.fed_bytes, self.emitted_bytes) = (0, 0);
         Ok(())
     }
@@ -171,7 +173,7 @@ impl ProviderInstance {
         let feed = async |instance: &mut Instance| {
             generation(instance)?.decoder().call_feed(&mut instance.live.store, decoder, frames).await
         };
-        let answer = self.call(self.output_bytes_left(), feed).await?;
+        let answer = self.call("decoder.feed", self.output_bytes_left(), feed).await?;
         self.take(answer, bytes)
     }
 
@@ -185,7 +187,7 @@ impl ProviderInstance {
         let finish = async |instance: &mut Instance| {
             generation(instance)?.decoder().call_finish(&mut instance.live.store, decoder).await
         };
-        let answer = self.call(self.output_bytes_left(), finish).await?;
+        let answer = self.call("decoder.finish", self.output_bytes_left(), finish).await?;
         self.take(answer, self.fed_bytes)
     }
 
@@ -203,7 +205,7 @@ impl ProviderInstance {
         self.require(self.plugin.exports_generation(), "generation")?;
         let (bytes, frames) = (body.data.len(), [body]);
         let decode = async |instance: &mut Instance| whole(instance, head, &frames).await;
-        let answer = self.call(output_bytes_max(bytes), decode).await?;
+        let answer = self.call("decoder.feed", output_bytes_max(bytes), decode).await?;
         self.take(answer, bytes)
     }
 
@@ -218,7 +220,7 @@ impl ProviderInstance {
             let function = borrowing::<Decode<'_>, (Failure,)>(instance, |functions| functions.map_error)?;
             Ok(function.call_async(&mut instance.live.store, (head, body)).await?.0)
         };
-        self.call(OUTPUT_BYTES_FREE, map).await
+        self.call("dialect.map-error", OUTPUT_BYTES_FREE, map).await
     }
 
     /// Translates an embeddings request.
@@ -241,7 +243,9 @@ impl ProviderInstance {
             let arguments = (request, target, &instance.context);
             Ok(function.call_async(&mut instance.live.store, arguments).await?.0)
         };
-        let answer = self.call(VECTORS_BYTES_MAX, prepare).await?;
+        self.make_room(request.len())?;
+        let most = output_bytes_max(request.len()).max(VECTORS_BYTES_MAX);
+        let answer = self.call("embedding.prepare", most, prepare).await?;
         match &answer {
             Ok(PreparedEmbeddings::Upstream(request)) => self.accept(check_upstream(request))?,
             Ok(PreparedEmbeddings::Answer(answer)) => self.accept(check_vectors(&answer.vectors))?,
@@ -269,7 +273,7 @@ impl ProviderInstance {
             )?;
             Ok(function.call_async(&mut instance.live.store, (head, body)).await?.0)
         };
-        let answer = self.call(VECTORS_BYTES_MAX, decode).await?;
+        let answer = self.call("embedding.decode", VECTORS_BYTES_MAX, decode).await?;
         if let Ok(embeddings) = &answer {
             self.accept(check_vectors(&embeddings.vectors))?;
         }
@@ -283,21 +287,26 @@ impl ProviderInstance {
         let Some(decoder) = self.decoder.take() else { return live.keep() };
         let end = async |instance: &mut Instance| decoder.resource_drop_async(&mut instance.live.store).await;
         // What breaks here was counted and logged; the attempt has its answer.
-        if let Ok((live, ())) = live.run(OUTPUT_BYTES_FREE, end).await {
+        if let Ok((live, ())) = live.run("decoder.drop", OUTPUT_BYTES_FREE, end).await {
             live.keep();
         }
+    }
+
+    fn make_room(&mut self, request_bytes: usize) -> Result<(), CallError> {
+        self.live.as_mut().map_or(Ok(()), |live| live.make_room(request_bytes))
     }
 
     /// Runs one call in the instance, which is gone unless the call goes well.
     async fn call<T>(
         &mut self,
+        function: &'static str,
         output_bytes_max: usize,
         call: impl AsyncFnOnce(&mut Instance) -> wasmtime::Result<T>,
     ) -> Result<T, CallError> {
         let Some(live) = self.live.take() else {
             return Err(CallError::new(self.plugin.name(), CallErrorKind::Dead));
         };
-        let (live, answer) = live.run(output_bytes_max, call).await?;
+        let (live, answer) = live.run(function, output_bytes_max, call).await?;
         self.live = Some(live);
         Ok(answer)
     }

@@ -53,7 +53,7 @@ impl Plugin {
             let guest = routing(instance)?;
             guest.call_route(&mut instance.live.store, summary, candidates, seed).await
         };
-        let (instance, answer) = instance.run(OUTPUT_BYTES_MAX, route).await?;
+        let (instance, answer) = instance.run("route", OUTPUT_BYTES_MAX, route).await?;
         if let Ok(decision) = &answer {
             check_decision(decision, candidates.len())
                 .map_err(|rule| self.failed(CallErrorKind::InvalidAnswer(rule)))?;
@@ -76,7 +76,7 @@ impl Plugin {
             let guest = model_choice(instance)?;
             guest.call_slugs(&mut instance.live.store).await
         };
-        Ok(instance.run(OUTPUT_BYTES_MAX, slugs).await?.1)
+        Ok(instance.run("slugs", OUTPUT_BYTES_MAX, slugs).await?.1)
     }
 
     /// Chooses models for a request that names this router.
@@ -99,7 +99,7 @@ impl Plugin {
             let ChoiceQuestion { slug, summary, facts, models, seed, .. } = question;
             guest.call_choose(&mut instance.live.store, slug, summary, facts, models, &settings, seed).await
         };
-        let (instance, answer) = instance.run(OUTPUT_BYTES_MAX, choose).await?;
+        let (instance, answer) = instance.run("choose", OUTPUT_BYTES_MAX, choose).await?;
         if let Ok(choice) = &answer {
             let offered = |id: &String| question.models.iter().any(|model| model.id == *id);
             if choice.models.is_empty() || !choice.models.iter().all(offered) {

@@ -39,7 +39,7 @@ impl Plugin {
                 borrowing::<(&[u8], &GuestContext), Answer>(instance, |functions| functions.tool_functions)?;
             Ok(function.call_async(&mut instance.live.store, (settings, &instance.context)).await?.0)
         };
-        let (_, answer) = instance.run(FUNCTIONS_BYTES_MAX, functions).await?;
+        let (_, answer) = instance.run("functions", FUNCTIONS_BYTES_MAX, functions).await?;
         if let Ok(functions) = &answer {
             check_functions(functions).map_err(|rule| self.failed(CallErrorKind::InvalidAnswer(rule)))?;
         }
@@ -62,7 +62,7 @@ impl Plugin {
         if self.compiled().await?.tools.is_none() {
             return Err(self.missing("tools"));
         }
-        let instance = Instance::open(self, context, services).await?;
+        let instance = Instance::open_in_turn(self, context, services).await?;
         let invoke = async |instance: &mut Instance| {
             type Parameters<'a> = (&'a str, &'a [u8], &'a [u8], &'a GuestContext);
             type Answer = (Result<Output, ToolError>,);
@@ -70,7 +70,7 @@ impl Plugin {
             let parameters = (function, arguments, settings, &instance.context);
             Ok(typed.call_async(&mut instance.live.store, parameters).await?.0)
         };
-        let (_, answer) = instance.run(OUTPUT_BYTES_MAX, invoke).await?;
+        let (_, answer) = instance.run("invoke", OUTPUT_BYTES_MAX, invoke).await?;
         if let Ok(output) = &answer {
             check_output(output).map_err(|rule| self.failed(CallErrorKind::InvalidAnswer(rule)))?;
         }

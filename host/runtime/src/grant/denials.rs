@@ -8,10 +8,10 @@ use std::fmt::Display;
 use cofferdam_store::{HostName, SecretName};
 
 use super::OperatorGrant;
-use crate::manifest::{Import, Manifest};
+use crate::manifest::{Asked, Import, Manifest};
 
-/// A host that stands for the one the operator has in mind.
-const EXAMPLE_HOST: &str = "api.example.com";
+/// What manifests and operators write for every host.
+const ANY_HOST: &str = "*";
 
 /// The key for headers in which a guest may write placeholders.
 const PLACEHOLDER_HEADERS: &str = "placeholder_headers";
@@ -19,8 +19,10 @@ const PLACEHOLDER_HEADERS: &str = "placeholder_headers";
 /// Something a plugin wants and does not get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// What it wants: an import, or hosts, secrets or headers for placeholders, comma-separated.
+    /// What it wants: imports, or hosts, secrets or headers for placeholders, comma-separated.
     pub wanted: String,
+    /// The imports among it.
+    pub imports: BTreeSet<Import>,
     /// The line that would allow it, ready to paste.
     pub line: String,
 }
@@ -32,19 +34,13 @@ pub(super) fn denials(
     used: &BTreeSet<Import>,
     granted: &BTreeSet<Import>,
 ) -> Vec<Denial> {
-    let imports = manifest.imports.iter().chain(used.difference(&manifest.imports));
-    let mut denials: Vec<Denial> = imports
-        .filter(|import| !granted.contains(import))
-        .map(|import| Denial {
-            wanted: import.to_string(),
-            line: line_for_import(manifest, operator, *import),
-        })
-        .collect();
+    let wanted: BTreeSet<Import> = manifest.imports.union(used).copied().collect();
+    let mut denials = of_imports(manifest, operator, &(&wanted - granted));
     // One line for all that a key lacks: lines with the same key could not be pasted together.
     let mut deny = |key, have: Vec<String>, wanted: Vec<String>| {
         let line = operator_line(manifest, key, have, &wanted);
         if !wanted.is_empty() && denials.iter().all(|denial| denial.line != line) {
-            denials.push(Denial { wanted: wanted.join(", "), line });
+            denials.push(Denial { wanted: wanted.join(", "), imports: BTreeSet::new(), line });
         }
     };
     let hosts = manifest.hosts.named().filter(|host| !operator.any_host && !operator.hosts.contains(host));
@@ -75,27 +71,41 @@ pub(super) fn idle(manifest: &Manifest, operator: &OperatorGrant) -> Vec<String>
     idle
 }
 
-/// The line that allows an import: in the manifest when it was not asked for,
-/// else in the operator's configuration.
-fn line_for_import(manifest: &Manifest, operator: &OperatorGrant, import: Import) -> String {
-    if !manifest.imports.contains(&import) {
-        return manifest_line(manifest, "imports", &manifest.imports, import);
+/// What would allow these imports: one line for all that the same key allows.
+pub(super) fn of_imports(
+    manifest: &Manifest,
+    operator: &OperatorGrant,
+    wanted: &BTreeSet<Import>,
+) -> Vec<Denial> {
+    let (asked, unasked): (BTreeSet<Import>, BTreeSet<Import>) =
+        wanted.iter().copied().partition(|import| manifest.imports.contains(import));
+    let (http, by_name): (BTreeSet<Import>, BTreeSet<Import>) =
+        asked.into_iter().partition(|import| *import == Import::Http);
+    let lines = [
+        (line_for_http(manifest, operator), http),
+        (operator_line(manifest, "imports", &operator.imports, &by_name), by_name),
+        (manifest_line(manifest, "imports", &manifest.imports, &unasked), unasked),
+    ];
+    let denied = lines.into_iter().filter(|(_, imports)| !imports.is_empty());
+    denied.map(|(line, imports)| Denial { wanted: texts(&imports).join(", "), imports, line }).collect()
+}
+
+/// The line that allows the import `http`, which is that of the hosts it is for.
+fn line_for_http(manifest: &Manifest, operator: &OperatorGrant) -> String {
+    match &manifest.hosts {
+        Asked::Any => operator_line(manifest, "hosts", &operator.hosts, [ANY_HOST]),
+        Asked::Named(wanted) if wanted.is_empty() => {
+            manifest_line(manifest, "hosts", manifest.hosts.named(), [ANY_HOST])
+        }
+        Asked::Named(wanted) => operator_line(manifest, "hosts", &operator.hosts, wanted),
     }
-    if import != Import::Http {
-        return operator_line(manifest, "imports", &operator.imports, [import]);
-    }
-    let wanted: Vec<&HostName> = manifest.hosts.named().collect();
-    if wanted.is_empty() {
-        return operator_line(manifest, "hosts", &operator.hosts, [EXAMPLE_HOST]);
-    }
-    operator_line(manifest, "hosts", &operator.hosts, wanted)
 }
 
 /// The line that lets a plugin reach one more host; `granted` is what the operator names.
 pub(super) fn line_for_host(manifest: &Manifest, granted: &BTreeSet<HostName>, host: &HostName) -> String {
     match manifest.hosts.covers(host) {
         true => operator_line(manifest, "hosts", granted, [host]),
-        false => manifest_line(manifest, "hosts", manifest.hosts.named(), host),
+        false => manifest_line(manifest, "hosts", manifest.hosts.named(), [host]),
     }
 }
 
@@ -107,7 +117,7 @@ pub(super) fn line_for_secret(
 ) -> String {
     match manifest.secrets.covers(secret) {
         true => operator_line(manifest, "secrets", granted, [secret]),
-        false => manifest_line(manifest, "secrets", manifest.secrets.named(), secret),
+        false => manifest_line(manifest, "secrets", manifest.secrets.named(), [secret]),
     }
 }
 
@@ -115,7 +125,7 @@ pub(super) fn line_for_secret(
 pub(super) fn line_for_header(manifest: &Manifest, granted: &BTreeSet<String>, header: &str) -> String {
     match manifest.placeholder_headers.contains(header) {
         true => operator_line(manifest, PLACEHOLDER_HEADERS, granted, [header]),
-        false => manifest_line(manifest, PLACEHOLDER_HEADERS, &manifest.placeholder_headers, header),
+        false => manifest_line(manifest, PLACEHOLDER_HEADERS, &manifest.placeholder_headers, [header]),
     }
 }
 
@@ -130,13 +140,13 @@ fn operator_line<H: Display, W: Display>(
 }
 
 /// One line of the plugin's manifest that adds `wanted` to what is there.
-fn manifest_line<H: Display>(
+fn manifest_line<H: Display, W: Display>(
     manifest: &Manifest,
     key: &str,
     have: impl IntoIterator<Item = H>,
-    wanted: impl Display,
+    wanted: impl IntoIterator<Item = W>,
 ) -> String {
-    format!("{}.toml: {key} = {}", manifest.name, list(have, [wanted]))
+    format!("{}.toml: {key} = {}", manifest.name, list(have, wanted))
 }
 
 fn texts<T: Display>(names: impl IntoIterator<Item = T>) -> Vec<String> {

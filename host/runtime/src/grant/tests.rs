@@ -86,11 +86,36 @@ fn an_import_used_but_not_asked_for_points_to_the_manifest() {
 }
 
 #[test]
+fn all_imports_of_one_key_stand_in_one_line() {
+    let manifest = tool("[\"model\", \"clock\", \"request\"]", "");
+    let used = BTreeSet::from([Import::Model, Import::Random, Import::Scratch]);
+    let joined = Grant::join(&manifest, &OperatorGrant::default(), &used);
+    let denied: Vec<_> = joined.denials.iter().map(|denial| (&*denial.wanted, &*denial.line)).collect();
+    assert_eq!(
+        denied,
+        [
+            ("model, request", "[plugins.t] imports = [\"model\", \"request\"]"),
+            (
+                "random, scratch",
+                "t.toml: imports = [\"clock\", \"model\", \"random\", \"request\", \"scratch\"]"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn a_manifest_without_hosts_has_to_ask_for_some() {
+    let joined =
+        Grant::join(&tool("[\"http\"]", ""), &OperatorGrant::default(), &BTreeSet::from([Import::Http]));
+    assert_eq!(joined.denials[0].line, "t.toml: hosts = [\"*\"]");
+}
+
+#[test]
 fn a_manifest_that_asks_for_anything_gets_what_the_operator_names() {
     let manifest = tool("[\"http\"]", "hosts = [\"*\"]\nsecrets = [\"*\"]");
     let nothing = Grant::join(&manifest, &OperatorGrant::default(), &BTreeSet::from([Import::Http]));
     assert!(nothing.grant.imports.is_empty());
-    assert_eq!(nothing.denials[0].line, "[plugins.t] hosts = [\"api.example.com\"]");
+    assert_eq!(nothing.denials[0].line, "[plugins.t] hosts = [\"*\"]");
     let operator =
         OperatorGrant { hosts: hosts(&["a.test"]), secrets: secrets(&["k"]), ..OperatorGrant::default() };
     let joined = Grant::join(&manifest, &operator, &BTreeSet::from([Import::Http]));
@@ -141,13 +166,18 @@ fn the_operators_injections_replace_those_of_the_manifest() {
 }
 
 #[test]
-fn the_operator_caps_and_never_raises() {
+fn the_operators_figures_replace_the_manifests_up_and_down() {
     let manifest = tool("[]", "[limits]\nmemory_mib = 100\ndeadline_ms = 1000");
-    let operator =
-        OperatorGrant { memory_mib: Some(50), deadline_ms: Some(5000), ..OperatorGrant::default() };
-    let grant = grant(&manifest, &operator);
-    assert_eq!(grant.memory_bytes, 50 << 20);
-    assert_eq!(grant.deadline.as_millis(), 1000);
+    for (memory_mib, memory, deadline_ms) in [(50, 50, 5000), (200, 200, 500), (4000, 256, 1000)] {
+        let operator = OperatorGrant {
+            memory_mib: Some(memory_mib),
+            deadline_ms: Some(deadline_ms),
+            ..OperatorGrant::default()
+        };
+        let grant = grant(&manifest, &operator);
+        assert_eq!(grant.memory_bytes, memory << 20);
+        assert_eq!(grant.deadline.as_millis(), u128::from(deadline_ms));
+    }
 }
 
 #[test]

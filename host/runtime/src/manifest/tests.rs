@@ -45,12 +45,28 @@ fn a_full_provider_reads_back() {
     let text = "name = \"provider-x\"\nkind = \"provider\"\nversion = \"1\"\ncomponent = \"x.wasm\"\n\
         [limits]\nmemory_mib = 128\ndeadline_ms = 500\n[provider]\nframing = \"ndjson\"\n\
         credential = { header = \"authorization\", format = \"Bearer {}\" }\n\
-        response_headers = [\"retry-after\"]\ntools = [\"function\"]\n";
+        response_headers = [\"retry-after\"]\ntools = [\"function\"]\n\
+        options = [\"top_k\"]\nbetas = [\"b-1\"]\n[provider.hosted_tools]\nweb_search = [\"filters\"]\n";
     let manifest = Manifest::parse(text).unwrap();
     let provider = manifest.provider.as_ref().unwrap();
     assert_eq!(provider.framing, Framing::Ndjson);
     assert_eq!(provider.credential.as_ref().unwrap().format, "Bearer {}");
     assert_eq!(manifest.memory_mib(), 128);
+    assert_eq!(
+        (provider.options.as_slice(), provider.betas.as_slice()),
+        (&["top_k".to_owned()][..], &["b-1".to_owned()][..])
+    );
+    assert!(provider.hosted_tools["web_search"].contains("filters"));
+}
+
+#[test]
+fn names_of_options_and_betas_stand_once_in_whatever_case() {
+    let provider = "name = \"provider-x\"\nkind = \"provider\"\nversion = \"1\"\n[provider]\n";
+    for (key, names) in [("options", "\"top_k\", \"Top_K\""), ("betas", "\"b\", \"b\""), ("options", "\"\"")]
+    {
+        let problem = refused(&format!("{provider}{key} = [{names}]\n"));
+        assert_eq!(problem, format!("line 5: `{key}` takes names, each once in whatever case"));
+    }
 }
 
 #[test]

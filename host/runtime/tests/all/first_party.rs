@@ -20,6 +20,7 @@ fn first_party(runtime: &Runtime, name: &str) -> Arc<Plugin> {
         manifest: std::fs::read_to_string(folder.join(format!("{name}.toml"))).unwrap(),
         component: std::fs::read(folder.join(format!("{name}.wasm"))).unwrap().into(),
         origin: format!("{name}.toml"),
+        is_built_in: false,
     };
     let grant = OperatorGrant {
         hosts: BTreeSet::from(["site.test".parse().unwrap()]),

@@ -50,6 +50,7 @@ pub(crate) fn source(name: &str, manifest: &str, component: Vec<u8>) -> PluginSo
         manifest: manifest.into(),
         component: component.into(),
         origin: format!("{name}.toml"),
+        is_built_in: false,
     }
 }
 

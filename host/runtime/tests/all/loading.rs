@@ -1,4 +1,4 @@
-//! From files to plugins: folders, overrides, grants, the cache.
+//! From files to plugins: folders, replacing built-ins, grants, the cache.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,17 +40,105 @@ fn unreadable_folders_name_the_file() {
     let message = read_plugin_dir(folder.path()).unwrap_err().to_string();
     assert!(message.contains("more than 33554432 bytes"), "{message}");
     assert!(read_plugin_dir(&folder.path().join("absent")).is_err());
+    // Under another name the component would only be missing.
+    fs::rename(folder.path().join("router.toml"), folder.path().join("ruter.toml")).unwrap();
+    let message = read_plugin_dir(folder.path()).unwrap_err().to_string();
+    assert!(message.contains("`name` is \"router\", but the file is named \"ruter\""), "{message}");
 }
 
 #[tokio::test]
-async fn later_sources_replace_earlier_ones_by_name() {
+async fn a_built_in_is_replaced_where_the_configuration_says_so() {
     let runtime = runtime();
-    let embedded = source("router", ROUTER, Rogue::of("router").build());
-    let installed = source("router", ROUTER, fixture("router"));
-    let plugins = runtime.load(vec![embedded, installed], &BTreeMap::new()).unwrap();
+    let sources = || {
+        let built_in = source("router", ROUTER, Rogue::of("router").build());
+        let installed = source("router", ROUTER, fixture("router"));
+        vec![PluginSource { is_built_in: true, origin: "embedded".into(), ..built_in }, installed]
+    };
+    let message = runtime.load(sources(), &BTreeMap::new()).err().unwrap().to_string();
+    assert!(message.contains("router.toml: router is built in"), "{message}");
+    assert!(message.contains("`replaces = true` in [plugins.router]"), "{message}");
+    let grant = OperatorGrant { replaces: true, ..OperatorGrant::default() };
+    let plugins = runtime.load(sources(), &BTreeMap::from([("router".to_owned(), grant.clone())])).unwrap();
     assert_eq!(plugins.iter().count(), 1);
     let router = plugins.get("router").unwrap();
     assert!(router.route(&context(), &summary(""), &candidates(1), 0).await.unwrap().is_ok());
+    // Of two from folders neither is the one that the configuration means.
+    let twice =
+        vec![source("router", ROUTER, fixture("router")), source("router", ROUTER, fixture("router"))];
+    let grants = BTreeMap::from([("router".to_owned(), grant)]);
+    let message = runtime.load(twice, &grants).err().unwrap().to_string();
+    assert!(message.contains("the name `router` is taken by router.toml"), "{message}");
+}
+
+#[test]
+fn a_manifest_cannot_say_that_it_replaces_a_built_in() {
+    let manifest = format!("{ROUTER}replaces = true\n");
+    let error = runtime().load(vec![source("router", &manifest, fixture("router"))], &BTreeMap::new()).err();
+    assert!(error.unwrap().to_string().contains("unknown field `replaces`"));
+}
+
+#[test]
+fn what_two_plugins_answer_to_is_refused() {
+    let runtime = runtime();
+    let renamed =
+        |manifest: &str, name: &str| manifest.replacen("name = \"", &format!("name = \"{name}-"), 1);
+    let clients = "client_types = [\"mcp\"]\n[[tool.items]]\ntype = \"mcp_call\"\n";
+    let other = TOOL.replace("type = \"test\"", "type = \"other\"");
+    let picky = |name: &str| {
+        format!("name = \"{name}\"\nkind = \"router\"\nversion = \"1\"\n[router]\nid = \"test\"\n")
+    };
+    for (first, second, component, says) in [
+        (HOOK.to_owned(), renamed(HOOK, "z"), ["hook", "hook"], "the hook id `test` is taken by plugin hook"),
+        (picky("a"), picky("b"), ["router", "router"], "the router id `test` is taken by plugin a"),
+        // Requests name both kinds in one list.
+        (HOOK.to_owned(), picky("r"), ["hook", "router"], "the router id `test` is taken by plugin hook"),
+        (TOOL.to_owned(), renamed(TOOL, "z"), ["tool", "tool"], "the tool type `test` is taken by plugin"),
+        (
+            format!("{TOOL}{clients}"),
+            renamed(&format!("{other}{}", clients.replace("mcp_call", "other_call")), "b"),
+            ["tool", "tool"],
+            "the client tool type `mcp`",
+        ),
+        (
+            format!("{TOOL}{clients}"),
+            renamed(&format!("{other}{}", clients.replace("\"mcp\"", "\"other\"")), "b"),
+            ["tool", "tool"],
+            "the item type `mcp_call`",
+        ),
+    ] {
+        let named = |manifest: &str| manifest.split('"').nth(1).unwrap().to_owned();
+        let sources = [first, second].into_iter().zip(component);
+        let sources =
+            sources.map(|(manifest, component)| source(&named(&manifest), &manifest, fixture(component)));
+        let message = runtime.load(sources.collect(), &BTreeMap::new()).err().unwrap().to_string();
+        assert!(message.contains(says), "{says}: {message}");
+    }
+}
+
+#[test]
+fn one_component_is_that_of_one_manifest() {
+    let folder = TempDir::new().unwrap();
+    fs::write(folder.path().join("router.toml"), ROUTER).unwrap();
+    fs::write(folder.path().join("router.wasm"), fixture("router")).unwrap();
+    let other = ROUTER.replace("\"router\"\nkind", "\"router-b\"\nkind");
+    fs::write(folder.path().join("router-b.toml"), format!("{other}component = \"link.wasm\"\n")).unwrap();
+    std::os::unix::fs::symlink("router.wasm", folder.path().join("link.wasm")).unwrap();
+    let message = read_plugin_dir(folder.path()).unwrap_err().to_string();
+    assert!(message.contains("the component file `"), "{message}");
+}
+
+#[test]
+fn a_pinned_component_is_that_and_no_other() {
+    let runtime = runtime();
+    let pinned = |sha256: &str| {
+        let grant = OperatorGrant { sha256: Some(sha256.to_owned()), ..OperatorGrant::default() };
+        load(&runtime, "router", ROUTER, fixture("router"), grant)
+    };
+    let message = pinned(&"0".repeat(64)).err().unwrap().to_string();
+    assert!(message.contains("[plugins.router] sha256 pins 0000"), "{message}");
+    let digest = router(&runtime).digest().to_owned();
+    assert!(message.contains(&digest), "{message}");
+    assert!(pinned(&digest).is_ok());
 }
 
 #[test]
@@ -70,14 +158,15 @@ async fn missing_grants_name_the_line_for_the_operator_and_nothing_for_the_clien
     let hook = plugin(&runtime, "hook", HOOK, fixture("hook"), OperatorGrant::default());
     let lines: Vec<_> = hook.denials().iter().map(|denial| denial.line.as_str()).collect();
     assert!(lines.contains(&"[plugins.hook] hosts = [\"api.test\"]"), "{lines:?}");
-    assert!(lines.contains(&"[plugins.hook] imports = [\"model\"]"), "{lines:?}");
+    assert!(lines.contains(&"[plugins.hook] imports = [\"model\", \"tool-call\"]"), "{lines:?}");
     let error = hook.on_request(&context(), Services::default(), b"{}", b"{}").await.unwrap_err();
     assert_eq!(error.kind, CallErrorKind::Denied);
     assert_eq!(error.to_string(), "plugin hook lacks a grant");
     let PluginState::Failed(reason) = hook.state() else { panic!("failed") };
     assert_eq!(
         reason,
-        "imports http, which is not granted; to allow it: [plugins.hook] hosts = [\"api.test\"]"
+        "lacks grants: http, model, tool-call; to allow it: [plugins.hook] hosts = [\"api.test\"]; \
+         [plugins.hook] imports = [\"model\", \"tool-call\"]"
     );
 }
 
@@ -89,7 +178,7 @@ async fn an_import_used_but_not_asked_for_is_denied() {
     let error = tool.functions(&context(), Services::default(), b"{}").await.unwrap_err();
     assert_eq!(error.kind, CallErrorKind::Denied);
     let PluginState::Failed(reason) = tool.state() else { panic!("failed") };
-    assert!(reason.contains("imports clock, which is not granted"), "{reason}");
+    assert!(reason.contains("lacks grants: clock; "), "{reason}");
     assert!(reason.contains("tool.toml: imports = [\"catalog\", \"clock\", \"http\", "), "{reason}");
 }
 

@@ -5,6 +5,8 @@ use http::HeaderMap;
 use super::*;
 
 const NOTHING: Pace = Pace::UNLIMITED;
+/// Places of which there are always enough.
+const ROOMY: Places = Places { taken: 0, held: 0, fairness: Fairness::new(usize::MAX / 16, 1) };
 
 struct Host {
     clock: Clock,
@@ -24,7 +26,7 @@ impl Host {
 
     fn admit(&self, (key, workspace): (&str, u8), pace: &Pace) -> Result<Admitted, Box<Limited>> {
         let workspace = format!("00000000-0000-4000-8000-00000000000{workspace}").parse().unwrap();
-        self.admission.admit(key.parse().unwrap(), workspace, pace)
+        self.admission.admit(key.parse().unwrap(), workspace, pace, ROOMY)
     }
 
     /// How many requests are let in one after another.
@@ -91,6 +93,29 @@ fn a_place_is_held_as_long_as_the_request_and_a_refused_one_holds_none() {
         assert_eq!(host.refused(A, &pace).resource.name(), "requests_per_minute");
     }
     drop(second);
+}
+
+#[test]
+fn while_few_places_are_left_a_key_gets_no_more_than_its_share() {
+    let host = Host::new();
+    let fairness = Fairness::new(16, 2);
+    let admit = |(key, workspace): (&str, u8), taken, held| {
+        let workspace = format!("00000000-0000-4000-8000-00000000000{workspace}").parse().unwrap();
+        host.admission.admit(key.parse().unwrap(), workspace, &NOTHING, Places { taken, held, fairness })
+    };
+    // Requests that have no place in the runtime yet count too.
+    let mut running: Vec<_> = (0..15).map(|_| admit(A, 0, 0).unwrap()).collect();
+    let Err(limited) = admit(A, 0, 0) else { panic!("it was let in") };
+    assert_eq!((limited.resource.name(), limited.wait_s, limited.shown.limit), ("streams", 1, 2));
+    for _ in 0..3 {
+        running.push(admit(B, 0, 0).unwrap());
+    }
+    assert!(admit(B, 0, 0).is_err(), "it holds more than two");
+    running.clear();
+    // So do several places of one request.
+    assert!(admit(A, 15, 3).is_err());
+    admit(A, 14, 3).unwrap();
+    admit(A, 15, 2).unwrap();
 }
 
 #[test]

@@ -13,11 +13,11 @@ use crate::reply::Fault;
 pub(crate) async fn create(call: &mut Call<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     let app = Arc::clone(call.app);
     let caller = inference::admit(call)?;
-    let mut share = app.bodies.share();
+    let mut share = app.bodies.share(call.principal.key_id());
     let body = inference::read_body(call, body, &mut share).await?;
     let options = inference::options(&call.head.headers);
     let field = options.metadata_field;
     let engine = Arc::clone(&app.live().engine);
-    let answer = engine.embed(caller, &body, options).await;
+    let answer = engine.embed(caller, body, options).await;
     Ok(inference::respond(call, answer.map_err(|refusal| inference::refused(refusal, field))?))
 }

@@ -7,6 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, He
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming;
 
+use super::media::{self, ContentType};
 use crate::admission::Admitted;
 use crate::answer::Body;
 use crate::body::{self, BODY_BYTES_MAX, Share};
@@ -25,12 +26,15 @@ static SESSION_HEADER: HeaderName = HeaderName::from_static("x-session-id");
 const SERVICE_FIELD: &str = "service_metadata";
 const ALIAS_FIELD: &str = "openrouter_metadata";
 
-/// Reads the body of a request into memory that `share` accounts for.
+/// Reads the body of a request, which is JSON if nothing says otherwise, into memory that `share` accounts for.
 pub(crate) async fn read_body(
     call: &Call<'_>,
     body: &mut Incoming,
     share: &mut Share<'_>,
 ) -> Result<Bytes, Fault> {
+    if media::content_type(&call.head.headers) == ContentType::Other {
+        return Err(Fault::Malformed("content-type must be application/json"));
+    }
     plain_body(call, body, BODY_BYTES_MAX, share).await
 }
 
@@ -55,11 +59,10 @@ pub(crate) fn admit(call: &mut Call<'_>) -> Result<Caller, Fault> {
     // Access has refused keys without a workspace; a key that lost it since is no key.
     let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
     let key = call.principal.key_id();
-    let admitted = call.app.rates.inference.admit(key, workspace, &call.app.live().config.limits.pace);
-    let Admitted { allowance, shown } = admitted.map_err(|limited| {
-        call.record.limit = Some(limited.shown);
-        Fault::Limited(limited)
-    })?;
+    let places = call.app.runtime.places(key.as_str());
+    let pace = call.app.live().config.limits.pace;
+    let admitted = call.app.rates.inference.admit(key, workspace, &pace, places);
+    let Admitted { allowance, shown } = admitted.map_err(Fault::Limited)?;
     call.record.limit = shown;
     call.record.allowance = allowance.clone();
     Ok(Caller { workspace, intern: call.principal.intern(), key, allowance })

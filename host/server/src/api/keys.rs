@@ -64,7 +64,7 @@ async fn create(call: &Call<'_>, body: &mut Incoming) -> Result<Response<Body>, 
     // Access has refused keys without a workspace; a key that lost it since is no key.
     let workspace = call.principal.workspace().ok_or(Fault::InvalidKey)?;
     let wanted = {
-        let mut share = call.app.bodies.share();
+        let mut share = call.app.bodies.share(call.principal.key_id());
         Create::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?).map_err(Fault::Flawed)?
     };
     let directory = call.app.store.directory();
@@ -109,7 +109,7 @@ fn owner(
 async fn change(call: &Call<'_>, key: &ApiKey, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     count_change(call)?;
     let wanted = {
-        let mut share = call.app.bodies.share();
+        let mut share = call.app.bodies.share(call.principal.key_id());
         Patch::parse(&plain_body(call, body, BODY_BYTES_MAX, &mut share).await?).map_err(Fault::Flawed)?
     };
     let store = &call.app.store;

@@ -5,6 +5,7 @@ pub(crate) mod embeddings;
 pub(crate) mod inference;
 pub(crate) mod key;
 pub(crate) mod keys;
+mod media;
 pub(crate) mod models;
 mod query;
 pub(crate) mod responses;

@@ -1,6 +1,7 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`: the catalog.
 
 use cofferdam_engine::Refusal;
+use cofferdam_engine::catalog::Catalog;
 use http::{Response, StatusCode};
 
 use crate::answer::Body;
@@ -15,11 +16,11 @@ pub(crate) fn list(call: &Call<'_>) -> Result<Response<Body>, Fault> {
 pub(crate) fn read(call: &Call<'_>, id: &str) -> Result<Response<Body>, Fault> {
     let live = call.app.live();
     let catalog = live.engine.catalog();
-    let model = catalog.get(id).ok_or_else(|| unknown(id))?;
+    let model = catalog.get(id).ok_or_else(|| unknown(catalog, id))?;
     Ok(json_response(StatusCode::OK, catalog.model_json(model).to_string().into()))
 }
 
-fn unknown(id: &str) -> Fault {
-    let refusal = Refusal::not_found(format!("Model {id} does not exist"));
+fn unknown(catalog: &Catalog, id: &str) -> Fault {
+    let refusal = Refusal::not_found(catalog.unknown(id));
     Fault::Refused { refusal: Box::new(refusal), field: None }
 }

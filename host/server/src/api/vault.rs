@@ -60,7 +60,7 @@ async fn put(
     body: &mut Incoming,
 ) -> Result<Response<Body>, Fault> {
     input::check_headers(&call.head.headers)?;
-    let mut share = call.app.bodies.share();
+    let mut share = call.app.bodies.share(call.principal.key_id());
     let whole = whole(body::read_secret(body, limits(call, PUT_BYTES_MAX), &mut share).await)?;
     let deadline = Deadline::begin();
     let Put { hosts, value } = Put::parse(&whole)?;
@@ -92,7 +92,7 @@ async fn delete(
 async fn copy(call: &Call<'_>, leave: &Leave<'_>, body: &mut Incoming) -> Result<Response<Body>, Fault> {
     let intern = leave.intern()?;
     input::check_headers(&call.head.headers)?;
-    let mut share = call.app.bodies.share();
+    let mut share = call.app.bodies.share(call.principal.key_id());
     let whole = whole(body::read(body, limits(call, COPY_BYTES_MAX), &mut share).await)?;
     let deadline = Deadline::begin();
     let names = input::names(&whole)?;

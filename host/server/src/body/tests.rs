@@ -6,10 +6,20 @@ use futures_util::stream::{self, StreamExt};
 use http_body::Frame;
 use http_body_util::{Full, StreamBody};
 
+use cofferdam_store::{Clock, KeyId};
+
 use super::{ALL_BODIES_BYTES_MAX, Budget, Limits, is_empty, read, read_secret};
 use crate::reply::Fault;
 
 const LIMITS: Limits = Limits { bytes_max: 8, idle: Duration::from_secs(1), total: Duration::from_secs(3) };
+
+fn budget() -> Budget {
+    Budget::new(&Clock::manual())
+}
+
+fn key(number: u8) -> KeyId {
+    format!("abcdefghijk{number}").parse().unwrap()
+}
 
 fn chunks(parts: &[&'static str]) -> impl http_body::Body<Data = Bytes, Error = Infallible> + use<> {
     let parts: Vec<_> =
@@ -20,26 +30,26 @@ fn chunks(parts: &[&'static str]) -> impl http_body::Body<Data = Bytes, Error = 
 #[tokio::test]
 async fn one_chunk_is_taken_as_it_is() {
     let bytes = Bytes::from_static(b"12345678");
-    let read = read(Full::new(bytes.clone()), LIMITS, &mut Budget::default().share()).await.unwrap();
+    let read = read(Full::new(bytes.clone()), LIMITS, &mut budget().share(key(1))).await.unwrap();
     assert_eq!(read.as_ptr(), bytes.as_ptr());
 }
 
 #[tokio::test]
 async fn chunks_are_joined_in_order() {
-    let read = read(chunks(&["ab", "", "cd", "ef"]), LIMITS, &mut Budget::default().share()).await.unwrap();
+    let read = read(chunks(&["ab", "", "cd", "ef"]), LIMITS, &mut budget().share(key(1))).await.unwrap();
     assert_eq!(read, "abcdef");
 }
 
 #[tokio::test]
 async fn declared_length_is_refused_before_reading() {
     let body = Full::new(Bytes::from_static(b"123456789"));
-    let refused = read(body, LIMITS, &mut Budget::default().share()).await;
+    let refused = read(body, LIMITS, &mut budget().share(key(1))).await;
     assert!(matches!(refused, Err(Fault::BodyTooLarge)));
 }
 
 #[tokio::test]
 async fn undeclared_length_is_refused_when_it_is_passed() {
-    let refused = read(chunks(&["12345", "6789"]), LIMITS, &mut Budget::default().share()).await;
+    let refused = read(chunks(&["12345", "6789"]), LIMITS, &mut budget().share(key(1))).await;
     assert!(matches!(refused, Err(Fault::BodyTooLarge)));
 }
 
@@ -48,7 +58,7 @@ async fn body_that_stops_is_given_up() {
     let body = StreamBody::new(
         stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"a")))]).chain(stream::pending()),
     );
-    let refused = read(body, LIMITS, &mut Budget::default().share()).await;
+    let refused = read(body, LIMITS, &mut budget().share(key(1))).await;
     assert!(matches!(refused, Err(Fault::BodyTimedOut)));
 }
 
@@ -59,25 +69,41 @@ async fn body_that_dribbles_is_given_up() {
         Some((Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"a"))), ()))
     });
     let started = tokio::time::Instant::now();
-    let refused = read(StreamBody::new(Box::pin(dribble)), LIMITS, &mut Budget::default().share()).await;
+    let refused = read(StreamBody::new(Box::pin(dribble)), LIMITS, &mut budget().share(key(1))).await;
     assert!(matches!(refused, Err(Fault::BodyTimedOut)));
     assert_eq!(started.elapsed(), Duration::from_secs(3));
 }
 
 #[tokio::test]
 async fn budget_of_all_bodies_is_shared_and_given_back() {
-    let budget = Budget::default();
-    let mut full = budget.share();
+    let budget = budget();
+    let mut full = budget.share(key(1));
     full.grow(ALL_BODIES_BYTES_MAX).unwrap();
-    assert!(matches!(read(chunks(&["a"]), LIMITS, &mut budget.share()).await, Err(Fault::Busy)));
+    assert!(matches!(read(chunks(&["a"]), LIMITS, &mut budget.share(key(2))).await, Err(Fault::Busy)));
     drop(full);
-    assert!(read(chunks(&["a"]), LIMITS, &mut budget.share()).await.is_ok());
+    assert!(read(chunks(&["a"]), LIMITS, &mut budget.share(key(2))).await.is_ok());
+}
+
+#[test]
+fn while_little_of_the_budget_is_left_a_key_gets_no_more_than_its_share() {
+    let budget = budget();
+    let mut shares: Vec<_> = (0..8).map(|_| budget.share(key(1))).collect();
+    // An eighth and a byte is left, then exactly an eighth, then less.
+    shares[0].grow(7 * (ALL_BODIES_BYTES_MAX / 8) - 1).unwrap();
+    shares[1].grow(1).unwrap();
+    shares[2].grow(1).unwrap();
+    let Err(Fault::Limited(limited)) = shares[3].grow(1) else { panic!("there is no limit") };
+    assert_eq!(limited.details(), serde_json::json!({"limit": "body_bytes", "scope": "key"}));
+    let mut other = budget.share(key(2));
+    other.grow(1).unwrap();
+    drop(shares);
+    other.grow(ALL_BODIES_BYTES_MAX / 2).unwrap();
 }
 
 #[tokio::test]
 async fn secret_bodies_are_read_where_they_stay() {
-    let budget = Budget::default();
-    let mut share = budget.share();
+    let budget = budget();
+    let mut share = budget.share(key(1));
     let whole = read_secret(Full::new(Bytes::from_static(b"1234")), LIMITS, &mut share).await.unwrap();
     assert_eq!((whole.as_slice(), whole.capacity()), (&b"1234"[..], 4));
     // Without a declared length there is room for the longest one from the beginning.

@@ -12,6 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::command::Command;
 
+pub(crate) use run::execute;
 pub use run::run;
 
 /// A WebAssembly plugin host that serves a Responses API.
@@ -74,7 +75,7 @@ pub struct Serve {
     /// Where health checks and metrics are, in place of `server.admin`
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
-    /// Plugins that are added to the built-in ones or replace them by name
+    /// Plugins that are added to the built-in ones, or replace those that the configuration names
     #[arg(long, value_name = "DIR")]
     pub plugins: Option<PathBuf>,
     /// Check configuration and plugins, then exit

@@ -85,7 +85,8 @@ fn teller(options: &Options) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> + 
     }
 }
 
-fn execute(options: &Options, command: &Command) -> Result<Outcome, Failure> {
+/// Carries a command out where the store is.
+pub(crate) fn execute(options: &Options, command: &Command) -> Result<Outcome, Failure> {
     if !command.needs_store() && !options.data.join("lock").exists() {
         // Looking at the configuration must not make a store.
         return describe(options, command);

@@ -2,7 +2,7 @@
 //! origin, as a provider's `base_url` is.
 
 use cofferdam_egress::{CredentialError, EgressConfig, Origin, Placement, is_credential_header};
-use cofferdam_engine::broadcast::DestinationKind;
+use cofferdam_engine::broadcast::{DestinationKind, OtlpFormat};
 use http::header::{HeaderName, HeaderValue};
 
 use super::document::{Table, Value};
@@ -63,15 +63,22 @@ pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Broadcast
 }
 
 fn kind(table: &Table<'_>) -> DestinationKind {
-    let written = table.required_text("kind");
-    match written.value.as_str() {
-        "otlp" => DestinationKind::Otlp,
-        "webhook" | "" => DestinationKind::Webhook,
+    let (kind, format) = (table.required_text("kind"), table.required_text("format"));
+    let otlp_format = match format.value.as_str() {
+        "json" => OtlpFormat::Json,
+        "protobuf" => OtlpFormat::Protobuf,
         _ => {
-            written.reject("expected `webhook` or `otlp`");
-            DestinationKind::Webhook
+            format.reject("expected `json` or `protobuf`");
+            OtlpFormat::Json
         }
+    };
+    match kind.value.as_str() {
+        "otlp" => return DestinationKind::Otlp(otlp_format),
+        "webhook" | "" if otlp_format != OtlpFormat::Json => format.reject("a webhook takes `json` only"),
+        "webhook" | "" => {}
+        _ => kind.reject("expected `webhook` or `otlp`"),
     }
+    DestinationKind::Webhook
 }
 
 /// A collector's base URL as it stands; a webhook's cut before its last segment, for that is what is asked for.
@@ -86,7 +93,7 @@ fn url(
         return (None, String::new());
     }
     let (base, path) = match kind {
-        DestinationKind::Otlp => (written.value.as_str(), SPANS_PATH),
+        DestinationKind::Otlp(_) => (written.value.as_str(), SPANS_PATH),
         DestinationKind::Webhook => match last_segment(&written.value) {
             Some(cut) => cut,
             None => {

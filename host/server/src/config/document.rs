@@ -283,6 +283,19 @@ impl<'a> Table<'a> {
         lists
     }
 
+    /// The names directly in this table.
+    pub(super) fn names(&self) -> Vec<Value<'a, String>> {
+        let names = self.entries.into_iter().flatten();
+        names
+            .map(|(name, _)| Value {
+                value: name.get_ref().to_string(),
+                document: self.document,
+                path: keys::join(&self.path, name.get_ref()),
+                span: name.span(),
+            })
+            .collect()
+    }
+
     /// The value of `key` as JSON, an empty object when absent.
     pub(super) fn json(&self, key: &str) -> serde_json::Value {
         self.find(key)

@@ -51,15 +51,44 @@ pub const KEYS: &[Key] = &[
     key("server.admin", "\"127.0.0.1:8081\"", "address", "Where `/healthz`, `/readyz` and `/metrics` are"),
     key("server.regional_hosts", "[]", "host names", "Vault requests with one of these `Host`s are refused"),
     optional("server.region", "text", "Reported in `service_metadata`, else null"),
+    key(
+        "server.trusted_proxies",
+        "[]",
+        "address ranges",
+        "Proxies whose `Forwarded` or `X-Forwarded-For` tells the address of the client",
+    ),
     key("timeouts.connect_ms", "5000", "ms", "To open a connection to a provider"),
-    key("timeouts.first_event_ms", "60000", "ms", "From sending a request upstream to its first event"),
-    key("timeouts.idle_ms", "60000", "ms", "Between two reads from a provider"),
+    key(
+        "timeouts.first_event_ms",
+        "300000",
+        "ms",
+        "From sending a streamed request upstream to its first event",
+    ),
+    key("timeouts.idle_ms", "300000", "ms", "Between two reads from a provider"),
     key("timeouts.total_ms", "600000", "ms", "For a whole response, all attempts together"),
     key("timeouts.body_idle_ms", "10000", "ms", "Between two reads of a client's request body"),
     key("timeouts.body_total_ms", "30000", "ms", "For a client's whole request body"),
-    key("timeouts.drain_ms", "30000", "ms", "For running requests to end when the host stops"),
+    key(
+        "timeouts.drain_ms",
+        "30000",
+        "ms",
+        "From the signal to stop on, for running requests to end, `unready_ms` included",
+    ),
+    key(
+        "timeouts.unready_ms",
+        "0",
+        "ms",
+        "From the signal to stop on, `/readyz` is 503 while connections are still accepted",
+    ),
     key("limits.connections", "10000", "connections", "Open at once; further ones wait to be accepted"),
+    key(
+        "limits.connections_per_address",
+        "256",
+        "connections",
+        "Open at once from one address, loopback and `server.trusted_proxies` not counted; 0 is no limit",
+    ),
     key("limits.streams", "1000", "responses", "Running at once; sizes the pool of sandboxes"),
+    key("limits.items_max", "10000", "items", "In the `input` of one request; a body with more is a 400"),
     key("limits.requests_per_minute", "0", "requests per minute", "Per key; 0 is no limit"),
     key("limits.tokens_per_minute", "0", "tokens per minute", "Per key, input and output; 0 is no limit"),
     key("limits.workspace_requests_per_minute", "0", "requests per minute", "Per workspace; 0 is no limit"),
@@ -108,6 +137,13 @@ pub const KEYS: &[Key] = &[
     optional("providers[].base_url", "URL", "Its origin and base path; only a local adapter goes without"),
     optional("providers[].key", "source", "Its credential: `env:NAME`, or `operator:NAME` from the vault"),
     optional("providers[].byok", "secret name", "The workspace's or intern's secret that wins over `key`"),
+    key(
+        "providers[].options",
+        "[]",
+        "names",
+        "Fields that clients may set by `provider.options`, beside those that the adapter's manifest lists",
+    ),
+    key("providers[].betas", "[]", "names", "Values of its field `betas` that clients may set, likewise"),
     required("models[].id", "vendor/name", "What clients ask for"),
     key("models[].kind", "\"responses\"", "`responses` or `embeddings`", "What the model is asked for"),
     optional("models[].context_length", "tokens", "The longest input and output together"),
@@ -121,11 +157,34 @@ pub const KEYS: &[Key] = &[
     optional("models[].endpoints[].reasoning", PRICE, "Price of reasoning, else `output`"),
     optional("models[].endpoints[].image", "dollars per image", "Price of an image that is made"),
     optional("models[].endpoints[].max_output", "tokens", "The longest output"),
+    optional(
+        "models[].endpoints[].first_event_ms",
+        "ms",
+        "To its first event of a stream, and to the head of an answer in one body; then the next endpoint is asked",
+    ),
     key(
         "models[].endpoints[].supports",
         "[]",
         "abilities",
         "Such as `tools`, `images` or `temperature`, for clients that choose by it; empty: not stated. `custom_tools`: also tools of the type `custom`",
+    ),
+    key(
+        "models[].endpoints[].hosted_tools",
+        "[]",
+        "tool types",
+        "Tools of the provider's own, such as `web_search` or `mcp`, that clients may use on the operator's key",
+    ),
+    key(
+        "models[].endpoints[].hosted_tool_prices",
+        "{}",
+        "dollars per call, by tool type",
+        "What a call of one of them costs, else nothing",
+    ),
+    key(
+        "models[].endpoints[].hosted_tool_ids",
+        "[]",
+        "ids",
+        "Vector stores, containers, files and whatever else is stored at the provider that clients may name on the operator's key",
     ),
     optional("models[].endpoints[].tier", "service tier", "The tier this endpoint is, else `default`"),
     optional("models[].endpoints[].quantization", "text", "Such as `fp8`, for clients that choose by it"),
@@ -150,6 +209,12 @@ pub const KEYS: &[Key] = &[
         "broadcast[].kind",
         "`webhook` or `otlp`",
         "One POST a request, or spans to a collector of OpenTelemetry",
+    ),
+    key(
+        "broadcast[].format",
+        "\"json\"",
+        "`json` or `protobuf`",
+        "For `otlp`: the encoding; every collector takes `protobuf`, not every one `json`",
     ),
     required("broadcast[].url", "URL", "The webhook, or the collector's base URL without `/v1/traces`"),
     optional("broadcast[].key", "source", "Its credential: `env:NAME`, or `operator:NAME` from the vault"),
@@ -205,9 +270,30 @@ pub const KEYS: &[Key] = &[
         "`model`, `tool-call`, `request`",
         "Imports that cost money or show content, which it may use if its manifest asks",
     ),
-    optional("plugins.NAME.memory_mib", "MiB", "The most memory, else what its manifest asks for"),
-    optional("plugins.NAME.deadline_ms", "ms", "The longest call, else what its manifest asks for"),
+    optional(
+        "plugins.NAME.memory_mib",
+        "MiB",
+        "Memory in place of its manifest's, at most 256; without it long requests get more, up to 256",
+    ),
+    optional("plugins.NAME.deadline_ms", "ms", "Processor time of a call, in place of its manifest's"),
     key("plugins.NAME.config", "{}", "table", "Settings that the plugin reads"),
+    optional(
+        "plugins.NAME.sha256",
+        "hexadecimal digest",
+        "The component must have it; `plugin list` shows it",
+    ),
+    key(
+        "plugins.NAME.replaces",
+        "false",
+        "flag",
+        "True: the plugin of this name in `--plugins DIR` takes the place of the built-in one",
+    ),
+    key(
+        "plugins.NAME.compile",
+        "\"background\"",
+        "`background` or `start`",
+        "`start`: before the host is ready, as the router and the configured providers; else after it, one at a time",
+    ),
 ];
 
 /// The key of that pattern.
@@ -227,7 +313,7 @@ pub(super) fn is_table(pattern: &str) -> bool {
 
 /// Tables whose content is the operator's own.
 fn is_free(pattern: &str) -> bool {
-    pattern.starts_with("egress.resolve.")
+    pattern.starts_with("egress.resolve.") || pattern.starts_with("models[].endpoints[].hosted_tool_prices.")
 }
 
 /// `table.key`, or `key` at the top.

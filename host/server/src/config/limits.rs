@@ -5,13 +5,20 @@ use super::document::Table;
 /// The most that a limit of keys and workspaces can be.
 const FIGURE_MAX: u64 = u32::MAX as u64;
 
-/// What the host takes on at the same time.
+/// The most items that an operator can allow: a body holds about a million values and keys.
+const ITEMS_MAX_MAX: u64 = 100_000;
+
+/// What the host takes on at the same time, and in one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Open client connections.
     pub connections: usize,
+    /// Open connections of one address; 0 is no limit.
+    pub connections_per_address: usize,
     /// Running responses.
     pub streams: usize,
+    /// Items of one request's `input`.
+    pub items_max: usize,
     /// What one key and one workspace may ask for.
     pub pace: Pace,
 }
@@ -50,7 +57,9 @@ pub(super) fn read(table: &Table<'_>) -> Limits {
     let figure = |key| table.integer(key, 0..=FIGURE_MAX).unwrap_or(0);
     Limits {
         connections: count("connections", 1_000_000),
+        connections_per_address: usize::try_from(figure("connections_per_address")).unwrap_or(usize::MAX),
         streams: count("streams", 100_000),
+        items_max: count("items_max", ITEMS_MAX_MAX),
         pace: Pace {
             requests_per_minute: figure("requests_per_minute"),
             tokens_per_minute: figure("tokens_per_minute"),

@@ -1,9 +1,12 @@
 //! `[[models]]`: the catalog as the operator writes it. Prices become whole
 //! pico-dollars per token here, so that nothing behind computes with fractions.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::document::Table;
+use super::timeouts::LONGEST_MS;
 use super::{Place, Provider};
 
 /// What a model is asked for.
@@ -61,8 +64,15 @@ pub struct Endpoint {
     pub image: Option<u64>,
     /// The longest output in tokens.
     pub max_output: Option<u32>,
+    /// How long its first event may take, or the head of an answer in one body.
+    pub first_event: Option<Duration>,
     /// Request fields and abilities it has; empty when not stated.
     pub supports: Vec<String>,
+    /// Types of the provider's own tools that clients may use on the operator's key, each with pico-dollars for a
+    /// call.
+    pub hosted_tools: BTreeMap<String, u64>,
+    /// Ids of things stored at the provider that clients may name.
+    pub hosted_tool_ids: BTreeSet<String>,
     /// Its service tier, when not the default one.
     pub tier: Option<String>,
     /// Such as `fp8`.
@@ -112,6 +122,8 @@ pub fn demo() -> (Vec<Provider>, Vec<Model>) {
         origin: None,
         key: None,
         byok: None,
+        options: Vec::new(),
+        betas: Vec::new(),
         place: place.clone(),
     };
     let model = |id: &str, kind, upstream: &str| Model {
@@ -166,12 +178,29 @@ fn endpoint(table: &Table<'_>, providers: &[Provider]) -> Endpoint {
         reasoning: per_token(table, "reasoning"),
         image: dollars(table, "image", 1e12),
         max_output: tokens(table, "max_output"),
+        first_event: table.integer("first_event_ms", 1..=LONGEST_MS).map(Duration::from_millis),
         supports: table.texts("supports").into_iter().map(|ability| ability.value).collect(),
+        hosted_tools: hosted_tools(table),
+        hosted_tool_ids: table.texts("hosted_tool_ids").into_iter().map(|id| id.value).collect(),
         tier: tier(table),
         quantization: quantization.map(|text| text.value),
         zdr: table.flag("zdr"),
         data_collection: data_collection(table),
     }
+}
+
+fn hosted_tools(table: &Table<'_>) -> BTreeMap<String, u64> {
+    let listed = table.texts("hosted_tools");
+    let mut tools: BTreeMap<String, u64> = listed.into_iter().map(|tool| (tool.value, 0)).collect();
+    let prices = table.table("hosted_tool_prices");
+    for name in prices.names() {
+        let price = dollars(&prices, &name.value, 1e12);
+        match tools.get_mut(&name.value) {
+            Some(known) => *known = price.unwrap_or(0),
+            None => name.reject("hosted_tools does not list this type of tool"),
+        }
+    }
+    tools
 }
 
 fn tokens(table: &Table<'_>, key: &str) -> Option<u32> {

@@ -4,7 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
-use cofferdam_runtime::{InjectionRule, OnReflection, OperatorGrant, WrittenInjection, is_injectable_header};
+use cofferdam_runtime::manifest::MEMORY_MIB_MAX;
+use cofferdam_runtime::{
+    Compile, InjectionRule, OnReflection, OperatorGrant, WrittenInjection, is_injectable_header,
+};
 use cofferdam_store::{HostName, SecretName};
 
 use super::Place;
@@ -43,9 +46,12 @@ fn grant(table: &Table<'_>) -> OperatorGrant {
         placeholder_headers: placeholder_headers(table),
         on_reflection: on_reflection(table),
         imports: imports(table),
-        memory_mib: number("memory_mib", 4096),
+        memory_mib: number("memory_mib", MEMORY_MIB_MAX.into()),
         deadline_ms: number("deadline_ms", 600_000),
         config: config.value,
+        sha256: sha256(table),
+        replaces: table.flag("replaces"),
+        compile: compile(table),
     };
     grant.injections = injections(table, &grant.hosts, &grant.secrets);
     grant
@@ -87,6 +93,27 @@ fn on_reflection(table: &Table<'_>) -> OnReflection {
             OnReflection::Block
         }
         _ => OnReflection::Redact,
+    }
+}
+
+fn sha256(table: &Table<'_>) -> Option<String> {
+    let written = table.text("sha256")?;
+    let digest = written.value.to_ascii_lowercase();
+    let is_digest = digest.len() == 64 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_digest {
+        written.reject("expected 64 hexadecimal digits; `plugin list` shows the digest of each component");
+    }
+    is_digest.then_some(digest)
+}
+
+fn compile(table: &Table<'_>) -> Compile {
+    match table.text("compile") {
+        Some(written) if written.value == "start" => Compile::Start,
+        Some(written) if written.value != "background" => {
+            written.reject("expected `background` or `start`");
+            Compile::Background
+        }
+        _ => Compile::Background,
     }
 }
 

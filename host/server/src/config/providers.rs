@@ -1,6 +1,8 @@
 //! `[[providers]]`: the upstream services. A `base_url` is the operator's grant of
 //! that one origin; the rules for it are egress's.
 
+use std::collections::BTreeSet;
+
 use cofferdam_egress::{EgressConfig, Origin};
 use cofferdam_store::SecretName;
 
@@ -30,6 +32,10 @@ pub struct Provider {
     /// The secret of the caller's vault that wins over `key` when it is bound to
     /// the origin's host, and the place in the file that names it.
     pub byok: Option<(SecretName, Place)>,
+    /// Fields of `provider.options` that clients may set beside those of the adapter's list.
+    pub options: Vec<String>,
+    /// Values of its field `betas` likewise.
+    pub betas: Vec<String>,
     /// Where the provider stands in the file.
     pub place: Place,
 }
@@ -56,10 +62,24 @@ pub(super) fn read(tables: &[Table<'_>], egress: &EgressConfig) -> Vec<Provider>
             adapter: adapter.value,
             key,
             byok,
+            options: names(table, "options"),
+            betas: names(table, "betas"),
             place: table.value("", ()).place(),
         });
     }
     providers
+}
+
+/// Names, each once in whatever case.
+fn names(table: &Table<'_>, key: &str) -> Vec<String> {
+    let mut known = BTreeSet::new();
+    let written = table.texts(key);
+    for name in &written {
+        if name.value.is_empty() || !known.insert(name.value.to_lowercase()) {
+            name.reject("expected a name that is not in the list yet, in whatever case");
+        }
+    }
+    written.into_iter().map(|name| name.value).collect()
 }
 
 fn origin(

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use cofferdam_egress::IpRange;
+
 use super::document::Table;
 
 /// Where the host listens and what it says about its place.
@@ -15,6 +17,8 @@ pub struct Server {
     pub regional_hosts: Vec<String>,
     /// Reported in the routing metadata.
     pub region: Option<String>,
+    /// Whose headers tell the client's address.
+    pub trusted_proxies: Vec<IpRange>,
 }
 
 pub(super) fn read(table: &Table<'_>) -> Server {
@@ -29,7 +33,15 @@ pub(super) fn read(table: &Table<'_>) -> Server {
     if listen == admin && listen.port() != 0 {
         table.value("admin", ()).reject("`listen` has this address already");
     }
-    Server { listen, admin, regional_hosts, region: table.text("region").map(|region| region.value) }
+    let mut trusted_proxies = Vec::new();
+    for range in table.texts("trusted_proxies") {
+        match range.value.parse() {
+            Ok(parsed) => trusted_proxies.push(parsed),
+            Err(error) => range.reject(format!("expected an address range such as 10.0.0.0/8: {error}")),
+        }
+    }
+    let region = table.text("region").map(|region| region.value);
+    Server { listen, admin, regional_hosts, region, trusted_proxies }
 }
 
 /// Whether this can be the name of a host; what else it may be is for others to say.

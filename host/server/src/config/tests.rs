@@ -1,4 +1,4 @@
-use cofferdam_engine::broadcast::DestinationKind;
+use cofferdam_engine::broadcast::{DestinationKind, OtlpFormat};
 use cofferdam_runtime::{OnReflection, Slot};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -84,7 +84,7 @@ kind = "responses"
 context_length = 131072
 endpoints = [
   { provider = "ollama", model = "llama3.2", input = 0.15, output = 0.60 },
-  { provider = "openai", model = "x", cached_input = 0.015, max_output = 4096, supports = ["tools"], tier = "flex", quantization = "fp8", zdr = true, data_collection = "deny", image = 0.04 },
+  { provider = "openai", model = "x", cached_input = 0.015, max_output = 4096, first_event_ms = 8, supports = ["tools"], tier = "flex", quantization = "fp8", zdr = true, data_collection = "deny", image = 0.04 },
 ]
 
 [[models]]
@@ -114,6 +114,7 @@ headers = { x-team = "blue" }
 [[broadcast]]
 name = "otel"
 kind = "otlp"
+format = "protobuf"
 url = "https://otel.example.com/base"
 [[workspaces]]
 name = "*"
@@ -171,7 +172,10 @@ fn every_section_is_read() {
     assert_eq!(second.image, Some(40_000_000_000));
     assert_eq!((second.zdr, second.data_collection), (true, DataCollection::Deny));
     let [hook, otel] = config.broadcast.as_slice() else { panic!() };
-    assert_eq!((hook.kind, otel.kind), (DestinationKind::Webhook, DestinationKind::Otlp));
+    assert_eq!(
+        (hook.kind, otel.kind),
+        (DestinationKind::Webhook, DestinationKind::Otlp(OtlpFormat::Protobuf))
+    );
     let url = |at: &Broadcast| at.origin.as_ref().unwrap().join(&at.path).unwrap().to_string();
     assert_eq!(url(hook), "https://hooks.example.com/in/requests/");
     assert_eq!(url(otel), "https://otel.example.com/base/v1/traces");
@@ -200,7 +204,8 @@ fn empty_file_is_the_demo_with_all_defaults() {
     assert!(config.is_demo());
     assert_eq!(config.server.listen, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(config.server.admin, "127.0.0.1:8081".parse().unwrap());
-    assert_eq!(config.timeouts.first_event, Duration::from_secs(60));
+    assert_eq!(config.timeouts.first_event, Duration::from_secs(300));
+    assert_eq!(config.timeouts.idle, Duration::from_secs(300));
     assert_eq!(config.timeouts.total, Duration::from_secs(600));
     assert_eq!((config.limits.connections, config.limits.streams), (10_000, 1_000));
     assert_eq!(config.limits.pace, Pace::UNLIMITED);

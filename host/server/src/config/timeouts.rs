@@ -5,14 +5,14 @@ use std::time::Duration;
 use super::document::Table;
 
 /// The longest any of them may be: a day.
-const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
+pub(super) const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// All waits of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// To open a connection to a provider.
     pub connect: Duration,
-    /// From sending a request upstream to its first event.
+    /// From sending a request for a stream upstream to its first event.
     pub first_event: Duration,
     /// Between two reads from a provider.
     pub idle: Duration,
@@ -22,8 +22,10 @@ pub struct Timeouts {
     pub body_idle: Duration,
     /// For a client's whole body.
     pub body_total: Duration,
-    /// For running requests to end when the host stops.
+    /// From the signal to stop on, for running requests to end.
     pub drain: Duration,
+    /// From the signal to stop on, until the listener closes.
+    pub unready: Duration,
 }
 
 pub(super) fn read(table: &Table<'_>) -> Timeouts {
@@ -36,5 +38,6 @@ pub(super) fn read(table: &Table<'_>) -> Timeouts {
         body_idle: duration("body_idle_ms"),
         body_total: duration("body_total_ms"),
         drain: duration("drain_ms"),
+        unready: Duration::from_millis(table.integer("unready_ms", 0..=LONGEST_MS).unwrap_or(0)),
     }
 }

@@ -53,6 +53,8 @@ pub(super) struct Held {
     pub(super) own: u64,
     /// What the request has spent, or may spend with what it is doing already.
     pub(super) used: u64,
+    /// Whether a part of the request is under way that may spend some of that.
+    pub(super) has_parts: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,8 +96,9 @@ impl Accounts {
         self.keys.get(&id).map(|account| (account.spent, account.held)).unwrap_or_default()
     }
 
-    /// Makes what a request holds at least the estimate beside what it has used, or as much as is left. Returns what
-    /// it holds then.
+    /// Makes what a request holds at least the estimate beside what it has used. An estimate that is more than what is
+    /// left holds what is left, and only while nothing else runs on the account: one request may overdraw an account,
+    /// several at once may not. Returns what the request holds then.
     pub(super) fn hold(
         &mut self,
         spender: Spender,
@@ -104,20 +107,28 @@ impl Accounts {
         estimate: u64,
         now_ms: u64,
     ) -> Result<u64, Refused> {
-        let left = self.left(spender, terms, held, now_ms)?;
+        let left = self.left(spender, terms, held, estimate, now_ms)?;
         // What was held before stays held.
         let amount = held.used.saturating_add(estimate.min(left)).max(held.own);
         self.hold_more(spender, amount.saturating_sub(held.own));
         Ok(amount)
     }
 
-    /// How much a request of the spender may still spend beside what it has used: more than zero.
-    fn left(&self, spender: Spender, terms: &Terms, request: Held, now_ms: u64) -> Result<u64, Refused> {
+    /// How much a request of the spender may still spend beside what it has used, where the estimate is allowed.
+    fn left(
+        &self,
+        spender: Spender,
+        terms: &Terms,
+        request: Held,
+        estimate: u64,
+        now_ms: u64,
+    ) -> Result<u64, Refused> {
         let mut least = u64::MAX;
         if let Some((credited, spent_before)) = terms.credit {
             let (spent, held) = self.workspace(spender.workspace);
             let spent = spent.charged_pico.saturating_sub(spent_before);
-            least = rest(credited, spent, held, request).ok_or(Refused::Credit)?;
+            let rest = rest(credited, spent, held, request, estimate);
+            least = rest.map_err(|is_busy| Refused::Credit { is_busy })?;
         }
         if terms.limits.is_empty() {
             return Ok(least);
@@ -126,8 +137,9 @@ impl Accounts {
         let spent = spent.charged.at(now_ms);
         for window in Window::ALL {
             let Some(limit_pico) = terms.limits.of(window) else { continue };
-            let refused = Refused::KeyLimit { window, limit_pico, resets_at_ms: window.resets_at_ms(now_ms) };
-            least = least.min(rest(limit_pico, spent.of(window), held, request).ok_or(refused)?);
+            let resets_at_ms = window.resets_at_ms(now_ms);
+            let refused = |is_busy| Refused::KeyLimit { window, limit_pico, resets_at_ms, is_busy };
+            least = least.min(rest(limit_pico, spent.of(window), held, request, estimate).map_err(refused)?);
         }
         Ok(least)
     }
@@ -160,9 +172,20 @@ impl Accounts {
     }
 }
 
-/// What is left of a limit, if anything is: of what a request itself holds, what it has used is gone.
-fn rest(limit: u64, spent: u64, held: u64, request: Held) -> Option<u64> {
+/// What is left of a limit beside what others hold and what the request has used, where the estimate is allowed: it
+/// fits, or nothing else runs and something is left.
+///
+/// # Errors
+/// The estimate is not allowed. `true` when other requests, or other parts of this one, are the reason.
+fn rest(limit: u64, spent: u64, held: u64, request: Held, estimate: u64) -> Result<u64, bool> {
+    let unspent = i128::from(limit) - i128::from(spent);
+    // Without parts under way the request has spent what it has used; a part may still give back what it does not need.
+    let spent_by_request = if request.has_parts { 0 } else { request.used };
+    if unspent <= i128::from(spent_by_request) {
+        return Err(false);
+    }
     let others = i128::from(held) - i128::from(request.own);
-    let rest = i128::from(limit) - i128::from(spent) - others - i128::from(request.used);
-    u64::try_from(rest).ok().filter(|rest| *rest > 0)
+    let left = u64::try_from(unspent - others - i128::from(request.used)).unwrap_or_default();
+    let is_alone = others <= 0 && !request.has_parts;
+    if estimate <= left || is_alone { Ok(left) } else { Err(true) }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Refused, Spender};
+use super::{Held, Refused, Spender};
 use crate::changes::{Draft, Intent};
 use crate::error::Error;
 use crate::records::Credit;
@@ -45,18 +45,20 @@ impl Funds {
         Funds { store: store.clone(), spender: Spender::of(row), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Pledges what a part of the request may cost, or as much of it as is left. `spent_pico` tells what all parts
+    /// Pledges what a part of the request may cost; where that is more than is left and nothing else runs on the
+    /// account, neither another request nor another part of this one, as much as is left. `spent_pico` tells what all parts
     /// have spent so far, while no other part can give back of its pledge what it has spent. A part that costs nothing
     /// is never refused.
     ///
     /// # Errors
-    /// [`Refused`], when nothing is left beside what the request and others have spent and may spend.
+    /// [`Refused`], when what is left beside what the request and others have spent and may spend is too little.
     pub fn pledge(&self, spent_pico: impl FnOnce() -> u64, estimate_pico: u64) -> Result<Pledge, Refused> {
         let mut state = lock(&self.state);
         let mut pledged = 0;
         if estimate_pico > 0 && !state.is_over {
             let used = spent_pico().saturating_add(state.pledged);
-            let held = self.store.ledger().hold(self.spender, state.held, used, estimate_pico)?;
+            let holds = Held { own: state.held, used, has_parts: state.pledged > 0 };
+            let held = self.store.ledger().hold(self.spender, holds, estimate_pico)?;
             // What was held before stays so until the request ends, also if there is no limit any more.
             if let Some(held) = held {
                 state.held = held;
@@ -158,6 +160,11 @@ pub struct Pledge {
 }
 
 impl Pledge {
+    /// What of it is not spent, pico-dollars.
+    pub fn left_pico(&self) -> u64 {
+        self.pico
+    }
+
     /// Notes that the part has spent so much more of it.
     pub fn spend(&mut self, pico: u64) {
         let spent = pico.min(self.pico);

@@ -1,6 +1,6 @@
 //! One request in the ledger, from before its first dispatch to its usage row.
 
-use super::{Funds, Ledger, Refused, Spender};
+use super::{Funds, Held, Ledger, Refused, Spender};
 use crate::error::Error;
 use crate::store::Store;
 use crate::usage::{UsageOutcome, UsageRow};
@@ -22,7 +22,7 @@ pub struct Reservation {
 
 impl Reservation {
     pub(crate) fn open(store: &Store, row: UsageRow, estimate_pico: u64) -> Result<Reservation, Refused> {
-        let held = store.ledger().hold(Spender::of(&row), 0, 0, estimate_pico)?;
+        let held = store.ledger().hold(Spender::of(&row), Held::default(), estimate_pico)?;
         let funds = held.map(|held| Funds::new(store, &row, held));
         Ok(Reservation { store: store.clone(), row: Some(row), funds })
     }

@@ -17,6 +17,10 @@ use crate::usage::{UsageBy, UsageKind, UsageLabel, UsageOutcome, UsageQuery, Usa
 
 const OPERATOR: Actor = Actor::Operator;
 const SOON: Duration = Duration::from_secs(60);
+/// Nothing is left.
+const SPENT: Refused = Refused::Credit { is_busy: false };
+/// What is left is too little beside what runs.
+const BUSY: Refused = Refused::Credit { is_busy: true };
 
 fn workspace(store: &Store) -> WorkspaceId {
     store.directory().find_workspace("default").unwrap().id
@@ -76,7 +80,7 @@ fn without_limits_nothing_is_held_and_everything_is_counted() {
 }
 
 #[test]
-fn credit_is_lent_while_any_is_left_and_never_after() {
+fn requests_share_what_is_left_and_one_that_runs_alone_may_overdraw_it() {
     let store = Scratch::new().open();
     let key = key(&store);
     settle(reserve(&store, key, 1).unwrap(), 1_000);
@@ -84,20 +88,23 @@ fn credit_is_lent_while_any_is_left_and_never_after() {
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
     assert_eq!(balance(&store), (Some(100), 0, 0), "what was spent before does not count");
     let first = reserve(&store, key, 60).unwrap();
-    let second = reserve(&store, key, 60).unwrap();
-    assert_eq!(balance(&store), (Some(100), 0, 100), "the second holds what is left");
-    assert_eq!(reserve(&store, key, 0).unwrap_err(), Refused::Credit);
+    assert_eq!(reserve(&store, key, 41).unwrap_err(), BUSY, "40 are left beside the first");
+    let second = reserve(&store, key, 40).unwrap();
+    assert_eq!(balance(&store), (Some(100), 0, 100));
+    assert_eq!(reserve(&store, key, 1).unwrap_err(), BUSY);
+    drop(reserve(&store, key, 0).unwrap());
     settle(first, 10);
     assert_eq!(balance(&store), (Some(100), 10, 40));
-    let third = reserve(&store, key, 500).unwrap();
+    assert_eq!(reserve(&store, key, 500).unwrap_err(), BUSY, "more than is left, and the second runs");
     drop(second);
-    // It cost more than there was: one request may.
-    settle(third, 70);
-    assert_eq!(balance(&store), (Some(100), 80, 0));
-    settle(reserve(&store, key, 1).unwrap(), 30);
+    let alone = reserve(&store, key, 500).unwrap();
+    assert_eq!(balance(&store), (Some(100), 10, 90), "alone it holds what is left");
+    assert_eq!(reserve(&store, key, 1).unwrap_err(), BUSY);
+    // A request that runs alone may cost more than there was.
+    settle(alone, 100);
     let balance = store.balance(workspace(&store)).unwrap();
     assert_eq!(balance.left_pico(), Some(-10));
-    assert_eq!(reserve(&store, key, 1).unwrap_err(), Refused::Credit);
+    assert_eq!(reserve(&store, key, 1).unwrap_err(), SPENT);
     store.add_credit(OPERATOR, workspace(&store), 11).unwrap();
     assert!(reserve(&store, key, 1).is_ok());
     store.set_unlimited(OPERATOR, workspace(&store)).unwrap();
@@ -118,7 +125,7 @@ fn a_request_that_has_spent_more_than_it_holds_holds_that() {
     assert_eq!(balance(&store), (Some(100), 0, 100), "what is held is held until the end");
     reservation.note(|row| row.cost_pico = 120);
     assert_eq!(balance(&store), (Some(100), 0, 120));
-    assert_eq!(reserve(&store, key, 0).unwrap_err(), Refused::Credit);
+    assert_eq!(reserve(&store, key, 1).unwrap_err(), BUSY);
     reservation.settle(UsageOutcome::Incomplete);
     assert_eq!(balance(&store), (Some(100), 120, 0));
 }
@@ -129,23 +136,24 @@ fn a_key_is_refused_by_the_window_that_is_used_up_until_it_is_over() {
     let store = scratch.open();
     let limits = SpendLimits { day_pico: Some(10), week_pico: None, month_pico: Some(25), total_pico: None };
     let limited = key_with(&store, limits);
-    let refused = |window: Window, limit_pico| Refused::KeyLimit {
+    let refused = |window: Window, limit_pico, is_busy| Refused::KeyLimit {
         window,
         limit_pico,
         resets_at_ms: window.resets_at_ms(scratch.clock.now_ms()),
+        is_busy,
     };
     settle(reserve(&store, limited, 4).unwrap(), 9);
     let open = reserve(&store, limited, 50).unwrap();
     assert_eq!(store.key_spend(limited).unwrap().reserved_pico, 1, "what is left of the day");
-    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Day, 10));
+    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Day, 10, true));
     settle(open, 2);
-    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Day, 10));
+    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Day, 10, false));
     let other = key(&store);
     assert!(reserve(&store, other, 1).is_ok(), "another key has limits of its own");
     scratch.clock.advance(Duration::from_millis(DAY_MS));
     settle(reserve(&store, limited, 1).unwrap(), 14);
     scratch.clock.advance(Duration::from_millis(DAY_MS));
-    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Month, 25));
+    assert_eq!(reserve(&store, limited, 1).unwrap_err(), refused(Window::Month, 25, false));
     let spend = store.key_spend(limited).unwrap();
     assert_eq!(spend.charged, WindowSpend { day_pico: 0, week_pico: 25, month_pico: 25, total_pico: 25 });
     assert_eq!(spend.tightest(&limits), Some((Window::Month, 0)));

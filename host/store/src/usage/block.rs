@@ -23,6 +23,8 @@ pub(crate) const ROWS_MAX: usize = 128;
 const EMBEDDINGS: u8 = 1;
 const STREAMED: u8 = 1 << 1;
 const OUTCOME_SHIFT: u8 = 2;
+const OUTCOME_MASK: u8 = 0b111;
+const ESTIMATED: u8 = 1 << 7;
 const OUTCOMES: [UsageOutcome; 5] = [
     UsageOutcome::Completed,
     UsageOutcome::Incomplete,
@@ -93,6 +95,7 @@ fn put(out: &mut Vec<u8>, row: &UsageRow) {
         attempts,
         outcome,
         streamed,
+        estimated,
     } = row;
     put_text(out, request_id);
     put_number(out, *at_ms);
@@ -100,6 +103,7 @@ fn put(out: &mut Vec<u8>, row: &UsageRow) {
     out.extend_from_slice(key.as_bytes());
     let kind = if *kind == UsageKind::Embeddings { EMBEDDINGS } else { 0 };
     let streamed = if *streamed { STREAMED } else { 0 };
+    let estimated = if *estimated { ESTIMATED } else { 0 };
     let outcome = match outcome {
         UsageOutcome::Completed => 0,
         UsageOutcome::Incomplete => 1,
@@ -107,7 +111,7 @@ fn put(out: &mut Vec<u8>, row: &UsageRow) {
         UsageOutcome::Cancelled => 3,
         UsageOutcome::Interrupted => 4,
     };
-    out.push(kind | streamed | outcome << OUTCOME_SHIFT);
+    out.push(kind | streamed | outcome << OUTCOME_SHIFT | estimated);
     put_text(out, model);
     put_text(out, provider);
     for count in [input_tokens, cached_tokens, output_tokens, reasoning_tokens, cost_pico, byok_pico] {
@@ -145,8 +149,9 @@ impl<'a> Rest<'a> {
             workspace,
             key,
             kind: if flags & EMBEDDINGS == 0 { UsageKind::Responses } else { UsageKind::Embeddings },
-            outcome: *OUTCOMES.get(usize::from(flags >> OUTCOME_SHIFT))?,
+            outcome: *OUTCOMES.get(usize::from(flags >> OUTCOME_SHIFT & OUTCOME_MASK))?,
             streamed: flags & STREAMED != 0,
+            estimated: flags & ESTIMATED != 0,
             model: self.text()?,
             provider: self.text()?,
             input_tokens: self.number()?,
@@ -208,13 +213,13 @@ mod tests {
     fn row() -> impl Strategy<Value = UsageRow> {
         let names = (text(), text(), text(), "[0-9A-Za-z]{12}");
         let counts = any::<([u64; 7], u32)>();
-        (names, counts, any::<[u8; 16]>(), 0..OUTCOMES.len(), any::<(bool, bool)>()).prop_map(
+        (names, counts, any::<[u8; 16]>(), 0..OUTCOMES.len(), any::<(bool, bool, bool)>()).prop_map(
             |(
                 (request_id, model, provider, key),
                 (counts, attempts),
                 workspace,
                 outcome,
-                (streamed, embeds),
+                (streamed, embeds, estimated),
             )| UsageRow {
                 request_id,
                 at_ms: counts[0],
@@ -232,6 +237,7 @@ mod tests {
                 attempts,
                 outcome: OUTCOMES[outcome],
                 streamed,
+                estimated,
             },
         )
     }
@@ -315,6 +321,7 @@ mod tests {
             attempts: 1,
             outcome: UsageOutcome::Completed,
             streamed: false,
+            estimated: false,
         };
         let (json, block) = (rows::encode_body(&row).len(), encode(&[row]).len());
         assert!(block * 3 <= json, "{block} and {json}");

@@ -14,6 +14,18 @@ pub(super) fn resolve(text: &str) -> String {
     out
 }
 
+/// How many bytes the string has with its escapes resolved.
+pub(super) fn resolved_bytes(text: &str) -> usize {
+    let mut bytes = 0;
+    let mut rest = text;
+    while let Some((plain, escaped)) = rest.split_once('\\') {
+        let (c, used) = one(escaped);
+        bytes += plain.len() + c.len_utf8();
+        rest = escaped.get(used..).unwrap_or_default();
+    }
+    bytes + rest.len()
+}
+
 /// The character an escape stands for and the bytes it takes after the backslash.
 fn one(escaped: &str) -> (char, usize) {
     let c = match escaped.as_bytes().first() {

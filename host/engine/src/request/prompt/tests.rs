@@ -1,5 +1,5 @@
 use super::{Piece, PromptRole, PromptTemplate, Prompts, pieces};
-use crate::request::{InvalidKind, InvalidRequest, ResponsesRequest};
+use crate::request::{Bounds, InvalidKind, InvalidRequest, ResponsesRequest};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn prompts() -> Prompts {
 }
 
 fn parse(body: &Value) -> Result<ResponsesRequest, InvalidRequest> {
-    ResponsesRequest::parse_with(body.to_string().as_bytes(), &[], &prompts())
+    ResponsesRequest::parse_with(body.to_string().as_bytes(), &[], &prompts(), Bounds::default())
 }
 
 fn messages(prompt: Value, input: Value) -> Value {
@@ -148,7 +148,7 @@ proptest! {
             let used: usize = template.messages[0].1.iter().filter(|piece| matches!(piece, Piece::Variable(_))).count();
             let variables: Value = names.iter().map(|name| (name.clone(), json!(value))).collect::<serde_json::Map<_, _>>().into();
             let body = json!({"model": "m", "input": "x", "prompt": {"id": "t", "variables": variables}}).to_string();
-            let parsed = ResponsesRequest::parse_with(body.as_bytes(), &[], &Prompts::new(vec![template]));
+            let parsed = ResponsesRequest::parse_with(body.as_bytes(), &[], &Prompts::new(vec![template]), Bounds::default());
             if let Ok(request) = parsed {
                 let guest: Value = serde_json::from_slice(&request.guest_json).unwrap();
                 prop_assert_eq!(guest["input"].as_array().unwrap().len(), 2);

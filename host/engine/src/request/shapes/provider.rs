@@ -1,8 +1,10 @@
 //! The `provider` object: routing preferences of both endpoints.
 
+use crate::request::bounds::check_option_counts;
 use crate::request::invalid::InvalidRequest;
 use crate::request::json::{Kind, Value};
-use crate::request::rule::{AMOUNT, OPEN_OBJECT, Rule, Shape, optional};
+use crate::request::rule::{AMOUNT, Rule, Shape, optional};
+use std::collections::BTreeSet;
 
 const SLUGS: Rule = Rule::List { of: &Rule::Text { min: 1, max: 256 }, min: 0, max: 256 };
 const PRICE: Rule = Rule::Custom(check_price);
@@ -62,8 +64,23 @@ pub(in crate::request) const PROVIDER: Rule = Rule::Object(&Shape::of(&[
     ),
     optional("preferred_min_throughput", PERCENTILES),
     optional("preferred_max_latency", PERCENTILES),
-    optional("options", Rule::Map(&OPEN_OBJECT)),
+    optional("options", Rule::Custom(check_options)),
 ]));
+
+/// Objects by provider. Providers differ in whether the case of a name counts, so no name stands there in two.
+fn check_options(options: Value<'_>) -> Result<(), InvalidRequest> {
+    check_option_counts(options)?;
+    check_spellings(options)?;
+    options.members().try_for_each(|(_, fields)| check_spellings(fields))
+}
+
+fn check_spellings(object: Value<'_>) -> Result<(), InvalidRequest> {
+    let mut known = BTreeSet::new();
+    match object.members().find(|(name, _)| !known.insert(name.text().to_lowercase())) {
+        Some((name, _)) => Err(name.invalid("is a second spelling of a name that is there already")),
+        None => Ok(()),
+    }
+}
 
 /// Dollars, as a number or as a string that holds one.
 fn check_price(value: Value<'_>) -> Result<(), InvalidRequest> {

@@ -1,11 +1,9 @@
 //! The tools that a model is offered: those of `tools`, and those that items of the input bring.
 
 use super::super::json::{Document, Value, separate, write_key, write_member};
+use super::super::tools::is_search;
 use super::names::{ClientKind, ClientTool, Names};
 use super::{Dialect, is_type, write_text, write_text_member};
-
-/// The type of every search of the web that a client may name begins so.
-const SEARCH: &str = "web_search";
 
 const LOCAL_SHELL: &str = r#"{"type":"function","name":"local_shell","description":"Runs a program on the user's machine, and returns what it writes.","strict":false,"parameters":{"type":"object","properties":{"command":{"type":"array","items":{"type":"string"},"description":"The program and its arguments, such as [\"bash\", \"-lc\", \"ls\"]."},"working_directory":{"type":"string","description":"Where to run it."},"env":{"type":"object","additionalProperties":{"type":"string"},"description":"Variables of its environment."},"user":{"type":"string","description":"The user to run it as."},"timeout_ms":{"type":"integer","description":"The longest time that it may take, in milliseconds."}},"required":["command"],"additionalProperties":false}}"#;
 
@@ -79,7 +77,7 @@ impl Writer<'_> {
             "local_shell" => self.fixed(ClientKind::LocalShell, LOCAL_SHELL),
             "shell" => self.fixed(ClientKind::Shell, SHELL),
             "apply_patch" => self.fixed(ClientKind::ApplyPatch, APPLY_PATCH),
-            search if search.starts_with(SEARCH) => {}
+            search if is_search(search) => {}
             // The guest says what is wrong with it.
             _ => {
                 separate(&mut self.out);

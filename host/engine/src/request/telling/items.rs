@@ -1,6 +1,7 @@
 //! The items of the input in terms of functions, calls and text.
 
-use super::super::json::{Kind, Value, separate, write_member};
+use super::super::json::{Kind, Value, separate, write_key, write_member};
+use super::super::tools::is_search;
 use super::names::{ClientKind, Names};
 use super::{COMPACT, Dialect, is_type, write_message, write_text_member};
 use std::borrow::Cow;
@@ -69,6 +70,7 @@ impl Writer<'_> {
             "program_output" if self.lacks("programmatic_tool_calling") => self.used(program_output(item)),
             "agent_message" if !self.dialect.takes_items => self.agent_message(item),
             "additional_tools" | "compaction_trigger" if !self.dialect.takes_items => {}
+            "additional_tools" => self.added(item),
             "compaction" => self.compaction(item),
             kind if kind.ends_with("_call") || kind.ends_with("_call_output") => item.write(self.begin()),
             _ => self.keep(item),
@@ -84,6 +86,39 @@ impl Writer<'_> {
         self.end_calls();
         separate(&mut self.out);
         item.write(&mut self.out);
+    }
+
+    /// Tools that the dialect takes as an item, without searches of the web that are not there.
+    fn added(&mut self, item: Value<'_>) {
+        let is_gone = |tool: &Value<'_>| {
+            tool.get("type").map(|tag| tag.text()).is_some_and(|tag| is_search(&tag) && self.lacks(&tag))
+        };
+        let tools = || item.get("tools").into_iter().flat_map(Value::items);
+        if !tools().any(|tool| is_gone(&tool)) {
+            return self.keep(item);
+        }
+        let mut kept = Vec::new();
+        for tool in tools().filter(|tool| !is_gone(tool)) {
+            separate(&mut kept);
+            tool.write(&mut kept);
+        }
+        self.end_calls();
+        if kept.is_empty() {
+            return;
+        }
+        separate(&mut self.out);
+        self.out.push(b'{');
+        for (key, value) in item.members() {
+            if !key.is("tools") {
+                write_member(key, value, &mut self.out);
+                continue;
+            }
+            write_key(key, &mut self.out);
+            self.out.push(b'[');
+            self.out.append(&mut kept);
+            self.out.push(b']');
+        }
+        self.out.push(b'}');
     }
 
     fn end_calls(&mut self) {

@@ -1,6 +1,6 @@
 //! Tools, tool choice and plugins.
 
-use super::super::{Place, ResponsesRequest, ToolChoice, ToolClass, ToolKind, ToolPrefix};
+use super::super::{Hosted, Meaning, Place, ResponsesRequest, ToolChoice, ToolClass, ToolKind, ToolPrefix};
 use super::{accepted, body_of_item, body_with, refused};
 use serde_json::{Value, json};
 
@@ -342,4 +342,46 @@ fn an_installed_hook_does_not_loosen_the_rules_of_a_known_plugin() {
     let body = body_with(&json!({"plugins": [{"id": "web", "engine": "none"}]})).to_string();
     let error = ResponsesRequest::parse(body.as_bytes(), &["web".to_owned()]).unwrap_err();
     assert_eq!(error.path, "plugins[0].engine");
+}
+
+#[test]
+fn what_a_provider_would_run_is_found_with_its_members() {
+    let request = accepted(&body_with(&json!({"tools": [
+        {"type": "function", "name": "f", "later": 1},
+        {"type": "web_search", "engine": "native", "max_uses": null, "filters": {"allowed_domains": []}},
+        {"type": "mcp", "server_label": "l", "server_url": "u", "connector_id": "c", "headers": {"x_id": "1"}},
+        {"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["f1", "f2"], "memory_limit": "4g"}},
+        {"type": "shell", "environment": {"type": "container_reference", "container_id": "c1"}},
+        {"type": "shell", "environment": {"type": "local"}},
+        {"type": "service:web_search"}
+    ]})));
+    let told = |hosted: &Hosted| {
+        let members = hosted.members.iter().map(|member| match &member.means {
+            Meaning::Setting => member.name.clone(),
+            Meaning::Unknown => format!("{}?", member.name),
+            Meaning::Stored(id) => format!("{}={id}", member.name),
+        });
+        format!("{} {}", hosted.path, members.collect::<Vec<_>>().join(" "))
+    };
+    let found: Vec<String> = request.hosted().map(told).collect();
+    assert_eq!(
+        found,
+        [
+            "tools[1] filters",
+            "tools[2] server_label server_url connector_id=c headers",
+            "tools[3] container.file_ids=f1 container.file_ids=f2 container.memory_limit?",
+            "tools[4] environment.container_id=c1 environment",
+        ]
+    );
+}
+
+#[test]
+fn items_bring_so_many_tools_and_files_of_a_provider_and_no_more() {
+    let body = |count: usize| {
+        let tools = vec![json!({"type": "web_search"}); count];
+        body_with(&json!({"input": [{"type": "tool_search_output", "call_id": "c", "tools": tools},
+            {"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}))
+    };
+    assert_eq!(accepted(&body(127)).hosted_items.len(), 128);
+    assert_eq!(refused(&body(128)), "input must hold at most 128 tools and files of a provider");
 }

@@ -7,12 +7,13 @@ use std::fmt;
 
 use cofferdam_store::{Hosts, HostsError, SecretName, SecretValue};
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::header::CONTENT_ENCODING;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
+use crate::api::media::{self, ContentType};
 use crate::reply::{Fault, Flaw, VaultFault};
 
 /// The longest body that stores a secret, in bytes: the longest value as escapes,
@@ -97,23 +98,10 @@ pub(super) fn check_headers(headers: &HeaderMap) -> Result<(), Fault> {
     if !headers.get_all(CONTENT_ENCODING).iter().all(plain) {
         return Err(flaw("content-encoding", "must not be compressed"));
     }
-    let mut types = headers.get_all(CONTENT_TYPE).iter();
-    match (types.next().and_then(|value| value.to_str().ok()), types.next()) {
-        (Some(written), None) if is_json(written) => Ok(()),
-        _ => Err(flaw("content-type", "must be application/json")),
+    match media::content_type(headers) {
+        ContentType::Json => Ok(()),
+        ContentType::Absent | ContentType::Other => Err(flaw("content-type", "must be application/json")),
     }
-}
-
-fn is_json(written: &str) -> bool {
-    let mut parts = written.split(';').map(str::trim);
-    let is_json = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));
-    is_json
-        && parts.all(|parameter| match parameter.split_once('=') {
-            Some((name, value)) if name.trim_end().eq_ignore_ascii_case("charset") => {
-                value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
-            }
-            _ => true,
-        })
 }
 
 /// A JSON object and nothing after it. The parser would take a list for one.

@@ -37,22 +37,21 @@ fn wait<F: Future<Output = Result<(), Error>>>(future: F) {
 fn parts_at_the_same_time_share_what_is_left_and_one_that_is_over_gives_back_the_rest() {
     let (store, mut request) = prepaid(&Scratch::new(), 100);
     let mut first = funds(&request).pledge(|| 0, 60).unwrap();
-    let second = funds(&request).pledge(|| 0, 60).unwrap();
+    assert_eq!(funds(&request).pledge(|| 0, 60).unwrap_err(), BUSY, "a part that does not fit runs alone");
+    let second = funds(&request).pledge(|| 0, 40).unwrap();
     assert_eq!(balance(&store), (Some(100), 0, 100));
-    assert_eq!(
-        funds(&request).pledge(|| 0, 1).unwrap_err(),
-        Refused::Credit,
-        "all of it may be spent already"
-    );
+    assert_eq!(funds(&request).pledge(|| 0, 1).unwrap_err(), BUSY, "all of it may be spent already");
     drop(funds(&request).pledge(|| 0, 0).unwrap());
     first.spend(15);
     request.note(|row| row.cost_pico = 15);
-    assert_eq!(funds(&request).pledge(|| 15, 1).unwrap_err(), Refused::Credit);
+    assert_eq!(funds(&request).pledge(|| 15, 1).unwrap_err(), BUSY);
     drop(first);
-    let third = funds(&request).pledge(|| 15, 500).unwrap();
-    assert_eq!(funds(&request).pledge(|| 15, 1).unwrap_err(), Refused::Credit);
+    assert_eq!(funds(&request).pledge(|| 15, 500).unwrap_err(), BUSY);
+    let third = funds(&request).pledge(|| 15, 45).unwrap();
     assert_eq!(balance(&store), (Some(100), 0, 100));
     drop((second, third));
+    drop(funds(&request).pledge(|| 15, 500).unwrap());
+    assert_eq!(balance(&store), (Some(100), 0, 100), "alone it holds what is left");
     settle(request, 20);
     assert_eq!(balance(&store), (Some(100), 20, 0));
 }

@@ -56,6 +56,26 @@ impl Open {
     }
 }
 
+/// What a request asks of its account.
+#[derive(Default)]
+struct Asks {
+    held: u64,
+    used: u64,
+    has_parts: bool,
+    estimate: u64,
+}
+
+impl Asks {
+    /// What is left of one limit for it, if that is enough, or if it would be alone.
+    fn left(&self, limit: u64, spent: u64, others: u64) -> Option<u64> {
+        let certain = if self.has_parts { 0 } else { self.used };
+        limit.checked_sub(spent + certain).filter(|rest| *rest > 0)?;
+        let left = limit.saturating_sub(spent + others + self.used);
+        let is_alone = others == 0 && !self.has_parts;
+        (is_alone || self.estimate <= left).then_some(left)
+    }
+}
+
 impl Model {
     fn spent(&self) -> u64 {
         self.paid.iter().map(|(_, _, cost)| cost).sum()
@@ -71,15 +91,16 @@ impl Model {
         self.paid.iter().filter(|(of, at, _)| *of == key && counts(*at)).map(|(_, _, cost)| cost).sum()
     }
 
-    /// What is left for a request of a key, if anything is: of what it holds itself, what it has used is gone.
-    fn left(&self, key: usize, limits: &SpendLimits, now_ms: u64, held: u64, used: u64) -> Option<u64> {
-        let mut left = (self.credited + held).checked_sub(self.spent() + self.held(|_| true) + used)?;
+    /// What a request of a key may still spend beside what it has used, if what it asks for is allowed.
+    fn left(&self, key: usize, limits: &SpendLimits, now_ms: u64, asks: &Asks) -> Option<u64> {
+        let others = |held: u64| held - asks.held;
+        let mut left = asks.left(self.credited, self.spent(), others(self.held(|_| true)))?;
         for window in Window::ALL {
             let Some(limit) = limits.of(window) else { continue };
-            let others = self.in_window(key, window, now_ms) + self.held(|of| of == key) - held;
-            left = left.min(limit.checked_sub(others + used)?);
+            let others = others(self.held(|of| of == key));
+            left = left.min(asks.left(limit, self.in_window(key, window, now_ms), others)?);
         }
-        (left > 0).then_some(left)
+        Some(left)
     }
 
     fn pick(&mut self, open: usize) -> Option<Open> {
@@ -114,7 +135,8 @@ proptest! {
             let now_ms = scratch.clock.now_ms();
             match step {
                 Step::Reserve { key, estimate } => {
-                    let expected = model.left(key, &limits[key], now_ms, 0, 0).map(|left| left.min(estimate));
+                    let asks = Asks { estimate, ..Asks::default() };
+                    let expected = model.left(key, &limits[key], now_ms, &asks).map(|left| left.min(estimate));
                     let reserved = reserve(&store, keys[key], estimate);
                     prop_assert_eq!(reserved.is_ok(), expected.is_some());
                     if let (Ok(reservation), Some(held)) = (reserved, expected) {
@@ -127,7 +149,9 @@ proptest! {
                     };
                     let pledge = reservation.funds().unwrap().pledge(|| spent, estimate);
                     let used = model.look(open).unwrap().used();
-                    let left = model.left(key, &limits[key], now_ms, held, used);
+                    let has_parts = used > spent;
+                    let asks = Asks { held, used, has_parts, estimate };
+                    let left = model.left(key, &limits[key], now_ms, &asks);
                     prop_assert_eq!(pledge.is_ok(), estimate == 0 || left.is_some());
                     let (Ok(pledge), Some(open)) = (pledge, model.look(open)) else { continue };
                     let pledged = estimate.min(left.unwrap_or_default());

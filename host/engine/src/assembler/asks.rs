@@ -1,0 +1,68 @@
+//! Calls that the client has to approve. The id of such an item proves what was asked, arguments included, so
+//! the item is added when the model has said them all.
+
+use super::{Assembler, CallItem, Identity, Malformed};
+use cofferdam_runtime::wire::CallStart;
+use std::sync::Arc;
+
+/// Digits of the response's id that the id of a request for approval has.
+const DIGITS: usize = 12;
+
+/// A call of which the model says the arguments.
+pub(super) struct Asking {
+    key: u32,
+    item: Arc<CallItem>,
+    call_id: String,
+    function: String,
+    arguments: String,
+}
+
+impl Assembler {
+    pub(super) fn start_asking(&mut self, start: CallStart, item: Arc<CallItem>) {
+        let CallStart { key, call_id, name, .. } = start;
+        let call_id = self.own_call_id(call_id);
+        self.asking.push(Asking { key, item, call_id, function: name, arguments: String::new() });
+    }
+
+    /// Whether the model is saying the arguments of a call with this key that the client has to approve.
+    pub(super) fn is_asking(&self, key: u32) -> bool {
+        self.asking.iter().any(|asking| asking.key == key)
+    }
+
+    /// Adds to the arguments of such a call, if it is one.
+    pub(super) fn ask_delta(&mut self, key: u32, delta: &str) -> bool {
+        let asking = self.asking.iter_mut().find(|asking| asking.key == key);
+        asking.map(|asking| asking.arguments.push_str(delta)).is_some()
+    }
+
+    /// The model has said all arguments of such a call, if it is one: the item can be added.
+    pub(super) fn end_asking(&mut self, key: u32) -> Result<bool, Malformed> {
+        let Some(place) = self.asking.iter().position(|asking| asking.key == key) else { return Ok(false) };
+        let asking = self.asking.remove(place);
+        self.ask(asking)?;
+        Ok(true)
+    }
+
+    /// The same for all calls of the turn that are left.
+    pub(super) fn end_all_asking(&mut self) -> Result<(), Malformed> {
+        std::mem::take(&mut self.asking).into_iter().try_for_each(|asking| self.ask(asking))
+    }
+
+    fn ask(&mut self, asking: Asking) -> Result<(), Malformed> {
+        let Asking { key, item, call_id, function, arguments } = asking;
+        let place = self.add_call(item, call_id, function, Some(key), arguments)?;
+        self.end_arguments(place)
+    }
+}
+
+impl CallItem {
+    /// The id of its item at `index`.
+    pub(super) fn id(&self, identity: &Identity, index: usize, arguments: &str) -> String {
+        let Some(asks) = &self.asks else { return identity.item_id(&self.id_prefix, index) };
+        let digits = identity.hex.len().saturating_sub(DIGITS);
+        let begin =
+            format!("{}_{}{index:04x}", self.id_prefix, identity.hex.get(digits..).unwrap_or_default());
+        let name = self.members.get("name").and_then(serde_json::Value::as_str).unwrap_or_default();
+        asks.id(&begin, name, arguments)
+    }
+}

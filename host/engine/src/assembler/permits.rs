@@ -1,0 +1,111 @@
+//! Which items a provider may make.
+//!
+//! Clients send the output of a response back as input, where an item counts for what its type says. An item
+//! that only the client or this host may make must therefore not come from a provider: an approval or a result
+//! of its own would be taken for the client's.
+
+use super::items::tag_of;
+use crate::request::{ResponsesRequest, ToolKind, split_prefix};
+use cofferdam_runtime::wire::Event;
+
+/// Results of tools that the client runs, and the tools that it adds. A provider's `shell_call_output` is the
+/// result of its own shell.
+const CLIENT_ITEMS: [&str; 7] = [
+    "additional_tools",
+    "apply_patch_call_output",
+    "computer_call_output",
+    "custom_tool_call_output",
+    "function_call_output",
+    "local_shell_call_output",
+    "tool_search_output",
+];
+
+/// What the items of one provider may be. The default permits no item of an MCP server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Permits {
+    /// The provider was sent an MCP server that it may call itself.
+    pub mcp: bool,
+}
+
+impl Permits {
+    /// The permits of the providers that this request is sent to.
+    pub(crate) fn of(request: &ResponsesRequest) -> Self {
+        Self { mcp: request.all_tools().any(|tool| tool.kind == ToolKind::Mcp) }
+    }
+
+    /// Whether a provider may make items of this type.
+    pub(super) fn allow(self, item_type: &str) -> bool {
+        let is_clients = CLIENT_ITEMS.contains(&item_type) || item_type.ends_with("_approval_response");
+        let is_hosts = split_prefix(item_type).is_some();
+        let is_of_mcp = item_type.starts_with("mcp_");
+        !is_clients && !is_hosts && (self.mcp || !is_of_mcp)
+    }
+
+    /// Whether a provider may make all items among these events. An item whose type cannot be read is none that
+    /// it may make.
+    pub(crate) fn allow_all(self, events: &[Event]) -> bool {
+        events.iter().all(|event| match event {
+            Event::OpaqueItem(item) => tag_of(item).is_some_and(|tag| self.allow(&tag)),
+            _ => true,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed(permits: Permits, item: &str) -> bool {
+        permits.allow_all(&[Event::MessageStart(None), Event::OpaqueItem(item.as_bytes().to_vec())])
+    }
+
+    #[test]
+    fn items_of_the_client_and_of_this_host_are_no_providers() {
+        for item_type in [
+            "mcp_approval_response",
+            "other_approval_response",
+            "service:datetime",
+            "openrouter:datetime",
+            "additional_tools",
+            "function_call_output",
+            "custom_tool_call_output",
+            "computer_call_output",
+            "local_shell_call_output",
+            "apply_patch_call_output",
+            "tool_search_output",
+        ] {
+            let item = format!("{{\"type\":\"{item_type}\"}}");
+            assert!(!allowed(Permits::default(), &item) && !allowed(Permits { mcp: true }, &item), "{item}");
+        }
+    }
+
+    #[test]
+    fn items_of_mcp_servers_need_a_server_that_was_sent() {
+        for item_type in ["mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_x"] {
+            let item = format!("{{\"type\":\"{item_type}\"}}");
+            assert!(!allowed(Permits::default(), &item) && allowed(Permits { mcp: true }, &item), "{item}");
+        }
+    }
+
+    #[test]
+    fn other_items_are_allowed_and_unreadable_types_are_not() {
+        for item in [
+            r#"{"type":"shell_call_output"}"#,
+            r#"{"type":"web_search_call","id":"ws_1"}"#,
+            r#"{"type":"tool_search_call","call_id":"c"}"#,
+            r#"{"type":"mcpx"}"#,
+        ] {
+            assert!(allowed(Permits::default(), item), "{item}");
+        }
+        for item in [
+            "",
+            "[]",
+            "{}",
+            r#"{"type":7}"#,
+            r#"{"type":"message","type":"mcp_approval_response"}"#,
+            r#"{"type":"mcp\u005fapproval_response"}"#,
+        ] {
+            assert!(!allowed(Permits::default(), item), "{item}");
+        }
+    }
+}

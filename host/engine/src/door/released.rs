@@ -1,0 +1,192 @@
+//! The secrets that went out for the plugins of one request, looked for once more in what the plugins give on.
+//!
+//! An answer is searched when it comes, in the spellings that are known. A plugin decodes answers: a host that
+//! spells a value in another character set, or escapes its letters in JSON, would have the plugin put it together.
+
+use super::Sent;
+use cofferdam_egress::ScrubSet;
+use cofferdam_runtime::wire::{Action, Failure, Function, Output};
+use cofferdam_store::{FingerprintPrefix, SecretName};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Different groups of secrets that go out for one plugin in one request.
+const GROUPS_MAX: usize = 64;
+
+/// What went out in one request, by plugin. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Released(Arc<Mutex<BTreeMap<String, Vec<Group>>>>);
+
+/// Secrets that went out together.
+struct Group {
+    secrets: Vec<(SecretName, Option<FingerprintPrefix>)>,
+    values: ScrubSet,
+}
+
+/// A search for all that went out for one plugin.
+pub(crate) struct Search {
+    sets: Vec<ScrubSet>,
+    has_found: bool,
+}
+
+impl Released {
+    /// Whether no further secret may go out for this plugin: it could not be looked for.
+    pub(super) fn is_full(&self, plugin: &str) -> bool {
+        self.with(|groups| groups.get(plugin).is_some_and(|groups| groups.len() >= GROUPS_MAX))
+    }
+
+    /// These went out for this plugin.
+    pub(super) fn note(&self, plugin: &str, sent: &[Sent], values: &ScrubSet) {
+        if values.is_empty() {
+            return;
+        }
+        let secrets: Vec<_> = sent.iter().map(|sent| (sent.secret.clone(), sent.fingerprint)).collect();
+        self.with(|groups| {
+            let groups = groups.entry(plugin.to_owned()).or_default();
+            if !groups.iter().any(|known| known.secrets == secrets) {
+                groups.push(Group { secrets, values: values.clone() });
+            }
+        });
+    }
+
+    /// A search for what went out for this plugin; none if nothing did.
+    pub(crate) fn search(&self, plugin: &str) -> Option<Search> {
+        let sets = self.with(|groups| {
+            let groups = groups.get(plugin).into_iter().flatten();
+            groups.map(|group| group.values.clone()).collect::<Vec<_>>()
+        });
+        (!sets.is_empty()).then_some(Search { sets, has_found: false })
+    }
+
+    fn with<T>(&self, then: impl FnOnce(&mut BTreeMap<String, Vec<Group>>) -> T) -> T {
+        then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Search {
+    /// Whether anything was found so far.
+    pub(crate) fn has_found(&self) -> bool {
+        self.has_found
+    }
+
+    /// What a tool gives on, without the values.
+    pub(crate) fn output(&mut self, output: Output) -> Output {
+        let Output { for_model, item, annotations, cost_pico } = output;
+        Output {
+            for_model: self.told(for_model),
+            item: self.json(item),
+            annotations: annotations.into_iter().map(|annotation| self.json(annotation)).collect(),
+            cost_pico,
+        }
+    }
+
+    /// A function as models are told it, without the values.
+    pub(crate) fn function(&mut self, function: Function) -> Function {
+        let Function { name, description, parameters } = function;
+        Function { name, description: self.text(description), parameters: self.json(parameters) }
+    }
+
+    /// What a hook does, without the values.
+    pub(crate) fn action(&mut self, action: Action) -> Action {
+        match action {
+            Action::Pass => Action::Pass,
+            Action::Replace(json) => Action::Replace(self.json(json)),
+            Action::Reject(failure) => Action::Reject(self.failure(failure)),
+        }
+    }
+
+    /// Words about a failure, without the values.
+    pub(crate) fn failure(&mut self, failure: Failure) -> Failure {
+        let code = failure.code.map(|code| self.text(code));
+        Failure { message: self.text(failure.message), code, ..failure }
+    }
+
+    /// A text without the values.
+    pub(crate) fn text(&mut self, mut text: String) -> String {
+        for set in &self.sets {
+            if let Some((clean, _)) = set.scrub(text.as_bytes()) {
+                self.has_found = true;
+                text = String::from_utf8_lossy(&clean).into_owned();
+            }
+        }
+        text
+    }
+
+    /// A text that may be JSON, in which letters can be escaped.
+    fn told(&mut self, text: String) -> String {
+        let text = self.text(text);
+        match text.trim_start().as_bytes() {
+            [b'{' | b'[' | b'"', ..] => String::from_utf8(self.json(text.into_bytes())).unwrap_or_default(),
+            _ => text,
+        }
+    }
+
+    /// JSON without the values in its strings and names; as it is where there are none, or it is no JSON.
+    fn json(&mut self, json: Vec<u8>) -> Vec<u8> {
+        let Ok(value) = serde_json::from_slice::<Value>(&json) else { return json };
+        let found_before = std::mem::take(&mut self.has_found);
+        let clean = self.value(value);
+        let has_found = std::mem::replace(&mut self.has_found, found_before);
+        self.has_found |= has_found;
+        if has_found { clean.to_string().into_bytes() } else { json }
+    }
+
+    fn value(&mut self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(values) => values.into_iter().map(|value| self.value(value)).collect(),
+            Value::Object(members) => {
+                let clean = |(name, value)| (self.text(name), self.value(value));
+                Value::Object(members.into_iter().map(clean).collect::<Map<_, _>>())
+            }
+            value => value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    const VALUE: &str = "very-secret-0123456789";
+
+    fn search() -> Search {
+        let set = ScrubSet::new([("key", Bytes::from_static(VALUE.as_bytes()))]);
+        Search { sets: vec![set], has_found: false }
+    }
+
+    fn escaped(text: &str) -> String {
+        text.chars().map(|letter| format!("\\u{:04x}", u32::from(letter))).collect()
+    }
+
+    #[test]
+    fn values_are_taken_out_of_texts_and_of_json_however_it_is_escaped() {
+        let mut search = search();
+        let output = search.output(Output {
+            for_model: format!("{{\"a\":\"{}\"}}", escaped(VALUE)),
+            item: format!("{{\"{}\":[{{\"b\":\"x {}\"}}]}}", escaped(VALUE), escaped(VALUE)).into_bytes(),
+            annotations: vec![json!({ "url": VALUE }).to_string().into_bytes(), b"{ \"n\" : 1 }".to_vec()],
+            cost_pico: 7,
+        });
+        assert!(search.has_found());
+        assert_eq!(output.for_model, "{\"a\":\"[secret:key]\"}");
+        assert_eq!(output.item, br#"{"[secret:key]":[{"b":"x [secret:key]"}]}"#);
+        assert_eq!(output.annotations, [br#"{"url":"[secret:key]"}"#.to_vec(), b"{ \"n\" : 1 }".to_vec()]);
+        assert_eq!(output.cost_pico, 7);
+    }
+
+    proptest! {
+        /// What holds no value stays as it is, byte by byte.
+        #[test]
+        fn other_bytes_stay(bytes in proptest::collection::vec(any::<u8>(), 0..64), text in "\\PC{0,40}") {
+            let mut search = search();
+            prop_assert_eq!(search.json(bytes.clone()), bytes);
+            prop_assert_eq!(search.told(text.clone()), text);
+            prop_assert!(!search.has_found());
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What attempts cost that are not the answer: those that were not answered in time, and answers that another one is
+//! preferred to.
+
+use super::underway::Underway;
+use super::{Entry, name};
+use crate::catalog::Endpoint;
+use crate::cost::{Amount, Cost, no_usage, sum};
+use cofferdam_runtime::wire::{Event, Usage};
+use cofferdam_store::Pledge;
+
+/// What was charged for an attempt that is not the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Charged {
+    pub(crate) cost: Amount,
+    /// The provider has not said what it used.
+    pub(crate) is_estimated: bool,
+}
+
+impl Entry {
+    /// Notes that the endpoint was sent the request and gave no answer in time: it has read the input. Tells what is
+    /// charged for that.
+    pub(crate) fn timed_out(&mut self, is_byok: bool) -> Option<Charged> {
+        let underway = self.underway.take()?;
+        let usage = Usage { input_tokens: underway.input_tokens, ..no_usage() };
+        self.is_estimated = true;
+        Some(Charged { is_estimated: true, ..self.lose(&underway, &usage, is_byok) })
+    }
+
+    /// Notes that an answer is not the one that the client gets. Tells what is charged for it.
+    pub(crate) fn passed_over(&mut self, events: &[Event], is_byok: bool) -> Option<Charged> {
+        let mut underway = self.underway.take()?;
+        underway.is_whole(events, is_byok);
+        Some(self.charge_whole(&underway))
+    }
+
+    /// Notes that an answer may still become the one that the client gets, while others are asked.
+    pub(crate) fn set_aside(&mut self, events: &[Event], is_byok: bool) {
+        self.aside = self.underway.take();
+        if let Some(aside) = &mut self.aside {
+            aside.is_whole(events, is_byok);
+        }
+    }
+
+    /// Makes the answer that was set aside, of this endpoint, the one that the client gets.
+    pub(crate) fn take_up(&mut self, endpoint: &Endpoint) {
+        self.underway = self.aside.take();
+        if let Some(underway) = &mut self.underway {
+            underway.read_again();
+        }
+        if let Some(reservation) = &mut self.reservation {
+            reservation.note(|row| name(row, endpoint));
+        }
+    }
+
+    /// Notes that the answer that was set aside is not the one that the client gets. Tells what is charged for it.
+    pub(crate) fn charge_aside(&mut self) -> Option<Charged> {
+        let aside = self.aside.take()?;
+        Some(self.charge_whole(&aside))
+    }
+
+    fn charge_whole(&mut self, underway: &Underway) -> Charged {
+        let is_estimated = underway.reported.is_none();
+        self.is_estimated |= is_estimated;
+        let usage = underway.reported.unwrap_or_else(|| underway.missing());
+        Charged { is_estimated, ..self.lose(underway, &usage, underway.is_byok) }
+    }
+
+    /// Notes that an attempt failed while its answer was read on for its usage: it is charged like an answer that is read
+    /// no further.
+    pub(crate) fn break_off_lost(&mut self, is_byok: bool) {
+        let Some(underway) = self.underway.take() else { return };
+        let usage = underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico));
+        self.is_estimated = true;
+        self.lose(&underway, &usage, is_byok);
+    }
+
+    fn lose(&mut self, underway: &Underway, usage: &Usage, is_byok: bool) -> Charged {
+        let calls = if is_byok { Amount::default() } else { underway.calls().minus(underway.noted_calls()) };
+        let cost = Cost::of(usage, &underway.prices, is_byok).with_calls(calls);
+        self.lost = self.lost.plus(&cost);
+        self.lost_usage = sum(&self.lost_usage, usage);
+        self.note();
+        Charged { cost: cost.total(), is_estimated: false }
+    }
+
+    /// What attempts cost that are not the answer.
+    pub(crate) fn lost(&self) -> Cost {
+        self.lost
+    }
+}

@@ -1,0 +1,130 @@
+//! How much of a thing one body may hold. Work on a body grows with these counts as well as with its length.
+
+use super::invalid::InvalidRequest;
+use super::json::Value;
+use super::rule::OPEN_OBJECT;
+
+/// Items of `input` where the operator does not say otherwise.
+pub const ITEMS_MAX: usize = 10_000;
+/// Parts of all items, or of all inputs of an embeddings request, together.
+const PARTS_MAX: usize = 10_000;
+/// Tools of a body, those of namespaces and of items among them.
+pub(super) const TOOLS_MAX: usize = 1024;
+/// Members of `provider.options`, and of the options for one provider.
+const OPTIONS_MAX: usize = 256;
+
+/// What one body may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Items of `input`.
+    pub items: usize,
+    /// Parts of all items together.
+    parts: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self::of_client(ITEMS_MAX)
+    }
+}
+
+impl Bounds {
+    /// For what a client sends.
+    #[must_use]
+    pub const fn of_client(items: usize) -> Self {
+        Self { items, parts: PARTS_MAX }
+    }
+
+    /// For what a hook makes of such a request: in normal form a call of a server tool is two items, and a
+    /// message's text is a part.
+    #[must_use]
+    pub const fn of_hook(self) -> Self {
+        Self { items: self.items.saturating_mul(2), parts: self.parts.saturating_add(self.items) }
+    }
+}
+
+/// Counts the parts of a body until there are too many.
+#[derive(Debug)]
+pub(super) struct Parts {
+    left: usize,
+    max: usize,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self::of(Bounds::default())
+    }
+}
+
+impl Parts {
+    pub(super) const fn of(bounds: Bounds) -> Self {
+        Self { left: bounds.parts, max: bounds.parts }
+    }
+
+    /// Counts the elements of a list.
+    ///
+    /// # Errors
+    /// The list holds more than are left, by its path.
+    pub(super) fn take(&mut self, list: Value<'_>) -> Result<(), InvalidRequest> {
+        for _ in list.items() {
+            self.left = self.left.checked_sub(1).ok_or_else(|| {
+                list.invalid(format!("holds one part too many: the whole input may hold {}", self.max))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Counts the tools of a body until there are too many.
+#[derive(Debug)]
+pub(super) struct Tools {
+    left: usize,
+}
+
+impl Default for Tools {
+    fn default() -> Self {
+        Self { left: TOOLS_MAX }
+    }
+}
+
+impl Tools {
+    /// Counts the tools of a list; a namespace counts as the tools in it.
+    ///
+    /// # Errors
+    /// There are more than are left, by the path of the list that holds the first of them.
+    pub(super) fn take(&mut self, list: Value<'_>) -> Result<(), InvalidRequest> {
+        for tool in list.items() {
+            match tool.get("tools").filter(|_| tool.get("type").is_some_and(|tag| tag.is("namespace"))) {
+                Some(inner) => inner.items().try_for_each(|_| self.take_one(inner))?,
+                None => self.take_one(list)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn take_one(&mut self, list: Value<'_>) -> Result<(), InvalidRequest> {
+        self.left = self.left.checked_sub(1).ok_or_else(|| {
+            list.invalid(format!(
+                "holds one tool too many: a request may offer {TOOLS_MAX}, those of namespaces and of items included"
+            ))
+        })?;
+        Ok(())
+    }
+}
+
+/// `provider.options`: objects by provider, each of so many members at most.
+pub(super) fn check_option_counts(options: Value<'_>) -> Result<(), InvalidRequest> {
+    OPEN_OBJECT.check(options)?;
+    check_members(options)?;
+    options.members().try_for_each(|(_, own)| {
+        OPEN_OBJECT.check(own)?;
+        check_members(own)
+    })
+}
+
+fn check_members(object: Value<'_>) -> Result<(), InvalidRequest> {
+    if object.members().nth(OPTIONS_MAX).is_some() {
+        return Err(object.invalid(format!("must have at most {OPTIONS_MAX} members")));
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! The one way to walk over a list that a client made. A long walk lets other tasks run between its steps, and
+//! tests count the steps: twice the list must not take more than about twice the steps.
+
+use tokio::task::yield_now;
+
+/// Steps of a walk between two of which other tasks run.
+const STEPS_AT_ONCE: u32 = 256;
+
+/// The elements of a list, counted.
+#[derive(Debug, Clone)]
+pub(crate) struct Walk<I> {
+    elements: I,
+}
+
+/// Walks over a list.
+pub(crate) fn walk<L: IntoIterator>(list: L) -> Walk<L::IntoIter> {
+    Walk { elements: list.into_iter() }
+}
+
+impl<I: Iterator> Iterator for Walk<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        count_step();
+        self.elements.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.elements.size_hint()
+    }
+}
+
+/// Lets other tasks of the scheduler run from time to time.
+#[derive(Debug, Default)]
+pub(crate) struct Breath {
+    steps: u32,
+}
+
+impl Breath {
+    /// To be called at each step of a walk.
+    pub(crate) async fn step(&mut self) {
+        self.steps += 1;
+        if self.steps >= STEPS_AT_ONCE {
+            self.steps = 0;
+            yield_now().await;
+        }
+    }
+}
+
+#[cfg(not(test))]
+#[inline]
+pub(super) fn count_step() {}
+
+#[cfg(test)]
+pub(super) use counter::count_step;
+#[cfg(test)]
+pub(crate) use counter::steps_of;
+
+#[cfg(test)]
+mod counter {
+    use std::cell::Cell;
+
+    thread_local! {
+        static STEPS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(in crate::request) fn count_step() {
+        STEPS.set(STEPS.get() + 1);
+    }
+
+    /// What `work` gives, and the steps that this thread took for it.
+    pub(crate) fn steps_of<T>(work: impl FnOnce() -> T) -> (T, u64) {
+        let before = STEPS.get();
+        let done = work();
+        (done, STEPS.get() - before)
+    }
+}

@@ -1,0 +1,234 @@
+//! The most tokens that a client's input can be.
+//!
+//! Providers count with tokenisers that this host does not have, and what they make of a picture or a file is theirs
+//! to say. So this is no guess at the middle but a bound: a token for each byte of text, of a schema or of sealed
+//! reasoning, a fixed count for each picture, and a token for two bytes of any other file.
+
+use super::json::{Kind, Value};
+
+/// A picture, however large: providers scale down what is larger than they take.
+const PICTURE_TOKENS: u64 = 6_000;
+/// Bytes of a file, of audio or of video that are one token.
+const BYTES_PER_TOKEN: u64 = 2;
+/// The least reasoning that models take that have to be given a number.
+const REASONING_TOKENS_MIN: u64 = 1_024;
+/// Of so many tokens at most, one is likely.
+const MOST_PER_TOKEN: u64 = 4;
+/// What a file is taken for that the provider fetches itself: the largest that providers commonly take.
+const UNKNOWN_FILE_BYTES: u64 = 32 << 20;
+
+/// Members that tell items and parts apart and are no words for a model.
+const FRAME: [&str; 6] = ["type", "role", "status", "phase", "id", "call_id"];
+/// Members that hold schemas or lists of tools: all of them is told to the model, names and punctuation too.
+const SCHEMAS: [&str; 5] = ["tools", "schema", "parameters", "input_schema", "output_schema"];
+/// Where a part has its file, and whether the file itself stands there.
+const SOURCES: [(&str, bool); 6] = [
+    ("file_data", true),
+    ("data", true),
+    ("file_url", false),
+    ("video_url", false),
+    ("url", false),
+    ("file_id", false),
+];
+/// The same members, whose bytes are no text.
+const FILES: [&str; 6] = ["file_data", "data", "file_url", "video_url", "url", "file_id"];
+
+/// Tokens that a part of a request can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Weight {
+    /// Of what stands in the request, at most.
+    known: u64,
+    /// Of files that stand elsewhere, at most.
+    elsewhere: u64,
+    /// Of reasoning that a dialect may allow the model beside `max_output_tokens`, at most.
+    reasoning: u64,
+}
+
+impl Weight {
+    /// As many tokens as are written.
+    pub(super) fn tokens(known: u64) -> Self {
+        Self { known, ..Self::default() }
+    }
+
+    /// With so many tokens of reasoning, or the least that models take that have to be given a number.
+    pub(super) fn reasoning(self, tokens: u64) -> Self {
+        Self { reasoning: tokens.max(REASONING_TOKENS_MIN), ..self }
+    }
+
+    /// Both together.
+    pub(super) fn plus(self, more: Self) -> Self {
+        Self {
+            known: self.known.saturating_add(more.known),
+            elsewhere: self.elsewhere.saturating_add(more.elsewhere),
+            reasoning: self.reasoning.saturating_add(more.reasoning),
+        }
+    }
+
+    /// The most tokens.
+    pub(crate) fn most(self) -> u64 {
+        self.known.saturating_add(self.elsewhere)
+    }
+
+    /// The most reasoning beside `max_output_tokens`.
+    pub(crate) fn most_reasoning(self) -> u64 {
+        self.reasoning
+    }
+
+    /// About how many tokens it is, without what stands elsewhere.
+    pub(crate) fn about(self) -> u64 {
+        self.known.div_ceil(MOST_PER_TOKEN)
+    }
+}
+
+fn sum(weights: impl Iterator<Item = Weight>) -> Weight {
+    weights.fold(Weight::default(), Weight::plus)
+}
+
+/// The weight of an input, or of another value of a request that a model is told.
+pub(super) fn of(value: Value<'_>) -> Weight {
+    match value.kind() {
+        Kind::Null => Weight::default(),
+        Kind::String => Weight::tokens(value.bytes() as u64),
+        Kind::Number | Kind::True | Kind::False => Weight::tokens(value.raw().len() as u64),
+        Kind::Array => sum(value.items().map(of)),
+        Kind::Object => of_object(value),
+    }
+}
+
+fn of_object(object: Value<'_>) -> Weight {
+    let picture = |source: &[&str]| Weight::tokens(PICTURE_TOKENS).plus(of_members(object, source));
+    let tag = object.get("type").map(Value::text).unwrap_or_default();
+    match tag.as_ref() {
+        "input_image" | "computer_screenshot" | "image_url" => picture(&["image_url", "file_id"]),
+        "image" => picture(&["url"]),
+        // Results of this host's own image tool have a prefix, and are told as text.
+        "image_generation_call" => picture(&["result"]),
+        word @ ("input_file" | "input_audio" | "input_video") => {
+            // Some parts hold their file in an object that is called like the part.
+            let part = object.get(word).unwrap_or(object);
+            file(part).plus(of_members(part, &FILES))
+        }
+        word => {
+            let has_frame = !word.is_empty() || object.get("role").is_some();
+            let keys = if has_frame { Weight::default() } else { keys(object) };
+            keys.plus(of_members(object, &[]))
+        }
+    }
+}
+
+/// The members of an object but for its frame and for those that `left_out` names.
+fn of_members(object: Value<'_>, left_out: &[&str]) -> Weight {
+    sum(object.members().map(|(key, value)| {
+        let is_one_of = |names: &[&str]| names.iter().any(|name| key.is(name));
+        match value.kind() {
+            // A list or an object under such a name is no mark.
+            Kind::String if is_one_of(&FRAME) => Weight::default(),
+            _ if is_one_of(left_out) => Weight::default(),
+            _ if is_one_of(&SCHEMAS) => Weight::tokens(value.compact_bytes() as u64),
+            _ => of(value),
+        }
+    }))
+}
+
+fn keys(object: Value<'_>) -> Weight {
+    sum(object.members().map(|(key, _)| Weight::tokens(key.bytes() as u64)))
+}
+
+/// A file of which `part` says where it is.
+fn file(part: Value<'_>) -> Weight {
+    let found = SOURCES.iter().find_map(|(name, is_here)| Some((part.get(name)?, *is_here)));
+    let Some((source, is_here)) = found else { return Weight::default() };
+    // Some name a place by an object.
+    let source = source.get("url").unwrap_or(source);
+    let here = |bytes: u64| Weight::tokens(bytes.div_ceil(BYTES_PER_TOKEN));
+    let written = source.raw().trim_matches('"');
+    match written.strip_prefix("data:").and_then(|url| url.split_once(',')) {
+        Some((kind, data)) if kind.ends_with(";base64") => here(decoded(data.len())),
+        Some((_, data)) => here(data.len() as u64),
+        None if is_here => here(decoded(written.len())),
+        None => Weight { elsewhere: UNKNOWN_FILE_BYTES / BYTES_PER_TOKEN, ..Weight::default() },
+    }
+}
+
+/// How many bytes so many of base64 stand for, at most.
+fn decoded(length: usize) -> u64 {
+    (length as u64).div_ceil(4).saturating_mul(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::json::Document;
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn weight(input: &serde_json::Value) -> u64 {
+        let text = input.to_string();
+        of(Document::parse(text.as_bytes()).unwrap().root()).most()
+    }
+
+    fn part(part: serde_json::Value) -> serde_json::Value {
+        json!([{"type": "message", "role": "user", "content": [part]}])
+    }
+
+    #[test]
+    fn text_counts_by_its_bytes_and_frames_do_not_count() {
+        assert_eq!(weight(&json!("x")), 1);
+        assert_eq!(weight(&json!([{"role": "user", "content": "zwölf"}])), 6);
+        assert_eq!(weight(&part(json!({"type": "input_text", "text": "a\nb\u{1F600}"}))), 7);
+        let escaped = br#""\u00e9\ud83d\ude00\n\\""#;
+        assert_eq!(of(Document::parse(escaped).unwrap().root()), Weight::tokens(2 + 4 + 1 + 1));
+        let call =
+            json!([{"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}"}]);
+        assert_eq!(weight(&call), 3);
+        let sealed = json!([{"type": "reasoning", "summary": [], "encrypted_content": "s".repeat(4_000)}]);
+        assert_eq!(weight(&sealed), 4_000);
+    }
+
+    #[test]
+    fn what_is_hidden_in_names_and_schemas_counts() {
+        let long = "n".repeat(500);
+        let action = json!([{"type": "web_search_call", "action": {long.clone(): ""}}]);
+        assert_eq!(weight(&action), 500);
+        let tools =
+            json!([{"type": "mcp_list_tools", "server_label": "s", "tools": [{"type": "object", long: 1}]}]);
+        assert!(weight(&tools) > 500);
+    }
+
+    #[test]
+    fn pictures_and_files_count_by_their_kind() {
+        let url = format!("data:image/png;base64,{}", "A".repeat(400_000));
+        assert_eq!(weight(&part(json!({"type": "input_image", "image_url": url}))), 6_000);
+        let shot = json!([{"type": "computer_call_output", "call_id": "c",
+            "output": {"type": "computer_screenshot", "image_url": url}}]);
+        assert_eq!(weight(&shot), 6_000);
+        let drawn = json!([{"type": "image_generation_call", "id": "ig", "result": "A".repeat(400_000)}]);
+        assert_eq!(weight(&drawn), 6_000);
+        let data = "A".repeat(4_000);
+        let file = json!({"type": "input_file", "filename": "ab", "file_data": format!("data:application/pdf;base64,{data}")});
+        assert_eq!(weight(&part(file)), 1_502);
+        let plain = json!({"type": "input_file", "file_data": data});
+        assert_eq!(weight(&part(plain)), 1_500);
+        let audio = json!({"type": "input_audio", "input_audio": {"data": data, "format": "mp3"}});
+        assert_eq!(weight(&part(audio)), 1_503);
+        let video = json!({"type": "input_video", "video_url": "https://example.com/v"});
+        assert_eq!(weight(&part(video)), 16 << 20);
+        let elsewhere = json!({"type": "input_file", "file_id": "file_1"});
+        assert_eq!(weight(&part(elsewhere)), 16 << 20);
+    }
+
+    proptest! {
+        /// No text escapes the count, wherever it stands and however it is escaped.
+        #[test]
+        fn every_text_counts_at_least_once(text in "\\PC{0,60}", place in 0..5_usize) {
+            let input = match place {
+                0 => json!(text),
+                1 => json!([{"role": "user", "content": text}]),
+                2 => part(json!({"type": "input_text", "text": text})),
+                3 => json!([{"type": "function_call_output", "call_id": "c", "output": text}]),
+                _ => json!([{"type": "file_search_call", "queries": [], "results": [{"text": text}]}]),
+            };
+            prop_assert!(weight(&input) >= text.len() as u64);
+        }
+    }
+}

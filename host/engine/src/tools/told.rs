@@ -1,0 +1,228 @@
+//! The functions of an offer by what items and choices say of them. A history may have thousands of items, so that
+//! each is one look-up.
+
+use serde_json::{Map, Value};
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+/// A function that the host serves, as far as it is looked up.
+pub(super) struct Entry<'a> {
+    /// The tool's name without prefix.
+    pub(super) tool: &'a str,
+    /// The label of the server behind the tool.
+    pub(super) label: Option<&'a str>,
+    pub(super) function: &'a str,
+    /// What is said of the items of its calls.
+    pub(super) members: &'a Map<String, Value>,
+}
+
+/// The functions of all tools.
+#[derive(Default)]
+pub(super) struct Told {
+    tools: HashMap<String, Tool>,
+    labels: HashSet<String>,
+    servers: HashMap<String, Server>,
+}
+
+/// The functions of one tool.
+#[derive(Default)]
+struct Tool {
+    functions: Vec<String>,
+    /// How much each says of its items.
+    said: Vec<usize>,
+    /// Places of functions, those that say least first.
+    terse: Vec<usize>,
+    /// Places of the functions that say this value of this member.
+    saying: HashMap<String, HashMap<String, Vec<usize>>>,
+    /// The first function by label.
+    first: HashMap<Option<String>, String>,
+}
+
+/// The functions whose items have one `server_label`.
+#[derive(Default)]
+struct Server {
+    functions: Vec<String>,
+    by_name: HashMap<String, Vec<String>>,
+}
+
+impl Told {
+    /// `tools` are the names and labels of all tools; `entries` their functions in the order of the offer.
+    pub(super) fn of<'a>(
+        tools: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+        entries: impl Iterator<Item = Entry<'a>>,
+    ) -> Self {
+        let mut told = Self::default();
+        for (tool, label) in tools {
+            told.tools.insert(tool.to_owned(), Tool::default());
+            told.labels.extend(label.map(str::to_owned));
+        }
+        entries.for_each(|entry| told.add(&entry));
+        for tool in told.tools.values_mut() {
+            tool.terse = (0..tool.functions.len()).collect();
+            tool.terse.sort_by_key(|place| tool.said.get(*place));
+        }
+        told
+    }
+
+    fn add(&mut self, entry: &Entry<'_>) {
+        let function = || entry.function.to_owned();
+        self.tools.entry(entry.tool.to_owned()).or_default().add(entry);
+        let text = |name| entry.members.get(name).and_then(Value::as_str);
+        let Some(label) = text("server_label") else { return };
+        let server = self.servers.entry(label.to_owned()).or_default();
+        server.functions.push(function());
+        if let Some(name) = text("name") {
+            server.by_name.entry(name.to_owned()).or_default().push(function());
+        }
+    }
+
+    /// The functions of a tool, if there is such a tool.
+    pub(super) fn of_tool(&self, tool: &str) -> Option<&[String]> {
+        self.tools.get(tool).map(|tool| tool.functions.as_slice())
+    }
+
+    /// Whether a tool has this label, whatever it offers.
+    pub(super) fn has_label(&self, label: &str) -> bool {
+        self.labels.contains(label)
+    }
+
+    /// The first function of a tool with this label.
+    pub(super) fn first_of(&self, tool: &str, label: &Option<String>) -> Option<&str> {
+        self.tools.get(tool)?.first.get(label).map(String::as_str)
+    }
+
+    /// The functions that stand for the tools of the server with this label, or for one of them.
+    pub(super) fn on_server(&self, label: &str, name: Option<&str>) -> &[String] {
+        let server = self.servers.get(label);
+        let found = server.and_then(|server| match name {
+            None => Some(&server.functions),
+            Some(name) => server.by_name.get(name),
+        });
+        found.map_or(&[], Vec::as_slice)
+    }
+
+    /// The function of `tool` whose calls are items with these members: the one that says of its items what is most
+    /// like them. None where several are equally like.
+    pub(super) fn like(&self, tool: &str, item: &Map<String, Value>) -> Option<&str> {
+        self.tools.get(tool)?.like(item)
+    }
+}
+
+impl Tool {
+    fn add(&mut self, entry: &Entry<'_>) {
+        let place = self.functions.len();
+        let label = entry.label.map(str::to_owned);
+        self.first.entry(label).or_insert_with(|| entry.function.to_owned());
+        self.functions.push(entry.function.to_owned());
+        let said = entry.members.iter().filter_map(|(name, value)| Some((name, value.as_str()?)));
+        let mut count = 0;
+        for (name, value) in said {
+            count += 1;
+            let values = self.saying.entry(name.clone()).or_default();
+            values.entry(value.to_owned()).or_default().push(place);
+        }
+        self.said.push(count);
+    }
+
+    /// A member that is as the function says counts for it, and one that is not against it: some functions say
+    /// what is new in each request, like the id of a container.
+    fn like(&self, item: &Map<String, Value>) -> Option<&str> {
+        let mut right: HashMap<usize, usize> = HashMap::new();
+        for (name, value) in item {
+            let places =
+                self.saying.get(name).zip(value.as_str()).and_then(|(values, text)| values.get(text));
+            places.into_iter().flatten().for_each(|place| *right.entry(*place).or_default() += 1);
+        }
+        // Of those that are right about nothing, the two that say least decide.
+        let others: Vec<usize> =
+            self.terse.iter().filter(|place| !right.contains_key(place)).take(2).copied().collect();
+        let places = right.keys().copied().chain(others);
+        let likeness = |place: usize| {
+            let right = right.get(&place).copied().unwrap_or_default();
+            (2 * right).checked_signed_diff(self.said.get(place).copied().unwrap_or_default())
+        };
+        let mut alike: Vec<_> = places.map(|place| (likeness(place), place)).collect();
+        alike.sort_by_key(|(likeness, _)| Reverse(*likeness));
+        match alike.as_slice() {
+            [(best, _), (next, _), ..] if best == next => None,
+            alike => alike.first().and_then(|(_, place)| self.functions.get(*place)).map(String::as_str),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn members(value: &Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    /// What is looked up, without an index.
+    fn searched<'a>(
+        functions: &'a [(String, Map<String, Value>)],
+        item: &Map<String, Value>,
+    ) -> Option<&'a str> {
+        let likeness = |said: &Map<String, Value>| -> i32 {
+            let said = said.iter().filter(|(_, value)| value.is_string());
+            said.map(|(name, value)| if item.get(name) == Some(value) { 1 } else { -1 }).sum()
+        };
+        let mut alike: Vec<_> = functions.iter().map(|(name, said)| (likeness(said), name)).collect();
+        alike.sort_by_key(|(likeness, _)| Reverse(*likeness));
+        match alike.as_slice() {
+            [(best, _), (next, _), ..] if best == next => None,
+            alike => alike.first().map(|(_, name)| name.as_str()),
+        }
+    }
+
+    #[test]
+    fn functions_are_found_by_server_and_by_tool() {
+        let said = [
+            json!({"server_label": "a", "name": "read"}),
+            json!({"server_label": "a", "name": "write"}),
+            json!({"server_label": "b", "name": "read"}),
+        ]
+        .map(|value| members(&value));
+        let entries = said.iter().zip(["a_read", "a_write", "b_read"]).map(|(members, function)| Entry {
+            tool: "mcp",
+            label: members["server_label"].as_str(),
+            function,
+            members,
+        });
+        let told = Told::of([("mcp", Some("a")), ("empty", None)].into_iter(), entries);
+        assert_eq!(told.on_server("a", None), ["a_read", "a_write"]);
+        assert_eq!(told.on_server("b", Some("read")), ["b_read"]);
+        assert!(told.on_server("c", None).is_empty() && told.on_server("b", Some("write")).is_empty());
+        assert_eq!(told.first_of("mcp", &Some("b".to_owned())), Some("b_read"));
+        assert_eq!(told.first_of("mcp", &None), None);
+        assert_eq!(told.of_tool("empty"), Some(&[] as &[String]));
+        assert!(told.has_label("a") && !told.has_label("c"));
+        assert_eq!(told.of_tool("other"), None);
+        assert_eq!(
+            told.like("mcp", &members(&json!({"server_label": "a", "name": "write"}))),
+            Some("a_write")
+        );
+        assert_eq!(told.like("mcp", &members(&json!({"server_label": "a"}))), None);
+        assert_eq!(told.like("other", &Map::new()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_index_finds_what_a_search_finds(
+            said in prop::collection::vec(prop::collection::vec(("[ab]", "[xy]"), 0..4), 0..6),
+            item in prop::collection::vec(("[abc]", "[xyz]"), 0..4),
+        ) {
+            let object = |pairs: &[(String, String)]| -> Map<String, Value> {
+                pairs.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
+            };
+            let functions: Vec<(String, Map<String, Value>)> =
+                said.iter().enumerate().map(|(place, said)| (format!("f{place}"), object(said))).collect();
+            let entries = functions.iter().map(|(function, members)| Entry { tool: "t", label: None, function, members });
+            let told = Told::of(std::iter::once(("t", None)), entries);
+            let item = object(&item);
+            prop_assert_eq!(told.like("t", &item), searched(&functions, &item));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The folder of plugins: manifests and the components they name, and whether the files can be trusted to be the
+//! operator's.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{PluginSource, check_name};
+use crate::contract::COMPONENT_BYTES_MAX;
+use crate::error::{Distrust, LoadError};
+use crate::manifest::Manifest;
+
+/// Longest manifest.
+const MANIFEST_BYTES_MAX: usize = 64 * 1024;
+/// Most plugins in one folder.
+const PLUGINS_MAX: usize = 1_000;
+/// Most entries of one folder, whatever they are.
+const ENTRIES_MAX: usize = 10_000;
+
+/// Reads every `NAME.toml` of a folder with the component it names. A component that no manifest names is told
+/// in the log.
+///
+/// # Errors
+///
+/// A file cannot be read, is too long, can be changed by other users, or belongs to one; a manifest is wrong; two
+/// manifests name one component.
+pub fn read_plugin_dir(dir: &Path) -> Result<Vec<PluginSource>, LoadError> {
+    let metadata = fs::metadata(dir).map_err(|error| unreadable(dir, error))?;
+    trusted(dir, &metadata)?;
+    let Listing { manifests, components } = list(dir)?;
+    let mut sources = Vec::with_capacity(manifests.len());
+    let mut read = BTreeMap::new();
+    for manifest in manifests {
+        let (source, component) = read_source(dir, &manifest)?;
+        // Two names can lead to one file.
+        let real = fs::canonicalize(&component).map_err(|error| unreadable(&component, error))?;
+        if let Some(first) = read.insert(real, source.name.clone()) {
+            let (id, first) = (component.display().to_string(), format!("plugin {first}"));
+            return Err(LoadError::Duplicate { origin: source.origin, what: "component file", id, first });
+        }
+        sources.push(source);
+    }
+    for component in components {
+        let real = fs::canonicalize(&component).map_err(|error| unreadable(&component, error))?;
+        if !read.contains_key(&real) {
+            let (file, wanted) = (component.display(), component.with_extension("toml"));
+            tracing::warn!(%file, "this component is not loaded: no manifest names it, there is no {}", wanted.display());
+        }
+    }
+    Ok(sources)
+}
+
+/// What a folder has, by the endings of the names, sorted.
+#[derive(Default)]
+struct Listing {
+    manifests: Vec<PathBuf>,
+    components: Vec<PathBuf>,
+}
+
+fn list(dir: &Path) -> Result<Listing, LoadError> {
+    let too_many = |most: usize, what: &str| {
+        let error = io::Error::other(format!("has more than {most} {what}, which is the most accepted"));
+        Err(unreadable(dir, error))
+    };
+    let mut listing = Listing::default();
+    for (count, entry) in fs::read_dir(dir).map_err(|error| unreadable(dir, error))?.enumerate() {
+        let path = entry.map_err(|error| unreadable(dir, error))?.path();
+        if count >= ENTRIES_MAX {
+            return too_many(ENTRIES_MAX, "files");
+        }
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("toml") => listing.manifests.push(path),
+            Some("wasm") => listing.components.push(path),
+            _ => {}
+        }
+        if listing.manifests.len() > PLUGINS_MAX {
+            return too_many(PLUGINS_MAX, "plugins");
+        }
+    }
+    listing.manifests.sort();
+    listing.components.sort();
+    Ok(listing)
+}
+
+/// A plugin, and where its component was read.
+fn read_source(dir: &Path, path: &Path) -> Result<(PluginSource, PathBuf), LoadError> {
+    let origin = path.display().to_string();
+    let text = read_bounded(path, MANIFEST_BYTES_MAX)?;
+    let text = String::from_utf8(text)
+        .map_err(|_| unreadable(path, io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text")))?;
+    let blame = |error| LoadError::Manifest { origin: origin.clone(), error };
+    let manifest = Manifest::parse(&text).map_err(blame)?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    // Before the component: under the wrong name it would only be missing.
+    check_name(&manifest, &name).map_err(blame)?;
+    let file = dir.join(&manifest.component);
+    let component = read_bounded(&file, COMPONENT_BYTES_MAX)?;
+    let source =
+        PluginSource { manifest: text, component: component.into(), name, origin, is_built_in: false };
+    Ok((source, file))
+}
+
+/// Reads a trusted file, but never more than accepted.
+fn read_bounded(path: &Path, bytes_max: usize) -> Result<Vec<u8>, LoadError> {
+    let file = File::open(path).map_err(|error| unreadable(path, error))?;
+    // Of the file that is read: a link is followed once.
+    trusted(path, &file.metadata().map_err(|error| unreadable(path, error))?)?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, error))?;
+    if bytes.len() > bytes_max {
+        let error = io::Error::other(format!("has more than {bytes_max} bytes, which is the most accepted"));
+        return Err(unreadable(path, error));
+    }
+    Ok(bytes)
+}
+
+fn unreadable(path: &Path, error: io::Error) -> LoadError {
+    LoadError::Read { path: path.to_owned(), error }
+}
+
+fn trusted(path: &Path, metadata: &Metadata) -> Result<(), LoadError> {
+    let access = Access { owner: metadata.uid(), group: metadata.gid(), mode: metadata.mode() };
+    let us = rustix::process::geteuid().as_raw();
+    let our_group = rustix::process::getegid().as_raw();
+    match access.distrust(us, our_group) {
+        None => Ok(()),
+        Some(reason) => Err(LoadError::Untrusted { path: path.to_owned(), reason }),
+    }
+}
+
+/// Who owns a file and who may write it.
+#[derive(Clone, Copy)]
+struct Access {
+    owner: u32,
+    group: u32,
+    mode: u32,
+}
+
+impl Access {
+    /// Why a user cannot trust the file, if another one but root can change it.
+    fn distrust(self, user: u32, group: u32) -> Option<Distrust> {
+        const ROOT: u32 = 0;
+        if self.owner != ROOT && self.owner != user {
+            return Some(Distrust::Owner { owner: self.owner });
+        }
+        if self.mode & 0o002 != 0 {
+            return Some(Distrust::WritableForAll { mode: self.mode & 0o7777 });
+        }
+        if self.mode & 0o020 != 0 && self.group != group {
+            return Some(Distrust::WritableForGroup { group: self.group, mode: self.mode & 0o7777 });
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_other_users_can_change_are_not_trusted() {
+        let (us, our_group) = (1000, 100);
+        let verdict = |owner, group, mode| Access { owner, group, mode }.distrust(us, our_group);
+        for (owner, group, mode) in [
+            (us, our_group, 0o644),
+            (us, our_group, 0o664),
+            (us, 5, 0o755),
+            (0, 0, 0o644),
+            (0, our_group, 0o775),
+        ] {
+            assert_eq!(verdict(owner, group, mode), None, "{owner}:{group} {mode:o}");
+        }
+        assert_eq!(verdict(1001, our_group, 0o600), Some(Distrust::Owner { owner: 1001 }));
+        assert_eq!(verdict(us, our_group, 0o100_646), Some(Distrust::WritableForAll { mode: 0o646 }));
+        assert_eq!(verdict(0, 0, 0o1777), Some(Distrust::WritableForAll { mode: 0o1777 }));
+        assert_eq!(verdict(us, 5, 0o660), Some(Distrust::WritableForGroup { group: 5, mode: 0o660 }));
+        // The group of root is not that of the host's user.
+        assert_eq!(verdict(0, 0, 0o664), Some(Distrust::WritableForGroup { group: 0, mode: 0o664 }));
+    }
+}

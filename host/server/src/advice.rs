@@ -1,0 +1,89 @@
+//! What an operator is told of a configuration that is accepted: in the log, or where a client misses something.
+
+use std::collections::BTreeMap;
+
+use crate::config::{self, Config, Model, ModelKind, Problem};
+
+/// The adapter of the built-in models.
+const DEMO_ADAPTER: &str = "demo";
+
+/// Warns of base addresses that are probably not what was meant.
+pub(crate) fn warn_of_origins(config: &Config) {
+    for provider in &config.providers {
+        for doubt in provider.origin.iter().flat_map(|origin| origin.doubts()) {
+            let problem = Problem { place: provider.place.clone(), message: format!("base_url: {doubt}") };
+            tracing::warn!(provider = %provider.name, "{problem}");
+        }
+    }
+}
+
+/// The built-in models that a configuration with models of its own has no more, each with the lines that keep it.
+pub(crate) fn absent_models(config: &Config) -> BTreeMap<String, String> {
+    if config.is_demo() {
+        return BTreeMap::new();
+    }
+    let (_, built_in) = config::demo();
+    let absent = built_in.into_iter().filter(|model| config.models.iter().all(|own| own.id != model.id));
+    absent.map(|model| (model.id.clone(), advice(&model, config))).collect()
+}
+
+/// Tells the log of them.
+pub(crate) fn tell_absent(absent: &BTreeMap<String, String>) {
+    for (model, advice) in absent {
+        tracing::info!(model, "a built-in model is not served: {advice}");
+    }
+}
+
+fn advice(model: &Model, config: &Config) -> String {
+    let mut lines = String::new();
+    let own = config.providers.iter().find(|provider| provider.adapter == DEMO_ADAPTER);
+    let is_taken = config.providers.iter().any(|provider| provider.name == DEMO_ADAPTER);
+    let provider = match own {
+        Some(own) => &own.name,
+        None if is_taken => "built-in",
+        None => DEMO_ADAPTER,
+    };
+    if own.is_none() {
+        lines.push_str(&format!("[[providers]]\nname = \"{provider}\"\nadapter = \"{DEMO_ADAPTER}\"\n"));
+    }
+    lines.push_str(&format!("[[models]]\nid = \"{}\"\n", model.id));
+    if model.kind == ModelKind::Embeddings {
+        lines.push_str("kind = \"embeddings\"\n");
+    }
+    let upstream = model.endpoints.first().map_or("", |endpoint| endpoint.model.as_str());
+    lines.push_str(&format!("endpoints = [{{ provider = \"{provider}\", model = \"{upstream}\" }}]"));
+    format!(
+        "it is there while the configuration names no provider and no model; these lines keep it:\n{lines}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn parsed(text: &str) -> Config {
+        Config::parse(text, Path::new("cofferdam.toml"), Path::new("data")).unwrap()
+    }
+
+    #[test]
+    fn the_lines_that_are_told_keep_the_built_in_models() {
+        let ollama = "[[providers]]\nname = \"NAME\"\nadapter = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n";
+        for text in [
+            ollama.replace("NAME", "ollama"),
+            ollama.replace("NAME", "demo"),
+            "[[providers]]\nname = \"mine\"\nadapter = \"demo\"\n".to_owned(),
+        ] {
+            let absent = absent_models(&parsed(&text));
+            assert_eq!(absent.keys().collect::<Vec<_>>(), ["local/demo", "local/embed"], "{text}");
+            for (model, advice) in &absent {
+                let lines = advice.split_once(":\n").unwrap().1;
+                let kept = absent_models(&parsed(&format!("{text}{lines}\n")));
+                assert!(!kept.contains_key(model), "{lines}");
+                assert_eq!(kept.len(), 1, "{lines}");
+            }
+        }
+        assert!(absent_models(&parsed("")).is_empty());
+    }
+}

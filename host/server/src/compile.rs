@@ -1,0 +1,51 @@
+//! When plugins are compiled: those that a start and a reload wait for, and all others behind them. Off the
+//! request threads.
+
+use std::sync::Arc;
+
+use cofferdam_runtime::{Compile, Plugin};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::failure::Failure;
+use crate::wiring::Live;
+
+/// Compiles the router, the configured providers and what the operator wants compiled at the start.
+///
+/// # Errors
+///
+/// One of them does not compile.
+pub(crate) async fn required(live: &Live) -> Result<(), Failure> {
+    let mut required = live.engine.required_plugins();
+    let at_start = |plugin: &&Arc<Plugin>| plugin.grant().compile == Compile::Start && plugin.is_usable();
+    required.extend(live.plugins.iter().filter(at_start).cloned());
+    for plugin in required {
+        if let Err(error) = plugin.compile().await {
+            tracing::error!(plugin = plugin.name(), %error, "a plugin that is needed does not compile");
+            return Err(Failure::Plugin(plugin.name().to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Compiles every other usable plugin, one at a time, once the host is ready and again after each reload, until
+/// told to stop. A call that needs a plugin sooner compiles it itself, or waits for the compilation under way.
+pub(crate) async fn background(app: Arc<App>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = app.until_ready_or_replaced() => {}
+        }
+        let live = Arc::clone(&app.live());
+        for plugin in live.plugins.iter().filter(|plugin| plugin.is_usable()) {
+            if !Arc::ptr_eq(&live, &app.live()) {
+                break;
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                // A failure stands in the log and in the plugin's state.
+                _ = plugin.compile() => {}
+            }
+        }
+    }
+}

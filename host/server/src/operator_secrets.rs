@@ -1,0 +1,140 @@
+//! The operator's secrets that a configuration names, and those of them that are not
+//! stored. One that is missing is no mistake of the configuration: it may be stored
+//! later, and until then requests that need it are refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cofferdam_store::{
+    DirectoryLock, Error as StoreError, HostName, LockError, ReleaseScope, SecretName, Store,
+};
+
+use crate::cli::{Options, execute};
+use crate::command::{Command, Scope, SecretCommand};
+use crate::config::{Config, KeySource};
+use crate::failure::Failure;
+use crate::start::open;
+
+/// The hosts that each secret has to be stored for.
+type Hosts = BTreeMap<SecretName, BTreeSet<HostName>>;
+
+/// A secret that is not stored, or not for all hosts that it is wanted for.
+pub(crate) struct Missing {
+    name: SecretName,
+    hosts: BTreeSet<HostName>,
+}
+
+/// What a look into the store has shown.
+pub(crate) enum Looked {
+    /// These are missing.
+    Missing(Vec<Missing>),
+    /// There is no store yet.
+    NoStore,
+}
+
+impl Missing {
+    /// What stores it.
+    pub(crate) fn command(&self) -> String {
+        let hosts: String = self.hosts.iter().map(|host| format!(" --host {host}")).collect();
+        format!("cofferdam secret put {} --operator{hosts}", self.name)
+    }
+
+    fn warn(&self) {
+        tracing::warn!(
+            secret = %self.name,
+            command = self.command(),
+            "a secret of the operator that the configuration names is not stored for all its hosts; requests that \
+             need it are refused until this command stores it"
+        );
+    }
+}
+
+/// Warns of the secrets that a store has not.
+pub(crate) fn warn_of_missing(config: &Config, store: &Store) {
+    match missing(config, |name, host| is_stored(store, name, host)) {
+        Ok(missing) => missing.iter().for_each(Missing::warn),
+        Err(error) => tracing::warn!(%error, "the operator's secrets could not be looked at"),
+    }
+}
+
+/// Looks into the store of a data directory, through the host that serves it if there is one.
+///
+/// # Errors
+///
+/// The store cannot be opened or asked.
+pub(crate) fn look(options: &Options, config: &Config) -> Result<Looked, Failure> {
+    if !options.data.join("store").exists() {
+        return Ok(Looked::NoStore);
+    }
+    let missing = match DirectoryLock::acquire(&options.data) {
+        Ok(lock) => {
+            let store = open(config, lock, None)?;
+            let missing = missing(config, |name, host| is_stored(&store, name, host));
+            store.close();
+            missing.map_err(|error| Failure::Command(error.into()))?
+        }
+        Err(LockError::Held { .. }) => {
+            let stored = listed(options)?;
+            let is_listed = |name: &SecretName, host: &HostName| {
+                Ok(stored.contains(&(name.to_string(), host.to_string())))
+            };
+            missing(config, is_listed).map_err(|error| Failure::Command(error.into()))?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    missing.iter().for_each(Missing::warn);
+    Ok(Looked::Missing(missing))
+}
+
+/// Whether a configuration names any.
+pub(crate) fn are_wanted(config: &Config) -> bool {
+    !wanted(config).is_empty()
+}
+
+fn wanted(config: &Config) -> Hosts {
+    let providers = config.providers.iter().map(|it| (&it.key, &it.origin));
+    let destinations = config.broadcast.iter().map(|it| (&it.key, &it.origin));
+    let mut wanted = Hosts::new();
+    for (key, origin) in providers.chain(destinations) {
+        // A host that is no name was refused with the configuration.
+        if let (Some((KeySource::Operator(name), _)), Some(origin)) = (key, origin)
+            && let Ok(host) = origin.host().parse()
+        {
+            wanted.entry(name.clone()).or_default().insert(host);
+        }
+    }
+    wanted
+}
+
+fn missing(
+    config: &Config,
+    is_stored: impl Fn(&SecretName, &HostName) -> Result<bool, StoreError>,
+) -> Result<Vec<Missing>, StoreError> {
+    let mut missing = Vec::new();
+    for (name, hosts) in wanted(config) {
+        for host in &hosts {
+            if !is_stored(&name, host)? {
+                missing.push(Missing { name, hosts });
+                break;
+            }
+        }
+    }
+    Ok(missing)
+}
+
+fn is_stored(store: &Store, name: &SecretName, host: &HostName) -> Result<bool, StoreError> {
+    store.is_releasable(ReleaseScope::Operator, name, host)
+}
+
+/// Name and host of each secret of the operator, told by the host that serves.
+fn listed(options: &Options) -> Result<BTreeSet<(String, String)>, Failure> {
+    let scope = Scope { workspace: None, intern: None, operator: true };
+    let outcome = execute(options, &Command::Secret(SecretCommand::List { scope }))?;
+    let mut listed = BTreeSet::new();
+    for secret in outcome.document.as_array().into_iter().flatten() {
+        let name = secret["name"].as_str().unwrap_or_default();
+        for host in secret["hosts"].as_array().into_iter().flatten().filter_map(|host| host.as_str()) {
+            listed.insert((name.to_owned(), host.to_owned()));
+        }
+    }
+    Ok(listed)
+}

@@ -1,0 +1,62 @@
+//! Tools that providers run themselves, as the configuration lists them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cofferdam_engine::catalog::{Catalog, Provider};
+
+use super::problem;
+use crate::config::{self, Problem};
+
+/// The types of tools that providers of this dialect run themselves.
+fn known(provider: &Provider) -> Vec<&str> {
+    let table = provider.adapter.manifest().provider.as_ref();
+    table.into_iter().flat_map(|table| table.hosted_tools.keys()).map(String::as_str).collect()
+}
+
+/// Notes listed tools that the dialect of their provider does not have.
+pub(super) fn check(
+    models: &[config::Model],
+    providers: &BTreeMap<&str, Arc<Provider>>,
+    problems: &mut Vec<Problem>,
+) {
+    for model in models {
+        for (index, endpoint) in model.endpoints.iter().enumerate() {
+            // Unknown providers were refused with the file.
+            let provider = providers.get(endpoint.provider.as_str());
+            let message = provider.and_then(|provider| unknown(endpoint, provider));
+            problems.extend(
+                message.map(|message| {
+                    problem(&model.place, format!("endpoints[{index}].hosted_tools: {message}"))
+                }),
+            );
+        }
+    }
+}
+
+/// What is wrong with an endpoint's list.
+fn unknown(endpoint: &config::Endpoint, provider: &Provider) -> Option<String> {
+    let known = known(provider);
+    let states = |tool: &str| endpoint.supports.iter().any(|it| it.strip_suffix("_tools") == Some(tool));
+    let mut listed = endpoint.hosted_tools.keys();
+    let tool = listed.find(|tool| !known.contains(&tool.as_str()) && !states(tool))?;
+    let has = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Some(format!("{} has no tool `{tool}`; it has {has}", provider.adapter.name()))
+}
+
+/// Tells of each provider that runs tools itself, of which no endpoint lists any.
+pub(super) fn warn_of_unlisted(catalog: &Catalog, providers: &[Arc<Provider>]) {
+    let mut listing = BTreeSet::new();
+    let endpoints = catalog.endpoints().filter(|endpoint| !endpoint.hosted.tools.is_empty());
+    listing.extend(endpoints.map(|endpoint| endpoint.provider.name.as_str()));
+    for provider in providers.iter().filter(|provider| !listing.contains(provider.name.as_str())) {
+        let known = known(provider);
+        if !known.is_empty() {
+            tracing::warn!(
+                provider = %provider.name,
+                tools = known.join(", "),
+                "no endpoint of this provider lists hosted_tools: its own tools are refused on the operator's key"
+            );
+        }
+    }
+}

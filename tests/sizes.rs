@@ -1,0 +1,73 @@
+//! Requests that are long, or hold very many things: they are sent, or refused by path and limit.
+
+use crate::kit::client::Client;
+use crate::kit::config::{MODEL, several_of, single};
+use crate::kit::host::Setup;
+use crate::kit::upstream::{Reply, Upstream};
+use serde_json::{Value, json};
+
+const MIB: usize = 1 << 20;
+
+fn refusal() -> Reply {
+    Reply::json(400, json!({"error": {"message": "seen", "type": "invalid_request_error"}}))
+}
+
+#[tokio::test]
+async fn very_many_items_are_refused_by_path_and_limit() {
+    let host = Setup::new().config("[limits]\nitems_max = 20\n").start();
+    let client = Client::new(&host);
+    for (count, status) in [(20, 200), (21, 400), (40_000, 400)] {
+        let input = vec![json!({"type": "service:x"}); count];
+        let answer = client.post("/responses", &json!({"model": "local/demo", "input": input})).await;
+        assert_eq!(answer.status, status, "{count}: {}", answer.text);
+        if status == 400 {
+            assert_eq!(answer.message(), "input must hold at most 20 items");
+        }
+    }
+}
+
+#[tokio::test]
+async fn bodies_as_long_as_the_host_takes_reach_every_dialect() {
+    for adapter in ["openai-responses", "openai-chat", "anthropic"] {
+        let upstream = Upstream::start().await;
+        upstream.always(|_| refusal());
+        let host = Setup::new().config(&single(adapter, &upstream.base)).start();
+        let picture = format!("data:image/png;base64,{}", "A".repeat(31 * MIB));
+        for part in [
+            json!({"type": "input_image", "image_url": picture}),
+            json!({"type": "input_text", "text": "line\n".repeat(5 * MIB)}),
+        ] {
+            let request = json!({"model": MODEL, "input": [{"role": "user", "content": [part]}]});
+            let answer = Client::new(&host).post("/responses", &request).await;
+            assert_eq!(
+                (answer.status, answer.message().contains("seen")),
+                (400, true),
+                "{adapter}: {}",
+                answer.text
+            );
+        }
+        assert_eq!(upstream.asked().len(), 2, "{adapter}");
+    }
+}
+
+#[tokio::test]
+async fn long_embeddings_reach_their_provider() {
+    let upstream = Upstream::start().await;
+    upstream.always(|_| refusal());
+    let host = Setup::new().config(&several_of("embeddings", &[&upstream.base])).start();
+    let input: Vec<Value> = (0..31).map(|_| json!("x".repeat(MIB))).collect();
+    let answer = Client::new(&host).post("/embeddings", &json!({"model": MODEL, "input": input})).await;
+    assert!(answer.message().contains("seen"), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_plugin_with_too_little_memory_is_named_with_its_limit() {
+    let upstream = Upstream::start().await;
+    let memory = "[plugins.provider-openai-chat]\nmemory_mib = 8\n";
+    let host = Setup::new().config(&(single("openai-chat", &upstream.base) + memory)).start();
+    let request = json!({"model": MODEL, "input": "x".repeat(16 * MIB)});
+    let answer = Client::new(&host).post("/responses", &request).await;
+    assert_eq!(answer.status, 413, "{}", answer.text);
+    assert!(answer.message().contains("plugins.provider-openai-chat.memory_mib"), "{}", answer.text);
+    assert!(upstream.asked().is_empty());
+}
