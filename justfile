@@ -26,7 +26,8 @@ clients:
     cargo test --workspace --no-run
     tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam"
 
-# The same and the agent frameworks: LangChain, Pydantic AI, OpenAI Agents, AI SDK, Mastra, OpenRouter's SDKs.
+# The same, all tests of the Codex agent, and the agent frameworks: LangChain, Pydantic AI, OpenAI Agents, AI SDK,
+# Mastra, OpenRouter's SDKs.
 clients-all:
     cargo test --workspace --no-run
     tests/clients/run.sh "${CARGO_TARGET_DIR:-target}/debug/cofferdam" all

@@ -57,7 +57,7 @@ async fn members_of_the_wrong_shape_are_named_by_path() {
         (json!({"input": [{"role": "wizard", "content": CANARY}]}), "input[0].role"),
         (json!({"input": [{"type": "levitation", "x": CANARY}]}), "input[0].type"),
         (json!({"input": [{"type": "item_reference", "id": CANARY}]}), "input[0]"),
-        (json!({"input": [{"type": "function_call_output", "output": CANARY}]}), "input[0].call_id"),
+        (json!({"input": [{"type": "custom_tool_call_output", "output": CANARY}]}), "input[0].call_id"),
         (
             json!({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}]}),
             "input[0].arguments",

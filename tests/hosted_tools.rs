@@ -66,8 +66,9 @@ async fn a_tool_that_no_endpoint_lists_is_refused_on_the_operators_key() {
     let host = host(&upstream, "");
     let other = "is not available on this host";
     for tool in [
-        json!({"type": "web_search"}),
-        json!({"type": "web_search_preview"}),
+        json!({"type": "web_search", "engine": "native"}),
+        json!({"type": "web_search_preview", "engine": "native"}),
+        json!({"type": "programmatic_tool_calling"}),
         json!({"type": "file_search", "vector_store_ids": ["vs_1"]}),
         json!({"type": "code_interpreter", "engine": "native", "container": {"type": "auto"}}),
         json!({"type": "mcp", "server_label": "l", "server_url": "https://x.test"}),
@@ -80,10 +81,10 @@ async fn a_tool_that_no_endpoint_lists_is_refused_on_the_operators_key() {
     let shell = json!([{"type": "shell", "environment": {"type": "container_auto"}}]);
     assert_eq!(ask(&host, &request(&shell)).await.status, 400);
     let brought = json!([{"type": "additional_tools", "tools": [
-        {"type": "function", "name": "f"}, {"type": "namespace", "name": "n", "tools": [{"type": "web_search"}]}
+        {"type": "function", "name": "f"}, {"type": "mcp", "server_label": "l", "server_url": "https://x.test"}
     ]}, {"role": "user", "content": "x"}]);
     let answer = ask(&host, &json!({"model": MODEL, "input": brought})).await;
-    let expected = format!("input[0].tools[1].tools[0].type \"web_search\" {other}");
+    let expected = format!("input[0].tools[1].type \"mcp\" {other}");
     assert_eq!((answer.status, answer.message()), (400, expected.as_str()));
     assert!(upstream.asked().is_empty());
     // What the client runs itself needs no list.

@@ -35,6 +35,9 @@ mod plugins;
 mod tools;
 
 #[cfg(test)]
+mod client_tools;
+
+#[cfg(test)]
 mod embeddings;
 
 #[cfg(test)]

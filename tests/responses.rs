@@ -297,8 +297,7 @@ async fn tools_nobody_offers_are_named_by_place() {
     let client = Client::new(&host);
     let function = json!({"type": "function", "name": "f", "parameters": {}});
     for (tool, words) in [
-        (json!({"type": "local_shell"}), "tools[1].type \"local_shell\" is not available on this host"),
-        (json!({"type": "web_search"}), "tools[1].type \"web_search\" is not available on this host"),
+        (json!({"type": "computer"}), "tools[1].type \"computer\" is not available on this host"),
         (
             json!({"type": "service:web_search"}),
             "tools[1].type \"service:web_search\" is not available on this host",

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the unmodified OpenAI clients for Python and Node, and OpenRouter's SDK, against the built program:
+# Runs the unmodified OpenAI clients for Python and Node, OpenRouter's SDK and the Codex agent against the built
+# program:
 #     tests/clients/run.sh PATH_TO_BINARY [all]
-# With `all` the agent frameworks of tests/clients/frameworks run too.
+# With `all` every test of the agent runs, not only one, and the agent frameworks of tests/clients/frameworks.
 # A scripted provider (upstream.py), servers for tools (services.py) and one host are
 # started on free ports and ended by their process ids. The clients are installed once, under the cargo target
 # directory, from exact versions. Wants Python 3.10 and Node 20 or newer.
@@ -54,13 +55,19 @@ prepare() {
   local prefix=$1 sources=$2
   installed "${prefix}python" "$(python3 --version) $(sha256sum <"$sources/python/requirements.txt")" \
     install_python "${prefix}python" "$sources/python"
-  installed "${prefix}node" "$(node --version) $(sha256sum <"$sources/node/package-lock.json")" \
-    install_node "${prefix}node" "$sources/node"
+  prepare_node "${prefix}node" "$sources/node"
+}
+
+# Tests for Node, with their packages, in the folder NAME.
+prepare_node() {
+  local name=$1 sources=$2
+  installed "$name" "$(node --version) $(sha256sum <"$sources/package-lock.json")" install_node "$name" "$sources"
   # Modules are looked up beside the tests.
-  cp -- "$sources/node/"*.mjs "$cache/${prefix}node/"
+  cp -- "$sources/"*.mjs "$cache/$name/"
 }
 
 prepare '' "$here"
+prepare_node codex "$here/codex"
 [[ $suites != all ]] || prepare frameworks- "$here/frameworks"
 python=$cache/python/bin/python
 
@@ -157,11 +164,18 @@ run_tests() {
   local prefix=$1 sources=$2
   (cd -- "$sources/python" && timeout --kill-after=10 600 "$cache/${prefix}python/bin/python" -m pytest) 2>&1 |
     tee "$work/${prefix}python.out" || status=1
-  (cd -- "$cache/${prefix}node" && timeout --kill-after=10 300 node --test --test-concurrency=2 \
-    --test-timeout=60000 --test-reporter=spec ./*.test.mjs) 2>&1 |
-    tee "$work/${prefix}node.out" || status=1
+  run_node "${prefix}node" 2 60 300
+}
+
+# The same for the folder NAME of Node tests: how many at once, and for how many seconds each and all may run.
+run_node() {
+  local name=$1 at_once=$2 each=$3 all=$4
+  (cd -- "$cache/$name" && timeout --kill-after=10 "$all" node --test --test-concurrency="$at_once" \
+    --test-timeout="${each}000" --test-reporter=spec ./*.test.mjs) 2>&1 |
+    tee "$work/$name.out" || status=1
 }
 run_tests '' "$here"
+CLIENT_SUITES=$suites run_node codex 1 180 900
 [[ $suites != all ]] || run_tests frameworks- "$here/frameworks"
 
 if ! kill -0 "$host" 2>/dev/null; then
@@ -191,12 +205,17 @@ fi
 
 counts='s/^[^a-z]*(tests|pass|fail|cancelled) ([0-9]+)$/\1 \2/p'
 summary() {
-  local prefix=$1 python_summary node_summary
+  local prefix=$1 python_summary
   python_summary=$(grep -E '(passed|failed|error).* in [0-9]' "$work/${prefix}python.out" | tail -n 1 || true)
-  node_summary=$(sed -nE "$counts" "$work/${prefix}node.out" | paste -sd ' ')
   printf '%spython: %s\n' "$prefix" "${python_summary:-did not finish}"
-  printf '%snode: %s\n' "$prefix" "${node_summary:-did not finish}"
+  node_summary "${prefix}node"
+}
+node_summary() {
+  local name=$1 told
+  told=$(sed -nE "$counts" "$work/$name.out" | paste -sd ' ')
+  printf '%s: %s\n' "$name" "${told:-did not finish}"
 }
 summary ''
+node_summary codex
 [[ $suites != all ]] || summary frameworks-
 exit "$status"

@@ -37,7 +37,7 @@ pub fn with_keys(models: &str, provider: &str, keys: &str) -> String {
 /// Every type of tool that providers of the Responses dialect run themselves, and a vector store.
 pub const HOSTED_TOOLS: &str = "hosted_tool_ids = [\"v\"], hosted_tools = [\"web_search\", \
     \"web_search_2025_08_26\", \"web_search_preview\", \"web_search_preview_2025_03_11\", \"file_search\", \
-    \"code_interpreter\", \"mcp\", \"image_generation\", \"shell\"]";
+    \"code_interpreter\", \"mcp\", \"image_generation\", \"programmatic_tool_calling\", \"shell\"]";
 
 /// [`MODEL`] at one provider of this dialect.
 pub fn single(adapter: &str, base: &str) -> String {

@@ -22,7 +22,7 @@ enum Id {
 /// Types of items, what becomes of their id, and their fields besides `type`,
 /// `id` and `status`.
 const ITEMS: &[(&str, Id, &[&str])] = &[
-    ("function_call", Id::Dropped, &["call_id", "name", "arguments", "namespace"]),
+    ("function_call", Id::Dropped, &["call_id", "name", "arguments", "namespace", "caller"]),
     ("custom_tool_call", Id::Dropped, &["call_id", "name", "input", "namespace"]),
     ("shell_call", Id::Dropped, &["call_id", "action", "environment"]),
     ("shell_call_output", Id::Dropped, &["call_id", "output", "max_output_length"]),
@@ -48,7 +48,13 @@ const ITEMS: &[(&str, Id, &[&str])] = &[
     ("tool_search_output", Id::Dropped, &["call_id", "execution", "tools"]),
     ("additional_tools", Id::Dropped, &["role", "tools"]),
     ("compaction", Id::Kept, &["encrypted_content"]),
+    ("compaction_trigger", Id::Dropped, &[]),
+    ("program", Id::Kept, &["call_id", "code", "fingerprint"]),
+    ("program_output", Id::Kept, &["call_id", "result"]),
 ];
+
+/// Members that hold what a tool gave.
+const RESULTS: [&str; 4] = ["output", "outputs", "results", "error"];
 
 /// Types of parts and their fields besides `type`.
 const PARTS: &[(&str, &[&str])] = &[
@@ -102,12 +108,12 @@ impl ItemWriter<'_> {
                 }
                 object.end();
             }
-            _ => self.write_by_table(&kind, fields),
+            _ => self.write_by_table(&kind, fields, index),
         }
         Ok(())
     }
 
-    fn write_by_table(&mut self, kind: &str, fields: &Fields<'_>) {
+    fn write_by_table(&mut self, kind: &str, fields: &Fields<'_>, index: usize) {
         let Some((_, id_rule, names)) = ITEMS.iter().find(|(known, ..)| *known == kind) else { return };
         let id = fields.text("id").filter(|id| is_id(id));
         let id = match id_rule {
@@ -115,6 +121,10 @@ impl ItemWriter<'_> {
             Id::Kept => id,
             Id::Required(prefix) => match id.filter(|id| id.starts_with(prefix)) {
                 Some(id) => Some(id),
+                // What a tool gave is worth telling, whoever wrote the item.
+                None if RESULTS.iter().any(|name| fields.get(name).is_some()) => {
+                    Some(format!("{prefix}{index:032x}").into())
+                }
                 None => return,
             },
         };
@@ -179,7 +189,8 @@ fn write_message(fields: &Fields<'_>, index: usize, out: &mut Vec<u8>) -> Result
 fn write_result(kind: &str, fields: &Fields<'_>, index: usize, out: &mut Vec<u8>) -> Result<(), Failure> {
     let mut object = ObjectWriter::new(out);
     object.value("type", &kind);
-    object.pick(fields, &["call_id"]);
+    // What no call asked for says what it is about.
+    object.pick(fields, &["call_id", "name", "namespace", "caller"]);
     write_parts(fields.get("output"), (index, "output"), object.name("output"))?;
     object.pick(fields, &["status"]);
     object.end();

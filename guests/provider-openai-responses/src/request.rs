@@ -27,7 +27,7 @@ const KEPT: &[&str] = &[
 const KEPT_IF_SUPPORTED: &[&str] = &["frequency_penalty", "presence_penalty", "top_k"];
 
 const FORMAT: &[&str] = &["type", "name", "description", "schema", "strict"];
-const CHOICE: &[&str] = &["type", "name", "mode", "tools", "server_label"];
+const CHOICE: &[&str] = &["type", "name", "namespace", "mode", "tools", "server_label"];
 const REASONING: &[&str] = &["summary", "context", "mode"];
 
 /// Which members of a tool go upstream besides `type`.
@@ -38,15 +38,23 @@ enum Carried {
     But(&'static [&'static str]),
 }
 
+/// The tool that finds others, and the mark of those that it may find. Without it a tool that bears the mark could
+/// never be called.
+const SEARCH: &str = "tool_search";
+const DEFERRED: &str = "defer_loading";
+
 /// What each type of tool may have.
 const TOOLS: &[(&str, Carried)] = &[
-    ("function", Carried::But(&["defer_loading", "cache_control"])),
-    ("custom", Carried::Only(&["name", "description", "format"])),
+    ("function", Carried::But(&["cache_control"])),
+    ("custom", Carried::Only(&["name", "description", "format", DEFERRED])),
     ("namespace", Carried::Only(&["name", "description"])),
     ("apply_patch", Carried::Only(&[])),
     ("local_shell", Carried::Only(&[])),
     ("shell", Carried::Only(&["environment", "allowed_callers", "output_schema"])),
     ("computer_use_preview", Carried::Only(&["display_width", "display_height", "environment"])),
+    ("computer", Carried::Only(&[])),
+    (SEARCH, Carried::Only(&["execution", "description", "parameters"])),
+    ("programmatic_tool_calling", HOSTED),
     ("web_search", HOSTED),
     ("web_search_2025_08_26", HOSTED),
     ("web_search_preview", HOSTED),
@@ -82,7 +90,9 @@ pub(crate) fn prepare(request: &[u8], target: &Target) -> Result<UpstreamRequest
         object.pick(&fields, &[name]);
     }
     if let Some(tools) = fields.get("tools") {
-        write_tools(tools, "tools", object.name("tools"))?;
+        let tools = list(tools)?;
+        let searches = tools.iter().any(|tool| tool.text("type").as_deref() == Some(SEARCH));
+        write_tools(&tools, "tools", searches, object.name("tools"))?;
     }
     if let Some(choice) = fields.get("tool_choice") {
         match Fields::read(choice.get()) {
@@ -105,22 +115,29 @@ fn within(limit: &RawValue, endpoint: u32) -> Option<u32> {
     (endpoint > 0 && limit > u64::from(endpoint)).then_some(endpoint)
 }
 
-fn write_tools(tools: &RawValue, path: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
+fn list(tools: &RawValue) -> Result<Vec<Fields<'_>>, Failure> {
     let tools: Vec<&RawValue> =
         serde_json::from_str(tools.get()).map_err(|_| Failure::unreadable_request())?;
+    tools
+        .into_iter()
+        .map(|tool| Fields::read(tool.get()).map_err(|_| Failure::unreadable_request()))
+        .collect()
+}
+
+/// `searches` says whether tools may be found by a search.
+fn write_tools(tools: &[Fields<'_>], path: &str, searches: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
     out.push(b'[');
-    for (index, tool) in tools.into_iter().enumerate() {
+    for (index, tool) in tools.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
-        write_tool(tool, &format!("{path}[{index}]"), out)?;
+        write_tool(tool, &format!("{path}[{index}]"), searches, out)?;
     }
     out.push(b']');
     Ok(())
 }
 
-fn write_tool(tool: &RawValue, path: &str, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let fields = Fields::read(tool.get()).map_err(|_| Failure::unreadable_request())?;
+fn write_tool(fields: &Fields<'_>, path: &str, searches: bool, out: &mut Vec<u8>) -> Result<(), Failure> {
     let kind = fields.text("type").unwrap_or_default();
     let known = TOOLS.iter().find(|(known, _)| *known == kind);
     // Namespaces do not nest, which also bounds the recursion here.
@@ -131,16 +148,21 @@ fn write_tool(tool: &RawValue, path: &str, out: &mut Vec<u8>) -> Result<(), Fail
     let mut object = ObjectWriter::new(out);
     object.value("type", &kind);
     match carried {
-        Carried::Only(names) => object.pick(&fields, names),
+        Carried::Only(names) => {
+            for name in names.iter().filter(|name| searches || **name != DEFERRED) {
+                object.pick(fields, &[name]);
+            }
+        }
         Carried::But(names) => {
-            let gone = |name: &str| name == "type" || names.contains(&name);
+            let gone =
+                |name: &str| name == "type" || names.contains(&name) || (name == DEFERRED && !searches);
             for (name, value) in fields.iter().filter(|(name, value)| !gone(name) && value.get() != "null") {
                 object.raw(name, value);
             }
         }
     }
     if let Some(inner) = fields.get("tools").filter(|_| kind == "namespace") {
-        write_tools(inner, &format!("{path}.tools"), object.name("tools"))?;
+        write_tools(&list(inner)?, &format!("{path}.tools"), searches, object.name("tools"))?;
     }
     object.end();
     Ok(())

@@ -5,6 +5,8 @@
 
 mod asks;
 mod citations;
+mod client_calls;
+mod compaction;
 mod events;
 mod items;
 mod json;
@@ -23,6 +25,7 @@ pub use response::{Identity, Outcome, Receipt, ServerToolUse};
 pub use tools::{CallItem, Served, ServerCall, ToolOutcome};
 
 use crate::cost;
+use crate::request::ToldTools;
 use asks::Asking;
 use citations::Waiting;
 use cofferdam_runtime::wire::{CallDelta, CallStart, Event, FinishReason, TextDelta, Usage};
@@ -81,6 +84,10 @@ pub struct Assembler {
     permits: Permits,
     /// The functions that the host serves, if any.
     served: Option<Arc<Served>>,
+    /// The functions of this turn that stand for tools of the client's own kinds, if any.
+    told: Option<Arc<ToldTools>>,
+    /// What the model has said of a conversation that is to be compacted.
+    summary: Option<String>,
     /// Calls of this turn that the client has to approve, while the model says their arguments.
     asking: Vec<Asking>,
     /// The first item of this turn.
@@ -107,6 +114,8 @@ impl Assembler {
             ended: None,
             permits: Permits::default(),
             served: None,
+            told: None,
+            summary: None,
             asking: Vec::new(),
             turn_start: 0,
             next_annotations: Vec::new(),
@@ -176,6 +185,7 @@ impl Assembler {
     /// # Errors
     /// [`Malformed`]; the answer can then only fail.
     pub fn apply(&mut self, event: Event) -> Result<(), Malformed> {
+        let Some(event) = self.take_into_summary(event)? else { return Ok(()) };
         match event {
             Event::MessageStart(phase) => {
                 self.close_reasoning();
@@ -385,6 +395,7 @@ impl Assembler {
         if let Some(item) = self.call_item(&start).filter(|_| !custom) {
             return self.start_tool(start, item);
         }
+        let Some(start) = self.start_client_call(start, custom)? else { return Ok(()) };
         let CallStart { key, call_id, name, namespace } = start;
         self.add(Body::Call { custom, call_id, name, namespace, text: String::new() }, Some(key))?;
         Ok(())
@@ -416,6 +427,10 @@ impl Assembler {
                 self.arguments(index, &delta.text);
                 return Ok(());
             }
+            Some(Body::Client(call)) => {
+                call.push(&delta.text);
+                return Ok(());
+            }
             _ => return Ok(()),
         };
         self.item_event(name, index, |out, _| {
@@ -432,6 +447,7 @@ impl Assembler {
         let Some(index) = self.open_call(key) else { return Ok(()) };
         match self.items.get_mut(index).map(|item| &mut item.body) {
             Some(Body::Tool { .. }) => return self.end_arguments(index),
+            Some(Body::Client(_)) => self.close_client_call(index, Status::Completed),
             _ => self.close_call(index, Status::Completed),
         }
         Ok(())
@@ -488,6 +504,7 @@ impl Assembler {
             let Some(item) = self.items.get(index) else { continue };
             match (&item.body, item.status) {
                 (Body::Call { .. }, Status::InProgress) => self.close_call(index, status),
+                (Body::Client(_), Status::InProgress) => self.close_client_call(index, status),
                 (Body::Tool { .. }, _) => {}
                 (_, Status::InProgress) => self.finish_item(index, status),
                 _ => {}

@@ -14,7 +14,7 @@ use crate::echo::Echo;
 use crate::hooks::HELD_BYTES_MAX;
 use crate::pace::{Pace, Timeouts};
 use crate::reading::{ANSWER_BYTES_MAX, Reading, Verdict, verdict};
-use crate::request::ResponsesRequest;
+use crate::request::{Dialect, ResponsesRequest, Told, ToldTools, tell};
 use crate::routing::Order;
 use cofferdam_egress::{Egress, Error as EgressError, Limits, Origin, Outgoing, Reply};
 use cofferdam_runtime::manifest::Framing;
@@ -41,6 +41,8 @@ pub(crate) struct Begun {
     pub(crate) reading: Option<Box<Reading>>,
     pub(crate) status: Option<u16>,
     pub(crate) used: Option<Used>,
+    /// What functions of the request stood for, where it was told otherwise than the client sent it.
+    pub(crate) told: Option<Arc<ToldTools>>,
     /// It has come to a normal end without content.
     pub(crate) is_empty: bool,
 }
@@ -94,14 +96,17 @@ impl Trial for Attempting<'_> {
         if let Some(given) = self.checked.provider.options_for(&provider.name) {
             target.options = provider.options.sift(given).json;
         }
-        let prepared = instance.prepare(self.request, &target).await;
+        let told = self.told(endpoint);
+        let request = told.as_ref().map_or(self.request, |told| &told.json);
+        let prepared = instance.prepare(request, &target).await;
         let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error))?;
+        let told = told.map(|told| told.tools);
         let upstream = match prepared {
             Ok(Prepared::Answer(events)) => {
                 self.check(endpoint, &events)?;
                 let begun = local(events)?;
                 instance.close().await;
-                return Ok(begun);
+                return Ok(Begun { told, ..begun });
             }
             Ok(Prepared::Upstream(upstream)) => upstream,
             Err(failure) => return Err(AttemptFailure::dialect(failure)),
@@ -111,18 +116,29 @@ impl Trial for Attempting<'_> {
             echo.note(&upstream.body, used.as_ref());
         }
         match self.exchange(instance, endpoint, upstream, used.as_ref(), pace).await {
-            Ok(begun) => Ok(Begun { used, ..begun }),
+            Ok(begun) => Ok(Begun { used, told, ..begun }),
             Err(failed) => Err(failed.after(used.as_ref())),
         }
     }
 }
 
 impl Attempting<'_> {
+    /// The request as an endpoint's dialect can take it; none where it takes it as it is.
+    fn told(&self, endpoint: &Endpoint) -> Option<Told> {
+        let provider = endpoint.provider.adapter.manifest().provider.as_ref();
+        let (kinds, is_byok) = (&self.checked.kinds, self.order.is_byok(endpoint));
+        let dialect = Dialect {
+            has_tool: &|tool_type| endpoint.takes_kind(tool_type, is_byok),
+            takes_items: provider.is_some_and(|provider| provider.takes_items),
+            open: &|sealed| self.credentials.open_conversation(sealed),
+        };
+        (!kinds.is_empty() && dialect.lacks(kinds)).then(|| tell(self.request, &dialect, kinds)).flatten()
+    }
+
     /// Whether the request may go there on the caller's own credential only: it was routed with that, or asks for
     /// what the operator does not let clients use.
     fn is_callers_alone(&self, endpoint: &Endpoint) -> bool {
-        self.order.is_byok(endpoint)
-            || self.checked.hosted().any(|hosted| endpoint.lacks(hosted, false).is_some())
+        self.order.is_byok(endpoint) || endpoint.misses(self.checked, false).is_some()
     }
 
     async fn exchange(
@@ -197,12 +213,12 @@ impl Attempting<'_> {
                 }
                 Verdict::Answered if pace.is_streamed() || is_over => {
                     let (reading, status) = (Some(reading), Some(status));
-                    return Ok(Begun { events, reading, status, used: None, is_empty: false });
+                    return Ok(Begun { events, reading, status, used: None, told: None, is_empty: false });
                 }
                 Verdict::Wait | Verdict::Answered if !reading.is_over() => {}
                 Verdict::Empty => {
                     let (reading, status) = (Some(reading), Some(status));
-                    return Ok(Begun { events, reading, status, used: None, is_empty: true });
+                    return Ok(Begun { events, reading, status, used: None, told: None, is_empty: true });
                 }
                 _ => return Err(AttemptFailure { status: Some(status), ..AttemptFailure::malformed() }),
             }
@@ -242,7 +258,7 @@ fn local(events: Vec<Event>) -> Result<Begun, AttemptFailure> {
         Verdict::Failed(failure) => return Err(AttemptFailure::in_band(failure, None)),
         Verdict::Wait => return Err(AttemptFailure::empty()),
     };
-    Ok(Begun { events, reading: None, status: None, used: None, is_empty })
+    Ok(Begun { events, reading: None, status: None, used: None, told: None, is_empty })
 }
 
 /// Sends a guest's request to its provider and waits for the head of the answer.

@@ -194,8 +194,13 @@ impl Endpoint {
     /// The first thing of a request that it does not take. `is_byok` says whether it would be asked on the caller's
     /// own credential.
     pub(crate) fn misses<'r>(&self, request: &'r ResponsesRequest, is_byok: bool) -> Option<Miss<'r>> {
-        let tool =
-            request.tools.iter().find_map(|tool| Some(Miss::Tool(tool, self.lacks_tool(tool, is_byok)?)));
+        let tool = request.all_tools().find_map(|tool| {
+            let lack = self.lacks_tool(tool, is_byok)?;
+            let is_told = tool.is_told_as_functions() && self.offers("function");
+            let is_spared =
+                self.leaves_out(tool, is_byok) && !request.tool_choice.needs_search(&request.tools);
+            (!is_told && !is_spared).then_some(Miss::Tool(tool, lack))
+        });
         let item = || {
             let mut items = request.hosted_items.iter();
             items.find_map(|hosted| Some(Miss::Item(hosted, self.lacks(hosted, is_byok)?)))
@@ -203,7 +208,13 @@ impl Endpoint {
         tool.or_else(item)
     }
 
-    /// What it does not take of a tool; a server tool is offered as functions.
+    /// Whether a tool of a request is left out here, because the provider's own search of the web is not there, or
+    /// not the client's to use.
+    pub(crate) fn leaves_out(&self, tool: &RequestTool, is_byok: bool) -> bool {
+        tool.may_be_left_out() && self.lacks_tool(tool, is_byok) == Some(Lack::Tool)
+    }
+
+    /// What it does not take of a tool of this kind; a server tool is offered as functions.
     pub(crate) fn lacks_tool<'r>(&self, tool: &'r RequestTool, is_byok: bool) -> Option<Lack<'r>> {
         if let Some(hosted) = &tool.hosted {
             return self.lacks(hosted, is_byok);

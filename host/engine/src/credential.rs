@@ -68,6 +68,11 @@ impl Credentials<'_> {
         self.is_bound(secret).await.unwrap_or(false)
     }
 
+    /// A compacted conversation of the caller's workspace.
+    pub(crate) fn open_conversation(&self, sealed: &str) -> Option<String> {
+        self.store.open_conversation(self.caller.workspace, sealed)
+    }
+
     /// The credential for one attempt at `provider`; none where none is configured. `callers_alone`: the caller was
     /// to pay the provider itself, and where its own credential is gone meanwhile, the operator's does not stand in.
     pub(crate) async fn release(

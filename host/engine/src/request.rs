@@ -22,6 +22,7 @@ mod responses;
 mod rule;
 mod settings;
 mod shapes;
+mod telling;
 mod tool_source;
 mod tools;
 pub(crate) mod walk;
@@ -40,9 +41,10 @@ pub(crate) use replay::server_tool_of_call;
 pub(crate) use responses::retold_items;
 pub use responses::{ResponsesRequest, TextFacts};
 pub use settings::{Ability, Route, ServiceTier, StopCondition, TextFormat, Truncation};
+pub(crate) use telling::{ClientKind, ClientTool, Dialect, Told, ToldTools, tell};
 pub use tool_source::{Place, ToolSource};
-pub(crate) use tools::split_prefix;
 pub use tools::{RequestTool, ToolChoice, ToolClass, ToolKind, ToolPrefix, server_tool_name};
+pub(crate) use tools::{is_search, split_prefix};
 
 #[cfg(test)]
 mod tests;

@@ -60,6 +60,10 @@ pub struct ProviderTable {
     /// Types of tools that a client runs and this dialect can offer to a model.
     #[serde(default)]
     pub tools: Vec<String>,
+    /// The dialect takes every item of the interface as it is. Others are told items of a client's own, such as
+    /// `additional_tools` or `agent_message`, as functions and messages.
+    #[serde(default)]
+    pub takes_items: bool,
     /// Types of tools that a provider of this dialect runs itself, each with the members that it carries besides
     /// `type`.
     #[serde(default)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cofferdam_engine::rate::TooOften;
 use cofferdam_store::{AuthenticationError, MemberId, Principal};
 use futures_util::FutureExt;
-use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, UPGRADE};
 use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use hyper::body::{Body as _, Incoming};
@@ -147,6 +147,7 @@ async fn find_and_answer(
     })?;
     let route = Route::find(head.uri.path()).map_err(|miss| match miss {
         NoRoute::Unknown => Fault::NotFound,
+        NoRoute::Elsewhere(what) => Fault::NotServed(what),
         NoRoute::Malformed => Fault::Malformed("The path is not percent-encoded correctly"),
     })?;
     record.route = route.label();
@@ -169,6 +170,9 @@ async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Res
         return api::vault::answer(call, route, body).await;
     }
     access::check(route.label(), call.principal.kind())?;
+    if route == Route::Responses && asks_for_websocket(call.head) {
+        return Err(Fault::NoUpgrade);
+    }
     if !route.methods().contains(&call.head.method) {
         return Err(Fault::WrongMethod(route.methods()));
     }
@@ -184,6 +188,12 @@ async fn dispatch(call: &mut Call<'_>, route: Route, body: &mut Incoming) -> Res
         Route::Credits => api::credits::read(call),
         Route::Vault(_) => Err(Fault::NotFound),
     }
+}
+
+/// Whether a request asks for another protocol than HTTP.
+fn asks_for_websocket(head: &Parts) -> bool {
+    let asked = head.headers.get_all(UPGRADE).iter().filter_map(|value| value.to_str().ok());
+    asked.flat_map(|value| value.split(',')).any(|protocol| protocol.trim().eq_ignore_ascii_case("websocket"))
 }
 
 fn check_head(head: &Parts) -> Result<(), Fault> {

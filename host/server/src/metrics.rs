@@ -8,9 +8,9 @@ use std::time::Duration;
 use crate::route::Label;
 
 /// Statuses that are counted apart; anything else counts as the last.
-const STATUSES: [u16; 25] = [
-    200, 204, 400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 414, 422, 429, 431, 500, 502, 503, 504, 524,
-    529, 201, 499, 0,
+const STATUSES: [u16; 26] = [
+    200, 204, 400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 414, 422, 426, 429, 431, 500, 502, 503, 504,
+    524, 529, 201, 499, 0,
 ];
 
 /// Upper bounds of the histogram buckets, in seconds.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use cofferdam_engine::Refusal;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, UPGRADE};
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -36,6 +36,10 @@ pub(crate) enum Fault {
     ManagementOnly,
     /// Nothing is there, for this key at least.
     NotFound,
+    /// It is a route of another interface; the text says what there is instead.
+    NotServed(&'static str),
+    /// The route is not served over a WebSocket.
+    NoUpgrade,
     /// The route has other methods.
     WrongMethod(&'static [Method]),
     /// The path, a header or the body is malformed; the text says which.
@@ -106,6 +110,12 @@ impl Fault {
                 Line(S::FORBIDDEN, "permission_denied", "Only management keys can perform this operation")
             }
             Self::NotFound => Line(S::NOT_FOUND, "not_found", "Not found"),
+            Self::NotServed(what) => Line(S::NOT_FOUND, "not_found", what),
+            Self::NoUpgrade => Line(
+                S::UPGRADE_REQUIRED,
+                "invalid_request",
+                "This route is served over HTTP only: send a POST request, with stream set to true for events",
+            ),
             Self::WrongMethod(_) => Line(S::METHOD_NOT_ALLOWED, "invalid_request", "Method not allowed"),
             Self::Malformed(what) => Line(S::BAD_REQUEST, "invalid_request", what),
             Self::Flawed(_) => Line(S::BAD_REQUEST, "invalid_request", "Invalid request parameters"),
@@ -145,6 +155,7 @@ impl Fault {
     #[must_use]
     pub(crate) fn into_response(self, user: Option<String>) -> Response<Body> {
         let status = self.status();
+        let no_upgrade = matches!(self, Self::NoUpgrade);
         let Parts { message, metadata, routing, retry_after_s, allow } = self.into_parts();
         let mut envelope = Map::new();
         let error = json!({"code": status.as_u16(), "message": message, "metadata": metadata});
@@ -156,6 +167,10 @@ impl Fault {
         let mut response = json_response(status, Value::Object(envelope).to_string().into());
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if no_upgrade {
+            // The status wants to be told what to speak instead.
+            headers.insert(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+        }
         if let Some(seconds) = retry_after_s {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -51,6 +51,8 @@ pub(crate) enum VaultRoute {
 pub(crate) enum NoRoute {
     /// Nothing is there.
     Unknown,
+    /// A route of another interface; what there is instead.
+    Elsewhere(&'static str),
     /// It has a `%` that encodes nothing, or encodes no text.
     Malformed,
 }
@@ -77,7 +79,7 @@ impl Route {
             ["keys", id] => Self::OneKey(decode(id)?),
             ["credits"] => Self::Credits,
             ["vault", rest @ ..] => Self::Vault(VaultRoute::find(rest).ok_or(NoRoute::Unknown)?),
-            _ => return Err(NoRoute::Unknown),
+            parts => return Err(elsewhere(parts)),
         })
     }
 
@@ -105,6 +107,29 @@ impl Route {
             Self::Credits => Label::Credits,
             Self::Vault(_) => Label::Vault,
         }
+    }
+}
+
+/// Why a path is no route: clients of other interfaces are told what there is.
+fn elsewhere(parts: &[&str]) -> NoRoute {
+    match parts {
+        ["chat", "completions", ..] | ["completions"] => NoRoute::Elsewhere(
+            "Not found: this host does not serve Chat Completions; it serves POST /v1/responses, \
+             POST /v1/embeddings and GET /v1/models",
+        ),
+        ["messages", ..] => NoRoute::Elsewhere(
+            "Not found: this host does not serve the Messages API; it serves POST /v1/responses, \
+             POST /v1/embeddings and GET /v1/models",
+        ),
+        ["responses", "compact"] => NoRoute::Elsewhere(
+            "Not found: to compact a conversation, send it to POST /v1/responses with an item of type \
+             compaction_trigger at its end",
+        ),
+        ["responses", ..] => NoRoute::Elsewhere(
+            "Not found: this host stores no responses; it serves POST /v1/responses, which takes the whole \
+             conversation in input",
+        ),
+        _ => NoRoute::Unknown,
     }
 }
 

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use crate::error::Error;
 use crate::hex;
-use crate::ids::StoreId;
+use crate::ids::{StoreId, WorkspaceId};
 use crate::root_key::RootKeyId;
 use crate::rows::STORE_KEYS;
 
@@ -28,6 +28,8 @@ pub(crate) type Digest = [u8; DIGEST_BYTES];
 /// Version of the store's own record.
 const RECORD_VERSION: u32 = 1;
 const NONCE_BYTES: usize = 24;
+/// What the seal of a conversation is bound to beside its key.
+const CONVERSATION: &[u8] = b"conversation/v1";
 
 /// A set of keys as it lies in the store: the same content once per key that can open it.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -259,6 +261,37 @@ impl StoreKeys {
     /// Seals a backup of so many rows, whose bytes have this digest.
     pub(crate) fn backup_mac(&self, rows: u64, digest: &Digest) -> Digest {
         mac(&self.rows, "backup/v1", &[self.store.as_bytes(), &rows.to_be_bytes(), digest])
+    }
+
+    /// Seals a conversation for a workspace: `nonce | ciphertext | tag`.
+    pub(crate) fn seal_conversation(
+        &self,
+        workspace: WorkspaceId,
+        plain: &[u8],
+    ) -> Result<Vec<u8>, getrandom::Error> {
+        let mut nonce = [0; NONCE_BYTES];
+        getrandom::fill(&mut nonce)?;
+        let payload = Payload { msg: plain, aad: CONVERSATION };
+        #[expect(clippy::expect_used, reason = "the cipher only refuses messages of many gigabytes")]
+        let sealed = self
+            .conversation_cipher(workspace)
+            .encrypt(&XNonce::from(nonce), payload)
+            .expect("an answer is far shorter than the cipher's limit");
+        Ok([nonce.as_slice(), &sealed].concat())
+    }
+
+    /// The reverse of [`StoreKeys::seal_conversation`]; `None` for bytes that these keys did not seal for this
+    /// workspace.
+    pub(crate) fn open_conversation(&self, workspace: WorkspaceId, sealed: &[u8]) -> Option<Vec<u8>> {
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>()?;
+        let payload = Payload { msg: sealed, aad: CONVERSATION };
+        self.conversation_cipher(workspace).decrypt(&XNonce::from(*nonce), payload).ok()
+    }
+
+    /// A key of its own for each workspace: none can be used for another, nor for anything else that is kept.
+    fn conversation_cipher(&self, workspace: WorkspaceId) -> XChaCha20Poly1305 {
+        let key = mac(&self.rows, "conversation/v1", &[self.store.as_bytes(), workspace.as_bytes()]);
+        XChaCha20Poly1305::new(&key.into())
     }
 
     /// The head of the audit chain after a record whose stored bytes these are.

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod backup;
+mod conversations;
 mod guests;
 mod key_records;
 mod keys;

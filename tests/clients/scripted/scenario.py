@@ -104,6 +104,11 @@ class Answer:
 
 def answer(turn: Turn) -> Answer:
     """The answer to a request."""
+    if "Write only the summary" in turn.text:
+        return Answer(text="The user wants one line in a file.")
+    # Some dialects join what the client said before it.
+    if turn.text.rstrip().endswith("script: agent"):
+        return agent(turn)
     if turn.text.startswith("script:"):
         return scripted(turn.text.removeprefix("script:").strip())
     made = Answer(reasoning=REASONING if turn.reasons else "")
@@ -121,6 +126,30 @@ def answer(turn: Turn) -> Answer:
         made.text = "".join(words[: turn.limit])
         made.is_cut = True
     return made
+
+
+def agent(turn: Turn) -> Answer:
+    """A coding agent's work, one call a turn: makes a file, reads it, adds with a tool of the client's own."""
+
+    def named(end: str) -> Tool | None:
+        return next((tool for tool in turn.tools if tool.name.endswith(end)), None)
+
+    steps = [
+        (named("apply_patch"), {"input": "*** Begin Patch\n*** Add File: made.txt\n+one line\n*** End Patch\n"}),
+        (named("exec_command"), {"cmd": "cat made.txt"}),
+        (named("tool_search"), {"query": "add two numbers", "limit": 4}),
+        (named("__add"), {"a": 19, "b": 23}),
+    ]
+    if steps[0][0] is None:
+        steps[0] = (named("exec_command"), {"cmd": "echo one line > made.txt"})
+    offered = [(tool, arguments) for tool, arguments in steps if tool is not None]
+    done = len(turn.results)
+    if done >= len(offered):
+        return Answer(text=prose(turn))
+    tool, arguments = offered[done]
+    if tool.custom:
+        return Answer(calls=[Call(tool.name, arguments["input"], custom=True)])
+    return Answer(calls=[Call(tool.name, json.dumps(arguments))])
 
 
 def scripted(name: str) -> Answer:

@@ -245,3 +245,17 @@ fn members_of_functions_and_hosted_tools_go_as_they_are() {
     let expected = r#""tools":[{"type":"function","name":"f","parameters":{},"allowed_callers":["direct"],"x":[1]},{"type":"web_search","external_web_access":false,"search_content_types":["text"]},{"type":"mcp","server_label":"l","server_url":"u","allowed_callers":["c"]},{"type":"custom","name":"c"}]"#;
     assert!(body.contains(expected), "{body}");
 }
+
+#[test]
+fn tools_stay_deferred_where_a_search_may_find_them() {
+    let function = r#"{"type":"function","name":"f","defer_loading":true}"#;
+    let custom = r#"{"type":"custom","name":"c","defer_loading":true}"#;
+    let deferred = format!(
+        r#"{function},{custom},{{"type":"namespace","name":"n","tools":[{function},{custom}]}},{{"type":"computer"}},{{"type":"programmatic_tool_calling"}}"#
+    );
+    let search = r#",{"type":"tool_search","execution":"client","description":"d","parameters":{}}"#;
+    let body = |search| sent(&format!(r#"{{"input":[],"tools":[{deferred}{search}]}}"#));
+    assert!(body(search).contains(&format!(r#""tools":[{deferred}{search}]"#)), "{}", body(search));
+    let loaded = deferred.replace(r#","defer_loading":true"#, "");
+    assert!(body("").contains(&format!(r#""tools":[{loaded}]"#)), "{}", body(""));
+}

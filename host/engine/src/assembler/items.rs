@@ -1,5 +1,6 @@
 //! Output items while they grow, and how they are written.
 
+use super::client_calls::ClientCall;
 use super::json::{compact_json, number, optional_string, raw, string};
 use super::{Assembler, CallItem, Identity, Malformed};
 use cofferdam_runtime::wire::ReasoningSeal;
@@ -114,6 +115,8 @@ pub(super) enum Body {
         namespace: Option<String>,
         text: String,
     },
+    /// A call of a client's tool of a kind that the model knows as a function.
+    Client(Box<ClientCall>),
     /// A call that the host answers.
     Tool {
         item: Arc<CallItem>,
@@ -170,6 +173,7 @@ impl Body {
             Self::Reasoning { .. } => identity.item_id("rs", index),
             Self::Call { custom: false, .. } => identity.item_id("fc", index),
             Self::Call { custom: true, .. } => identity.item_id("ctc", index),
+            Self::Client(call) => identity.item_id(call.id_prefix(), index),
             Self::Tool { item, arguments, .. } => item.id(identity, index, arguments),
             Self::Image { .. } => identity.item_id("ig", index),
             Self::Opaque { id, .. } => id.clone(),
@@ -229,7 +233,7 @@ impl Item {
     pub(super) fn is_open_call(&self, key: u32) -> bool {
         self.key == Some(key)
             && self.status == Status::InProgress
-            && matches!(self.body, Body::Call { .. } | Body::Tool { ended: false, .. })
+            && matches!(self.body, Body::Call { .. } | Body::Client(_) | Body::Tool { ended: false, .. })
     }
 
     pub(super) fn is_open_image(&self, key: u32) -> bool {
@@ -296,6 +300,7 @@ impl Item {
                 string(out, text);
                 raw(out, "}");
             }
+            Body::Client(call) => call.write(Some((&self.id, self.status.as_str())), out),
             Body::Tool { item, arguments, members, .. } => {
                 raw(out, "{\"type\":");
                 string(out, &item.item_type);

@@ -31,7 +31,7 @@ impl Permits {
     /// The permits of the endpoints that this request is sent to: those asked have all of its tools. A server
     /// that this host calls itself is of another kind by now: they are sent its functions.
     pub(crate) fn of(request: &ResponsesRequest) -> Self {
-        Self { mcp: request.tools.iter().any(|tool| tool.kind == ToolKind::Mcp) }
+        Self { mcp: request.all_tools().any(|tool| tool.kind == ToolKind::Mcp) }
     }
 
     /// Whether a provider may make items of this type.
@@ -93,6 +93,7 @@ mod tests {
         for item in [
             r#"{"type":"shell_call_output"}"#,
             r#"{"type":"web_search_call","id":"ws_1"}"#,
+            r#"{"type":"tool_search_call","call_id":"c"}"#,
             r#"{"type":"mcpx"}"#,
         ] {
             assert!(allowed(Permits::default(), item), "{item}");

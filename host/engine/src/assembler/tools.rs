@@ -341,7 +341,7 @@ impl Assembler {
     /// Whether this turn called something that the client has to answer.
     pub fn has_client_calls(&self) -> bool {
         self.items.iter().skip(self.turn_start).any(|item| match &item.body {
-            Body::Call { .. } | Body::Opaque { is_client_call: true, .. } => true,
+            Body::Call { .. } | Body::Client(_) | Body::Opaque { is_client_call: true, .. } => true,
             Body::Tool { item: call, .. } => {
                 call.asks.is_some() || (call.halts && item.status == Status::Completed)
             }

@@ -65,6 +65,7 @@ impl Item {
                 string(&mut out, text);
                 raw(&mut out, "}");
             }
+            Body::Client(call) => call.write(None, &mut out),
             Body::Image { result } => {
                 raw(&mut out, "{\"type\":\"image_generation_call\",\"status\":\"completed\",\"result\":");
                 optional_string(&mut out, result.as_deref());

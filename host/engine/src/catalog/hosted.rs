@@ -3,7 +3,7 @@
 
 use super::Endpoint;
 use crate::cost::Amount;
-use crate::request::{Hosted, Meaning};
+use crate::request::{Hosted, Meaning, is_search};
 use cofferdam_runtime::wire::Event;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,13 +47,26 @@ impl Endpoint {
         self.offers(tool_type) || self.hosted.tools.contains_key(tool_type)
     }
 
+    /// Whether the model is told of tools of this type, and of their calls, as the client sent them. A search of the
+    /// web that is not the client's to use is left out.
+    pub(crate) fn takes_kind(&self, tool_type: &str, is_byok: bool) -> bool {
+        match is_search(tool_type) {
+            true => self.usable(tool_type, is_byok).is_some(),
+            false => self.offers(tool_type) || self.members_of(tool_type).is_some(),
+        }
+    }
+
+    /// The members of a tool that clients may use on this credential.
+    fn usable(&self, tool_type: &str, is_byok: bool) -> Option<&BTreeSet<String>> {
+        self.members_of(tool_type).filter(|_| is_byok || self.hosted.tools.contains_key(tool_type))
+    }
+
     /// What it does not take of a provider's tool, or of a thing stored there. With the caller's own credential
     /// (`is_byok`) the operator's lists do not count.
     pub(crate) fn lacks<'r>(&self, hosted: &'r Hosted, is_byok: bool) -> Option<Lack<'r>> {
-        let is_listed = |tool_type: &String| is_byok || self.hosted.tools.contains_key(tool_type);
         let declared = match &hosted.type_name {
             None => None,
-            Some(tool_type) => match self.members_of(tool_type).filter(|_| is_listed(tool_type)) {
+            Some(tool_type) => match self.usable(tool_type, is_byok) {
                 None => return Some(Lack::Tool),
                 declared => declared,
             },

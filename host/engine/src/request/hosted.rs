@@ -72,8 +72,11 @@ impl Hosted {
             if !names_stored(&name) || members.len() == own {
                 members.push(Member::new(&name, Meaning::Setting));
             }
-            // True is what a search does anyway.
-            let is_known = is_known(&type_name, &name) || (name == "external_web_access" && value.is_true());
+            let is_known = match &*name {
+                // True is what a search does anyway. What this host's search finds is not what a provider has stored.
+                "external_web_access" => value.is_true(),
+                name => is_known(&type_name, name),
+            };
             members.iter_mut().skip(own).for_each(|member| member.is_known = is_known);
             if matches!(&*name, "container" | "environment") {
                 note_unknown(&name, value, &mut members);

@@ -12,7 +12,9 @@ use super::replay::Replay;
 use super::rule::Shape;
 use super::settings::{Ability, Needs};
 use super::shapes::items::{ITEMS, MESSAGE, SERVER_ITEM, SERVER_ITEMS};
-use super::tools::split_prefix;
+use super::telling::Kinds;
+use super::tool_source::Place;
+use super::tools::{Offered, RequestTool, ToolKind, split_prefix};
 use std::ops::Range;
 
 /// What was counted over an input.
@@ -29,9 +31,13 @@ pub(super) struct Tally<'d> {
     pub(super) tool_bytes: usize,
     /// An item brings tools, so that names in `tool_choice` may refer to them.
     pub(super) brings_tools: bool,
+    /// What `additional_tools` bring, with their places.
+    pub(super) brought: Vec<(Place, Offered<'d>)>,
+    /// Kinds of tools and items that not every dialect has.
+    pub(super) kinds: Kinds,
     /// An item stands for a call of a server tool.
     pub(super) has_server_calls: bool,
-    /// Tools that a provider would run, brought by items, and files stored there.
+    /// Tools that a provider would run, found by searches, and files stored there.
     pub(super) hosted: Vec<Hosted>,
     /// The last item is the result of a call, or has one.
     pub(super) ends_with_result: bool,
@@ -72,6 +78,8 @@ impl<'d> Tally<'d> {
             marks: Marks::default(),
             tool_bytes: 0,
             brings_tools: false,
+            brought: Vec::new(),
+            kinds: Kinds::default(),
             has_server_calls: false,
             hosted: Vec::new(),
             ends_with_result: false,
@@ -93,11 +101,12 @@ impl<'d> Tally<'d> {
                 tally.turns = 1;
             }
             Kind::Array => {
-                if input.items().next().is_none() {
+                if input.items().all(is_skipped) {
                     return Err(input.invalid("must hold at least 1 item"));
                 }
-                let mut items = input.items();
-                items.by_ref().take(bounds.items).try_for_each(|item| tally.item(item))?;
+                let mut items = input.items().enumerate();
+                let mut within = items.by_ref().take(bounds.items).filter(|(_, item)| !is_skipped(*item));
+                within.try_for_each(|(at, item)| tally.item(item, at))?;
                 if items.next().is_some() {
                     return Err(input.invalid(format!("must hold at most {} items", bounds.items)));
                 }
@@ -136,7 +145,7 @@ impl<'d> Tally<'d> {
         }
     }
 
-    fn item(&mut self, item: Value<'d>) -> Result<(), InvalidRequest> {
+    fn item(&mut self, item: Value<'d>, place: usize) -> Result<(), InvalidRequest> {
         self.ends_with_result = false;
         if item.kind() == Kind::Object && item.get("type").is_none() {
             return self.untyped(item);
@@ -155,17 +164,69 @@ impl<'d> Tally<'d> {
             self.ends_with_result = true;
             return self.texts(item);
         }
-        self.ends_with_result = is_result(&word);
-        match ITEMS.check(item)? {
+        let kind = ITEMS.check(item)?;
+        self.ends_with_result = is_result(kind);
+        match kind {
             "computer_call_output" => self.needs.add(Ability::Images),
-            "additional_tools" => {
-                item.get("tools").map_or(Ok(()), |tools| self.tools.take(tools))?;
-                self.brings_tools = true;
-                self.needs.add(Ability::Tools);
-            }
+            "additional_tools" => self.bring(item, place)?,
+            "tool_search_output" => self.brings_tools = true,
             _ => {}
         }
+        self.note_kind(kind, item);
         self.texts(item)
+    }
+
+    /// Checks the tools that an item brings.
+    fn bring(&mut self, item: Value<'d>, place: usize) -> Result<(), InvalidRequest> {
+        self.brings_tools = true;
+        self.needs.add(Ability::Tools);
+        item.get("tools").map_or(Ok(()), |tools| self.tools.take(tools))?;
+        let offered = item.get("tools").map(Offered::list).transpose()?.unwrap_or_default();
+        for (index, tool) in offered.into_iter().enumerate() {
+            if matches!(tool.kind(), ToolKind::Server(_)) {
+                let tag = tool.value().get("type").unwrap_or_else(|| tool.value());
+                return Err(tag.invalid("names a tool of this service, which has to stand in tools"));
+            }
+            self.kinds.tools.extend(tool.own_type());
+            self.brought.push((Place::Input(place, index), tool));
+        }
+        Ok(())
+    }
+
+    /// The tools that items bring. Notes the kinds of those that are offered beside them.
+    pub(super) fn take_brought(&mut self, offered: &[Offered<'_>]) -> Vec<RequestTool> {
+        self.kinds.tools.extend(offered.iter().filter_map(Offered::own_type));
+        let brought = std::mem::take(&mut self.brought).into_iter();
+        brought.map(|(place, tool)| tool.into_copy(place)).collect()
+    }
+
+    /// Notes what not every dialect has.
+    fn note_kind(&mut self, kind: &'static str, item: Value<'d>) {
+        let has = |member| item.get(member).is_some();
+        let tool = match kind {
+            "function_call" | "custom_tool_call" if has("namespace") => "namespace",
+            "function_call_output" if !has("call_id") => return self.kinds.has_items = true,
+            "additional_tools" | "agent_message" => return self.kinds.has_items = true,
+            "compaction_trigger" => return self.kinds.compacts = true,
+            "compaction" => return self.kinds.has_compacted = true,
+            "custom_tool_call" | "custom_tool_call_output" => "custom",
+            "program" | "program_output" => "programmatic_tool_calling",
+            "tool_search_call" | "tool_search_output" => "tool_search",
+            "mcp_call" => "mcp",
+            "code_interpreter_call"
+            | "file_search_call"
+            | "local_shell_call"
+            | "shell_call"
+            | "apply_patch_call" => kind.strip_suffix("_call").unwrap_or(kind),
+            "local_shell_call_output" | "shell_call_output" | "apply_patch_call_output" => {
+                kind.strip_suffix("_call_output").unwrap_or(kind)
+            }
+            _ => return,
+        };
+        self.kinds.tools.insert(tool.to_owned());
+        if kind == "custom_tool_call" {
+            self.kinds.tools.insert("custom".to_owned());
+        }
     }
 
     /// Only messages and references may leave their type out.
@@ -216,7 +277,9 @@ impl<'d> Tally<'d> {
                 | "advice" | "outcome" => self.content(value),
                 "tools" => {
                     self.tool_bytes += value.raw().len();
-                    Hosted::of_list(value, HOSTED_MAX, &mut self.hosted);
+                    if !item.get("type").is_some_and(|tag| tag.is("additional_tools")) {
+                        Hosted::of_list(value, HOSTED_MAX, &mut self.hosted);
+                    }
                 }
                 _ => {}
             }
@@ -274,16 +337,26 @@ fn server_item(name: &str) -> &'static Shape {
     SERVER_ITEMS.iter().find(|(known, _)| *known == name).map_or(&SERVER_ITEM, |(_, shape)| shape)
 }
 
+/// Whether an item refers to reasoning that was stored: what it led to stands in the input, so that the
+/// reference may be left out.
+fn is_skipped(item: Value<'_>) -> bool {
+    let id = || item.get("id").is_some_and(|id| id.text().starts_with("rs_"));
+    match item.get("type") {
+        Some(tag) => tag.is("item_reference") && id(),
+        None => item.kind() == Kind::Object && item.members().count() == 1 && id(),
+    }
+}
+
 /// Whether an item of this type is a call's result, or a call with its result.
-fn is_result(word: &str) -> bool {
-    word.ends_with("_call_output")
-        || ["tool_search_output", "mcp_call", "mcp_approval_response"].contains(&word)
+fn is_result(kind: &str) -> bool {
+    kind.ends_with("_call_output")
+        || ["tool_search_output", "mcp_call", "mcp_approval_response"].contains(&kind)
 }
 
 fn stateless(at: Value<'_>) -> InvalidRequest {
     at.invalid(
         "refers to a stored item (item_reference), but this service is stateless and stores none: \
-         send the item itself",
+         set store to false in the client, so that it sends the item itself",
     )
 }
 
@@ -305,7 +378,7 @@ pub(super) fn write_for(input: Value<'_>, kinds: &[&str], out: &mut Vec<u8>) -> 
         opening = [None, Some(start..out.len())];
     }
     let mut replay = Replay::new(input, kinds);
-    for (place, item) in input.items().enumerate() {
+    for (place, item) in input.items().enumerate().filter(|(_, item)| !is_skipped(*item)) {
         if replay.take(item, place, out) {
             continue;
         }

@@ -7,6 +7,8 @@ use super::json::{Document, Value};
 use super::rule::Rule;
 use super::settings::{Needs, Truncation};
 use super::shapes::body::BODY;
+use super::telling::Kinds;
+use super::tool_source::Place;
 use super::tools::Offered;
 use super::weight::Weight;
 use super::{
@@ -33,7 +35,7 @@ pub struct ResponsesRequest {
     pub stop_server_tools_when: Vec<StopCondition>,
     /// The tools in the client's order.
     pub tools: Vec<RequestTool>,
-    /// What items of the input have a provider run or read.
+    /// What items of the input have a provider run or read, but for tools that they bring.
     pub hosted_items: Vec<Hosted>,
     /// Which tool the model may or must call.
     pub tool_choice: ToolChoice,
@@ -86,6 +88,10 @@ pub struct ResponsesRequest {
     /// Items of the input were calls of server tools and are told as calls of functions that no tool offers under
     /// that name yet.
     pub(crate) has_server_calls: bool,
+    /// Tools that items of the input bring.
+    pub(crate) brought: Vec<RequestTool>,
+    /// Kinds of tools and items that not every dialect has.
+    pub(crate) kinds: Kinds,
     /// The constant members of the response object, `"background":false,...`: a JSON fragment without
     /// braces and without a comma at either end.
     pub echo: String,
@@ -153,15 +159,13 @@ impl ResponsesRequest {
             Some(choice) => ToolChoice::check(choice, &offered, !tally.brings_tools)?,
             None => ToolChoice::Auto,
         };
-        let plugins = fields
-            .get("plugins")
-            .map(|list| RequestPlugin::list(list, extra_plugins))
-            .transpose()?
-            .unwrap_or_default();
+        let plugins = fields.get("plugins").map(|list| RequestPlugin::list(list, extra_plugins));
+        let plugins = plugins.transpose()?.unwrap_or_default();
         let max_tool_calls = fields.max_tool_calls()?;
         let guest = guest::write(&fields, &offered, body.len());
         let echo = echo::write(&fields, &offered);
         let stream = fields.is_true("stream");
+        let brought = tally.take_brought(&offered);
         let tool_bytes = fields.get("tools").map_or(0, |tools| tools.raw().len()) + tally.tool_bytes;
         Ok(Self {
             model: fields.text("model"),
@@ -196,6 +200,8 @@ impl ResponsesRequest {
             guest_json: guest.json,
             ends_with_result: tally.ends_with_result,
             has_server_calls: tally.has_server_calls,
+            brought,
+            kinds: tally.kinds,
             echo,
             spans: guest.spans,
         })
@@ -217,7 +223,12 @@ impl ResponsesRequest {
 
     /// Everything that it has a provider run or read.
     pub(crate) fn hosted(&self) -> impl Iterator<Item = &Hosted> {
-        self.tools.iter().filter_map(|tool| tool.hosted.as_ref()).chain(&self.hosted_items)
+        self.all_tools().filter_map(|tool| tool.hosted.as_ref()).chain(&self.hosted_items)
+    }
+
+    /// The tools of `tools`, and those that items bring.
+    pub(crate) fn all_tools(&self) -> impl Iterator<Item = &RequestTool> {
+        self.tools.iter().chain(&self.brought)
     }
 
     /// Puts other items, in normal form and comma-separated, in the place of those of `input`.
@@ -237,6 +248,8 @@ impl ResponsesRequest {
         self.ends_with_result = other.ends_with_result;
         self.spans = other.spans;
         self.tools = other.tools;
+        self.brought = other.brought;
+        self.kinds = other.kinds;
         self.hosted_items = other.hosted_items;
         self.tool_choice = other.tool_choice;
         self.needs = other.needs;
@@ -250,7 +263,7 @@ impl ResponsesRequest {
 /// The tools with their places in the JSON that guests receive.
 fn with_json(offered: Vec<Offered<'_>>, ranges: Vec<Range<usize>>, json: &Bytes) -> Vec<RequestTool> {
     let placed = offered.into_iter().zip(ranges).enumerate();
-    placed.map(|(index, (tool, range))| tool.into_tool(index, json.slice(range))).collect()
+    placed.map(|(index, (tool, range))| tool.into_tool(Place::Tools(index), json.slice(range))).collect()
 }
 
 /// The items of an input, comma-separated, for models that know those of `kinds`, such as `code_interpreter_call`,

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Place {
     /// This entry of `tools`.
     Tools(usize),
+    /// The tool at the second place of what the item of `input` at the first brings.
+    Input(usize, usize),
     /// This entry of `plugins`.
     Plugins(usize),
     /// A plugin that the workspace has by default, by its id.
@@ -19,6 +21,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tools(index) => write!(f, "tools[{index}]"),
+            Self::Input(item, index) => write!(f, "input[{item}].tools[{index}]"),
             Self::Plugins(index) => write!(f, "plugins[{index}]"),
             Self::Default(id) => f.write_str(id),
             Self::Model => f.write_str("model"),

@@ -9,6 +9,7 @@ use super::shapes::server_tools::SERVER_TOOLS;
 use super::shapes::tools::TOOLS;
 use super::tool_source::{Place, ToolSource};
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Who runs a tool.
@@ -39,6 +40,10 @@ pub enum ToolKind {
     Shell,
     /// `computer_use_preview`
     ComputerUsePreview,
+    /// `computer`
+    Computer,
+    /// `tool_search` with `execution: "client"`
+    ToolSearch,
     /// `web_search`, `web_search_2025_08_26`, `web_search_preview`, `web_search_preview_2025_03_11`
     WebSearch,
     /// `file_search`
@@ -49,6 +54,8 @@ pub enum ToolKind {
     Mcp,
     /// `image_generation`
     ImageGeneration,
+    /// `programmatic_tool_calling`
+    ProgrammaticToolCalling,
     /// `service:NAME`, `openrouter:NAME`, or the bare alias `tool_search`: the name without prefix.
     /// Open, because installed tool guests may bring names of their own.
     Server(String),
@@ -65,12 +72,15 @@ impl ToolKind {
             | Self::ApplyPatch
             | Self::LocalShell
             | Self::Shell
-            | Self::ComputerUsePreview => ToolClass::Client,
+            | Self::ComputerUsePreview
+            | Self::Computer
+            | Self::ToolSearch => ToolClass::Client,
             Self::WebSearch
             | Self::FileSearch
             | Self::CodeInterpreter
             | Self::Mcp
-            | Self::ImageGeneration => ToolClass::Hosted,
+            | Self::ImageGeneration
+            | Self::ProgrammaticToolCalling => ToolClass::Hosted,
             Self::Server(_) => ToolClass::Server,
         }
     }
@@ -144,6 +154,30 @@ impl RequestTool {
         Bytes::from(out)
     }
 
+    /// Whether a model that knows only functions can be told of it as one, or as several, without loss.
+    pub(crate) fn is_told_as_functions(&self) -> bool {
+        match self.kind {
+            ToolKind::Namespace
+            | ToolKind::Custom
+            | ToolKind::LocalShell
+            | ToolKind::ApplyPatch
+            | ToolKind::ToolSearch => true,
+            // In a container the provider runs it.
+            ToolKind::Shell => {
+                let document = Document::parse(&self.json).ok();
+                let place = document.as_ref().and_then(|it| it.root().get("environment")?.get("type"));
+                place.is_none_or(|place| place.is("local"))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether an endpoint without it may be asked all the same: clients offer a search of the web without asking
+    /// for one. A client that names the endpoint's own search asks for it.
+    pub(crate) fn may_be_left_out(&self) -> bool {
+        self.kind == ToolKind::WebSearch && self.engine().as_deref() != Some("native")
+    }
+
     /// Lets a server tool take the place of a tool of the client's own kind, with the whole entry as its
     /// settings.
     pub(crate) fn replace(&mut self, name: &str) {
@@ -213,6 +247,18 @@ struct Named {
     name: Option<String>,
 }
 
+/// An entry of a list of allowed tools, by its type.
+#[derive(serde::Deserialize)]
+struct Typed<'a> {
+    #[serde(rename = "type", borrow)]
+    tag: Cow<'a, str>,
+}
+
+/// Whether a type of tools is one of those that search the web.
+pub(crate) fn is_search(type_name: &str) -> bool {
+    type_name.starts_with("web_search")
+}
+
 /// A server tool's or item's prefix and bare name, if the type has one of the prefixes.
 pub(crate) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
     [ToolPrefix::Service, ToolPrefix::OpenRouter]
@@ -245,7 +291,8 @@ impl<'d> Offered<'d> {
         if let Some((prefix, name)) = split_prefix(&type_name) {
             return Self::server(value, Some(prefix), name);
         }
-        if type_name == "tool_search" {
+        let is_clients = value.get("execution").is_some_and(|by| by.is("client"));
+        if type_name == "tool_search" && !is_clients {
             return Self::server(value, None, &type_name);
         }
         let kind = match TOOLS.check(value)? {
@@ -256,6 +303,9 @@ impl<'d> Offered<'d> {
             "local_shell" => ToolKind::LocalShell,
             "shell" => ToolKind::Shell,
             "computer_use_preview" => ToolKind::ComputerUsePreview,
+            "computer" => ToolKind::Computer,
+            "tool_search" => ToolKind::ToolSearch,
+            "programmatic_tool_calling" => ToolKind::ProgrammaticToolCalling,
             "file_search" => ToolKind::FileSearch,
             "code_interpreter" => ToolKind::CodeInterpreter,
             "mcp" => ToolKind::Mcp,
@@ -283,8 +333,20 @@ impl<'d> Offered<'d> {
         &self.kind
     }
 
+    /// The type, where not every dialect has tools of it.
+    pub(super) fn own_type(&self) -> Option<String> {
+        let is_common = matches!(self.kind, ToolKind::Function | ToolKind::Server(_));
+        Some(self.value.get("type").filter(|_| !is_common)?.text().into_owned())
+    }
+
+    /// The entry with a place and JSON of its own.
+    pub(super) fn into_copy(self, place: Place) -> RequestTool {
+        let json = Bytes::from(self.value.compact());
+        self.into_tool(place, json)
+    }
+
     /// The entry with its place and its JSON.
-    pub(super) fn into_tool(self, index: usize, json: Bytes) -> RequestTool {
+    pub(super) fn into_tool(self, place: Place, json: Bytes) -> RequestTool {
         let text = |name| self.value.get(name).map(|value| value.text().into_owned());
         let (name, settings) = match self.kind {
             ToolKind::Server(_) => {
@@ -297,11 +359,11 @@ impl<'d> Offered<'d> {
         };
         let type_name = text("type").unwrap_or_default();
         let is_server = matches!(self.kind, ToolKind::Server(_));
-        let hosted = if is_server { None } else { Hosted::of_tool(self.value, || format!("tools[{index}]")) };
+        let hosted = if is_server { None } else { Hosted::of_tool(self.value, || place.to_string()) };
         let is_deferred =
             self.kind == ToolKind::Function && self.value.get("defer_loading").is_some_and(Value::is_true);
         RequestTool {
-            source: ToolSource { place: Place::Tools(index), names: None },
+            source: ToolSource { place, names: None },
             kind: self.kind,
             type_name,
             prefix: self.prefix,
@@ -331,6 +393,19 @@ impl<'d> Offered<'d> {
 }
 
 impl ToolChoice {
+    /// Whether a search of the web has to be there: it is named, or nothing else of `tools` could be called.
+    pub(crate) fn needs_search(&self, tools: &[RequestTool]) -> bool {
+        match self {
+            Self::Type(name) => is_search(name),
+            Self::Allowed { tools, .. } => {
+                let tools: Vec<Typed<'_>> = serde_json::from_slice(tools).unwrap_or_default();
+                tools.iter().any(|tool| is_search(&tool.tag))
+            }
+            Self::Required => tools.iter().all(|tool| tool.kind == ToolKind::WebSearch),
+            Self::Auto | Self::None | Self::Function(_) | Self::Custom(_) | Self::Mcp { .. } => false,
+        }
+    }
+
     /// The functions and custom tools that the choice asks for by name.
     pub(crate) fn named(&self) -> BTreeSet<String> {
         match self {

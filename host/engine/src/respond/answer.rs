@@ -1,6 +1,6 @@
 //! Reading an answer from its first event to its end, turn by turn.
 
-use super::outcome::{TurnEnd, covered, failed, finished};
+use super::outcome::{TurnEnd, covered, failed, finished, refused};
 use super::turns::Step;
 use super::{Chosen, Job};
 use crate::assembler::{Assembler, Outcome, Permits};
@@ -38,7 +38,8 @@ impl Job {
         }
         let (outcome, reading) = loop {
             let Chosen { endpoint, begun, watch } = chosen;
-            let Begun { events, mut reading, used, .. } = begun;
+            let Begun { events, mut reading, used, told, .. } = begun;
+            assembler.use_told(told);
             let is_byok = used.as_ref().is_some_and(|used| used.is_byok);
             entry.answered(is_byok);
             let price =
@@ -69,6 +70,7 @@ impl Job {
                 // It was read on for its usage alone; the entry tells that the client has left.
                 return Ok(Vec::new());
             }
+            let outcome = self.compacted(outcome, &mut assembler);
             if self.tools.is_none() {
                 break (outcome, reading);
             }
@@ -80,6 +82,25 @@ impl Job {
             }
         };
         self.end(outcome, reading, assembler, entry, pace).await
+    }
+
+    /// Shows the summary that a turn made, where a conversation is compacted; how the turn ended then.
+    fn compacted(&self, outcome: Outcome, assembler: &mut Assembler) -> Outcome {
+        let summary = assembler.take_summary().filter(|_| matches!(outcome, Outcome::Completed));
+        let Some(summary) = summary else { return outcome };
+        if summary.trim().is_empty() {
+            return Outcome::Failed(ErrorKind::ProviderUnavailable, "Provider returned error".to_owned());
+        }
+        match self.engine.parts.store.seal_conversation(self.caller.workspace, &summary) {
+            Ok(sealed) => match assembler.show_compaction(&sealed) {
+                Ok(()) => outcome,
+                Err(malformed) => refused(malformed),
+            },
+            Err(error) => {
+                tracing::error!(%error, "a compacted conversation could not be sealed");
+                Outcome::Failed(ErrorKind::Server, "Internal Server Error".to_owned())
+            }
+        }
     }
 
     /// Reads one turn to its end; says how it ended.

@@ -2,6 +2,7 @@
 
 use super::Job;
 use super::outcome::{cut_short, settled, too_long_to_hold, whole};
+use super::plan::left_out;
 use super::turns::TIMED_OUT;
 use crate::assembler::{Assembler, Identity, Outcome, Receipt, Replay};
 use crate::broadcast::{About, Pending};
@@ -36,6 +37,10 @@ impl Job {
         }
         self.trail.ended(pace.since_dispatch());
         self.trail.pipeline.extend(self.tools.as_ref().map(|tools| tools.stage()));
+        let answering = self.preferred.and_then(|place| self.order.endpoints.get(place));
+        self.trail.pipeline.extend(
+            answering.and_then(|endpoint| left_out(endpoint, self.order.is_byok(endpoint), &self.request)),
+        );
         let last = assembler.complete(&outcome, &self.receipt(self.cost.plus(&entry.lost())));
         if !pace.is_streamed() {
             let body = match whole(last, outcome) {

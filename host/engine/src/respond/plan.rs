@@ -8,6 +8,7 @@ use crate::refusal::Refusal;
 use crate::request::ResponsesRequest;
 use crate::{Engine, random_seed, routing};
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -156,4 +157,20 @@ fn untaken(engine: &Engine, miss: &Miss<'_>) -> Refusal {
             at(name)
         )),
     }
+}
+
+/// What was left out of the request at the endpoint that answered, as a stage of the routing metadata; none where
+/// nothing was. `is_byok` says whether it was asked on the caller's own credential.
+pub(super) fn left_out(endpoint: &Endpoint, is_byok: bool, request: &ResponsesRequest) -> Option<Value> {
+    let left = request.all_tools().filter(|tool| endpoint.leaves_out(tool, is_byok));
+    let left: Vec<Value> =
+        left.map(|tool| json!({ "path": tool.source.place.to_string(), "type": tool.type_name })).collect();
+    (!left.is_empty()).then(|| {
+        json!({
+            "type": "tools",
+            "name": "left-out",
+            "summary": format!("left_out={}", left.len()),
+            "data": { "left_out": left },
+        })
+    })
 }

@@ -3,7 +3,7 @@
 use super::offer::Offer;
 use crate::refusal::Refusal;
 use crate::request::walk::walk;
-use crate::request::{ResponsesRequest, ToolChoice, server_tool_name};
+use crate::request::{ResponsesRequest, ToolChoice, ToolKind, server_tool_name};
 use crate::routing::printable;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -49,10 +49,13 @@ impl Choice {
                 Self { first, later: auto() }
             }
             ToolChoice::Type(type_name) => {
+                if type_name == "tool_search" && client_searches(request) {
+                    return Ok(Self { first: None, later: auto() });
+                }
                 Self { first: forced(type_name, "tool_choice.type", offer)?, later: auto() }
             }
             ToolChoice::Allowed { required, tools } => {
-                let allowed = allowed(tools, offer)?;
+                let allowed = allowed(tools, offer, request)?;
                 let write = |mode: &str| {
                     json!({"type": "allowed_tools", "mode": mode, "tools": allowed}).to_string().into_bytes()
                 };
@@ -91,10 +94,11 @@ fn functions_as_choices(functions: Vec<&str>) -> Vec<Value> {
     functions.into_iter().map(|name| json!({"type": "function", "name": name})).collect()
 }
 
-fn allowed(tools: &[u8], offer: &Offer) -> Result<Vec<Value>, Refusal> {
+fn allowed(tools: &[u8], offer: &Offer, request: &ResponsesRequest) -> Result<Vec<Value>, Refusal> {
     // The parser has checked that these are objects with a type.
     let tools: Vec<&RawValue> = serde_json::from_slice(tools).map_err(|_| Refusal::internal())?;
     let mut allowed = Vec::with_capacity(tools.len());
+    let searches = client_searches(request);
     // What stands for several functions is told once.
     let mut told = HashSet::new();
     for (place, tool) in walk(tools).enumerate() {
@@ -108,13 +112,22 @@ fn allowed(tools: &[u8], offer: &Offer) -> Result<Vec<Value>, Refusal> {
             allowed.extend(functions_as_choices(offer.functions_on(&label, name.as_deref())));
             continue;
         }
-        match named(&tag, &format!("tool_choice.tools[{place}].type"), offer)? {
+        let given = match tag == "tool_search" && searches {
+            true => None,
+            false => named(&tag, &format!("tool_choice.tools[{place}].type"), offer)?,
+        };
+        match given {
             Some(functions) if is_new => allowed.extend(functions),
             Some(_) => {}
             None => allowed.push(serde_json::from_str(tool.get()).map_err(|_| Refusal::internal())?),
         }
     }
     Ok(allowed)
+}
+
+/// Whether `tool_search` names the search for tools that the client executes, and not this service's.
+fn client_searches(request: &ResponsesRequest) -> bool {
+    request.tools.iter().any(|tool| tool.kind == ToolKind::ToolSearch)
 }
 
 fn not_offered(path: &str, type_name: &str) -> Refusal {

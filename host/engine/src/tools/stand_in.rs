@@ -47,7 +47,10 @@ pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest, own_keys
 
 /// What a client defines itself is its own to run, and server tools are what they are.
 fn is_replaceable(tool: &RequestTool) -> bool {
-    let is_defined = matches!(tool.kind, ToolKind::Function | ToolKind::Custom | ToolKind::Namespace);
+    let is_defined = matches!(
+        tool.kind,
+        ToolKind::Function | ToolKind::Custom | ToolKind::Namespace | ToolKind::ToolSearch
+    );
     !is_defined && tool.kind.class() != ToolClass::Server
 }
 

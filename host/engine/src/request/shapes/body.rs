@@ -148,6 +148,7 @@ pub(in crate::request) static BODY: Shape = Shape::of(&[
     optional("store", Rule::Custom(check_store)),
     optional("background", Rule::Custom(check_background)),
     optional("previous_response_id", Rule::Custom(refuse_previous)),
+    optional("conversation", Rule::Custom(refuse_conversation)),
 ]);
 
 fn trace_is_short(trace: Value<'_>) -> Result<(), InvalidRequest> {
@@ -180,6 +181,11 @@ fn check_background(value: Value<'_>) -> Result<(), InvalidRequest> {
 
 fn refuse_previous(value: Value<'_>) -> Result<(), InvalidRequest> {
     Err(value.invalid("must be null: this service stores no responses, send the whole conversation in input"))
+}
+
+fn refuse_conversation(value: Value<'_>) -> Result<(), InvalidRequest> {
+    Err(value
+        .invalid("must be null: this service stores no conversations, send the whole conversation in input"))
 }
 
 /// At most 16 pairs, keys of 1 to 64 characters without brackets, values of at most 512 characters.

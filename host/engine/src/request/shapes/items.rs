@@ -75,7 +75,7 @@ pub(in crate::request) static ITEMS: Tagged = Tagged {
         ("function_call_output", FUNCTION_CALL_OUTPUT),
         ("reasoning", REASONING),
         ("custom_tool_call", CUSTOM_TOOL_CALL),
-        ("custom_tool_call_output", FUNCTION_CALL_OUTPUT),
+        ("custom_tool_call_output", CUSTOM_TOOL_CALL_OUTPUT),
         ("web_search_call", Shape::of(&[ID, STATE, optional("action", OPEN_OBJECT)])),
         (
             "file_search_call",
@@ -107,7 +107,10 @@ pub(in crate::request) static ITEMS: Tagged = Tagged {
             Shape::of(&[ID, STATE, optional("call_id", TEXT), optional("tools", OBJECTS)]),
         ),
         ("additional_tools", Shape::of(&[ID, required("tools", OBJECTS)])),
-        ("agent_message", Shape::of(&[ID, STATE])),
+        ("agent_message", Shape::of(&[ID, STATE, optional("author", TEXT), optional("recipient", TEXT)])),
+        ("program", Shape::of(&[ID, STATE, CALL_ID, optional("code", TEXT)])),
+        ("program_output", Shape::of(&[ID, STATE, CALL_ID, optional("result", TEXT)])),
+        ("compaction_trigger", Shape::of(&[ID])),
         ("compaction", Shape::of(&[ID, optional("encrypted_content", TEXT)])),
         ("context_compaction", Shape::of(&[ID, optional("encrypted_content", TEXT)])),
         ("configuration_update", Shape::of(&[ID])),
@@ -129,7 +132,17 @@ const FUNCTION_CALL: Shape = Shape::of(&[
     optional("async", Rule::Bool),
 ]);
 
-const FUNCTION_CALL_OUTPUT: Shape = Shape::of(&[ID, STATE, CALL_ID, required("output", CALL_OUTPUT)]);
+/// Clients report what no call of the model asked for without `call_id`.
+const FUNCTION_CALL_OUTPUT: Shape = Shape::of(&[
+    ID,
+    STATE,
+    optional("call_id", NAME),
+    optional("name", TEXT),
+    optional("namespace", TEXT),
+    required("output", CALL_OUTPUT),
+]);
+
+const CUSTOM_TOOL_CALL_OUTPUT: Shape = Shape::of(&[ID, STATE, CALL_ID, required("output", CALL_OUTPUT)]);
 
 const REASONING: Shape = Shape::of(&[
     ID,

@@ -73,6 +73,7 @@ const WEB_SEARCH: Shape = Shape::of(&[
             optional("excluded_domains", NAMES),
         ])),
     ),
+    optional("external_web_access", Rule::Bool),
     optional("max_results", COUNT),
     optional("max_uses", COUNT),
     optional("mode", TEXT),
@@ -130,6 +131,12 @@ const IMAGE_GENERATION: Shape = Shape::of(&[
     optional("size", TEXT),
 ]);
 
+const TOOL_SEARCH: Shape = Shape::of(&[
+    optional("execution", Rule::OneOf(&["client", "server"])),
+    optional("description", TEXT),
+    optional("parameters", OPEN_OBJECT),
+]);
+
 const SHELL: Shape = Shape::of(&[optional("environment", OPEN_OBJECT)]);
 const PLAIN: Shape = Shape::of(&[]);
 
@@ -147,6 +154,9 @@ pub(in crate::request) static TOOLS: Tagged = Tagged {
         ("web_search_preview_2025_03_11", WEB_SEARCH),
         ("file_search", FILE_SEARCH),
         ("computer_use_preview", COMPUTER_USE),
+        ("computer", PLAIN),
+        ("tool_search", TOOL_SEARCH),
+        ("programmatic_tool_calling", PLAIN),
         ("code_interpreter", CODE_INTERPRETER),
         ("mcp", MCP),
         ("image_generation", IMAGE_GENERATION),

@@ -202,10 +202,10 @@ fn what_a_server_tool_said_is_told_again_and_calls_of_one_turn_stay_together() {
 #[test]
 fn references_are_refused_because_nothing_is_stored() {
     let words = "refers to a stored item (item_reference), but this service is stateless and stores none: \
-                 send the item itself";
+                 set store to false in the client, so that it sends the item itself";
     let table = [
-        (json!({"type": "item_reference", "id": "rs_1"}), "input[0].type"),
-        (json!({"id": "rs_1"}), "input[0]"),
+        (json!({"type": "item_reference", "id": "msg_1"}), "input[0].type"),
+        (json!({"id": "msg_1"}), "input[0]"),
         (json!({"type": null, "id": "rs_1"}), "input[0].type is required: only messages may leave it out"),
     ];
     for (item, start) in table {

@@ -127,6 +127,8 @@ fn server_tools_are_known_under_both_prefixes() {
         }
     }
     let request = accepted(&with_tool(&json!({"type": "tool_search", "execution": "client"})));
+    assert_eq!((&request.tools[0].kind, request.tools[0].prefix), (&ToolKind::ToolSearch, None));
+    let request = accepted(&with_tool(&json!({"type": "tool_search"})));
     assert_eq!(request.tools[0].kind, ToolKind::Server("tool_search".to_owned()));
     assert_eq!((request.tools[0].prefix, request.tools[0].settings.as_ref()), (None, &b"{}"[..]));
 }
@@ -377,7 +379,7 @@ fn what_a_provider_would_run_is_found_with_its_members() {
 fn items_bring_so_many_tools_and_files_of_a_provider_and_no_more() {
     let body = |count: usize| {
         let tools = vec![json!({"type": "web_search"}); count];
-        body_with(&json!({"input": [{"type": "additional_tools", "tools": tools},
+        body_with(&json!({"input": [{"type": "tool_search_output", "call_id": "c", "tools": tools},
             {"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}))
     };
     assert_eq!(accepted(&body(127)).hosted_items.len(), 128);

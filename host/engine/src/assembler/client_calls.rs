@@ -1,0 +1,272 @@
+//! Calls of tools of a client's own kinds that a model was told of as functions: what comes back is the item and
+//! the events of the kind. What the model writes as arguments is read once it is complete.
+
+use super::items::{Body, Item, Status};
+use super::json::{self, raw, string, value};
+use super::{Assembler, Malformed};
+use crate::request::{ClientKind, ClientTool, ToldTools};
+use cofferdam_runtime::wire::CallStart;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// What the types of the items and the prefixes of their ids are.
+impl ClientKind {
+    fn item_type(self) -> &'static str {
+        match self {
+            Self::Function => "function_call",
+            Self::Custom => "custom_tool_call",
+            Self::LocalShell => "local_shell_call",
+            Self::Shell => "shell_call",
+            Self::ApplyPatch => "apply_patch_call",
+            Self::ToolSearch => "tool_search_call",
+        }
+    }
+
+    fn id_prefix(self) -> &'static str {
+        match self {
+            Self::Function => "fc",
+            Self::Custom => "ctc",
+            Self::LocalShell => "lsh",
+            Self::Shell => "sh",
+            Self::ApplyPatch => "apc",
+            Self::ToolSearch => "tsc",
+        }
+    }
+}
+
+/// A call on its way into the client's kind.
+#[derive(Debug)]
+pub(super) struct ClientCall {
+    tool: ClientTool,
+    call_id: String,
+    /// What the model has written so far.
+    arguments: String,
+    /// What the item says, once the arguments are complete.
+    said: Option<Map<String, Value>>,
+}
+
+impl ClientCall {
+    pub(super) fn id_prefix(&self) -> &'static str {
+        self.tool.kind.id_prefix()
+    }
+
+    pub(super) fn push(&mut self, arguments: &str) {
+        self.arguments.push_str(arguments);
+    }
+
+    /// The item's members between its id and its end.
+    fn members(&self) -> Map<String, Value> {
+        let ClientTool { kind, namespace, name } = &self.tool;
+        let mut members = Map::new();
+        members.insert("call_id".to_owned(), self.call_id.clone().into());
+        if *kind == ClientKind::Custom {
+            members.insert("name".to_owned(), name.clone().into());
+            members.extend(namespace.clone().map(|namespace| ("namespace".to_owned(), namespace.into())));
+        }
+        if *kind == ClientKind::ToolSearch {
+            members.insert("execution".to_owned(), "client".into());
+        }
+        members.extend(self.said.clone().unwrap_or_else(|| empty(*kind)));
+        members
+    }
+
+    /// Writes the item; without id and status for a history.
+    pub(super) fn write(&self, id_and_status: Option<(&str, &str)>, out: &mut Vec<u8>) {
+        raw(out, "{\"type\":\"");
+        raw(out, self.tool.kind.item_type());
+        raw(out, "\"");
+        if let Some((id, status)) = id_and_status {
+            raw(out, ",\"id\":");
+            string(out, id);
+            raw(out, ",\"status\":");
+            string(out, status);
+        }
+        for (name, member) in self.members() {
+            raw(out, ",");
+            string(out, &name);
+            raw(out, ":");
+            value(out, &member);
+        }
+        raw(out, "}");
+    }
+
+    /// Reads the arguments; says whether they are what the kind takes.
+    fn complete(&mut self) -> bool {
+        let said = read(self.tool.kind, &self.arguments);
+        let is_whole = said.is_some();
+        self.said = said;
+        is_whole
+    }
+}
+
+/// What an item says before its arguments are known.
+fn empty(kind: ClientKind) -> Map<String, Value> {
+    let (name, empty) = match kind {
+        ClientKind::Function => ("arguments", json!("")),
+        ClientKind::Custom => ("input", json!("")),
+        ClientKind::LocalShell => ("action", json!({ "type": "exec", "command": [], "env": {} })),
+        ClientKind::Shell => {
+            ("action", json!({ "commands": [], "timeout_ms": null, "max_output_length": null }))
+        }
+        ClientKind::ApplyPatch => ("operation", json!({ "type": "update_file", "path": "", "diff": "" })),
+        ClientKind::ToolSearch => ("arguments", json!({})),
+    };
+    Map::from_iter([(name.to_owned(), empty)])
+}
+
+/// What an item says; none where the model wrote something else than was asked for.
+fn read(kind: ClientKind, arguments: &str) -> Option<Map<String, Value>> {
+    let object = || serde_json::from_str::<Map<String, Value>>(arguments).ok();
+    let one = |name: &str, value: Value| Map::from_iter([(name.to_owned(), value)]);
+    Some(match kind {
+        ClientKind::Function => one("arguments", arguments.into()),
+        ClientKind::Custom => {
+            let input = object().and_then(|mut object| match object.shift_remove("input") {
+                Some(Value::String(input)) => Some(input),
+                _ => None,
+            });
+            // Some models write the text of the tool itself.
+            one("input", input.unwrap_or_else(|| arguments.to_owned()).into())
+        }
+        ClientKind::LocalShell => one("action", local_shell(object()?)?),
+        ClientKind::Shell => one("action", shell(object()?)?),
+        ClientKind::ApplyPatch => one("operation", operation(object()?)?),
+        ClientKind::ToolSearch => one("arguments", Value::Object(object()?)),
+    })
+}
+
+fn is_texts(value: &Value) -> bool {
+    value.as_array().is_some_and(|texts| !texts.is_empty() && texts.iter().all(Value::is_string))
+}
+
+fn local_shell(mut given: Map<String, Value>) -> Option<Value> {
+    let command = given.shift_remove("command").filter(is_texts)?;
+    let env = given.shift_remove("env").filter(Value::is_object).unwrap_or_else(|| json!({}));
+    let mut action = json!({ "type": "exec", "command": command, "env": env });
+    let members = action.as_object_mut()?;
+    let optional = [
+        ("timeout_ms", Value::is_u64 as fn(&Value) -> bool),
+        ("user", Value::is_string),
+        ("working_directory", Value::is_string),
+    ];
+    for (name, fits) in optional {
+        members.extend(given.shift_remove(name).filter(fits).map(|value| (name.to_owned(), value)));
+    }
+    Some(action)
+}
+
+fn shell(mut given: Map<String, Value>) -> Option<Value> {
+    let commands = given.shift_remove("commands").filter(is_texts)?;
+    let mut number = |name: &str| given.shift_remove(name).filter(Value::is_u64);
+    let (timeout_ms, max_output_length) = (number("timeout_ms"), number("max_output_length"));
+    Some(json!({ "commands": commands, "timeout_ms": timeout_ms, "max_output_length": max_output_length }))
+}
+
+fn operation(mut given: Map<String, Value>) -> Option<Value> {
+    let mut text = |name: &str| match given.shift_remove(name) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    };
+    let (kind, path) = (text("type")?, text("path").filter(|path| !path.is_empty())?);
+    match kind.as_str() {
+        "delete_file" => Some(json!({ "type": kind, "path": path })),
+        "create_file" | "update_file" => {
+            let diff = text("diff")?;
+            Some(json!({ "type": kind, "path": path, "diff": diff }))
+        }
+        _ => None,
+    }
+}
+
+impl Assembler {
+    /// Takes calls of these functions for calls of the client's own kinds, in the turn that begins; or all text
+    /// for the summary of a conversation.
+    pub(crate) fn use_told(&mut self, told: Option<Arc<ToldTools>>) {
+        self.summary = told.as_ref().filter(|told| told.compacts).map(|_| String::new());
+        self.told = told;
+    }
+
+    /// Begins a call; gives it back where its function is the client's own.
+    pub(super) fn start_client_call(
+        &mut self,
+        start: CallStart,
+        custom: bool,
+    ) -> Result<Option<CallStart>, Malformed> {
+        let tool = self.told.as_ref().filter(|_| start.namespace.is_none());
+        let Some(tool) = tool.and_then(|told| told.get(&start.name)).cloned() else { return Ok(Some(start)) };
+        if tool.kind == ClientKind::Function || custom {
+            // The kind is what it was, and only the name was another.
+            let ClientTool { name, namespace, .. } = tool;
+            return Ok(Some(CallStart { name, namespace, ..start }));
+        }
+        let CallStart { key, call_id, .. } = start;
+        let call = ClientCall { tool, call_id, arguments: String::new(), said: None };
+        self.add(Body::Client(Box::new(call)), Some(key))?;
+        Ok(None)
+    }
+
+    /// Ends a call: what the model wrote is put into the item, and shown as its kind shows it.
+    pub(super) fn close_client_call(&mut self, place: usize, status: Status) {
+        let Some(Body::Client(call)) = self.items.get_mut(place).map(|item| &mut item.body) else { return };
+        let is_whole = call.complete();
+        let (kind, said) = (call.tool.kind, call.said.clone().unwrap_or_default());
+        if is_whole {
+            self.client_events(place, kind, &said);
+        }
+        // What is no call of the kind is nothing to run.
+        self.finish_item(place, if is_whole { status } else { Status::Incomplete });
+    }
+
+    fn client_events(&mut self, place: usize, kind: ClientKind, said: &Map<String, Value>) {
+        match kind {
+            ClientKind::Custom => {
+                let input = said.get("input").and_then(Value::as_str).unwrap_or_default();
+                self.text_pair(place, "custom_tool_call_input", "input", input);
+            }
+            ClientKind::ApplyPatch => {
+                let diff = said.get("operation").and_then(|operation| operation.get("diff")?.as_str());
+                if let Some(diff) = diff {
+                    self.text_pair(place, "apply_patch_call_operation_diff", "diff", diff);
+                }
+            }
+            ClientKind::Shell => {
+                let commands = said.get("action").and_then(|action| action.get("commands")?.as_array());
+                for (index, command) in commands.into_iter().flatten().enumerate() {
+                    self.command_events(place, index, command.as_str().unwrap_or_default());
+                }
+            }
+            ClientKind::Function | ClientKind::LocalShell | ClientKind::ToolSearch => {}
+        }
+    }
+
+    /// One `delta` with all of a text, and the `done` that repeats it.
+    fn text_pair(&mut self, place: usize, events: &str, member: &str, text: &str) {
+        if !text.is_empty() {
+            self.item_event(&format!("response.{events}.delta"), place, |out, _| {
+                raw(out, ",\"delta\":");
+                string(out, text);
+            });
+        }
+        self.item_event(&format!("response.{events}.done"), place, |out, _| {
+            raw(out, ",");
+            string(out, member);
+            raw(out, ":");
+            string(out, text);
+        });
+    }
+
+    fn command_events(&mut self, place: usize, index: usize, command: &str) {
+        for (name, member, text) in
+            [("added", "command", ""), ("delta", "delta", command), ("done", "command", command)]
+        {
+            self.item_event(&format!("response.shell_call_command.{name}"), place, |out, _: &Item| {
+                raw(out, ",\"command_index\":");
+                json::number(out, index as u64);
+                raw(out, ",\"");
+                raw(out, member);
+                raw(out, "\":");
+                string(out, text);
+            });
+        }
+    }
+}

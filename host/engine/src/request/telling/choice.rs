@@ -1,0 +1,98 @@
+//! `tool_choice` in terms of the functions that stand for the client's tools.
+
+use super::super::json::{Kind, Value, separate, write_key};
+use super::names::{ClientKind, Names};
+use super::{Dialect, is_type, write_text_member};
+use std::collections::BTreeSet;
+
+/// Appends the choice.
+pub(super) fn write(choice: Value<'_>, dialect: &Dialect<'_>, names: &Names, out: &mut Vec<u8>) {
+    if choice.kind() != Kind::Object {
+        return choice.write(out);
+    }
+    if !choice.get("type").is_some_and(|tag| tag.is("allowed_tools")) {
+        match told(choice, dialect, names).as_slice() {
+            [] => choice.write(out),
+            [name] => write_function(name, out),
+            several => {
+                out.extend_from_slice(br#"{"type":"allowed_tools","mode":"required","tools":["#);
+                several.iter().for_each(|name| write_function(name, out));
+                out.extend_from_slice(b"]}");
+            }
+        }
+        return;
+    }
+    out.push(b'{');
+    for (key, value) in choice.members() {
+        write_key(key, out);
+        if !key.is("tools") {
+            value.write(out);
+            continue;
+        }
+        out.push(b'[');
+        write_allowed(value, dialect, names, out);
+        out.push(b']');
+    }
+    out.push(b'}');
+}
+
+/// The elements of a list of allowed tools, each function once.
+fn write_allowed(tools: Value<'_>, dialect: &Dialect<'_>, names: &Names, out: &mut Vec<u8>) {
+    let (mut seen, mut namespaces) = (BTreeSet::new(), BTreeSet::new());
+    for tool in tools.items() {
+        if is_type(tool, "namespace") {
+            let name = tool.get("name").map(|name| name.text().into_owned()).unwrap_or_default();
+            if !namespaces.insert(name) {
+                continue;
+            }
+        }
+        let functions = told(tool, dialect, names);
+        if functions.is_empty() {
+            separate(out);
+            tool.write(out);
+        }
+        for name in functions {
+            if seen.insert(name.clone()) {
+                write_function(&name, out);
+            }
+        }
+    }
+}
+
+fn write_function(name: &str, out: &mut Vec<u8>) {
+    if out.last() == Some(&b'}') {
+        out.push(b',');
+    }
+    out.extend_from_slice(br#"{"type":"function""#);
+    write_text_member("name", name, out);
+    out.push(b'}');
+}
+
+/// The functions that stand for the tool that a choice names; none where it goes as it is.
+fn told(choice: Value<'_>, dialect: &Dialect<'_>, names: &Names) -> Vec<String> {
+    let (Some(tag), name) = (choice.get("type"), choice.get("name")) else { return Vec::new() };
+    let tag = tag.text();
+    let namespace = choice.get("namespace").map(|namespace| namespace.text());
+    let of = |kind: ClientKind| {
+        let name = name.map(|name| name.text()).unwrap_or_default();
+        let known = names.known(kind, namespace.as_deref(), &name);
+        known.or_else(|| names.anywhere(kind, &name)).map(str::to_owned).into_iter().collect()
+    };
+    match &*tag {
+        // A function outside of namespaces has its name to itself.
+        "function" if name.is_some_and(|name| names.is_kept(&name.text())) && namespace.is_none() => {
+            Vec::new()
+        }
+        "function" => of(ClientKind::Function),
+        "custom" => of(ClientKind::Custom),
+        "namespace" => {
+            let name = name.map(|name| name.text()).unwrap_or_default();
+            names.of_namespace(&name).to_vec()
+        }
+        kind if !(dialect.has_tool)(kind) => {
+            let kind = ClientKind::of_type(kind);
+            kind.map(|kind| names.of(kind, None, kind.tool_type())).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}

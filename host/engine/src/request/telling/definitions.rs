@@ -1,0 +1,205 @@
+//! The tools that a model is offered: those of `tools`, and those that items of the input bring.
+
+use super::super::json::{Document, Value, separate, write_key, write_member};
+use super::super::tools::is_search;
+use super::names::{ClientKind, ClientTool, Names};
+use super::{Dialect, is_type, write_text, write_text_member};
+
+const LOCAL_SHELL: &str = r#"{"type":"function","name":"local_shell","description":"Runs a program on the user's machine, and returns what it writes.","strict":false,"parameters":{"type":"object","properties":{"command":{"type":"array","items":{"type":"string"},"description":"The program and its arguments, such as [\"bash\", \"-lc\", \"ls\"]."},"working_directory":{"type":"string","description":"Where to run it."},"env":{"type":"object","additionalProperties":{"type":"string"},"description":"Variables of its environment."},"user":{"type":"string","description":"The user to run it as."},"timeout_ms":{"type":"integer","description":"The longest time that it may take, in milliseconds."}},"required":["command"],"additionalProperties":false}}"#;
+
+const SHELL: &str = r#"{"type":"function","name":"shell","description":"Runs commands in a shell on the user's machine, and returns for each what it writes and its exit code.","strict":false,"parameters":{"type":"object","properties":{"commands":{"type":"array","items":{"type":"string"},"description":"The commands."},"timeout_ms":{"type":"integer","description":"The longest time that they may take, in milliseconds."},"max_output_length":{"type":"integer","description":"The most characters of output to return."}},"required":["commands"],"additionalProperties":false}}"#;
+
+const APPLY_PATCH: &str = r#"{"type":"function","name":"apply_patch","description":"Creates, changes or deletes one file of the user. A diff has a line that begins with @@ before each place that changes, and then lines that begin with a space where they stay, with - where they go and with + where they are new. The diff of a new file has only lines that begin with +.","strict":false,"parameters":{"type":"object","properties":{"type":{"type":"string","enum":["create_file","update_file","delete_file"]},"path":{"type":"string","description":"The file, relative to the user's workspace."},"diff":{"type":"string","description":"The change; left out for delete_file."}},"required":["type","path"],"additionalProperties":false}}"#;
+
+const SEARCH_DESCRIPTION: &str = "Searches for further tools; those that it finds can be called afterwards.";
+const SEARCH_PARAMETERS: &str =
+    r#"{"type":"object","properties":{"query":{"type":"string"}},"required":["query"]}"#;
+
+const CUSTOM_PARAMETERS: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"The whole input of the tool, as plain text."}},"required":["input"],"additionalProperties":false}"#;
+
+/// The array `tools` for a dialect. Gives each function that stands for another kind of tool its name.
+pub(super) fn write(root: Value<'_>, dialect: &Dialect<'_>, names: &mut Names) -> Vec<u8> {
+    let own = root.get("tools");
+    let input = root.get("input");
+    let brought = || input.into_iter().flat_map(Value::items).filter(|item| brings(*item, dialect));
+    // The client's functions keep their names, wherever they stand.
+    for function in own.into_iter().flat_map(Value::items).filter(|tool| is_type(*tool, "function")) {
+        names.keep(&name_of(function));
+    }
+    let mut writer = Writer { dialect, names, out: vec![b'['] };
+    for tool in own.into_iter().flat_map(Value::items) {
+        if is_type(tool, "function") {
+            separate(&mut writer.out);
+            tool.write(&mut writer.out);
+        } else {
+            writer.tool(tool);
+        }
+    }
+    for tool in brought().filter_map(|item| item.get("tools")).flat_map(Value::items) {
+        if !is_type(tool, "function") {
+            writer.tool(tool);
+        } else if writer.names.keep(&name_of(tool)) {
+            writer.function(tool, &name_of(tool), "");
+        }
+    }
+    writer.out.push(b']');
+    writer.out
+}
+
+/// Whether the tools of an item have to be offered as those of the request.
+fn brings(item: Value<'_>, dialect: &Dialect<'_>) -> bool {
+    (is_type(item, "additional_tools") && !dialect.takes_items)
+        || (is_type(item, "tool_search_output") && !(dialect.has_tool)("tool_search"))
+}
+
+fn name_of(tool: Value<'_>) -> String {
+    tool.get("name").map(|name| name.text().into_owned()).unwrap_or_default()
+}
+
+struct Writer<'w> {
+    dialect: &'w Dialect<'w>,
+    names: &'w mut Names,
+    out: Vec<u8>,
+}
+
+impl Writer<'_> {
+    fn tool(&mut self, tool: Value<'_>) {
+        let Some(tag) = tool.get("type") else { return };
+        let tag = tag.text();
+        if (self.dialect.has_tool)(&tag) {
+            separate(&mut self.out);
+            return tool.write(&mut self.out);
+        }
+        match &*tag {
+            "namespace" => self.namespace(tool),
+            "custom" => self.custom(tool, None, ""),
+            "tool_search" => self.search(tool),
+            "local_shell" => self.fixed(ClientKind::LocalShell, LOCAL_SHELL),
+            "shell" => self.fixed(ClientKind::Shell, SHELL),
+            "apply_patch" => self.fixed(ClientKind::ApplyPatch, APPLY_PATCH),
+            search if is_search(search) => {}
+            // The guest says what is wrong with it.
+            _ => {
+                separate(&mut self.out);
+                tool.write(&mut self.out);
+            }
+        }
+    }
+
+    fn namespace(&mut self, namespace: Value<'_>) {
+        let name = name_of(namespace);
+        let mut about = namespace.get("description").map(|text| text.text().into_owned()).unwrap_or_default();
+        for tool in namespace.get("tools").into_iter().flat_map(Value::items) {
+            let before = self.out.len();
+            if is_type(tool, "custom") {
+                self.custom(tool, Some(&name), &about);
+            } else if let Some(function) = self.names.add(ClientTool {
+                kind: ClientKind::Function,
+                namespace: Some(name.clone()),
+                name: name_of(tool),
+            }) {
+                self.function(tool, &function, &about);
+            }
+            if self.out.len() > before {
+                // Once is enough: descriptions of namespaces may be long.
+                about.clear();
+            }
+        }
+    }
+
+    /// A function under a name that it may not have had, and the description of what it belongs to.
+    fn function(&mut self, tool: Value<'_>, name: &str, about: &str) {
+        separate(&mut self.out);
+        self.out.extend_from_slice(br#"{"type":"function""#);
+        write_text_member("name", name, &mut self.out);
+        self.describe(about, tool);
+        let left = ["type", "name", "description", "defer_loading"];
+        for (key, value) in tool.members().filter(|(key, _)| !left.iter().any(|name| key.is(name))) {
+            write_member(key, value, &mut self.out);
+        }
+        self.out.push(b'}');
+    }
+
+    fn describe(&mut self, about: &str, tool: Value<'_>) {
+        let own = tool.get("description").map(|text| text.text()).unwrap_or_default();
+        let text = match (about.is_empty(), own.is_empty()) {
+            (true, true) => return,
+            (true, false) => own.into_owned(),
+            (false, true) => about.to_owned(),
+            (false, false) => format!("{about}\n\n{own}"),
+        };
+        write_text_member("description", &text, &mut self.out);
+    }
+
+    fn custom(&mut self, tool: Value<'_>, namespace: Option<&str>, about: &str) {
+        let namespace = namespace.map(str::to_owned);
+        let known = ClientTool { kind: ClientKind::Custom, namespace, name: name_of(tool) };
+        let Some(name) = self.names.add(known) else { return };
+        separate(&mut self.out);
+        if (self.dialect.has_tool)("custom") {
+            self.out.extend_from_slice(br#"{"type":"custom""#);
+            write_text_member("name", &name, &mut self.out);
+            self.describe(about, tool);
+            if let Some(format) = tool.get("format") {
+                self.out.extend_from_slice(br#","format":"#);
+                format.write(&mut self.out);
+            }
+            return self.out.push(b'}');
+        }
+        self.out.extend_from_slice(br#"{"type":"function""#);
+        write_text_member("name", &name, &mut self.out);
+        let own = tool.get("description").map(|text| text.text()).unwrap_or_default();
+        let grammar = tool.get("format").and_then(grammar).unwrap_or_default();
+        let told = [about, &*own, &*grammar];
+        let told: Vec<&str> = told.into_iter().filter(|text| !text.is_empty()).collect();
+        write_text_member("description", &told.join("\n\n"), &mut self.out);
+        self.out.extend_from_slice(br#","strict":false,"parameters":"#);
+        self.out.extend_from_slice(CUSTOM_PARAMETERS.as_bytes());
+        self.out.push(b'}');
+    }
+
+    fn search(&mut self, tool: Value<'_>) {
+        let kind = ClientKind::ToolSearch;
+        let known = ClientTool { kind, namespace: None, name: kind.tool_type().to_owned() };
+        let Some(name) = self.names.add(known) else { return };
+        separate(&mut self.out);
+        self.out.extend_from_slice(br#"{"type":"function""#);
+        write_text_member("name", &name, &mut self.out);
+        let about = tool.get("description").map(|text| text.text());
+        let about = about.unwrap_or(std::borrow::Cow::Borrowed(SEARCH_DESCRIPTION));
+        write_text_member("description", &about, &mut self.out);
+        self.out.extend_from_slice(br#","strict":false,"parameters":"#);
+        match tool.get("parameters") {
+            Some(parameters) => parameters.write(&mut self.out),
+            None => self.out.extend_from_slice(SEARCH_PARAMETERS.as_bytes()),
+        }
+        self.out.push(b'}');
+    }
+
+    /// A kind whose function is always the same, but for a name that another has.
+    fn fixed(&mut self, kind: ClientKind, function: &str) {
+        let known = ClientTool { kind, namespace: None, name: kind.tool_type().to_owned() };
+        let Some(name) = self.names.add(known) else { return };
+        separate(&mut self.out);
+        if name == kind.tool_type() {
+            return self.out.extend_from_slice(function.as_bytes());
+        }
+        let Ok(document) = Document::parse(function.as_bytes()) else { return };
+        self.out.push(b'{');
+        for (key, value) in document.root().members() {
+            write_key(key, &mut self.out);
+            if key.is("name") {
+                write_text(&name, &mut self.out);
+            } else {
+                value.write(&mut self.out);
+            }
+        }
+        self.out.push(b'}');
+    }
+}
+
+/// What a custom tool wants its input to look like.
+fn grammar(format: Value<'_>) -> Option<String> {
+    let (syntax, definition) = (format.get("syntax")?.text(), format.get("definition")?.text());
+    Some(format!("The input has to follow this {syntax} grammar:\n{definition}"))
+}

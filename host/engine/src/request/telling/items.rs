@@ -1,0 +1,387 @@
+//! The items of the input in terms of functions, calls and text.
+
+use super::super::json::{Kind, Value, separate, write_key, write_member};
+use super::super::tools::is_search;
+use super::names::{ClientKind, Names};
+use super::{COMPACT, Dialect, is_type, write_message, write_text_member};
+use std::borrow::Cow;
+
+/// Appends the array `input`.
+pub(super) fn write(
+    input: Value<'_>,
+    dialect: &Dialect<'_>,
+    names: &Names,
+    compacts: bool,
+    out: &mut Vec<u8>,
+) {
+    let mut writer = Writer { dialect, names, out: vec![b'['], calls: Vec::new() };
+    input.items().for_each(|item| writer.item(item));
+    writer.end_calls();
+    if compacts {
+        write_message("user", COMPACT, &mut writer.out);
+    }
+    out.append(&mut writer.out);
+    out.push(b']');
+}
+
+struct Writer<'w> {
+    dialect: &'w Dialect<'w>,
+    names: &'w Names,
+    out: Vec<u8>,
+    /// Calls and results that stand together, comma-separated: providers want the results of calls right behind
+    /// them, so that messages made of items among them go before.
+    calls: Vec<u8>,
+}
+
+impl Writer<'_> {
+    fn item(&mut self, item: Value<'_>) {
+        let Some(tag) = item.get("type") else { return self.keep(item) };
+        let tag = tag.text();
+        match &*tag {
+            "function_call" => self.function_call(item),
+            "function_call_output" => self.function_output(item),
+            "custom_tool_call" => self.custom_call(item),
+            "custom_tool_call_output" if self.lacks("custom") => {
+                self.output(item, item.get("output"));
+            }
+            "local_shell_call" if self.lacks("local_shell") => {
+                self.own_call(item, ClientKind::LocalShell, item.get("action"));
+            }
+            "shell_call" if self.lacks("shell") => {
+                self.own_call(item, ClientKind::Shell, item.get("action"));
+            }
+            "apply_patch_call" if self.lacks("apply_patch") => {
+                self.own_call(item, ClientKind::ApplyPatch, item.get("operation"));
+            }
+            "local_shell_call_output" if self.lacks("local_shell") => {
+                self.output(item, item.get("output"));
+            }
+            "shell_call_output" if self.lacks("shell") => self.output(item, item.get("output")),
+            "apply_patch_call_output" if self.lacks("apply_patch") => self.patched(item),
+            "tool_search_call" if self.lacks("tool_search") => {
+                self.own_call(item, ClientKind::ToolSearch, item.get("arguments"));
+            }
+            "tool_search_output" if self.lacks("tool_search") => self.found(item),
+            "mcp_call" if self.lacks("mcp") => self.used(mcp_call(item)),
+            "code_interpreter_call" if self.lacks("code_interpreter") => {
+                self.used(code_interpreter_call(item));
+            }
+            "file_search_call" if self.lacks("file_search") => self.used(file_search_call(item)),
+            "program_output" if self.lacks("programmatic_tool_calling") => self.used(program_output(item)),
+            "agent_message" if !self.dialect.takes_items => self.agent_message(item),
+            "additional_tools" | "compaction_trigger" if !self.dialect.takes_items => {}
+            "additional_tools" => self.added(item),
+            "compaction" => self.compaction(item),
+            kind if kind.ends_with("_call") || kind.ends_with("_call_output") => item.write(self.begin()),
+            _ => self.keep(item),
+        }
+    }
+
+    fn lacks(&self, tool: &str) -> bool {
+        !(self.dialect.has_tool)(tool)
+    }
+
+    /// Leaves an item as it is.
+    fn keep(&mut self, item: Value<'_>) {
+        self.end_calls();
+        separate(&mut self.out);
+        item.write(&mut self.out);
+    }
+
+    /// Tools that the dialect takes as an item, without searches of the web that are not there.
+    fn added(&mut self, item: Value<'_>) {
+        let is_gone = |tool: &Value<'_>| {
+            tool.get("type").map(|tag| tag.text()).is_some_and(|tag| is_search(&tag) && self.lacks(&tag))
+        };
+        let tools = || item.get("tools").into_iter().flat_map(Value::items);
+        if !tools().any(|tool| is_gone(&tool)) {
+            return self.keep(item);
+        }
+        let mut kept = Vec::new();
+        for tool in tools().filter(|tool| !is_gone(tool)) {
+            separate(&mut kept);
+            tool.write(&mut kept);
+        }
+        self.end_calls();
+        if kept.is_empty() {
+            return;
+        }
+        separate(&mut self.out);
+        self.out.push(b'{');
+        for (key, value) in item.members() {
+            if !key.is("tools") {
+                write_member(key, value, &mut self.out);
+                continue;
+            }
+            write_key(key, &mut self.out);
+            self.out.push(b'[');
+            self.out.append(&mut kept);
+            self.out.push(b']');
+        }
+        self.out.push(b'}');
+    }
+
+    fn end_calls(&mut self) {
+        if !self.calls.is_empty() {
+            separate(&mut self.out);
+            self.out.append(&mut self.calls);
+        }
+    }
+
+    /// A text in the place of an item, before the calls among which it stands.
+    fn message(&mut self, role: &str, text: &str) {
+        if role != "assistant" {
+            self.end_calls();
+        }
+        write_message(role, text, &mut self.out);
+    }
+
+    fn used(&mut self, told: Option<String>) {
+        if let Some(told) = told {
+            self.message("assistant", &told);
+        }
+    }
+
+    /// Begins a call or a result.
+    fn begin(&mut self) -> &mut Vec<u8> {
+        if !self.calls.is_empty() {
+            self.calls.push(b',');
+        }
+        &mut self.calls
+    }
+
+    fn function_call(&mut self, item: Value<'_>) {
+        let namespace = item.get("namespace").filter(|_| self.lacks("namespace")).map(|name| name.text());
+        let own = item.get("name").map(|name| name.text()).unwrap_or_default();
+        let name = namespace.map(|space| self.names.of(ClientKind::Function, Some(&space), &own));
+        self.call_named(item, name.as_deref());
+    }
+
+    /// A call as it is, under this name if it has to have another.
+    fn call_named(&mut self, item: Value<'_>, name: Option<&str>) {
+        let out = self.begin();
+        let Some(name) = name else { return item.write(out) };
+        out.push(b'{');
+        for (key, value) in item.members() {
+            if key.is("name") {
+                write_text_member("name", name, out);
+            } else if !key.is("namespace") {
+                write_member(key, value, out);
+            }
+        }
+        out.push(b'}');
+    }
+
+    fn function_output(&mut self, item: Value<'_>) {
+        if item.get("call_id").is_some() || self.dialect.takes_items {
+            return item.write(self.begin());
+        }
+        let text = |name| item.get(name).map(|value: Value<'_>| value.text()).unwrap_or_default();
+        let (namespace, name) = (text("namespace"), text("name"));
+        let who = match (namespace.is_empty(), name.is_empty()) {
+            (_, true) => String::new(),
+            (true, false) => format!(" of {name}"),
+            (false, false) => format!(" of {namespace}.{name}"),
+        };
+        let output = item.get("output").map(text_of).unwrap_or_default();
+        self.message("developer", &format!("[Output{who}: {output}]"));
+    }
+
+    fn custom_call(&mut self, item: Value<'_>) {
+        let text = |name| item.get(name).map(|value: Value<'_>| value.text());
+        let namespace = text("namespace").filter(|_| self.lacks("namespace"));
+        let own = text("name").unwrap_or_default();
+        let told = || self.names.of(ClientKind::Custom, namespace.as_deref(), &own);
+        if !self.lacks("custom") {
+            let name = namespace.is_some().then(told);
+            return self.call_named(item, name.as_deref());
+        }
+        let name = told();
+        let input = serde_json::json!({ "input": text("input").unwrap_or_default() }).to_string();
+        self.call(item, &name, &input);
+    }
+
+    /// A call of a kind that has one function, with what it was called with.
+    fn own_call(&mut self, item: Value<'_>, kind: ClientKind, given: Option<Value<'_>>) {
+        if call_id(item).is_empty() {
+            // A search that the provider made itself.
+            return;
+        }
+        let arguments = given.filter(|given| given.kind() == Kind::Object).map(Value::compact);
+        let arguments = arguments.unwrap_or_else(|| b"{}".to_vec());
+        let name = self.names.of(kind, None, kind.tool_type());
+        self.call(item, &name, &String::from_utf8_lossy(&arguments));
+    }
+
+    fn call(&mut self, item: Value<'_>, name: &str, arguments: &str) {
+        let call_id = call_id(item);
+        let out = self.begin();
+        out.extend_from_slice(br#"{"type":"function_call""#);
+        write_text_member("call_id", &call_id, out);
+        write_text_member("name", name, out);
+        write_text_member("arguments", arguments, out);
+        out.push(b'}');
+    }
+
+    /// The result of a call: text and parts as they are, all else as the JSON that it is.
+    fn output(&mut self, item: Value<'_>, output: Option<Value<'_>>) {
+        let parts = |output: Value<'_>| {
+            output.kind() == Kind::Array
+                && output.items().all(|part| part.get("text").is_some() || is_media(part))
+        };
+        match output {
+            Some(output) if output.kind() == Kind::String || parts(output) => {
+                let (call_id, out) = (call_id(item), self.begin());
+                out.extend_from_slice(br#"{"type":"function_call_output""#);
+                write_text_member("call_id", &call_id, out);
+                out.extend_from_slice(br#","output":"#);
+                output.write(out);
+                out.push(b'}');
+            }
+            Some(output) => self.told_output(item, &String::from_utf8_lossy(&output.compact())),
+            None => self.told_output(item, ""),
+        }
+    }
+
+    fn told_output(&mut self, item: Value<'_>, output: &str) {
+        let call_id = call_id(item);
+        let out = self.begin();
+        out.extend_from_slice(br#"{"type":"function_call_output""#);
+        write_text_member("call_id", &call_id, out);
+        write_text_member("output", output, out);
+        out.push(b'}');
+    }
+
+    fn patched(&mut self, item: Value<'_>) {
+        let text = |name| item.get(name).map(|value: Value<'_>| value.text());
+        let said = text("output").filter(|said| !said.is_empty());
+        let told = match (text("status").as_deref(), said) {
+            (Some(status), Some(said)) => format!("{status}: {said}"),
+            (Some(status), None) => status.to_owned(),
+            (None, said) => said.unwrap_or_default().into_owned(),
+        };
+        self.told_output(item, &told);
+    }
+
+    /// The names of the tools that a search of the client has found; their definitions are among the tools.
+    fn found(&mut self, item: Value<'_>) {
+        if call_id(item).is_empty() {
+            return;
+        }
+        let mut found: Vec<String> = Vec::new();
+        for tool in item.get("tools").into_iter().flat_map(Value::items) {
+            let name = tool.get("name").map(|name| name.text()).unwrap_or_default();
+            if !is_type(tool, "namespace") {
+                found.push(name.into_owned());
+                continue;
+            }
+            for inner in tool.get("tools").into_iter().flat_map(Value::items) {
+                let own = inner.get("name").map(|name| name.text()).unwrap_or_default();
+                let told = self.names.known(kind_of(inner), Some(&name), &own);
+                found.push(told.map_or_else(|| format!("{name}.{own}"), str::to_owned));
+            }
+        }
+        self.told_output(item, &serde_json::json!({ "tools": found }).to_string());
+    }
+
+    fn agent_message(&mut self, item: Value<'_>) {
+        let text = item.get("content").map(text_of).unwrap_or_default();
+        if text.is_empty() {
+            return;
+        }
+        let named = |member, word| {
+            let name = item.get(member).map(|name: Value<'_>| name.text()).filter(|name| !name.is_empty());
+            name.map(|name| format!(" {word} {name}")).unwrap_or_default()
+        };
+        let (from, to) = (named("author", "from"), named("recipient", "to"));
+        self.message("user", &format!("[Message{from}{to}]\n{text}"));
+    }
+
+    fn compaction(&mut self, item: Value<'_>) {
+        let sealed = item.get("encrypted_content").map(|sealed| sealed.text());
+        match sealed.and_then(|sealed| (self.dialect.open)(&sealed)) {
+            Some(summary) => {
+                self.message("user", &format!("[Summary of the conversation before this point]\n{summary}"));
+            }
+            None => self.keep(item),
+        }
+    }
+}
+
+/// What ties a call to its result; the outputs of `local_shell` name it in `id`.
+fn call_id(item: Value<'_>) -> String {
+    let given = |name| item.get(name).map(|id| id.text()).filter(|id| !id.is_empty());
+    let is_search = ["tool_search_call", "tool_search_output"].iter().any(|kind| is_type(item, kind));
+    let id = given("call_id").or_else(|| given("id").filter(|_| !is_search));
+    id.map(Cow::into_owned).unwrap_or_default()
+}
+
+/// The kind of a tool in a namespace.
+fn kind_of(tool: Value<'_>) -> ClientKind {
+    if is_type(tool, "custom") { ClientKind::Custom } else { ClientKind::Function }
+}
+
+fn is_media(part: Value<'_>) -> bool {
+    ["input_image", "input_file", "input_audio"].iter().any(|kind| is_type(part, kind))
+}
+
+/// The text of a string or of parts.
+fn text_of(content: Value<'_>) -> String {
+    if content.kind() == Kind::String {
+        return content.text().into_owned();
+    }
+    let texts: Vec<Cow<'_, str>> =
+        content.items().filter_map(|part| part.get("text")).map(|text| text.text()).collect();
+    texts.join("\n")
+}
+
+/// Text for a model that cannot call the tool again.
+fn told(tool: &str, given: &str, gave: &str) -> String {
+    let with = if given.is_empty() || given == "{}" { String::new() } else { format!(" with {given}") };
+    format!("[I used the tool {tool}{with}. It gave: {gave}]")
+}
+
+fn mcp_call(item: Value<'_>) -> Option<String> {
+    let text = |name| item.get(name).map(|value: Value<'_>| value.text()).unwrap_or_default();
+    let error = item.get("error").map(|error| match error.kind() {
+        Kind::String => error.text().into_owned(),
+        _ => String::from_utf8_lossy(&error.compact()).into_owned(),
+    });
+    let gave = match (item.get("output"), error) {
+        (Some(output), _) => output.text().into_owned(),
+        (None, Some(error)) => format!("the error {error}"),
+        (None, None) => return None,
+    };
+    Some(told(&format!("{}.{}", text("server_label"), text("name")), &text("arguments"), &gave))
+}
+
+fn code_interpreter_call(item: Value<'_>) -> Option<String> {
+    let outputs = item.get("outputs")?;
+    let said = |output: Value<'_>| match output.get("logs") {
+        Some(logs) => logs.text().into_owned(),
+        None => "a picture".to_owned(),
+    };
+    let gave: Vec<String> = outputs.items().map(said).collect();
+    let gave = if gave.is_empty() { "nothing".to_owned() } else { gave.join("\n") };
+    let code = item.get("code").map(|code| code.text()).unwrap_or_default();
+    Some(told("code_interpreter", &code, &gave))
+}
+
+fn file_search_call(item: Value<'_>) -> Option<String> {
+    let results = item.get("results")?;
+    let queries = item.get("queries").map(|queries| String::from_utf8_lossy(&queries.compact()).into_owned());
+    let mut gave = String::new();
+    for result in results.items() {
+        let text = |name| result.get(name).map(|value: Value<'_>| value.text()).unwrap_or_default();
+        gave.push_str(&format!("\n{}: {}", text("filename"), text("text")));
+    }
+    if gave.is_empty() {
+        gave.push_str("nothing");
+    }
+    Some(told("file_search", &queries.unwrap_or_default(), &gave))
+}
+
+fn program_output(item: Value<'_>) -> Option<String> {
+    let result = item.get("result").map(|result| result.text())?;
+    Some(format!("[A program that I ran gave: {result}]"))
+}
