@@ -161,9 +161,7 @@ impl ResponsesRequest {
             stream,
             max_output_tokens: fields.count("max_output_tokens"),
             max_tool_calls,
-            stop_server_tools_when: fields
-                .get("stop_server_tools_when")
-                .map_or(Vec::new(), |list| list.items().map(StopCondition::of).collect()),
+            stop_server_tools_when: fields.stop_conditions(),
             needs: fields.needs(tally.needs, &offered),
             tools: offered
                 .into_iter()
@@ -290,6 +288,11 @@ impl Fields<'_> {
             return Err(InvalidRequest::new("model", "is required, or models with at least 1 model"));
         }
         Ok(models)
+    }
+
+    fn stop_conditions(&self) -> Vec<StopCondition> {
+        let list = self.get("stop_server_tools_when");
+        list.map_or(Vec::new(), |list| list.items().map(StopCondition::of).collect())
     }
 
     /// Not even looked at when stop conditions are given.
