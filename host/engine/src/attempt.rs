@@ -3,7 +3,7 @@
 
 mod failure;
 
-pub(crate) use failure::{AttemptFailure, Cause};
+pub(crate) use failure::{AttemptFailure, Cause, exceeded};
 
 use crate::candidates::{Answered, Trial};
 use crate::catalog::Endpoint;
