@@ -61,6 +61,7 @@ pub use memory::Memory;
 pub use pace::Timeouts;
 pub use refusal::Refusal;
 pub use stream::EventStream;
+pub use tools::tell_calls_plainly;
 
 use broadcast::Broadcaster;
 use bytes::Bytes;
