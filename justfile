@@ -39,6 +39,12 @@ fuzz target seconds="600":
     cargo +nightly fuzz run --fuzz-dir tests/fuzz --sanitizer none --debug-assertions --features server \
       {{target}} target/fuzz/{{target}} tests/fuzz/corpus/{{target}} -- -max_total_time={{seconds}}
 
+# The host's instructions for a request of each shape, counted by valgrind: fewer than three times as many for
+# twice the list.
+linear count="1000":
+    cargo build --package cofferdam-engine --example linear --locked
+    host/engine/examples/linear.sh "${CARGO_TARGET_DIR:-target}/debug/examples/linear" {{count}}
+
 # Format everything.
 fmt:
     cargo fmt --all

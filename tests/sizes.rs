@@ -32,21 +32,21 @@ async fn bodies_as_long_as_the_host_takes_reach_every_dialect() {
         let upstream = Upstream::start().await;
         upstream.always(|_| refusal());
         let host = Setup::new().config(&single(adapter, &upstream.base)).start();
-        let picture = format!("data:image/png;base64,{}", "A".repeat(31 * MIB));
-        for part in [
-            json!({"type": "input_image", "image_url": picture}),
-            json!({"type": "input_text", "text": "line\n".repeat(5 * MIB)}),
-        ] {
-            let request = json!({"model": MODEL, "input": [{"role": "user", "content": [part]}]});
-            let answer = Client::new(&host).post("/responses", &request).await;
-            assert_eq!(
-                (answer.status, answer.message().contains("seen")),
-                (400, true),
-                "{adapter}: {}",
-                answer.text
-            );
-        }
-        assert_eq!(upstream.asked().len(), 2, "{adapter}");
+        // Half of it is copied as it is, and half is full of escapes.
+        let picture = format!("data:image/png;base64,{}", "A".repeat(16 * MIB));
+        let content = json!([
+            {"type": "input_image", "image_url": picture},
+            {"type": "input_text", "text": "line\n".repeat(15 * MIB / 6)},
+        ]);
+        let request = json!({"model": MODEL, "input": [{"role": "user", "content": content}]});
+        let answer = Client::new(&host).post("/responses", &request).await;
+        assert_eq!(
+            (answer.status, answer.message().contains("seen")),
+            (400, true),
+            "{adapter}: {}",
+            answer.text
+        );
+        assert_eq!(upstream.asked().len(), 1, "{adapter}");
     }
 }
 
@@ -69,5 +69,17 @@ async fn a_plugin_with_too_little_memory_is_named_with_its_limit() {
     let answer = Client::new(&host).post("/responses", &request).await;
     assert_eq!(answer.status, 413, "{}", answer.text);
     assert!(answer.message().contains("plugins.provider-openai-chat.memory_mib"), "{}", answer.text);
+    assert!(upstream.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_hook_with_too_little_memory_is_named_with_its_limit() {
+    let upstream = Upstream::start().await;
+    let memory = "[plugins.hook-file-parser]\nmemory_mib = 4\n";
+    let host = Setup::new().config(&(single("openai-chat", &upstream.base) + memory)).start();
+    let request = json!({"model": MODEL, "input": "x".repeat(5 * MIB), "plugins": [{"id": "file-parser"}]});
+    let answer = Client::new(&host).post("/responses", &request).await;
+    assert_eq!(answer.status, 413, "{}", answer.text);
+    assert!(answer.message().contains("plugins.hook-file-parser.memory_mib"), "{}", answer.text);
     assert!(upstream.asked().is_empty());
 }

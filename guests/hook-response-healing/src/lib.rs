@@ -55,11 +55,24 @@ fn healed(request: &[u8], response: &[u8], settings: &[u8]) -> Option<Vec<u8>> {
     }
     // The convenience copy of the text follows.
     if let Some(Value::String(copy)) = response.get_mut("output_text") {
-        for (broken, whole) in &repairs {
-            *copy = copy.replacen(broken.as_str(), whole, 1);
-        }
+        *copy = replaced(copy, &repairs);
     }
     serde_json::to_vec(&response).ok()
+}
+
+/// `copy` with each text in the place of the broken one. It holds the broken ones in their order, so that one pass
+/// finds them.
+fn replaced(copy: &str, repairs: &[(String, String)]) -> String {
+    let mut out = String::with_capacity(copy.len());
+    let mut rest = copy;
+    for (broken, whole) in repairs {
+        let Some((before, after)) = rest.split_once(broken.as_str()) else { break };
+        out.push_str(before);
+        out.push_str(whole);
+        rest = after;
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Repairs one part in place; what its text was and what it is now.

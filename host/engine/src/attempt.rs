@@ -4,7 +4,7 @@
 mod failure;
 mod held;
 
-pub(crate) use failure::{AttemptFailure, Cause};
+pub(crate) use failure::{AttemptFailure, Cause, exceeded};
 
 use crate::assembler::Permits;
 use crate::candidates::{Answered, Trial};

@@ -11,6 +11,7 @@ mod flagged;
 use crate::Engine;
 use crate::aside::aside;
 use crate::assembler::check_finished;
+use crate::attempt::exceeded;
 use crate::cost::Amount;
 use crate::ledger::{Entry, Spending};
 use crate::refusal::Refusal;
@@ -20,13 +21,15 @@ use crate::tools::{self, Doors, HookTools, Occasion, Verdict};
 use bytes::Bytes;
 use cofferdam_runtime::manifest::{OnStream, Phase};
 use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
-use cofferdam_runtime::{Plugin, Plugins, Services};
+use cofferdam_runtime::{CallError, CallErrorKind, Plugin, Plugins, Services};
 use std::sync::Arc;
 
 /// The known ids whose entry is settings for a model router, not a hook.
 pub(crate) const ROUTER_IDS: [&str; 5] =
     ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
 
+/// What a hook is shown is long from here on: reading it takes a noticeable part of the usual deadline.
+const LONG_BYTES: usize = 1 << 20;
 /// The longest answer that is held back for hooks, in bytes of text, arguments and pictures.
 pub(crate) const HELD_BYTES_MAX: usize = 16 << 20;
 
@@ -259,9 +262,21 @@ impl Hook {
             Err(error) if error.is_saturated() => Err(Refusal::saturated()),
             Err(error) => {
                 tracing::error!(plugin = %error.plugin, %error, "a hook failed");
-                Err(Refusal::internal())
+                Err(self.too_large(&error, shown.len()).unwrap_or_else(Refusal::internal))
             }
         }
+    }
+
+    /// What a failure was if the hook had too little memory for what it was shown, or too little time. A hook that
+    /// may wait for others, or was shown little, lacks time for other reasons.
+    fn too_large(&self, error: &CallError, shown: usize) -> Option<Refusal> {
+        let is_slow = error.kind == CallErrorKind::OutOfTime;
+        if is_slow && (shown < LONG_BYTES || !self.plugin.grant().imports.is_empty()) {
+            return None;
+        }
+        let limit = exceeded(error)?;
+        let message = format!("The request is too large for the plugin {}: {limit} is the limit", self.id);
+        Some(Refusal::new(413, ErrorKind::PayloadTooLarge, message))
     }
 
     /// A hook knows its own id and not the place of its entry: `ID.field` of its message becomes

@@ -67,6 +67,7 @@ pub use options::AllowedOptions;
 pub use pace::Timeouts;
 pub use refusal::Refusal;
 pub use stream::EventStream;
+pub use tools::tell_calls_plainly;
 
 use broadcast::Broadcaster;
 use bytes::Bytes;

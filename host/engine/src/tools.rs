@@ -81,7 +81,7 @@ pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) 
 ///
 /// # Errors
 /// 500 for an input that no parser writes.
-pub(crate) async fn tell_calls_plainly(request: &mut ResponsesRequest) -> Result<(), Refusal> {
+pub async fn tell_calls_plainly(request: &mut ResponsesRequest) -> Result<(), Refusal> {
     let items = retell::retold(&request.input_items(), &Offer::default()).await?;
     request.replace_input(&items);
     Ok(())

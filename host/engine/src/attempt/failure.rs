@@ -54,6 +54,16 @@ pub(crate) enum Cause {
     Plugin,
 }
 
+/// The limit that a plugin exceeded, if the operator can raise it: `plugins.NAME.memory_mib`.
+pub(crate) fn exceeded(error: &CallError) -> Option<String> {
+    let limit = match error.kind {
+        CallErrorKind::OutOfMemory => "memory_mib",
+        CallErrorKind::OutOfTime => "deadline_ms",
+        _ => return None,
+    };
+    Some(format!("plugins.{}.{limit}", error.plugin))
+}
+
 impl AttemptFailure {
     fn new(cause: Cause, status: Option<u16>, failure: Failure) -> Self {
         Self { status, failure, cause, is_byok: false, raw: None, is_timed_out: false }
@@ -79,16 +89,10 @@ impl AttemptFailure {
     /// The plugin could not write the request. One that had too little memory or time for it is told of the
     /// limit, and another endpoint may have more.
     pub(crate) fn prepare(error: &CallError) -> Self {
-        let limit = match error.kind {
-            CallErrorKind::OutOfMemory => "memory_mib",
-            CallErrorKind::OutOfTime => "deadline_ms",
-            _ => return Self::call(error),
-        };
+        let Some(limit) = exceeded(error) else { return Self::call(error) };
         tracing::warn!(plugin = %error.plugin, %error, "a request is too large for a provider plugin");
-        let message = format!(
-            "The request is too large for the plugin that translates it: plugins.{}.{limit} is the limit",
-            error.plugin
-        );
+        let message =
+            format!("The request is too large for the plugin that translates it: {limit} is the limit");
         Self::plain(Cause::Dialect, ErrorKind::PayloadTooLarge, &message)
     }
 

@@ -233,6 +233,12 @@ mod tests {
         serde_json::from_slice(&[b"[".as_slice(), &told, b"]"].concat()).unwrap()
     }
 
+    /// The steps for so many of an item, few enough for one poll.
+    fn steps_with(item: &Value, count: usize) -> u64 {
+        let items = parsed(&vec![item.clone(); count]);
+        steps_of(|| retold(&items, &Offer::default()).now_or_never().unwrap().unwrap()).1
+    }
+
     #[tokio::test]
     async fn twice_the_calls_are_twice_the_work() {
         for item in [
@@ -240,12 +246,7 @@ mod tests {
             json!({"type": "service:x", "call_id": "same"}),
             json!({"type": "function_call_output", "call_id": "none", "output": "x"}),
         ] {
-            let work = |count: usize| {
-                let items = parsed(&vec![item.clone(); count]);
-                // Few enough for one poll.
-                steps_of(|| retold(&items, &Offer::default()).now_or_never().unwrap().unwrap()).1
-            };
-            let (once, twice) = (work(16), work(32));
+            let (once, twice) = (steps_with(&item, 16), steps_with(&item, 32));
             assert!(once > 0 && twice < 3 * once, "{item}: {once} steps, {twice} for twice that");
         }
     }

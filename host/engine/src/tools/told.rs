@@ -45,6 +45,14 @@ struct Server {
     by_name: HashMap<String, Vec<String>>,
 }
 
+impl Tool {
+    /// Puts the functions that say least first.
+    fn sort(&mut self) {
+        self.terse = (0..self.functions.len()).collect();
+        self.terse.sort_by_key(|place| self.said.get(*place));
+    }
+}
+
 impl Told {
     /// `tools` are the names and labels of all tools; `entries` their functions in the order of the offer.
     pub(super) fn of<'a>(
@@ -57,10 +65,7 @@ impl Told {
             told.labels.extend(label.map(str::to_owned));
         }
         entries.for_each(|entry| told.add(&entry));
-        for tool in told.tools.values_mut() {
-            tool.terse = (0..tool.functions.len()).collect();
-            tool.terse.sort_by_key(|place| tool.said.get(*place));
-        }
+        told.tools.values_mut().for_each(Tool::sort);
         told
     }
 

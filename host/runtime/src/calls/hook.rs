@@ -62,7 +62,8 @@ impl Plugin {
         if self.compiled().await?.on_response.is_none() {
             return Err(self.missing("on-response"));
         }
-        let instance = Instance::open(self, context, services).await?;
+        let mut instance = Instance::open(self, context, services).await?;
+        instance.make_room(request.len().saturating_add(response.len()))?;
         let handle = async |instance: &mut Instance| {
             type Parameters<'a> = (&'a [u8], &'a [u8], &'a [u8], &'a GuestContext);
             let function = borrowing::<Parameters<'_>, Verdict>(instance, |functions| functions.on_response)?;

@@ -10,6 +10,7 @@
 
 mod contract;
 mod first_party;
+mod fuel;
 mod hook;
 mod hostile;
 mod instances;
