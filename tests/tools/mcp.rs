@@ -420,10 +420,12 @@ async fn every_request_of_a_session_has_an_id_of_its_own() {
         let request = with_tool(entry(&bench, json!({})));
         let answers = async {
             bench.site.until(before + 6).await;
-            for sender in waiting {
-                let message = json!({"jsonrpc": "2.0", "id": ID, "result": text("done")});
-                sender.send(format!("data: {message}\n\n")).await.unwrap();
-            }
+            let message = json!({"jsonrpc": "2.0", "id": ID, "result": text("done")});
+            let event = format!("data: {message}\n\n");
+            let sent = waiting.iter().map(|sender| sender.send(event.clone()));
+            futures_util::future::try_join_all(sent).await.unwrap();
+            // The end of an answer is the end of its sender.
+            drop(waiting);
         };
         let ((answered, _), ()) = tokio::join!(bench.run(&request, streamed, &made, "Done."), answers);
         for place in 1..4 {
