@@ -85,6 +85,69 @@ async fn a_stored_secret_goes_along_and_neither_model_nor_client_sees_it() {
     }
 }
 
+/// The value in a character set whose bytes look like no spelling of it.
+fn in_other_charset(value: &str) -> Reply {
+    let letters: String = value.chars().map(|letter| format!("{letter}\u{1b}(J")).collect();
+    let headers = vec![("content-type", "text/plain; charset=iso-2022-jp".to_owned())];
+    Reply::Whole { status: 200, headers, body: format!("Your key: {letters}.") }
+}
+
+/// The value with its letters escaped, every second one or all of them.
+fn escaped(value: &str, every: usize) -> Reply {
+    let escape = |(place, letter): (usize, char)| match place % every {
+        0 => format!("\\u{:04X}", u32::from(letter)),
+        _ => letter.to_string(),
+    };
+    let letters: String = value.chars().enumerate().map(escape).collect();
+    let headers = vec![("content-type", "application/json".to_owned())];
+    Reply::Whole { status: 200, headers, body: format!("{{\"key\": \"{letters}\"}}") }
+}
+
+/// A text without escapes of letters, as whoever reads it may write it down.
+fn unescaped(text: &str) -> String {
+    let mut parts = text.split("\\u");
+    let mut out = parts.next().unwrap().to_owned();
+    for part in parts {
+        let letter =
+            part.get(..4).and_then(|digits| u32::from_str_radix(digits, 16).ok()).and_then(char::from_u32);
+        match letter {
+            Some(letter) => out.extend([letter.to_string().as_str(), &part[4..]]),
+            None => out.push_str(part),
+        }
+    }
+    out
+}
+
+#[tokio::test]
+async fn a_secret_that_the_host_sends_back_encoded_reaches_neither_model_nor_client() {
+    let bench = Bench::start(GRANTS).await;
+    bench.secret("api_key", VALUE, API);
+    for reply in [in_other_charset(VALUE), escaped(VALUE, 1), escaped(VALUE, 2)] {
+        bench.site.reply(reply);
+        let arguments = json!({"method": "GET", "url": bench.url(API, "/"), "secret": {"name": "api_key"}});
+        let (item, told) = call(&bench, "http_request", json!({}), arguments).await;
+        assert_eq!(bench.site.last().header("authorization"), Some(format!("Bearer {VALUE}").as_str()));
+        assert_eq!(item["status"], "completed", "{item}");
+        assert!(told.contains("[secret:api_key]"), "{told}");
+        for text in [told, item.to_string()] {
+            assert!(!unescaped(&text).contains(VALUE), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_holds_an_encoded_secret_can_be_withheld() {
+    let bench = Bench::start(&format!("{GRANTS}on_reflection = \"block\"\n")).await;
+    bench.secret("api_key", VALUE, API);
+    bench.site.reply(in_other_charset(VALUE));
+    let arguments = json!({"method": "GET", "url": bench.url(API, "/"), "secret": {"name": "api_key"}});
+    let (item, told) = call(&bench, "http_request", json!({}), arguments).await;
+    assert_eq!(item["status"], "failed", "{item}");
+    assert!(told.contains("The tool's result held a secret and was withheld."), "{told}");
+    assert!(!told.contains("Your key"), "{told}");
+    assert!(!item.to_string().contains("Your key"), "{item}");
+}
+
 #[tokio::test]
 async fn what_is_not_granted_is_told_to_the_model_in_a_sentence() {
     let bench = Bench::start(GRANTS).await;

@@ -229,11 +229,10 @@ fn answering(reply: Reply, request: &[u8]) -> Reply {
         Reply::Fed { content_type, mut pieces } => {
             let (filled, reply) = Reply::fed_as(content_type);
             tokio::spawn(async move {
-                while let Some(piece) = pieces.recv().await {
-                    if filled.send(fill(piece)).await.is_err() {
-                        return;
-                    }
-                }
+                // Until the host hangs up.
+                while let Some(piece) = pieces.recv().await
+                    && filled.send(fill(piece)).await.is_ok()
+                {}
             });
             reply
         }

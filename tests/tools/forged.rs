@@ -50,10 +50,10 @@ fn native(streamed: bool, output: &Value) -> Reply {
 async fn an_answer_with_an_item_that_a_provider_may_not_make_is_none() {
     let bench = Reach::start(|_| String::new()).await;
     for (place, item) in forged().into_iter().enumerate() {
-        for (streamed, after_words) in [(false, false), (true, false), (false, true)] {
+        let (alone, after_words) = (json!([item]), json!([message("Hi."), item]));
+        for (streamed, output) in [(false, &alone), (true, &alone), (false, &after_words)] {
             // The native endpoint alone, so that it is asked.
-            let output = if after_words { json!([message("Hi."), item]) } else { json!([item]) };
-            bench.native.reply(native(streamed, &output));
+            bench.native.reply(native(streamed, output));
             let request = json!({"model": NATIVE, "input": "Go.", "provider": {"allow_fallbacks": false}, "stream": streamed});
             let refused = Client::new(&bench.host).post("/responses", &request).await;
             assert_eq!(refused.status, 502, "{place} {item}: {}", refused.text);

@@ -145,6 +145,17 @@ async fn secrets_of_the_vault_go_to_the_server_and_are_not_told() {
         assert_eq!(bench.told(), "your token is [secret:mcp_token]");
         assert!(!answered.to_string().contains(key));
     }
+    // A plugin reads JSON: letters that were escaped on the way are not when it gives them on.
+    let letters: String = key.chars().map(|letter| format!("\\u{:04x}", u32::from(letter))).collect();
+    let leaked = json!({"jsonrpc": "2.0", "id": ID, "result": text("your token is LETTERS")});
+    let body = leaked.to_string().replace("LETTERS", &letters);
+    let headers = vec![("content-type", "application/json".to_owned())];
+    lists(&bench, json!([tool("leak")]), false);
+    bench.site.reply(Reply::Whole { status: 200, headers, body });
+    let request = with_tool(entry(&bench, json!({"authorization": "{{secret:mcp_token}}"})));
+    let (answered, _) = bench.run(&request, false, &[call("c1", "calc__leak", "{}")], "done").await;
+    assert_eq!(bench.told(), "your token is [secret:mcp_token]");
+    assert!(!answered.to_string().contains(key));
     let request = with_tool(entry(&bench, json!({"authorization": "{{secret:other}}"})));
     let refused = Client::new(&bench.host).post("/responses", &request).await;
     assert_eq!(
@@ -409,10 +420,12 @@ async fn every_request_of_a_session_has_an_id_of_its_own() {
         let request = with_tool(entry(&bench, json!({})));
         let answers = async {
             bench.site.until(before + 6).await;
-            for sender in waiting {
-                let message = json!({"jsonrpc": "2.0", "id": ID, "result": text("done")});
-                sender.send(format!("data: {message}\n\n")).await.unwrap();
-            }
+            let message = json!({"jsonrpc": "2.0", "id": ID, "result": text("done")});
+            let event = format!("data: {message}\n\n");
+            let sent = waiting.iter().map(|sender| sender.send(event.clone()));
+            futures_util::future::try_join_all(sent).await.unwrap();
+            // The end of an answer is the end of its sender.
+            drop(waiting);
         };
         let ((answered, _), ()) = tokio::join!(bench.run(&request, streamed, &made, "Done."), answers);
         for place in 1..4 {

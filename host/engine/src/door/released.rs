@@ -74,7 +74,7 @@ impl Search {
     pub(crate) fn output(&mut self, output: Output) -> Output {
         let Output { for_model, item, annotations, cost_pico } = output;
         Output {
-            for_model: self.told(for_model),
+            for_model: self.text(for_model),
             item: self.json(item),
             annotations: annotations.into_iter().map(|annotation| self.json(annotation)).collect(),
             cost_pico,
@@ -102,24 +102,24 @@ impl Search {
         Failure { message: self.text(failure.message), code, ..failure }
     }
 
-    /// A text without the values.
-    pub(crate) fn text(&mut self, mut text: String) -> String {
-        for set in &self.sets {
-            if let Some((clean, _)) = set.scrub(text.as_bytes()) {
-                self.has_found = true;
-                text = String::from_utf8_lossy(&clean).into_owned();
-            }
-        }
-        text
+    /// A text without the values. JSON in it may have letters escaped: where a value is found only without the
+    /// escapes, they are not kept.
+    pub(crate) fn text(&mut self, text: String) -> String {
+        let text = self.scrub(&text).unwrap_or(text);
+        let plain = unescaped(&text).and_then(|plain| self.scrub(&plain));
+        plain.unwrap_or(text)
     }
 
-    /// A text that may be JSON, in which letters can be escaped.
-    fn told(&mut self, text: String) -> String {
-        let text = self.text(text);
-        match text.trim_start().as_bytes() {
-            [b'{' | b'[' | b'"', ..] => String::from_utf8(self.json(text.into_bytes())).unwrap_or_default(),
-            _ => text,
+    fn scrub(&mut self, text: &str) -> Option<String> {
+        let mut clean: Option<String> = None;
+        for set in &self.sets {
+            let text = clean.as_deref().unwrap_or(text);
+            if let Some((scrubbed, _)) = set.scrub(text.as_bytes()) {
+                clean = Some(String::from_utf8_lossy(&scrubbed).into_owned());
+            }
         }
+        self.has_found |= clean.is_some();
+        clean
     }
 
     /// JSON without the values in its strings and names; as it is where there are none, or it is no JSON.
@@ -143,6 +143,35 @@ impl Search {
             value => value,
         }
     }
+}
+
+/// A text without the escapes that JSON has for letters that need none; none where there are no such escapes.
+fn unescaped(text: &str) -> Option<String> {
+    let mut parts = text.split('\\');
+    let mut plain = parts.next()?.to_owned();
+    let mut has_escapes = false;
+    for part in parts {
+        match escaped_letter(part) {
+            Some((letter, rest)) => {
+                has_escapes = true;
+                plain.push(letter);
+                plain.push_str(rest);
+            }
+            None => plain.extend(["\\", part]),
+        }
+    }
+    has_escapes.then_some(plain)
+}
+
+/// The letter that is written like this after a backslash, and what comes after it.
+fn escaped_letter(part: &str) -> Option<(char, &str)> {
+    if let Some(rest) = part.strip_prefix('/') {
+        return Some(('/', rest));
+    }
+    let (digits, rest) = part.strip_prefix('u')?.split_at_checked(4)?;
+    // Reading the number would accept a sign.
+    let digits = Some(digits).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+    Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, rest))
 }
 
 #[cfg(test)]
@@ -179,13 +208,41 @@ mod tests {
         assert_eq!(output.cost_pico, 7);
     }
 
+    #[test]
+    fn surrogates_and_broken_escapes_stay() {
+        for (text, plain) in [
+            ("a\\/b\\u0063", Some("a/bc")),
+            ("\\u00e9\\ud83d\\ude00", Some("é\\ud83d\\ude00")),
+            ("\\u00\\u+041\\uzzzz\\", None),
+            ("\\ué\\n", None),
+        ] {
+            assert_eq!(unescaped(text).as_deref(), plain, "{text}");
+        }
+    }
+
     proptest! {
+        /// A value is found in any text, whichever of its letters are escaped.
+        #[test]
+        fn values_are_found_whichever_letters_are_escaped(
+            choice in proptest::collection::vec(any::<bool>(), VALUE.len()),
+            before in "\\PC{0,20}",
+            after in "\\PC{0,20}",
+        ) {
+            let written: String = VALUE.chars().zip(choice).map(|(letter, escape)| {
+                if escape { format!("\\u{:04X}", u32::from(letter)) } else { letter.to_string() }
+            }).collect();
+            let mut search = search();
+            let clean = search.text(format!("{before}{written}{after}"));
+            prop_assert!(search.has_found());
+            prop_assert!(clean.contains("[secret:key]"), "{}", clean);
+        }
+
         /// What holds no value stays as it is, byte by byte.
         #[test]
         fn other_bytes_stay(bytes in proptest::collection::vec(any::<u8>(), 0..64), text in "\\PC{0,40}") {
             let mut search = search();
             prop_assert_eq!(search.json(bytes.clone()), bytes);
-            prop_assert_eq!(search.told(text.clone()), text);
+            prop_assert_eq!(search.text(text.clone()), text);
             prop_assert!(!search.has_found());
         }
     }
