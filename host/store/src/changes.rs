@@ -235,6 +235,7 @@ impl Draft {
         let keys: Vec<StoredKey> =
             self.directory.stored_keys().filter(live).map(|key| (**key).clone()).collect();
         let (keys_revoked, secrets_deleted) = (keys.len(), secrets.len());
+        self.take_from_sum(vault, self.size_of_vault(vault)?);
         self.audit(actor, AuditAction::InternDeleted { id, keys_revoked, secrets_deleted });
         self.drop_vault(vault, secrets);
         for mut stored in keys {

@@ -90,6 +90,11 @@ impl Directory {
         oldest_first(self.interns.values().map(Arc::as_ref), |intern| intern.created_at_ms)
     }
 
+    /// The interns of one workspace, in no special order.
+    pub fn interns_of(&self, workspace: WorkspaceId) -> impl Iterator<Item = &Intern> {
+        self.interns.values().map(Arc::as_ref).filter(move |intern| intern.workspace == workspace)
+    }
+
     /// All keys, oldest first, those too that were revoked in the last 92 days.
     pub fn keys(&self) -> Vec<&ApiKey> {
         oldest_first(self.keys.values().map(|stored| &stored.key), |key| key.created_at_ms)

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::directory::LookupError;
 use crate::name::Name;
 use crate::root_key::{RootKeyError, RootKeyId};
+use crate::vault::QuotaExceeded;
 
 /// Why a mutation or a read of a running store failed.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,9 @@ pub enum Error {
     /// The vault has no secret of this name, or one that is not the caller's to delete.
     #[error("no such secret")]
     NoSuchSecret,
+    /// A vault, or a workspace with its interns, would hold more than it may.
+    #[error("{0}; delete secrets first")]
+    Quota(#[from] QuotaExceeded),
     /// A secret without hosts, kept from before they were required, was to be copied.
     #[error("the secret has no hosts")]
     Unbound,

@@ -80,7 +80,7 @@ pub use usage::{
 };
 pub use vault::{
     EffectiveScope, EffectiveSecret, Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts,
-    HostsError, LegacySecret, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope,
+    HostsError, LegacySecret, NewSecret, Page, Purpose, QuotaExceeded, QuotaMeasure, QuotaScope, Release, ReleaseError, ReleaseRefusal, ReleaseScope,
     SecretMetadata, SecretName, SecretNameError, SecretValue, SecretValueError, VaultFinding, VaultId,
-    VaultPart, VaultReport,
+    VaultPart, VaultQuota, VaultReport,
 };

@@ -92,7 +92,7 @@ pub(crate) fn open(
     let (database, journal_cut) = journal::open(&paths.store, &paths.torn_journals)?;
     let given = made_with.map_or_else(|| Given::read(sources), Given::only);
     let Unlocked { header, keys, rotate_to } = unlock(&database, given)?;
-    let access = Access { database, keys: Arc::new(keys), damage: Arc::default() };
+    let access = Access::new(database, Arc::new(keys));
     let Access { database, keys, .. } = &access;
     let loaded = load(database, keys)?;
     let anchor = open_anchor(&paths)?;

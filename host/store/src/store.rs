@@ -38,7 +38,7 @@ use crate::records::{Intern, Member, Role, Workspace};
 use crate::root_key::RootKeySource;
 use crate::rows::Header;
 use crate::seal::StoreKeys;
-use crate::vault::{Access, Damage};
+use crate::vault::{Access, Damage, Quotas, VaultQuota};
 
 pub use key_records::{RecoveryKey, RootRotation};
 pub use keys::IssuedKey;
@@ -90,6 +90,7 @@ struct Inner {
     backup: Mutex<()>,
     journal_cut: bool,
     damage: Arc<Damage>,
+    quotas: Arc<Quotas>,
     held: Mutex<Option<Held>>,
 }
 
@@ -121,7 +122,7 @@ impl Store {
         let anchor_file = open::anchor_file(lock.dir());
         let Opened { access, anchor, header, rotate_to: _, directory, money, tip, journal_cut } = opened;
         let keys = Arc::clone(&access.keys);
-        let damage = Arc::clone(&access.damage);
+        let (damage, quotas) = (Arc::clone(&access.damage), Arc::clone(&access.quotas));
         let queue = Arc::new(Queue::default());
         let shared = Arc::new(Shared::new(directory, tip, clock.clone()));
         let ledger = Ledger::new(money.accounts, Arc::clone(&queue), Arc::clone(&shared), clock.clone());
@@ -151,6 +152,7 @@ impl Store {
             backup: Mutex::default(),
             journal_cut,
             damage,
+            quotas,
             held,
         }));
         if let Err(error) = store.settle_interrupted(money.intents) {
@@ -231,6 +233,11 @@ impl Store {
     /// [`Error::Lookup`], and those of every mutation.
     pub fn delete_intern(&self, actor: Actor, id: InternId) -> Result<Intern, Error> {
         self.submit(move |draft| draft.delete_intern(actor, id))
+    }
+
+    /// Sets how much vaults may hold from now on.
+    pub fn set_vault_quota(&self, quota: VaultQuota) {
+        self.0.quotas.set(quota);
     }
 
     /// Waits until everything handed over before is on the disk, usage rows included.

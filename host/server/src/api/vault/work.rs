@@ -80,6 +80,7 @@ fn failed(error: Error) -> Fault {
         // The workspace or the intern has gone since the gates were passed.
         Error::NoSuchSecret | Error::Lookup(_) => return Fault::NotFound,
         Error::Unbound => return Fault::Vault(VaultFault::Unbound),
+        Error::Quota(exceeded) => return Fault::Vault(VaultFault::Full(exceeded)),
         Error::Busy => Fault::Vault(VaultFault::TooLate),
         Error::TimedOut => Fault::Vault(VaultFault::TimedOut),
         Error::Damaged => Fault::Vault(VaultFault::InvalidResponse),
