@@ -7,13 +7,13 @@
 pub(crate) mod format;
 
 use std::fs::{File, OpenOptions as FileOptions};
-use std::io::{BufReader, BufWriter};
+use std::io::{self, BufReader, BufWriter};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use format::{End, FormatError, Part, Preamble, Writer};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use crate::audit::AuditRecord;
@@ -133,8 +133,17 @@ struct Draft {
 impl Draft {
     fn create(path: &Path) -> Result<Draft, VaultError> {
         let draft = path.with_added_extension("part");
-        let file = FileOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
-        let file = file.map_err(VaultError::file(&draft))?;
+        // Never through a link that another user has put in its place, and never into a file that exists.
+        let file = FileOptions::new()
+            .write(true)
+            .create_new(true)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .mode(0o600)
+            .open(&draft);
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => VaultError::Exists(draft.clone()),
+            _ => VaultError::File { path: draft.clone(), source: error },
+        })?;
         Ok(Draft { path: draft, file: Some(file) })
     }
 
