@@ -4,6 +4,7 @@
 mod credits;
 
 use crate::kit::host::{Host, Setup, program};
+use crate::kit::store;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -14,6 +15,7 @@ type Run<'r> = &'r dyn Fn(&[&str]) -> Output;
 
 fn in_both_ways(scenario: impl Fn(Run<'_>)) {
     let free = Setup::new();
+    store::prepare(&free, |_| ());
     scenario(&|arguments| free.command_output(arguments));
     let served = Setup::new().start();
     scenario(&|arguments| served.command_output(arguments));

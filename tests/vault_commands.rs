@@ -2,6 +2,7 @@
 //! running host.
 
 use crate::kit::host::{Host, Setup, program};
+use crate::kit::store;
 use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -72,7 +73,9 @@ fn failed(output: &Output, line: &str, code: i32) -> String {
 }
 
 fn in_both_ways(scenario: impl Fn(&Place)) {
-    scenario(&Place::Free(Setup::new()));
+    let free = Setup::new();
+    store::prepare(&free, |_| ());
+    scenario(&Place::Free(free));
     scenario(&Place::Served(Box::new(Setup::new().start())));
 }
 
@@ -386,6 +389,7 @@ fn legacy_secrets_are_imported_or_the_line_is_named() {
 #[test]
 fn people_are_told_in_sentences() {
     let setup = Setup::new();
+    store::prepare(&setup, |_| ());
     let say = |line: &str, input: &str| {
         let mut command = program();
         command.arg("--data").arg(setup.data()).args(line.split_whitespace());

@@ -26,6 +26,9 @@ pub enum Error {
         /// `member` or `intern`.
         owner: &'static str,
     },
+    /// The member `owner` goes only with its workspace: keys and interns are made for it by default.
+    #[error("the member `owner` is deleted with its workspace only")]
+    OwnerStays,
     /// A key was asked for that would have expired already.
     #[error("the expiry lies in the past")]
     AlreadyExpired,

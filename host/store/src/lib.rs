@@ -51,7 +51,10 @@ mod versions;
 pub use audit::{Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary, CopiedSecret};
 pub use authentication::{AuthenticationError, Principal};
 pub use backup::{BackupSummary, RestoreSummary};
-pub use changes::{KeyChange, KeyOwner, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange};
+pub use changes::{
+    KeyChange, KeyOwner, MemberDeleted, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange,
+    WorkspaceDeleted,
+};
 pub use check::Verification;
 pub use clock::Clock;
 pub use directory::{Directory, Kind, LookupError};
@@ -80,7 +83,7 @@ pub use usage::{
 };
 pub use vault::{
     EffectiveScope, EffectiveSecret, Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts,
-    HostsError, LegacySecret, NewSecret, Page, Purpose, QuotaExceeded, QuotaMeasure, QuotaScope, Release, ReleaseError, ReleaseRefusal, ReleaseScope,
-    SecretMetadata, SecretName, SecretNameError, SecretValue, SecretValueError, VaultFinding, VaultId,
-    VaultPart, VaultQuota, VaultReport,
+    HostsError, LegacySecret, NewSecret, Page, Purpose, QuotaExceeded, QuotaMeasure, QuotaScope, Release,
+    ReleaseError, ReleaseRefusal, ReleaseScope, SecretMetadata, SecretName, SecretNameError, SecretValue,
+    SecretValueError, VaultFinding, VaultId, VaultPart, VaultQuota, VaultReport,
 };

@@ -121,6 +121,18 @@ pub(crate) fn open(
     Ok(Opened { access, anchor, header, rotate_to, directory, money, tip, journal_cut })
 }
 
+/// Whether there is a store in this directory. What an interrupted first start has left behind is none.
+pub(crate) fn store_exists(dir: &Path) -> Result<bool, OpenError> {
+    let Paths { store, store_new, anchor, .. } = Paths::new(dir);
+    if exists(&store)? {
+        return Ok(true);
+    }
+    if exists(&anchor)? && !exists(&store_new)? {
+        return Err(OpenError::StoreMissing { anchor, store });
+    }
+    Ok(false)
+}
+
 fn exists(path: &Path) -> Result<bool, OpenError> {
     path.try_exists().map_err(OpenError::io(path))
 }

@@ -11,7 +11,7 @@ mod secrets;
 mod status;
 mod vault_keys;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -22,7 +22,9 @@ use arc_swap::ArcSwap;
 use crate::anchor::Anchor;
 use crate::audit::Actor;
 use crate::authentication::{self, AuthenticationError, Principal};
-use crate::changes::{Draft, NewIntern, NewMember, NewWorkspace, WorkspaceChange};
+use crate::changes::{
+    Draft, MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted,
+};
 use crate::clock::Clock;
 use crate::commit::{Shared, Writer};
 use crate::database::Database;
@@ -102,6 +104,15 @@ struct Held {
 }
 
 impl Store {
+    /// Whether the directory holds a store. Makes nothing.
+    ///
+    /// # Errors
+    /// [`OpenError::Io`]; [`OpenError::StoreMissing`] when the directory holds the anchor of a store that was taken
+    /// away.
+    pub fn exists(dir: &Path) -> Result<bool, OpenError> {
+        open::store_exists(dir)
+    }
+
     /// Opens the store in the locked directory; in one without a store, makes it first.
     ///
     /// # Errors
@@ -217,6 +228,22 @@ impl Store {
     /// [`Error::Lookup`], and those of every mutation.
     pub fn set_member_role(&self, actor: Actor, id: MemberId, role: Role) -> Result<Member, Error> {
         self.submit(move |draft| draft.set_member_role(actor, id, role))
+    }
+
+    /// Deletes a member and revokes its keys. Interns that it created stay.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], [`Error::OwnerStays`], and those of every mutation.
+    pub fn delete_member(&self, actor: Actor, id: MemberId) -> Result<MemberDeleted, Error> {
+        self.submit(move |draft| draft.delete_member(actor, id))
+    }
+
+    /// Deletes a workspace with its members, its interns and their vaults, and revokes its keys.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], and those of every mutation.
+    pub fn delete_workspace(&self, actor: Actor, id: WorkspaceId) -> Result<WorkspaceDeleted, Error> {
+        self.submit(move |draft| draft.delete_workspace(actor, id))
     }
 
     /// Makes an intern.

@@ -156,7 +156,12 @@ impl Vaults {
     fn open_or_make(&mut self, view: &View, vault: VaultId, now_ms: u64) -> Result<&mut Opened, Error> {
         if self.open(view, vault)?.is_none() {
             let keys = VaultKeys::random(now_ms)?;
-            let opened = Opened { keys, head: Head { bytes: Some(0), ..Head::default() }, unrecorded: true, changed: false };
+            let opened = Opened {
+                keys,
+                head: Head { bytes: Some(0), ..Head::default() },
+                unrecorded: true,
+                changed: false,
+            };
             self.opened.insert(vault, Some(opened));
         }
         self.open(view, vault)?.ok_or(Error::Damaged)

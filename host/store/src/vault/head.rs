@@ -3,8 +3,8 @@
 //! A row's MAC says that it was ours once. The head says that it still is: a row put back to an older version,
 //! or taken away behind our back, no longer adds up to it. Heads in turn add up to the marker of `meta`.
 
-use super::{VaultId, VaultSize};
 use super::stored::head_key;
+use super::{VaultId, VaultSize};
 use crate::database::META;
 use crate::rows::{self, SetHash};
 use crate::seal::{Digest, StoreKeys};

@@ -6,7 +6,9 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Fingerprint, HostName, Hosts, SEALED_BYTES, SecretMetadata, SecretName, VAULT_ID_BYTES, VaultId};
+use super::{
+    Fingerprint, HostName, Hosts, SEALED_BYTES, SecretMetadata, SecretName, VAULT_ID_BYTES, VaultId,
+};
 use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
 
 /// First byte of every key of a secret: the version of the key and of what lies under it.

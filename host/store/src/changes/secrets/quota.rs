@@ -38,6 +38,11 @@ impl Draft {
         }
     }
 
+    /// Forgets the sum of a workspace that is gone.
+    pub(in crate::changes) fn forget_sum(&mut self, workspace: WorkspaceId) {
+        self.vaults.sums.insert(workspace, None);
+    }
+
     /// What a vault holds in this draft.
     pub(in crate::changes) fn size_of_vault(&self, vault: VaultId) -> Result<VaultSize, Error> {
         self.vaults.size(&self.view, vault)
