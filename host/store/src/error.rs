@@ -142,16 +142,20 @@ pub enum OpenError {
         known: u32,
     },
     /// A part without which nothing can be trusted is missing or does not prove to be ours.
-    #[error("the store is damaged: {what}")]
+    #[error("the store is damaged: {what}; restore a backup into an empty directory with `vault restore`")]
     Damaged {
         /// Which part.
         what: String,
     },
     /// The storage engine refused the store, also after the last journal was cut.
-    #[error("the storage engine refused the store: {0}")]
+    #[error(
+        "the storage engine refused the store: {0}; restore a backup into an empty directory with `vault restore`"
+    )]
     Engine(#[from] fjall::Error),
     /// The storage engine panicked over the store's files.
-    #[error("the storage engine could not read the store's files")]
+    #[error(
+        "the storage engine could not read the store's files; restore a backup into an empty directory with `vault restore`"
+    )]
     EnginePanicked,
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
