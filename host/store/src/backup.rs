@@ -7,7 +7,7 @@
 pub(crate) mod format;
 
 use std::fs::{File, OpenOptions as FileOptions};
-use std::io::{self, BufReader, BufWriter};
+use std::io::{BufReader, BufWriter};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use crate::audit::AuditRecord;
 use crate::check::{Verification, check};
 use crate::database::KEYS;
 use crate::error::{Error, OpenError};
+use crate::hex;
 use crate::ids::StoreId;
 use crate::log;
 use crate::operation::{Progress, VaultError, tell};
@@ -132,7 +133,10 @@ struct Draft {
 
 impl Draft {
     fn create(path: &Path) -> Result<Draft, VaultError> {
-        let draft = path.with_added_extension("part");
+        // A name of its own: a file that a killed process left behind is in the way of no later backup.
+        let mut id = [0; 8];
+        getrandom::fill(&mut id)?;
+        let draft = path.with_added_extension(hex::encode(&id)).with_added_extension("part");
         // Never through a link that another user has put in its place, and never into a file that exists.
         let file = FileOptions::new()
             .write(true)
@@ -140,10 +144,7 @@ impl Draft {
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .mode(0o600)
             .open(&draft);
-        let file = file.map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => VaultError::Exists(draft.clone()),
-            _ => VaultError::File { path: draft.clone(), source: error },
-        })?;
+        let file = file.map_err(VaultError::file(&draft))?;
         Ok(Draft { path: draft, file: Some(file) })
     }
 

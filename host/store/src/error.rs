@@ -148,9 +148,7 @@ pub enum OpenError {
         what: String,
     },
     /// The storage engine refused the store, also after the last journal was cut.
-    #[error(
-        "the storage engine refused the store: {0}; restore a backup into an empty directory with `vault restore`"
-    )]
+    #[error("the storage engine refused the store: {0}; {cure}", cure = cure(.0))]
     Engine(#[from] fjall::Error),
     /// The storage engine panicked over the store's files.
     #[error(
@@ -186,6 +184,17 @@ impl OpenError {
 
     pub(crate) fn damaged(what: impl Into<String>) -> OpenError {
         OpenError::Damaged { what: what.into() }
+    }
+}
+
+/// What an operator does about a store that the engine does not open.
+fn cure(error: &fjall::Error) -> &'static str {
+    match error {
+        fjall::Error::Io(_) | fjall::Error::Storage(fjall::LsmError::Io(_)) => {
+            "the disk failed or is full: see to it and start again"
+        }
+        fjall::Error::Locked => "another program has its files open: end that program and start again",
+        _ => "restore a backup into an empty directory with `vault restore`",
     }
 }
 

@@ -175,15 +175,12 @@ fn audit(options: &Options, mut filter: AuditFilter) -> Result<(), Failure> {
     loop {
         let command = Command::Vault(VaultCommand::Audit(filter.clone()));
         let mut page = execute(options, &command)?;
-        if let serde_json::Value::Array(records) = page.document["records"].take()
-            && options.json
-        {
-            whole.extend(records);
+        let next = page.document.get("next").and_then(serde_json::Value::as_u64);
+        match page.document.get_mut("records") {
+            Some(serde_json::Value::Array(records)) if options.json => whole.append(records),
+            _ => write_out(&page.text)?,
         }
-        if !options.json {
-            write_out(&page.text)?;
-        }
-        let Some(next) = page.document["next"].as_u64() else { break };
+        let Some(next) = next else { break };
         filter.since = next;
     }
     if options.json { write_out(&format!("{}\n", serde_json::Value::Array(whole))) } else { Ok(()) }

@@ -69,12 +69,8 @@ impl<'f> Filter<'f> {
         let Value::Object(members) = json!(record) else { return None };
         let mut shown = Map::new();
         for (name, mut value) in members {
-            if name == "entries" && (self.action.is_some() || self.key.is_some()) {
-                let entries = value.as_array_mut()?;
-                entries.retain(|entry| self.is_meant(entry));
-                if entries.is_empty() {
-                    return None;
-                }
+            if name == "entries" && !self.keep_meant(&mut value) {
+                return None;
             }
             let is_time = name == "at_ms";
             shown.insert(name, value);
@@ -83,6 +79,17 @@ impl<'f> Filter<'f> {
             }
         }
         Some(shown.into())
+    }
+
+    /// Drops the entries that are not meant; false when that leaves none.
+    fn keep_meant(&self, entries: &mut Value) -> bool {
+        if self.action.is_none() && self.key.is_none() {
+            return true;
+        }
+        entries.as_array_mut().is_some_and(|entries| {
+            entries.retain(|entry| self.is_meant(entry));
+            !entries.is_empty()
+        })
     }
 
     fn is_meant(&self, entry: &Value) -> bool {
