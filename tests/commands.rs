@@ -2,6 +2,7 @@
 //! host, mistakes and their exit codes, and the data directory itself.
 
 mod credits;
+mod first_start;
 
 use crate::kit::host::{Host, Setup, program};
 use crate::kit::store;
@@ -235,7 +236,7 @@ fn what_makes_no_sense_is_a_usage_error() {
 fn options_stand_before_or_after_the_command() {
     let setup = Setup::new().config("[server]\nlisten = \"127.0.0.1:0\"");
     let (data, config) = (setup.data(), setup.directory().join("cofferdam.toml"));
-    setup.command_output(&["status"]);
+    store::prepare(&setup, |_| ());
     let (data, config) = (data.to_str().unwrap(), config.to_str().unwrap());
     let orders: [&[&str]; 3] = [
         &["--data", data, "--config", config, "--json", "workspace", "list"],
@@ -255,6 +256,7 @@ fn options_stand_before_or_after_the_command() {
 #[test]
 fn people_get_tables_and_sentences() {
     let setup = Setup::new();
+    store::prepare(&setup, |_| ());
     let data = setup.data();
     let run = |line: &str| {
         let output = program().arg("--data").arg(&data).args(line.split_whitespace()).output().unwrap();
@@ -272,19 +274,6 @@ fn people_get_tables_and_sentences() {
     assert_eq!(complaint, "error: no workspace `nowhere`\n");
     let (_, out, _) = run("key create --workspace default");
     assert!(out.contains("cfd_"), "{out}");
-}
-
-#[test]
-fn a_first_start_by_another_command_is_silent_and_makes_the_directory() {
-    let setup = Setup::new();
-    let made = done(&|arguments| setup.command_output(arguments), "key create --no-scope");
-    let data = setup.data();
-    assert_eq!(mode(&data), 0o700);
-    assert_eq!(mode(&data.join("root.key")), 0o600);
-    assert_eq!(text(&made, "kind"), "unscoped");
-    let host = setup.start();
-    // A key without a workspace is no key to work with: the host makes one.
-    assert!(host.key.starts_with("cfd_"), "{}", host.banner);
 }
 
 #[test]
@@ -385,6 +374,7 @@ fn a_bad_configuration_is_told_by_file_line_column_and_key() {
 #[test]
 fn commands_need_a_good_configuration_too() {
     let setup = Setup::new().config("[server]\nlistn = 1");
+    store::prepare(&setup, |_| ());
     let complaint = failed(&|arguments| setup.command_output(arguments), "workspace list", 78);
     assert!(complaint.contains(":2:1: server.listn"), "{complaint}");
 }
@@ -451,6 +441,7 @@ fn assert_served(host: &Host) {
 fn another_root_key_is_refused_with_both_ids() {
     let (ours, theirs) = (Setup::new(), Setup::new());
     let id = |setup: &Setup| {
+        store::prepare(setup, |_| ());
         let status = done(&|arguments| setup.command_output(arguments), "status");
         text(&status["store"], "root_key_id").to_owned()
     };

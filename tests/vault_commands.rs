@@ -1,6 +1,9 @@
 //! What operators do to the vault: secrets, checks, backups, changes of keys; with the store free and against a
 //! running host.
 
+mod audit;
+mod deletion;
+
 use crate::kit::host::{Host, Setup, program};
 use crate::kit::store;
 use serde_json::Value;
@@ -291,6 +294,7 @@ fn a_configured_root_key_is_left_to_the_operator() {
     std::fs::create_dir(setup.directory().join("keys")).unwrap();
     let second = setup.directory().join("keys/second");
     let new = format!("file:{}", second.display());
+    assert!(setup.command_output(&["workspace", "create", "first"]).status.success());
     let output = setup.command_output(&["vault", "rotate-root", "--new", &new]);
     let done = done(&output, "rotate-root");
     assert_eq!(done["configure_root_key"], true);
