@@ -236,6 +236,7 @@ fn what_makes_no_sense_is_a_usage_error() {
 fn options_stand_before_or_after_the_command() {
     let setup = Setup::new().config("[server]\nlisten = \"127.0.0.1:0\"");
     let (data, config) = (setup.data(), setup.directory().join("cofferdam.toml"));
+    setup.write_config();
     store::prepare(&setup, |_| ());
     let (data, config) = (data.to_str().unwrap(), config.to_str().unwrap());
     let orders: [&[&str]; 3] = [

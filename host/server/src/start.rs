@@ -30,6 +30,7 @@ pub(crate) fn open(
 /// Hands the limits of the configuration to the store, at the start and at each reload.
 pub(crate) fn set_limits(config: &Config, store: &Store) {
     store.set_vault_quota(config.vault.quota);
+    store.set_free_bytes_min(config.store.free_bytes_min);
 }
 
 /// How the configuration says that the store is opened.

@@ -84,6 +84,7 @@ pub(crate) struct Draft {
     entries: Vec<AuditEntry>,
     usage: Vec<UsageRow>,
     now_ms: u64,
+    is_short: bool,
 }
 
 impl Draft {
@@ -97,7 +98,26 @@ impl Draft {
             entries: Vec::new(),
             usage: Vec::new(),
             now_ms,
+            is_short: false,
         }
+    }
+
+    /// The same on a disk that may be short of room: then it takes nothing new for tenants.
+    pub(crate) fn on_disk(self, is_short: bool) -> Draft {
+        Draft { is_short, ..self }
+    }
+
+    /// Refuses what a tenant asks to be kept when the disk is short of room. Operators and requests under way may go on.
+    pub(crate) fn has_space_for(&self, actor: Actor) -> Result<(), Error> {
+        match actor {
+            Actor::Key(_) if self.is_short => Err(Error::NoSpace),
+            Actor::Key(_) | Actor::Operator | Actor::System => Ok(()),
+        }
+    }
+
+    /// Refuses to begin a request that has to be written down first when the disk is short of room.
+    pub(crate) fn has_space_for_request(&self) -> Result<(), Error> {
+        if self.is_short { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     /// Bytes of values that the commit would carry.

@@ -44,6 +44,9 @@ pub enum Error {
     /// A vault, or a workspace with its interns, would hold more than it may.
     #[error("{0}; delete secrets first")]
     Quota(#[from] QuotaExceeded),
+    /// The disk has less free space than the operator wants to be left.
+    #[error("the disk is nearly full (`store.free_bytes_min`); nothing was changed, try again later")]
+    NoSpace,
     /// A secret without hosts, kept from before they were required, was to be copied.
     #[error("the secret has no hosts")]
     Unbound,

@@ -40,6 +40,7 @@ mod rows;
 mod scratch;
 mod seal;
 mod secret;
+mod space;
 mod spend;
 mod store;
 mod text;

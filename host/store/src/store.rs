@@ -40,6 +40,7 @@ use crate::records::{Intern, Member, Role, Workspace};
 use crate::root_key::RootKeySource;
 use crate::rows::Header;
 use crate::seal::StoreKeys;
+use crate::space::Space;
 use crate::vault::{Access, Damage, Quotas, VaultQuota};
 
 pub use key_records::{RecoveryKey, RootRotation};
@@ -93,6 +94,7 @@ struct Inner {
     journal_cut: bool,
     damage: Arc<Damage>,
     quotas: Arc<Quotas>,
+    space: Arc<Space>,
     held: Mutex<Option<Held>>,
 }
 
@@ -137,6 +139,7 @@ impl Store {
         let queue = Arc::new(Queue::default());
         let shared = Arc::new(Shared::new(directory, tip, clock.clone()));
         let ledger = Ledger::new(money.accounts, Arc::clone(&queue), Arc::clone(&shared), clock.clone());
+        let space = Arc::new(Space::new(lock.dir()));
         let writer = Writer {
             access: access.clone(),
             anchor,
@@ -144,6 +147,7 @@ impl Store {
             queue: Arc::clone(&queue),
             shared: Arc::clone(&shared),
             clock: clock.clone(),
+            space: Arc::clone(&space),
         };
         let writer = Builder::new()
             .name("store-writer".to_owned())
@@ -164,6 +168,7 @@ impl Store {
             journal_cut,
             damage,
             quotas,
+            space,
             held,
         }));
         if let Err(error) = store.settle_interrupted(money.intents) {
@@ -260,6 +265,12 @@ impl Store {
     /// [`Error::Lookup`], and those of every mutation.
     pub fn delete_intern(&self, actor: Actor, id: InternId) -> Result<Intern, Error> {
         self.submit(move |draft| draft.delete_intern(actor, id))
+    }
+
+    /// Sets how much of the disk is to stay free from now on: with less, changes by tenants and requests of prepaid
+    /// workspaces are refused. 0 refuses nothing, and there is no reserve then.
+    pub fn set_free_bytes_min(&self, bytes: u64) {
+        self.0.space.set_free_bytes_min(bytes);
     }
 
     /// Sets how much vaults may hold from now on.

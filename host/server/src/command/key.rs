@@ -84,12 +84,15 @@ pub struct Create {
 
 /// Which limits of a key to change.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
-#[group(id = "limits", multiple = true, required = true, args = ["limit_day", "limit_week", "limit_month", "limit_total"])]
 pub struct LimitCommand {
     /// Its id, as `key list` shows it
     pub id: String,
     /// What it may spend on a day of UTC; `none` takes the limit away
-    #[arg(long, value_name = "DOLLARS|none")]
+    #[arg(
+        long,
+        value_name = "DOLLARS|none",
+        required_unless_present_any = ["limit_week", "limit_month", "limit_total"]
+    )]
     pub limit_day: Option<Limit>,
     /// What it may spend in a week, which begins on Monday
     #[arg(long, value_name = "DOLLARS|none")]

@@ -104,6 +104,13 @@ pub const KEYS: &[Key] = &[
         "bytes",
         "Of names, hosts and values in one vault; a workspace with its interns holds ten times that",
     ),
+    key(
+        "store.free_bytes_min",
+        "268435456",
+        "bytes",
+        "With less of the disk free, changes by tenants and requests of prepaid workspaces are refused with 503; \
+         0 refuses nothing and keeps no reserve",
+    ),
     key("egress.ports", "[443]", "ports", "Which ports guests may reach"),
     key("egress.roots", "[]", "PEM files", "Root certificates to accept beside the system's"),
     key("egress.allow_private", "[]", "address ranges", "Private ranges that are reachable all the same"),

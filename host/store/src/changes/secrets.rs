@@ -243,6 +243,7 @@ impl Vaults {
 
 impl Draft {
     pub(crate) fn put_secret(&mut self, actor: Actor, new: NewSecret) -> Result<SecretMetadata, Error> {
+        self.has_space_for(actor)?;
         let NewSecret { vault, name, hosts, value } = new;
         self.check_vault(vault)?;
         let staged =
@@ -275,6 +276,7 @@ impl Draft {
         vault: VaultId,
         name: SecretName,
     ) -> Result<(), Error> {
+        self.has_space_for(actor)?;
         self.check_vault(vault)?;
         let before = self.vaults.weighed(&self.view, vault, &name)?;
         let before = before.filter(|it| it.stored.metadata.hosts.is_some()).ok_or(Error::NoSuchSecret)?;
@@ -297,6 +299,7 @@ impl Draft {
         intern: InternId,
         names: Vec<SecretName>,
     ) -> Result<Vec<SecretMetadata>, Error> {
+        self.has_space_for(actor)?;
         self.check_intern_of(workspace, intern)?;
         let (from, to) = (VaultId::Workspace(workspace), VaultId::Intern(intern));
         let sources =
