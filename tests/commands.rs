@@ -2,8 +2,10 @@
 //! host, mistakes and their exit codes, and the data directory itself.
 
 mod credits;
+mod first_start;
 
 use crate::kit::host::{Host, Setup, program};
+use crate::kit::store;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -14,6 +16,7 @@ type Run<'r> = &'r dyn Fn(&[&str]) -> Output;
 
 fn in_both_ways(scenario: impl Fn(Run<'_>)) {
     let free = Setup::new();
+    store::prepare(&free, |_| ());
     scenario(&|arguments| free.command_output(arguments));
     let served = Setup::new().start();
     scenario(&|arguments| served.command_output(arguments));
@@ -233,7 +236,8 @@ fn what_makes_no_sense_is_a_usage_error() {
 fn options_stand_before_or_after_the_command() {
     let setup = Setup::new().config("[server]\nlisten = \"127.0.0.1:0\"");
     let (data, config) = (setup.data(), setup.directory().join("cofferdam.toml"));
-    setup.command_output(&["status"]);
+    setup.write_config();
+    store::prepare(&setup, |_| ());
     let (data, config) = (data.to_str().unwrap(), config.to_str().unwrap());
     let orders: [&[&str]; 3] = [
         &["--data", data, "--config", config, "--json", "workspace", "list"],
@@ -253,6 +257,7 @@ fn options_stand_before_or_after_the_command() {
 #[test]
 fn people_get_tables_and_sentences() {
     let setup = Setup::new();
+    store::prepare(&setup, |_| ());
     let data = setup.data();
     let run = |line: &str| {
         let output = program().arg("--data").arg(&data).args(line.split_whitespace()).output().unwrap();
@@ -270,19 +275,6 @@ fn people_get_tables_and_sentences() {
     assert_eq!(complaint, "error: no workspace `nowhere`\n");
     let (_, out, _) = run("key create --workspace default");
     assert!(out.contains("cfd_"), "{out}");
-}
-
-#[test]
-fn a_first_start_by_another_command_is_silent_and_makes_the_directory() {
-    let setup = Setup::new();
-    let made = done(&|arguments| setup.command_output(arguments), "key create --no-scope");
-    let data = setup.data();
-    assert_eq!(mode(&data), 0o700);
-    assert_eq!(mode(&data.join("root.key")), 0o600);
-    assert_eq!(text(&made, "kind"), "unscoped");
-    let host = setup.start();
-    // A key without a workspace is no key to work with: the host makes one.
-    assert!(host.key.starts_with("cfd_"), "{}", host.banner);
 }
 
 #[test]
@@ -383,6 +375,7 @@ fn a_bad_configuration_is_told_by_file_line_column_and_key() {
 #[test]
 fn commands_need_a_good_configuration_too() {
     let setup = Setup::new().config("[server]\nlistn = 1");
+    store::prepare(&setup, |_| ());
     let complaint = failed(&|arguments| setup.command_output(arguments), "workspace list", 78);
     assert!(complaint.contains(":2:1: server.listn"), "{complaint}");
 }
@@ -449,6 +442,7 @@ fn assert_served(host: &Host) {
 fn another_root_key_is_refused_with_both_ids() {
     let (ours, theirs) = (Setup::new(), Setup::new());
     let id = |setup: &Setup| {
+        store::prepare(setup, |_| ());
         let status = done(&|arguments| setup.command_output(arguments), "status");
         text(&status["store"], "root_key_id").to_owned()
     };

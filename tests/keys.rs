@@ -1,5 +1,7 @@
 //! Who may call what outside the vault, and where a key may never be found.
 
+mod gone;
+
 use crate::kit::client::{Answer, Client};
 use crate::kit::host::{Host, Setup};
 use reqwest::Method;

@@ -60,6 +60,9 @@ mod keys;
 mod operations;
 
 #[cfg(test)]
+mod disk_space;
+
+#[cfg(test)]
 mod key_routes;
 #[cfg(test)]
 mod limits;

@@ -12,6 +12,7 @@ mod limits;
 mod listing;
 mod model;
 mod names;
+mod quota;
 mod secrets;
 mod switches;
 mod values;

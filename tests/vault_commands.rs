@@ -1,7 +1,11 @@
 //! What operators do to the vault: secrets, checks, backups, changes of keys; with the store free and against a
 //! running host.
 
+mod audit;
+mod deletion;
+
 use crate::kit::host::{Host, Setup, program};
+use crate::kit::store;
 use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -72,7 +76,9 @@ fn failed(output: &Output, line: &str, code: i32) -> String {
 }
 
 fn in_both_ways(scenario: impl Fn(&Place)) {
-    scenario(&Place::Free(Setup::new()));
+    let free = Setup::new();
+    store::prepare(&free, |_| ());
+    scenario(&Place::Free(free));
     scenario(&Place::Served(Box::new(Setup::new().start())));
 }
 
@@ -288,6 +294,7 @@ fn a_configured_root_key_is_left_to_the_operator() {
     std::fs::create_dir(setup.directory().join("keys")).unwrap();
     let second = setup.directory().join("keys/second");
     let new = format!("file:{}", second.display());
+    assert!(setup.command_output(&["workspace", "create", "first"]).status.success());
     let output = setup.command_output(&["vault", "rotate-root", "--new", &new]);
     let done = done(&output, "rotate-root");
     assert_eq!(done["configure_root_key"], true);
@@ -386,6 +393,7 @@ fn legacy_secrets_are_imported_or_the_line_is_named() {
 #[test]
 fn people_are_told_in_sentences() {
     let setup = Setup::new();
+    store::prepare(&setup, |_| ());
     let say = |line: &str, input: &str| {
         let mut command = program();
         command.arg("--data").arg(setup.data()).args(line.split_whitespace());

@@ -198,6 +198,7 @@ fn case_125_another_root_key_is_refused_by_both_ids_and_touches_nothing() {
     rows.write_exactly(&host, 20);
     host.kill();
     let stranger = Setup::new();
+    crate::kit::store::prepare(&stranger, |_| ());
     let other = stranger.command_output(&["status"]);
     let other: serde_json::Value = serde_json::from_slice(&other.stdout).unwrap();
     let data = host.directory().join("copy");

@@ -26,6 +26,14 @@ impl Raw {
         (RawReader(reader), RawWriter(writer))
     }
 
+    /// Waits for the host to ask for the body of a request with `Expect: 100-continue`.
+    pub async fn is_asked_for_body(&mut self) {
+        let mut bytes = *b"HTTP/1.1 100 Continue\r\n\r\n";
+        let expected = bytes;
+        self.0.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(bytes, expected, "{}", String::from_utf8_lossy(&bytes));
+    }
+
     /// Reads to the end of the connection: all that came.
     pub async fn ended(mut self) -> String {
         let mut bytes = Vec::new();

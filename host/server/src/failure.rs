@@ -27,6 +27,9 @@ pub enum Failure {
     /// The data directory cannot be locked.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// A command that only reads found no store.
+    #[error("no store in {}; serve makes one", .0.display())]
+    NoStore(std::path::PathBuf),
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -39,6 +42,9 @@ pub enum Failure {
     /// A backup was not restored.
     #[error(transparent)]
     Vault(#[from] cofferdam_store::VaultError),
+    /// The question before a command was not answered with yes.
+    #[error("nothing was done: the answer was not `y`; `--yes` does not ask")]
+    NotConfirmed,
     /// The command was understood and failed.
     #[error(transparent)]
     Command(#[from] CommandError),

@@ -49,6 +49,15 @@ pub(crate) struct Call<'r> {
     pub(crate) record: &'r mut Record,
 }
 
+impl Call<'_> {
+    /// Whether the key still opens anything: it may have been revoked, or its workspace deleted, since the head came.
+    pub(crate) fn is_key_live(&self) -> bool {
+        let directory = self.app.store.directory();
+        let key = directory.key(self.principal.key_id());
+        key.is_some_and(|key| key.revoked_at_ms.is_none() && !key.disabled)
+    }
+}
+
 /// Answers a request.
 pub(crate) async fn handle(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Response<Body> {
     let client =

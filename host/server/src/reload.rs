@@ -11,6 +11,7 @@ use crate::cli::{Options, Serve};
 use crate::compile;
 use crate::config::{Config, Limits, Server, Vault};
 use crate::failure::Failure;
+use crate::start::set_limits;
 use crate::wiring::{self, Ground, Live};
 
 /// How to read everything again.
@@ -120,6 +121,7 @@ impl Reload {
             match self.read().await {
                 Ok(live) => {
                     self.settled.warn_of_restart(&live.config);
+                    set_limits(&live.config, &app.store);
                     app.replace(live);
                     app.metrics.reloads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     tracing::info!("configuration and plugins were read again");

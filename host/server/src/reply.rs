@@ -203,6 +203,7 @@ impl Fault {
                     message: match &fault {
                         Self::Limited(limited) => Cow::Owned(limited.message()),
                         Self::Flawed(Flaw { path, reason }) => Cow::Owned(format!("{path} {reason}")),
+                        Self::Vault(fault) => fault.message().map_or(Cow::Borrowed(message), Cow::Owned),
                         _ => Cow::Borrowed(message),
                     },
                     metadata: metadata(kind, more),

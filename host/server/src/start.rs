@@ -22,7 +22,15 @@ pub(crate) fn open(
     lock: DirectoryLock,
     accept_rollback: Option<u64>,
 ) -> Result<Store, OpenError> {
-    Store::open(lock, open_options(config, accept_rollback))
+    let store = Store::open(lock, open_options(config, accept_rollback))?;
+    set_limits(config, &store);
+    Ok(store)
+}
+
+/// Hands the limits of the configuration to the store, at the start and at each reload.
+pub(crate) fn set_limits(config: &Config, store: &Store) {
+    store.set_vault_quota(config.vault.quota);
+    store.set_free_bytes_min(config.store.free_bytes_min);
 }
 
 /// How the configuration says that the store is opened.

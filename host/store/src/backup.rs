@@ -13,13 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use format::{End, FormatError, Part, Preamble, Writer};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use crate::audit::AuditRecord;
 use crate::check::{Verification, check};
 use crate::database::KEYS;
 use crate::error::{Error, OpenError};
+use crate::hex;
 use crate::ids::StoreId;
 use crate::log;
 use crate::operation::{Progress, VaultError, tell};
@@ -132,8 +133,17 @@ struct Draft {
 
 impl Draft {
     fn create(path: &Path) -> Result<Draft, VaultError> {
-        let draft = path.with_added_extension("part");
-        let file = FileOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+        // A name of its own: a file that a killed process left behind is in the way of no later backup.
+        let mut id = [0; 8];
+        getrandom::fill(&mut id)?;
+        let draft = path.with_added_extension(hex::encode(&id)).with_added_extension("part");
+        // Never through a link that another user has put in its place, and never into a file that exists.
+        let file = FileOptions::new()
+            .write(true)
+            .create_new(true)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .mode(0o600)
+            .open(&draft);
         let file = file.map_err(VaultError::file(&draft))?;
         Ok(Draft { path: draft, file: Some(file) })
     }

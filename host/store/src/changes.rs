@@ -3,6 +3,7 @@
 //! Changes run one after another on the writer's thread, against a draft of the next directory. Each one checks
 //! everything before it touches the draft: a refused change leaves no trace in the commit it would have been in.
 
+mod deletion;
 mod key_records;
 mod keys;
 mod money;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use secrets::Vaults;
 
+pub use deletion::{MemberDeleted, WorkspaceDeleted};
 pub use keys::{KeyChange, KeyOwner, NewKey};
 pub(crate) use money::Intent;
 
@@ -24,9 +26,9 @@ use crate::error::Error;
 use crate::ids::{InternId, MemberId, WorkspaceId};
 use crate::name::Name;
 use crate::records::{Credit, Intern, Member, Role, Workspace};
-use crate::rows::{self, StoredKey};
+use crate::rows;
 use crate::usage::UsageRow;
-use crate::vault::{VaultId, View};
+use crate::vault::View;
 
 /// Name of the member every workspace is born with.
 const OWNER: &str = "owner";
@@ -82,6 +84,7 @@ pub(crate) struct Draft {
     entries: Vec<AuditEntry>,
     usage: Vec<UsageRow>,
     now_ms: u64,
+    is_short: bool,
 }
 
 impl Draft {
@@ -95,7 +98,26 @@ impl Draft {
             entries: Vec::new(),
             usage: Vec::new(),
             now_ms,
+            is_short: false,
         }
+    }
+
+    /// The same on a disk that may be short of room: then it takes nothing new for tenants.
+    pub(crate) fn on_disk(self, is_short: bool) -> Draft {
+        Draft { is_short, ..self }
+    }
+
+    /// Refuses what a tenant asks to be kept when the disk is short of room. Operators and requests under way may go on.
+    pub(crate) fn has_space_for(&self, actor: Actor) -> Result<(), Error> {
+        match actor {
+            Actor::Key(_) if self.is_short => Err(Error::NoSpace),
+            Actor::Key(_) | Actor::Operator | Actor::System => Ok(()),
+        }
+    }
+
+    /// Refuses to begin a request that has to be written down first when the disk is short of room.
+    pub(crate) fn has_space_for_request(&self) -> Result<(), Error> {
+        if self.is_short { Err(Error::NoSpace) } else { Ok(()) }
     }
 
     /// Bytes of values that the commit would carry.
@@ -222,27 +244,6 @@ impl Draft {
         let key = rows::intern_key(intern.id);
         self.put_row(key, &intern);
         self.directory_mut().put_intern(intern.clone());
-        Ok(intern)
-    }
-
-    /// Removes the intern with its secrets and revokes its keys in one step, so that none outlives it.
-    pub(crate) fn delete_intern(&mut self, actor: Actor, id: InternId) -> Result<Intern, Error> {
-        let intern = self.intern(id)?.clone();
-        let vault = VaultId::Intern(id);
-        let secrets = self.rows_of_vault(vault)?;
-        let live =
-            |stored: &&Arc<StoredKey>| stored.key.intern == Some(id) && stored.key.revoked_at_ms.is_none();
-        let keys: Vec<StoredKey> =
-            self.directory.stored_keys().filter(live).map(|key| (**key).clone()).collect();
-        let (keys_revoked, secrets_deleted) = (keys.len(), secrets.len());
-        self.audit(actor, AuditAction::InternDeleted { id, keys_revoked, secrets_deleted });
-        self.drop_vault(vault, secrets);
-        for mut stored in keys {
-            stored.key.revoked_at_ms = Some(self.now_ms);
-            self.put_key(stored);
-        }
-        self.rows.insert(rows::intern_key(id), None);
-        self.directory_mut().remove_intern(id);
         Ok(intern)
     }
 

@@ -17,6 +17,7 @@ use crate::database::{Commit, Tip};
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::queue::{Queue, Rows, Settle};
+use crate::space::Space;
 use crate::vault::Access;
 
 /// A commit that takes longer than this is reported as stalled.
@@ -96,6 +97,7 @@ pub(crate) struct Writer {
     pub(crate) queue: Arc<Queue>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) clock: Clock,
+    pub(crate) space: Arc<Space>,
 }
 
 /// The commit failed; the reason is in the log.
@@ -122,7 +124,8 @@ impl Writer {
     /// Commits what waits, and what comes while the changes before it are made. Tells how many changes.
     fn commit(&mut self) -> Result<usize, Failed> {
         let directory = self.shared.directory.load_full();
-        let mut draft = Draft::new(self.access.view(), directory, self.clock.now_ms());
+        let mut draft =
+            Draft::new(self.access.view(), directory, self.clock.now_ms()).on_disk(self.space.look());
         let mut answers: Vec<Settle> = Vec::new();
         while answers.len() < GROUP_JOBS_MAX && draft.value_bytes() < GROUP_VALUE_BYTES {
             let Some(job) = self.queue.take_job() else { break };

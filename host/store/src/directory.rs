@@ -90,6 +90,16 @@ impl Directory {
         oldest_first(self.interns.values().map(Arc::as_ref), |intern| intern.created_at_ms)
     }
 
+    /// The members of one workspace, in no special order.
+    pub fn members_of(&self, workspace: WorkspaceId) -> impl Iterator<Item = &Member> {
+        self.members.values().map(Arc::as_ref).filter(move |member| member.workspace == workspace)
+    }
+
+    /// The interns of one workspace, in no special order.
+    pub fn interns_of(&self, workspace: WorkspaceId) -> impl Iterator<Item = &Intern> {
+        self.interns.values().map(Arc::as_ref).filter(move |intern| intern.workspace == workspace)
+    }
+
     /// All keys, oldest first, those too that were revoked in the last 92 days.
     pub fn keys(&self) -> Vec<&ApiKey> {
         oldest_first(self.keys.values().map(|stored| &stored.key), |key| key.created_at_ms)
@@ -192,6 +202,14 @@ impl Directory {
 
     pub(crate) fn put_intern(&mut self, intern: Intern) {
         self.interns.insert(intern.id, Arc::new(intern));
+    }
+
+    pub(crate) fn remove_workspace(&mut self, id: WorkspaceId) {
+        self.workspaces.remove(&id);
+    }
+
+    pub(crate) fn remove_member(&mut self, id: MemberId) {
+        self.members.remove(&id);
     }
 
     pub(crate) fn remove_intern(&mut self, id: InternId) {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::directory::LookupError;
 use crate::name::Name;
 use crate::root_key::{RootKeyError, RootKeyId};
+use crate::vault::QuotaExceeded;
 
 /// Why a mutation or a read of a running store failed.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,9 @@ pub enum Error {
         /// `member` or `intern`.
         owner: &'static str,
     },
+    /// The member `owner` goes only with its workspace: keys and interns are made for it by default.
+    #[error("the member `owner` is deleted with its workspace only")]
+    OwnerStays,
     /// A key was asked for that would have expired already.
     #[error("the expiry lies in the past")]
     AlreadyExpired,
@@ -37,6 +41,12 @@ pub enum Error {
     /// The vault has no secret of this name, or one that is not the caller's to delete.
     #[error("no such secret")]
     NoSuchSecret,
+    /// A vault, or a workspace with its interns, would hold more than it may.
+    #[error("{0}; delete secrets first")]
+    Quota(#[from] QuotaExceeded),
+    /// The disk has less free space than the operator wants to be left.
+    #[error("the disk is nearly full (`store.free_bytes_min`); nothing was changed, try again later")]
+    NoSpace,
     /// A secret without hosts, kept from before they were required, was to be copied.
     #[error("the secret has no hosts")]
     Unbound,
@@ -135,16 +145,18 @@ pub enum OpenError {
         known: u32,
     },
     /// A part without which nothing can be trusted is missing or does not prove to be ours.
-    #[error("the store is damaged: {what}")]
+    #[error("the store is damaged: {what}; restore a backup into an empty directory with `vault restore`")]
     Damaged {
         /// Which part.
         what: String,
     },
     /// The storage engine refused the store, also after the last journal was cut.
-    #[error("the storage engine refused the store: {0}")]
+    #[error("the storage engine refused the store: {0}; {cure}", cure = cure(.0))]
     Engine(#[from] fjall::Error),
     /// The storage engine panicked over the store's files.
-    #[error("the storage engine could not read the store's files")]
+    #[error(
+        "the storage engine could not read the store's files; restore a backup into an empty directory with `vault restore`"
+    )]
     EnginePanicked,
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
@@ -175,6 +187,17 @@ impl OpenError {
 
     pub(crate) fn damaged(what: impl Into<String>) -> OpenError {
         OpenError::Damaged { what: what.into() }
+    }
+}
+
+/// What an operator does about a store that the engine does not open.
+fn cure(error: &fjall::Error) -> &'static str {
+    match error {
+        fjall::Error::Io(_) | fjall::Error::Storage(fjall::LsmError::Io(_)) => {
+            "the disk failed or is full: see to it and start again"
+        }
+        fjall::Error::Locked => "another program has its files open: end that program and start again",
+        _ => "restore a backup into an empty directory with `vault restore`",
     }
 }
 

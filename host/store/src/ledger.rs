@@ -126,13 +126,15 @@ impl Ledger {
     /// What the spender may spend; `None` without any limit. Looks at memory only and takes no lock.
     fn terms(&self, spender: Spender) -> Option<Terms> {
         let directory = self.shared.directory.load();
-        let credit = directory.workspace(spender.workspace).map(|workspace| workspace.credit);
+        let workspace = directory.workspace(spender.workspace);
         let limits = directory.key(spender.key).map_or_else(SpendLimits::default, |key| key.limits);
-        let credit = match credit {
+        let credit = match workspace.map(|workspace| workspace.credit) {
             Some(Credit::Prepaid { credited_pico, spent_before_pico }) => {
                 Some((credited_pico, spent_before_pico))
             }
-            Some(Credit::Unlimited) | None => None,
+            Some(Credit::Unlimited) => None,
+            // It was deleted: nothing more may be spent for it.
+            None => Some((0, 0)),
         };
         (credit.is_some() || !limits.is_empty()).then_some(Terms { credit, limits })
     }

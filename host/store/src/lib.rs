@@ -40,6 +40,7 @@ mod rows;
 mod scratch;
 mod seal;
 mod secret;
+mod space;
 mod spend;
 mod store;
 mod text;
@@ -51,7 +52,10 @@ mod versions;
 pub use audit::{Actor, AuditAction, AuditEntry, AuditRecord, AuditSummary, CopiedSecret};
 pub use authentication::{AuthenticationError, Principal};
 pub use backup::{BackupSummary, RestoreSummary};
-pub use changes::{KeyChange, KeyOwner, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange};
+pub use changes::{
+    KeyChange, KeyOwner, MemberDeleted, NewIntern, NewKey, NewMember, NewWorkspace, WorkspaceChange,
+    WorkspaceDeleted,
+};
 pub use check::Verification;
 pub use clock::Clock;
 pub use directory::{Directory, Kind, LookupError};
@@ -80,7 +84,7 @@ pub use usage::{
 };
 pub use vault::{
     EffectiveScope, EffectiveSecret, Fingerprint, FingerprintPrefix, HostName, HostNameError, Hosts,
-    HostsError, LegacySecret, NewSecret, Page, Purpose, Release, ReleaseError, ReleaseRefusal, ReleaseScope,
-    SecretMetadata, SecretName, SecretNameError, SecretValue, SecretValueError, VaultFinding, VaultId,
-    VaultPart, VaultReport,
+    HostsError, LegacySecret, NewSecret, Page, Purpose, QuotaExceeded, QuotaMeasure, QuotaScope, Release,
+    ReleaseError, ReleaseRefusal, ReleaseScope, SecretMetadata, SecretName, SecretNameError, SecretValue,
+    SecretValueError, VaultFinding, VaultId, VaultPart, VaultQuota, VaultReport,
 };

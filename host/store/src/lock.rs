@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use crate::space;
+
 /// Longest text read as a process id.
 const PID_BYTES_MAX: u64 = 16;
 
@@ -105,6 +107,9 @@ fn lock(path: &Path) -> Result<File, LockError> {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Err(LockError::Held { pid: read_pid(&file) }),
         Err(error) => return Err(failed(error.into())),
+    }
+    if let Some(dir) = path.parent() {
+        space::make_room(dir);
     }
     let pid = format!("{}\n", std::process::id());
     file.set_len(0).and_then(|()| file.write_all(pid.as_bytes())).map_err(failed)?;

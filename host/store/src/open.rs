@@ -92,7 +92,7 @@ pub(crate) fn open(
     let (database, journal_cut) = journal::open(&paths.store, &paths.torn_journals)?;
     let given = made_with.map_or_else(|| Given::read(sources), Given::only);
     let Unlocked { header, keys, rotate_to } = unlock(&database, given)?;
-    let access = Access { database, keys: Arc::new(keys), damage: Arc::default() };
+    let access = Access::new(database, Arc::new(keys));
     let Access { database, keys, .. } = &access;
     let loaded = load(database, keys)?;
     let anchor = open_anchor(&paths)?;
@@ -119,6 +119,18 @@ pub(crate) fn open(
     };
     let Loaded { directory, money, .. } = loaded;
     Ok(Opened { access, anchor, header, rotate_to, directory, money, tip, journal_cut })
+}
+
+/// Whether there is a store in this directory. What an interrupted first start has left behind is none.
+pub(crate) fn store_exists(dir: &Path) -> Result<bool, OpenError> {
+    let Paths { store, store_new, anchor, .. } = Paths::new(dir);
+    if exists(&store)? {
+        return Ok(true);
+    }
+    if exists(&anchor)? && !exists(&store_new)? {
+        return Err(OpenError::StoreMissing { anchor, store });
+    }
+    Ok(false)
 }
 
 fn exists(path: &Path) -> Result<bool, OpenError> {

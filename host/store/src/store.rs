@@ -13,7 +13,7 @@ mod secrets;
 mod status;
 mod vault_keys;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -24,7 +24,9 @@ use arc_swap::ArcSwap;
 use crate::anchor::Anchor;
 use crate::audit::Actor;
 use crate::authentication::{self, AuthenticationError, Principal};
-use crate::changes::{Draft, NewIntern, NewMember, NewWorkspace, WorkspaceChange};
+use crate::changes::{
+    Draft, MemberDeleted, NewIntern, NewMember, NewWorkspace, WorkspaceChange, WorkspaceDeleted,
+};
 use crate::clock::Clock;
 use crate::commit::{Shared, Writer};
 use crate::database::Database;
@@ -40,7 +42,8 @@ use crate::records::{Intern, Member, Role, Workspace};
 use crate::root_key::RootKeySource;
 use crate::rows::Header;
 use crate::seal::StoreKeys;
-use crate::vault::{Access, Damage};
+use crate::space::Space;
+use crate::vault::{Access, Damage, Quotas, VaultQuota};
 
 pub use approvals::APPROVAL_PROOF_DIGITS;
 pub use key_records::{RecoveryKey, RootRotation};
@@ -93,6 +96,8 @@ struct Inner {
     backup: Mutex<()>,
     journal_cut: bool,
     damage: Arc<Damage>,
+    quotas: Arc<Quotas>,
+    space: Arc<Space>,
     held: Mutex<Option<Held>>,
 }
 
@@ -104,6 +109,15 @@ struct Held {
 }
 
 impl Store {
+    /// Whether the directory holds a store. Makes nothing.
+    ///
+    /// # Errors
+    /// [`OpenError::Io`]; [`OpenError::StoreMissing`] when the directory holds the anchor of a store that was taken
+    /// away.
+    pub fn exists(dir: &Path) -> Result<bool, OpenError> {
+        open::store_exists(dir)
+    }
+
     /// Opens the store in the locked directory; in one without a store, makes it first.
     ///
     /// # Errors
@@ -124,10 +138,11 @@ impl Store {
         let anchor_file = open::anchor_file(lock.dir());
         let Opened { access, anchor, header, rotate_to: _, directory, money, tip, journal_cut } = opened;
         let keys = Arc::clone(&access.keys);
-        let damage = Arc::clone(&access.damage);
+        let (damage, quotas) = (Arc::clone(&access.damage), Arc::clone(&access.quotas));
         let queue = Arc::new(Queue::default());
         let shared = Arc::new(Shared::new(directory, tip, clock.clone()));
         let ledger = Ledger::new(money.accounts, Arc::clone(&queue), Arc::clone(&shared), clock.clone());
+        let space = Arc::new(Space::new(lock.dir()));
         let writer = Writer {
             access: access.clone(),
             anchor,
@@ -135,6 +150,7 @@ impl Store {
             queue: Arc::clone(&queue),
             shared: Arc::clone(&shared),
             clock: clock.clone(),
+            space: Arc::clone(&space),
         };
         let writer = Builder::new()
             .name("store-writer".to_owned())
@@ -154,6 +170,8 @@ impl Store {
             backup: Mutex::default(),
             journal_cut,
             damage,
+            quotas,
+            space,
             held,
         }));
         if let Err(error) = store.settle_interrupted(money.intents) {
@@ -220,6 +238,22 @@ impl Store {
         self.submit(move |draft| draft.set_member_role(actor, id, role))
     }
 
+    /// Deletes a member and revokes its keys. Interns that it created stay.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], [`Error::OwnerStays`], and those of every mutation.
+    pub fn delete_member(&self, actor: Actor, id: MemberId) -> Result<MemberDeleted, Error> {
+        self.submit(move |draft| draft.delete_member(actor, id))
+    }
+
+    /// Deletes a workspace with its members, its interns and their vaults, and revokes its keys.
+    ///
+    /// # Errors
+    /// [`Error::Lookup`], and those of every mutation.
+    pub fn delete_workspace(&self, actor: Actor, id: WorkspaceId) -> Result<WorkspaceDeleted, Error> {
+        self.submit(move |draft| draft.delete_workspace(actor, id))
+    }
+
     /// Makes an intern.
     ///
     /// # Errors
@@ -234,6 +268,17 @@ impl Store {
     /// [`Error::Lookup`], and those of every mutation.
     pub fn delete_intern(&self, actor: Actor, id: InternId) -> Result<Intern, Error> {
         self.submit(move |draft| draft.delete_intern(actor, id))
+    }
+
+    /// Sets how much of the disk is to stay free from now on: with less, changes by tenants and requests of prepaid
+    /// workspaces are refused. 0 refuses nothing, and there is no reserve then.
+    pub fn set_free_bytes_min(&self, bytes: u64) {
+        self.0.space.set_free_bytes_min(bytes);
+    }
+
+    /// Sets how much vaults may hold from now on.
+    pub fn set_vault_quota(&self, quota: VaultQuota) {
+        self.0.quotas.set(quota);
     }
 
     /// Waits until everything handed over before is on the disk, usage rows included.

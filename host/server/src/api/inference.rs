@@ -51,7 +51,11 @@ pub(crate) async fn plain_body(
     }
     let timeouts = call.app.live().config.timeouts;
     let limits = body::Limits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total };
-    body::read(body, limits, share).await
+    let bytes = body::read(body, limits, share).await?;
+    if !call.is_key_live() {
+        return Err(Fault::InvalidKey);
+    }
+    Ok(bytes)
 }
 
 /// Lets a request in: whose it is, and what it may use.

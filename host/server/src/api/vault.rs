@@ -61,7 +61,7 @@ async fn put(
 ) -> Result<Response<Body>, Fault> {
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share(call.principal.key_id());
-    let whole = whole(body::read_secret(body, limits(call, PUT_BYTES_MAX), &mut share).await)?;
+    let whole = whole(call, body::read_secret(body, limits(call, PUT_BYTES_MAX), &mut share).await)?;
     let deadline = Deadline::begin();
     let Put { hosts, value } = Put::parse(&whole)?;
     // The body is wiped before anything waits.
@@ -79,7 +79,7 @@ async fn delete(
     name: SecretName,
     body: &mut Incoming,
 ) -> Result<Response<Body>, Fault> {
-    if !whole(body::is_empty(body, limits(call, PUT_BYTES_MAX)).await)? {
+    if !whole(call, body::is_empty(body, limits(call, PUT_BYTES_MAX)).await)? {
         return Err(invalid(Flaw::at("body", "must be empty")));
     }
     let place = work::place(&call.app.store, Deadline::begin()).await?;
@@ -93,7 +93,7 @@ async fn copy(call: &Call<'_>, leave: &Leave<'_>, body: &mut Incoming) -> Result
     let intern = leave.intern()?;
     input::check_headers(&call.head.headers)?;
     let mut share = call.app.bodies.share(call.principal.key_id());
-    let whole = whole(body::read(body, limits(call, COPY_BYTES_MAX), &mut share).await)?;
+    let whole = whole(call, body::read(body, limits(call, COPY_BYTES_MAX), &mut share).await)?;
     let deadline = Deadline::begin();
     let names = input::names(&whole)?;
     let place = work::place(&call.app.store, deadline).await?;
@@ -118,12 +118,13 @@ fn limits(call: &Call<'_>, bytes_max: usize) -> body::Limits {
     body::Limits { bytes_max, idle: timeouts.body_idle, total: timeouts.body_total }
 }
 
-/// The vault has one word for everything that is malformed.
-fn whole<T>(read: Result<T, Fault>) -> Result<T, Fault> {
-    read.map_err(|fault| match fault {
+/// A body that was read, if the key still opens the vault. The vault has one word for everything that is malformed.
+fn whole<T>(call: &Call<'_>, read: Result<T, Fault>) -> Result<T, Fault> {
+    let whole = read.map_err(|fault| match fault {
         Fault::Malformed(_) => invalid(Flaw::at("body", "is broken")),
         fault => fault,
-    })
+    })?;
+    if call.is_key_live() { Ok(whole) } else { Err(Fault::InvalidVaultKey) }
 }
 
 fn invalid(flaw: Flaw) -> Fault {

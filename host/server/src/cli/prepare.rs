@@ -8,12 +8,15 @@ use cofferdam_store::{PassphraseSource, RootKeySource};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
-use crate::command::{Command, SecretCommand, Sensitive, VaultCommand};
+use crate::command::{Command, SecretCommand, Sensitive, VaultCommand, WorkspaceCommand};
 use crate::failure::Failure;
 use crate::start::ask;
 
 /// The longest value, in bytes: 65,536 characters of four bytes and a line end.
 const VALUE_BYTES_MAX: usize = 65_536 * 4 + 2;
+
+/// The longest answer to a question, in bytes.
+const ANSWER_BYTES_MAX: u64 = 64;
 
 /// Completes a command with what has to be read here.
 ///
@@ -23,6 +26,10 @@ const VALUE_BYTES_MAX: usize = 65_536 * 4 + 2;
 pub(super) fn prepare(command: &mut Command) -> Result<(), Failure> {
     match command {
         Command::Secret(SecretCommand::Put { name, value, .. }) => *value = Some(read_value(name)?.into()),
+        Command::Workspace(WorkspaceCommand::Delete { workspace, yes: false }) => confirm(&format!(
+            "Delete workspace `{workspace}` with its members, its interns, its keys and all secrets? It cannot be \
+             undone. [y/N] "
+        ))?,
         Command::Vault(VaultCommand::RotateRoot { source, material }) => {
             let absolute = absolute_source(source)?;
             *material = Some(Sensitive::from(absolute.read_or_make()?.expose()));
@@ -37,6 +44,18 @@ pub(super) fn prepare(command: &mut Command) -> Result<(), Failure> {
         _ => {}
     }
     Ok(())
+}
+
+/// Asks a question on standard error; the answer comes from standard input.
+fn confirm(question: &str) -> Result<(), Failure> {
+    ask(question);
+    let mut answer = String::new();
+    let mut source = io::stdin().lock().take(ANSWER_BYTES_MAX);
+    io::BufRead::read_line(&mut source, &mut answer).map_err(Failure::system("standard input"))?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::NotConfirmed),
+    }
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {

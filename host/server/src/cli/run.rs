@@ -4,7 +4,7 @@
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use cofferdam_engine::Memory;
@@ -14,7 +14,9 @@ use zeroize::Zeroizing;
 use super::prepare::prepare;
 use super::{Action, Cli, Options};
 use crate::admin::socket::{self, SendError};
-use crate::command::{Command, Outcome, PluginCommand, Progress, VaultCommand, carry_out, restored};
+use crate::command::{
+    Access, AuditFilter, Command, Outcome, PluginCommand, Progress, VaultCommand, carry_out, restored,
+};
 use crate::config::{Config, Environment};
 use crate::facts::{self, Facts};
 use crate::failure::Failure;
@@ -36,7 +38,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
             prepare(&mut command)?;
             match &command {
                 Command::Vault(VaultCommand::Restore { file }) => print(&options, &restore(&options, file)?),
-                Command::Vault(VaultCommand::Audit { since }) => audit(&options, *since),
+                Command::Vault(VaultCommand::Audit(filter)) => audit(&options, filter.clone()),
                 command => print(&options, &execute(&options, command)?),
             }
         }
@@ -87,16 +89,21 @@ fn teller(options: &Options) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> + 
 
 /// Carries a command out where the store is.
 pub(crate) fn execute(options: &Options, command: &Command) -> Result<Outcome, Failure> {
-    if !command.needs_store() && !options.data.join("lock").exists() {
-        // Looking at the configuration must not make a store.
-        return describe(options, command);
+    let access = command.access();
+    if access != Access::Writes && !options.data.join("lock").exists() {
+        // No process can hold the store, and looking must not make the directory.
+        match access {
+            Access::Nothing => return describe(options, command),
+            _ if !Store::exists(&options.data)? => return Err(no_store(options)),
+            _ => {}
+        }
     }
     let progress = &mut teller(options);
     let end = Instant::now() + PATIENCE;
     loop {
         let held = match DirectoryLock::acquire(&options.data) {
-            Ok(lock) if command.needs_store() => return in_process(options, command, lock, progress),
-            Ok(_) => return describe(options, command),
+            Ok(_) if access == Access::Nothing => return describe(options, command),
+            Ok(lock) => return in_process(options, command, lock, progress),
             Err(error @ LockError::Held { .. }) => error,
             Err(error) => return Err(error.into()),
         };
@@ -115,15 +122,30 @@ fn in_process(
     lock: DirectoryLock,
     progress: &mut Progress<'_>,
 ) -> Result<Outcome, Failure> {
+    let exists = Store::exists(&options.data)?;
+    if !exists && command.access() == Access::Reads {
+        return Err(no_store(options));
+    }
     let config = Config::load(options.config.as_deref(), &options.data)?;
     // Whoever holds the lock knows that a socket which is there is a leftover.
     if socket::remove(&options.data).is_ok() {
         tracing::debug!("removed the socket of a host that ended without doing so");
     }
     let store = open(&config, lock, None)?;
+    if !exists {
+        ask(&format!("made a store in {}\n", full_path(&options.data).display()));
+    }
     let outcome = carry_out(command, Some(&store), &Facts::default(), progress);
     store.close();
     Ok(outcome?)
+}
+
+fn no_store(options: &Options) -> Failure {
+    Failure::NoStore(full_path(&options.data))
+}
+
+fn full_path(data: &Path) -> PathBuf {
+    std::path::absolute(data).unwrap_or_else(|_| data.to_owned())
 }
 
 /// Answers what only needs configuration and plugins.
@@ -149,16 +171,18 @@ fn restore(options: &Options, file: &Path) -> Result<Outcome, Failure> {
 }
 
 /// Prints the audit log page by page: it may be longer than one answer.
-fn audit(options: &Options, since: u64) -> Result<(), Failure> {
-    let mut since = since;
+fn audit(options: &Options, mut filter: AuditFilter) -> Result<(), Failure> {
     let mut whole = Vec::new();
     loop {
-        let command = Command::Vault(VaultCommand::Audit { since });
+        let command = Command::Vault(VaultCommand::Audit(filter.clone()));
         let mut page = execute(options, &command)?;
-        let serde_json::Value::Array(records) = page.document.take() else { break };
-        let Some(last) = records.last().and_then(|record| record["seq"].as_u64()) else { break };
-        since = last;
-        if options.json { whole.extend(records) } else { write_out(&page.text)? }
+        let next = page.document.get("next").and_then(serde_json::Value::as_u64);
+        match page.document.get_mut("records") {
+            Some(serde_json::Value::Array(records)) if options.json => whole.append(records),
+            _ => write_out(&page.text)?,
+        }
+        let Some(next) = next else { break };
+        filter.since = next;
     }
     if options.json { write_out(&format!("{}\n", serde_json::Value::Array(whole))) } else { Ok(()) }
 }

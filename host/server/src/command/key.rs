@@ -1,8 +1,9 @@
-//! `key create | list | revoke`.
+//! `key create | list | limit | disable | enable | revoke`.
 
 use clap::Subcommand;
 use cofferdam_store::{
-    Actor, ApiKey, Clock, Directory, Dollars, KeyId, KeyOwner, NewKey, SpendLimits, Store, Window,
+    Actor, ApiKey, Clock, Directory, Dollars, DollarsError, KeyChange, KeyId, KeyOwner, NewKey, SpendLimits,
+    Store, Window,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,7 +24,20 @@ pub enum KeyCommand {
     Create(Create),
     /// List all keys, revoked ones too
     List,
-    /// Revoke a key for good
+    /// Switch a key off until it is switched on again
+    Disable {
+        /// Its id, as `key list` shows it
+        id: String,
+    },
+    /// Switch a key on again
+    Enable {
+        /// Its id, as `key list` shows it
+        id: String,
+    },
+    /// Change what a key may spend; limits that are not named stay
+    #[command(arg_required_else_help = true)]
+    Limit(LimitCommand),
+    /// Revoke a key; it never works again
     Revoke {
         /// Its id, as `key list` shows it
         id: String,
@@ -68,6 +82,64 @@ pub struct Create {
     pub limit_total: Option<Dollars>,
 }
 
+/// Which limits of a key to change.
+#[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
+pub struct LimitCommand {
+    /// Its id, as `key list` shows it
+    pub id: String,
+    /// What it may spend on a day of UTC; `none` takes the limit away
+    #[arg(
+        long,
+        value_name = "DOLLARS|none",
+        required_unless_present_any = ["limit_week", "limit_month", "limit_total"]
+    )]
+    pub limit_day: Option<Limit>,
+    /// What it may spend in a week, which begins on Monday
+    #[arg(long, value_name = "DOLLARS|none")]
+    pub limit_week: Option<Limit>,
+    /// What it may spend in a month
+    #[arg(long, value_name = "DOLLARS|none")]
+    pub limit_month: Option<Limit>,
+    /// What it may spend in all
+    #[arg(long, value_name = "DOLLARS|none")]
+    pub limit_total: Option<Limit>,
+}
+
+/// A limit to set, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// No limit.
+    None,
+    /// So much, pico-dollars.
+    Pico(u64),
+}
+
+impl std::str::FromStr for Limit {
+    type Err = DollarsError;
+
+    fn from_str(text: &str) -> Result<Self, DollarsError> {
+        if text == "none" { Ok(Self::None) } else { text.parse().map(|it: Dollars| Self::Pico(it.pico())) }
+    }
+}
+
+impl LimitCommand {
+    /// The limits of a key after the change.
+    fn change(&self, before: SpendLimits) -> SpendLimits {
+        let changed = |limit: Option<Limit>, before| match limit {
+            None => before,
+            Some(Limit::None) => None,
+            Some(Limit::Pico(pico)) => Some(pico),
+        };
+        SpendLimits {
+            day_pico: changed(self.limit_day, before.day_pico),
+            week_pico: changed(self.limit_week, before.week_pico),
+            month_pico: changed(self.limit_month, before.month_pico),
+            total_pico: changed(self.limit_total, before.total_pico),
+        }
+    }
+}
+
 impl Create {
     fn limits(&self) -> SpendLimits {
         SpendLimits {
@@ -83,6 +155,9 @@ pub(super) fn carry_out(command: &KeyCommand, store: &Store) -> Result<Outcome, 
     match command {
         KeyCommand::Create(wanted) => create(wanted, store),
         KeyCommand::List => Ok(list(store)),
+        KeyCommand::Disable { id } => switch(id, true, store),
+        KeyCommand::Enable { id } => switch(id, false, store),
+        KeyCommand::Limit(wanted) => limit(wanted, store),
         KeyCommand::Revoke { id } => {
             let id = store.directory().find_key(id)?.id;
             let key = store.revoke_key(Actor::Operator, id)?;
@@ -91,6 +166,22 @@ pub(super) fn carry_out(command: &KeyCommand, store: &Store) -> Result<Outcome, 
             Ok(Outcome { document: document.into(), text: format!("Revoked key {id}.\n") })
         }
     }
+}
+
+fn switch(id: &str, disabled: bool, store: &Store) -> Result<Outcome, CommandError> {
+    let id = store.directory().find_key(id)?.id;
+    let change = KeyChange { disabled: Some(disabled), ..KeyChange::default() };
+    let key = store.set_key(Actor::Operator, id, change)?;
+    let text = format!("Key {id} is switched {} now.\n", if disabled { "off" } else { "on" });
+    Ok(Outcome { document: listed(&key, store).into(), text })
+}
+
+fn limit(wanted: &LimitCommand, store: &Store) -> Result<Outcome, CommandError> {
+    let before = store.directory().find_key(&wanted.id)?.clone();
+    let change = KeyChange { limits: Some(wanted.change(before.limits)), ..KeyChange::default() };
+    let key = store.set_key(Actor::Operator, before.id, change)?;
+    let text = format!("Limits of key {}: {}.\n", key.id, limits_text(&key.limits));
+    Ok(Outcome { document: listed(&key, store).into(), text })
 }
 
 fn create(wanted: &Create, store: &Store) -> Result<Outcome, CommandError> {
@@ -150,19 +241,20 @@ fn list(store: &Store) -> Outcome {
             ]
         })
         .collect();
-    let documents: Vec<Value> = keys
-        .into_iter()
-        .map(|key| {
-            let mut document = described(key);
-            document.insert("name".to_owned(), key.name.as_ref().map(ToString::to_string).into());
-            document.insert("revoked_at".to_owned(), key.revoked_at_ms.map(timestamp).into());
-            document.insert("limits".to_owned(), limits_document(&key.limits));
-            document.insert("spent".to_owned(), spent(store, key.id));
-            document.into()
-        })
-        .collect();
+    let documents: Vec<Value> = keys.into_iter().map(|key| listed(key, store).into()).collect();
     let text = table(["ID", "KIND", "NAME", "WORKSPACE", "BELONGS TO", "CREATED", "STATE", "LIMITS"], &rows);
     Outcome { document: documents.into(), text }
+}
+
+/// A key as lists show it.
+fn listed(key: &ApiKey, store: &Store) -> serde_json::Map<String, Value> {
+    let mut document = described(key);
+    document.insert("name".to_owned(), key.name.as_ref().map(ToString::to_string).into());
+    document.insert("revoked_at".to_owned(), key.revoked_at_ms.map(timestamp).into());
+    document.insert("disabled".to_owned(), key.disabled.into());
+    document.insert("limits".to_owned(), limits_document(&key.limits));
+    document.insert("spent".to_owned(), spent(store, key.id));
+    document
 }
 
 fn belongs_to(key: &ApiKey, directory: &Directory) -> Option<String> {

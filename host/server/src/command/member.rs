@@ -1,4 +1,4 @@
-//! `member create | list | set`.
+//! `member create | list | set | delete`.
 
 use clap::Subcommand;
 use cofferdam_store::{Actor, Member, NewMember, Role, Store};
@@ -35,6 +35,12 @@ pub enum MemberCommand {
         #[arg(long, value_name = "admin|member")]
         role: Role,
     },
+    /// Delete a member; its keys stop working, interns it created stay
+    Delete {
+        /// Its id, or its name if no other workspace has one of that name
+        #[arg(value_name = "MEMBER")]
+        member: String,
+    },
 }
 
 pub(super) fn carry_out(command: &MemberCommand, store: &Store) -> Result<Outcome, CommandError> {
@@ -52,6 +58,16 @@ pub(super) fn carry_out(command: &MemberCommand, store: &Store) -> Result<Outcom
             let member = store.set_member_role(Actor::Operator, id, *role)?;
             let text = format!("{} is {} now.\n", member.name, member.role);
             Ok(Outcome { document: document(&member), text })
+        }
+        MemberCommand::Delete { member } => {
+            let id = store.directory().find_member(None, member)?.id;
+            let done = store.delete_member(Actor::Operator, id)?;
+            let text = format!(
+                "Deleted member {} ({id}); {} keys were revoked.\n",
+                done.member.name, done.keys_revoked
+            );
+            let document = json!({"id": id.to_string(), "deleted": true, "keys_revoked": done.keys_revoked});
+            Ok(Outcome { document, text })
         }
     }
 }

@@ -15,6 +15,7 @@ mod status;
 mod table;
 mod usage;
 mod vault;
+mod vault_audit;
 mod workspace;
 
 use std::fmt;
@@ -38,7 +39,7 @@ pub use secret::{Scope, SecretCommand};
 pub use sensitive::Sensitive;
 pub use usage::{By, Usage};
 pub(crate) use vault::restored;
-pub use vault::{RecoveryCommand, VaultCommand};
+pub use vault::{AuditFilter, RecoveryCommand, VaultCommand};
 pub use workspace::WorkspaceCommand;
 
 use crate::facts::Facts;
@@ -47,16 +48,16 @@ use crate::facts::Facts;
 #[derive(Debug, Clone, Subcommand, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Command {
-    /// Create, list and change workspaces
+    /// Create, list, change and delete workspaces
     #[command(subcommand)]
     Workspace(WorkspaceCommand),
-    /// Create, list and change members of workspaces
+    /// Create, list, change and delete members of workspaces
     #[command(subcommand)]
     Member(MemberCommand),
     /// Create, list and delete interns of workspaces
     #[command(subcommand)]
     Intern(InternCommand),
-    /// Create, list and revoke API keys
+    /// Create, list, change and revoke API keys
     #[command(subcommand)]
     Key(KeyCommand),
     /// Show and change what workspaces may spend
@@ -80,11 +81,22 @@ pub enum Command {
 }
 
 impl Command {
-    /// True when the command reads or changes what is stored; the others only
-    /// describe configuration and plugins.
+    /// What the command needs of a store. Of the commands about plugins and models
+    /// only the configuration is needed; only a command that writes makes a store.
     #[must_use]
-    pub fn needs_store(&self) -> bool {
-        !matches!(self, Self::Models(_) | Self::Plugin(_))
+    pub fn access(&self) -> Access {
+        let writes = match self {
+            Self::Models(_) | Self::Plugin(_) => return Access::Nothing,
+            Self::Status | Self::Usage(_) => false,
+            Self::Workspace(command) => !matches!(command, WorkspaceCommand::List),
+            Self::Member(command) => !matches!(command, MemberCommand::List),
+            Self::Intern(command) => !matches!(command, InternCommand::List),
+            Self::Key(command) => !matches!(command, KeyCommand::List),
+            Self::Credits(command) => !matches!(command, CreditsCommand::Show { .. }),
+            Self::Secret(command) => !matches!(command, SecretCommand::List { .. }),
+            Self::Vault(command) => command.writes(),
+        };
+        if writes { Access::Writes } else { Access::Reads }
     }
 
     /// Where it looks for plugins besides the program, when no host runs.
@@ -97,6 +109,17 @@ impl Command {
         };
         folder.plugins.as_deref()
     }
+}
+
+/// What a command needs of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// No store.
+    Nothing,
+    /// A store that exists.
+    Reads,
+    /// A store, which is made where there is none.
+    Writes,
 }
 
 /// Which plugins there are where no host runs that knows its own.

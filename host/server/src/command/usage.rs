@@ -23,7 +23,7 @@ pub struct Usage {
     /// How many days back, today included [default: 30]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=92), conflicts_with = "since")]
     pub days: Option<u32>,
-    /// From this day of UTC on, such as 2026-01-31
+    /// From this day of UTC on, such as 2026-01-31; at the earliest the first of the 92 days that are kept
     #[arg(long, value_name = "DAY")]
     pub since: Option<String>,
     /// Of this workspace only, by name or id
@@ -53,18 +53,14 @@ pub(super) fn carry_out(wanted: &Usage, store: &Store) -> Result<Outcome, Comman
     let workspace = wanted.workspace.as_deref().map(|given| directory.find_workspace(given)).transpose()?;
     let last = UsageDay::of_ms(Clock::system().now_ms());
     let kept = store.first_usage_day();
-    let first = match &wanted.since {
+    let asked = match &wanted.since {
         None => last.minus(wanted.days.unwrap_or(30) - 1),
         Some(given) => {
             let day = given.parse::<UsageDay>();
             day.map_err(|error| CommandError::new(format!("`{given}`: {error}")))?
         }
     };
-    if first < kept {
-        return Err(CommandError::new(format!(
-            "usage is summed by day for 92 days, the first of them {kept}"
-        )));
-    }
+    let first = asked.max(kept);
     let by = match wanted.by {
         By::Key => UsageBy::Key,
         By::Model => UsageBy::Model,
@@ -84,7 +80,11 @@ pub(super) fn carry_out(wanted: &Usage, store: &Store) -> Result<Outcome, Comman
         "others": counts(&report.others),
         "total": counts(&report.sum),
     });
-    Ok(Outcome { document, text: text(&report, wanted.by, &directory) })
+    let mut text = text(&report, wanted.by, &directory);
+    if first != asked {
+        text.insert_str(0, &format!("Usage is summed by day for 92 days; these begin with {first}.\n"));
+    }
+    Ok(Outcome { document, text })
 }
 
 fn labelled(group: &UsageGroup, directory: &Directory) -> Value {

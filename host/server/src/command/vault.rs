@@ -7,14 +7,13 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use cofferdam_store::{Actor, RestoreSummary, RootKeyMaterial, Store, VaultError};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::sensitive::Sensitive;
+pub use super::vault_audit::AuditFilter;
 use super::{CommandError, Outcome, Progress};
 use crate::timestamp::timestamp;
 
-/// Audit records in one answer.
-const AUDIT_PAGE: usize = 1000;
 /// Longer than what is said about a recovery key.
 const TEXT_BYTES: usize = 1024;
 
@@ -56,14 +55,24 @@ pub enum VaultCommand {
         workspace: String,
     },
     /// Print the audit log as JSON lines
-    Audit {
-        /// Only records after this number
-        #[arg(long, value_name = "SEQ", default_value_t = 0)]
-        since: u64,
-    },
+    Audit(AuditFilter),
     /// Manage the recovery key
     #[command(subcommand)]
     Recovery(RecoveryCommand),
+}
+
+impl VaultCommand {
+    /// Whether it changes the store. A backup of no store, and a check, would say nothing.
+    pub(super) fn writes(&self) -> bool {
+        match self {
+            Self::Verify | Self::Backup { .. } | Self::Restore { .. } | Self::Audit(_) => false,
+            Self::RemoveOrphans
+            | Self::RotateRoot { .. }
+            | Self::RotateKeys
+            | Self::ImportLegacy { .. }
+            | Self::Recovery(_) => true,
+        }
+    }
 }
 
 /// What can be done about the recovery key.
@@ -127,7 +136,7 @@ pub(super) fn carry_out(
             );
             Ok(Outcome { document, text })
         }
-        VaultCommand::Audit { since } => audit(*since, store),
+        VaultCommand::Audit(filter) => super::vault_audit::page(filter, store),
         VaultCommand::Recovery(RecoveryCommand::New) => {
             let made = store.new_recovery_key(progress)?;
             let key = std::str::from_utf8(made.key.expose()).unwrap_or_default();
@@ -222,13 +231,6 @@ fn rotate_root(
         "kept_file": done.kept_file,
     });
     Ok(Outcome { document, text })
-}
-
-fn audit(since: u64, store: &Store) -> Result<Outcome, CommandError> {
-    let records = store.audit_records(since, AUDIT_PAGE)?;
-    let documents: Vec<Value> = records.iter().map(|record| json!(record)).collect();
-    let text = documents.iter().map(|document| format!("{document}\n")).collect();
-    Ok(Outcome { document: documents.into(), text })
 }
 
 /// What a restored backup amounts to.

@@ -1,4 +1,4 @@
-//! `workspace create | list | set`.
+//! `workspace create | list | set | delete`.
 
 use clap::{Subcommand, ValueEnum};
 use cofferdam_store::{Actor, NewWorkspace, Store, Workspace, WorkspaceChange};
@@ -44,6 +44,16 @@ pub enum WorkspaceCommand {
         #[arg(long, value_name = "on|off", hide_possible_values = true)]
         vault_writes: Option<Switch>,
     },
+    /// Delete a workspace with its members, its interns and their secrets; its keys stop working
+    #[command(arg_required_else_help = true)]
+    Delete {
+        /// Its name or id
+        #[arg(value_name = "WORKSPACE")]
+        workspace: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 /// On or off.
@@ -66,6 +76,8 @@ pub(super) fn carry_out(command: &WorkspaceCommand, store: &Store) -> Result<Out
             Ok(Outcome { document: document(&workspace), text })
         }
         WorkspaceCommand::List => Ok(list(store)),
+        // Whoever typed it has been asked where it was typed.
+        WorkspaceCommand::Delete { workspace, yes: _ } => delete(workspace, store),
         WorkspaceCommand::Set { workspace, programme, vault_writes } => {
             let id = store.directory().find_workspace(workspace)?.id;
             let is_on = |switch: Switch| switch == Switch::On;
@@ -81,6 +93,24 @@ pub(super) fn carry_out(command: &WorkspaceCommand, store: &Store) -> Result<Out
             Ok(Outcome { document: document(&workspace), text })
         }
     }
+}
+
+fn delete(workspace: &str, store: &Store) -> Result<Outcome, CommandError> {
+    let id = store.directory().find_workspace(workspace)?.id;
+    let done = store.delete_workspace(Actor::Operator, id)?;
+    let text = format!(
+        "Deleted workspace {} ({id}) with {} members, {} interns and {} secrets; {} keys were revoked.\n",
+        done.workspace.name, done.members, done.interns, done.secrets, done.keys_revoked
+    );
+    let document = json!({
+        "id": id.to_string(),
+        "deleted": true,
+        "members": done.members,
+        "interns": done.interns,
+        "secrets": done.secrets,
+        "keys_revoked": done.keys_revoked,
+    });
+    Ok(Outcome { document, text })
 }
 
 fn list(store: &Store) -> Outcome {

@@ -121,6 +121,25 @@ pub const KEYS: &[Key] = &[
     key("vault.writes", "true", "flag", "False: clients cannot store, copy or delete secrets"),
     key("vault.rate_limit.reads_per_minute", "600", "requests per minute", "Per key; 0 is no limit"),
     key("vault.rate_limit.writes_per_minute", "60", "requests per minute", "Per key; 0 is no limit"),
+    key(
+        "vault.secrets_max",
+        "10000",
+        "secrets",
+        "In one vault, of a workspace or of an intern; a workspace with its interns holds ten times that",
+    ),
+    key(
+        "vault.bytes_max",
+        "67108864",
+        "bytes",
+        "Of names, hosts and values in one vault; a workspace with its interns holds ten times that",
+    ),
+    key(
+        "store.free_bytes_min",
+        "268435456",
+        "bytes",
+        "With less of the disk free, changes by tenants and requests of prepaid workspaces are refused with 503; \
+         0 refuses nothing and keeps no reserve",
+    ),
     key("egress.ports", "[443]", "ports", "Which ports guests may reach"),
     key("egress.roots", "[]", "PEM files", "Root certificates to accept beside the system's"),
     key("egress.allow_private", "[]", "address ranges", "Private ranges that are reachable all the same"),

@@ -17,6 +17,7 @@ mod prompts;
 mod providers;
 mod routing;
 mod server;
+mod store;
 mod timeouts;
 mod vault;
 mod workspaces;
@@ -36,6 +37,7 @@ pub use models::{DataCollection, Endpoint, Model, ModelKind, demo};
 pub use providers::{KeySource, Provider};
 pub use routing::Routing;
 pub use server::Server;
+pub use store::Store;
 pub use timeouts::Timeouts;
 pub use vault::Vault;
 pub use workspaces::{Workspace, WorkspaceName};
@@ -57,6 +59,8 @@ pub struct Config {
     pub routing: Routing,
     /// The root key, and what clients may ask of the vault.
     pub vault: Vault,
+    /// How the store treats the disk that it lies on.
+    pub store: Store,
     /// What may leave the machine.
     pub egress: cofferdam_egress::EgressConfig,
     /// Upstream services, in the order of the file.
@@ -145,6 +149,7 @@ impl Config {
             limits: limits::read(&root.table("limits")),
             routing: routing::read(&root.table("routing")),
             vault: vault::read(&root.table("vault"), data),
+            store: store::read(&root.table("store")),
             models: models::read(&root.tables("models"), &providers),
             prompts: prompts::read(&root.tables("prompts")),
             broadcast: broadcast::read(&root.tables("broadcast"), &egress),

@@ -2,13 +2,17 @@
 
 use std::path::Path;
 
-use cofferdam_store::{PassphraseSource, RootKeySource};
+use cofferdam_store::{PassphraseSource, RootKeySource, VaultQuota};
 
 use super::document::Table;
 use crate::hygiene;
 
 /// The most that any of the limits below can be.
 const PER_MINUTE_MAX: u64 = u32::MAX as u64;
+/// The most that `secrets_max` can be. Beyond the default of 10,000 a list cannot be paged to its end.
+const SECRETS_MAX: u64 = 1_000_000;
+/// The most that `bytes_max` can be: 1 TiB.
+const BYTES_MAX: u64 = 1 << 40;
 
 /// The root key of the store, and what clients may ask of the vault.
 #[derive(Debug, Clone)]
@@ -21,6 +25,8 @@ pub struct Vault {
     pub reads_per_minute: u64,
     /// Requests of one key that change something, in a minute; 0 is no limit.
     pub writes_per_minute: u64,
+    /// How much one vault may hold.
+    pub quota: VaultQuota,
     /// Where the root key comes from.
     pub root_key: RootKeySource,
     /// Where the one before it comes from, during a rotation.
@@ -47,6 +53,10 @@ pub(super) fn read(table: &Table<'_>, data: &Path) -> Vault {
         writes: table.flag("writes"),
         reads_per_minute: per_minute("reads_per_minute"),
         writes_per_minute: per_minute("writes_per_minute"),
+        quota: VaultQuota {
+            secrets_max: table.integer("secrets_max", 1..=SECRETS_MAX).unwrap_or(1),
+            bytes_max: table.integer("bytes_max", 1..=BYTES_MAX).unwrap_or(1),
+        },
         root_key,
         root_key_previous,
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use cofferdam_store::{QuotaExceeded, QuotaScope};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -25,6 +26,8 @@ pub(crate) enum VaultFault {
     },
     /// Something in the request does not have the form it must have.
     Invalid(Flaw),
+    /// The vault, or the workspace with its interns, would hold more than it may.
+    Full(QuotaExceeded),
     /// A secret without hosts is not copied.
     Unbound,
     /// The time for the request passed before the store took it.
@@ -81,6 +84,7 @@ impl VaultFault {
                 "precondition_failed",
                 "A secret without hosts cannot be copied; store it again with hosts",
             ),
+            Self::Full(_) => Line(S::PAYLOAD_TOO_LARGE, "payload_too_large", "The vault is full"),
             Self::TooManyRequests { .. } => {
                 Line(S::TOO_MANY_REQUESTS, "rate_limit_exceeded", "Too many vault requests")
             }
@@ -100,7 +104,22 @@ impl VaultFault {
     pub(super) fn details(&self) -> Value {
         match self {
             Self::Invalid(flaw) => flaw.details(),
+            Self::Full(QuotaExceeded { scope, measure, max }) => {
+                let scope = match scope {
+                    QuotaScope::Vault => "vault",
+                    QuotaScope::Workspace => "workspace",
+                };
+                json!({"limit": measure.key(), "scope": scope, "max": max})
+            }
             _ => Value::Null,
+        }
+    }
+
+    /// The message where it is more than a fixed text.
+    pub(super) fn message(&self) -> Option<String> {
+        match self {
+            Self::Full(exceeded) => Some(format!("The vault is full: {exceeded}; delete secrets first")),
+            _ => None,
         }
     }
 }

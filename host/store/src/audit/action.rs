@@ -57,6 +57,21 @@ pub enum AuditAction {
         /// Vault writes after the change.
         vault_writes: bool,
     },
+    /// A workspace was deleted with its members, its interns and all secrets, and its keys revoked.
+    WorkspaceDeleted {
+        /// Which.
+        id: WorkspaceId,
+        /// Its name.
+        name: Name,
+        /// How many members went with it.
+        members: usize,
+        /// How many interns went with it.
+        interns: usize,
+        /// How many keys were revoked with it.
+        keys_revoked: usize,
+        /// How many secrets went with it, those of its interns included.
+        secrets_deleted: usize,
+    },
     /// A member was made.
     MemberCreated {
         /// Which.
@@ -74,6 +89,17 @@ pub enum AuditAction {
         id: MemberId,
         /// The role after the change.
         role: Role,
+    },
+    /// A member was deleted and its keys revoked.
+    MemberDeleted {
+        /// Which.
+        id: MemberId,
+        /// Its name.
+        name: Name,
+        /// Its workspace.
+        workspace: WorkspaceId,
+        /// How many keys were revoked with it.
+        keys_revoked: usize,
     },
     /// An intern was made.
     InternCreated {
@@ -344,6 +370,19 @@ pub enum AuditAction {
     },
 }
 
+impl AuditAction {
+    /// Checks the name of an action as it stands in records, such as `secret_stored`.
+    ///
+    /// # Errors
+    /// What is wrong, with all names there are.
+    pub fn check_name(name: &str) -> Result<(), String> {
+        // Of a name that exists, members are missing: the reader of records tells the two mistakes apart.
+        let read = serde_json::from_value::<AuditAction>(serde_json::json!({ "action": name }));
+        let mistake = read.err().map(|error| error.to_string());
+        mistake.filter(|mistake| mistake.starts_with("unknown variant")).map_or(Ok(()), Err)
+    }
+}
+
 /// A secret that was copied, as it is in its new vault.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct CopiedSecret {
@@ -358,5 +397,23 @@ pub struct CopiedSecret {
 impl CopiedSecret {
     pub(crate) fn of(copy: &SecretMetadata) -> CopiedSecret {
         CopiedSecret { name: copy.name.clone(), fingerprint: copy.fingerprint.map(|it| it.prefix()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_actions_are_those_in_records() {
+        for name in
+            ["store_created", "secret_stored", "key_rotation_begun", "request_refused", "member_deleted"]
+        {
+            assert_eq!(AuditAction::check_name(name), Ok(()), "{name}");
+        }
+        for name in ["", "secret", "SecretStored"] {
+            let mistake = AuditAction::check_name(name).unwrap_err();
+            assert!(mistake.contains("`secret_stored`"), "{mistake}");
+        }
     }
 }

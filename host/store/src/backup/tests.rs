@@ -84,7 +84,25 @@ fn a_backup_is_never_written_over_a_file_and_a_failed_one_leaves_none() {
     assert!(matches!(store.backup(&nowhere, &mut go_on), Err(VaultError::File { .. })));
     let stopped = store.backup(&scratch.path("other"), &mut |_, _, _| ControlFlow::Break(()));
     assert!(matches!(stopped, Err(VaultError::Stopped)));
-    assert!(!scratch.path("other").exists() && !scratch.path("other.part").exists());
+    let left = files(&scratch).into_iter().filter(|file| file.starts_with("other"));
+    assert_eq!(left.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn a_backup_leaves_alone_what_lies_beside_it_and_succeeds() {
+    let (scratch, store, ..) = filled();
+    let (victim, link) = (scratch.path("victim"), scratch.path("backup.part"));
+    std::fs::write(&victim, "precious").unwrap();
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    // As a process leaves it that was killed while it wrote a backup.
+    let left = scratch.path("backup.0123456789abcdef.part");
+    std::fs::write(&left, "half").unwrap();
+    store.backup(&scratch.path("backup"), &mut go_on).unwrap();
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    assert_eq!(std::fs::read(&left).unwrap(), b"half");
+    assert!(link.is_symlink());
+    assert_eq!(files(&scratch).iter().filter(|file| file.ends_with(".part")).count(), 2);
+    restore(&with_key_of(&scratch), &scratch.path("backup")).unwrap();
 }
 
 #[test]

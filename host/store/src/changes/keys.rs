@@ -65,6 +65,7 @@ pub struct KeyChange {
 impl Draft {
     /// The key and its token; the token is kept nowhere else.
     pub(crate) fn issue_key(&mut self, actor: Actor, new: NewKey) -> Result<(ApiKey, Secret), Error> {
+        self.has_space_for(actor)?;
         if new.expires_at_ms.is_some_and(|expires_at_ms| expires_at_ms <= self.now_ms) {
             return Err(Error::AlreadyExpired);
         }
@@ -108,6 +109,7 @@ impl Draft {
     }
 
     pub(crate) fn set_key(&mut self, actor: Actor, id: KeyId, change: KeyChange) -> Result<ApiKey, Error> {
+        self.has_space_for(actor)?;
         let mut stored = self.stored_key(id)?;
         if stored.key.revoked_at_ms.is_some() {
             return Err(Error::KeyRevoked);
@@ -125,6 +127,7 @@ impl Draft {
 
     /// Revoking twice changes nothing and is no error: the wish is fulfilled.
     pub(crate) fn revoke_key(&mut self, actor: Actor, id: KeyId) -> Result<ApiKey, Error> {
+        self.has_space_for(actor)?;
         let mut stored = self.stored_key(id)?;
         if stored.key.revoked_at_ms.is_some() {
             return Ok(stored.key);

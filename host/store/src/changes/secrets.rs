@@ -3,6 +3,7 @@
 
 mod chance;
 mod mend;
+mod quota;
 mod rotation;
 
 use std::collections::btree_map::Entry;
@@ -18,7 +19,7 @@ use crate::error::Error;
 use crate::ids::{InternId, WorkspaceId};
 use crate::rows;
 use crate::vault::{
-    Head, Hosts, NewSecret, SecretMetadata, SecretName, SecretValue, Stored, VaultId, VaultKeys, VaultPart,
+    Head, Hosts, NewSecret, SecretMetadata, SecretName, Stored, VaultId, VaultKeys, VaultPart, VaultSize,
     View, head_key, secret_key,
 };
 
@@ -33,6 +34,8 @@ pub(super) struct Vaults {
     heads: RowChanges,
     /// Bytes of encrypted values in `secrets`, those overwritten since included.
     pub(super) bytes: usize,
+    /// What workspaces hold with their interns, as far as it was asked for; `None` for one that is gone.
+    sums: BTreeMap<WorkspaceId, Option<VaultSize>>,
     chance: Chance,
 }
 
@@ -57,10 +60,20 @@ struct Written {
 /// A version of a secret that nothing can refuse any more.
 struct Staged {
     written: Written,
-    replaces: Option<Stored>,
+    replaces: Option<Weighed>,
+}
+
+/// A secret with the bytes that count against the limits.
+struct Weighed {
+    stored: Stored,
+    bytes: u64,
 }
 
 impl Written {
+    fn bytes(&self) -> u64 {
+        self.stored.content_bytes(self.sealed.len())
+    }
+
     /// A new version of a secret, encrypted with the vault's newest key.
     fn encrypt(
         view: &View,
@@ -97,6 +110,7 @@ impl Vaults {
             };
             vault_rows.heads.insert(head_key(vault), head);
         }
+        view.quotas().keep(self.sums);
         vault_rows
     }
 
@@ -108,18 +122,33 @@ impl Vaults {
         }
     }
 
+    /// The same with its bytes.
+    fn weighed(&self, view: &View, vault: VaultId, name: &SecretName) -> Result<Option<Weighed>, Error> {
+        let key = secret_key(vault, name);
+        if let Some(written) = self.secrets.get(&key) {
+            let weighed = |it: &Written| Weighed { stored: it.stored.clone(), bytes: it.bytes() };
+            return Ok(written.as_ref().map(weighed));
+        }
+        let Some(stored) = view.secret(vault, name)? else { return Ok(None) };
+        let bytes = stored.content_bytes(view.sealed_bytes(&key)?);
+        Ok(Some(Weighed { stored, bytes }))
+    }
+
     /// A vault as it is in this draft; `None` when it never had a secret.
     fn open(&mut self, view: &View, vault: VaultId) -> Result<Option<&mut Opened>, Error> {
         let place = match self.opened.entry(vault) {
             Entry::Occupied(known) => return Ok(known.into_mut().as_mut()),
             Entry::Vacant(place) => place,
         };
-        let (keys, head) = match (view.vault_keys(vault)?, view.head(vault)?) {
+        let (keys, mut head) = match (view.vault_keys(vault)?, view.head(vault)?) {
             (Some(keys), Some(head)) => (keys, head),
             (None, None) => return Ok(None),
             (None, Some(_)) => return Err(view.damaged(vault, None, VaultPart::KeyRecord)),
             (Some(_), None) => return Err(view.damaged(vault, None, VaultPart::Head)),
         };
+        if head.bytes.is_none() {
+            head.bytes = Some(view.counted(vault)?.bytes);
+        }
         Ok(place.insert(Some(Opened { keys, head, unrecorded: false, changed: false })).as_mut())
     }
 
@@ -127,7 +156,12 @@ impl Vaults {
     fn open_or_make(&mut self, view: &View, vault: VaultId, now_ms: u64) -> Result<&mut Opened, Error> {
         if self.open(view, vault)?.is_none() {
             let keys = VaultKeys::random(now_ms)?;
-            let opened = Opened { keys, head: Head::default(), unrecorded: true, changed: false };
+            let opened = Opened {
+                keys,
+                head: Head { bytes: Some(0), ..Head::default() },
+                unrecorded: true,
+                changed: false,
+            };
             self.opened.insert(vault, Some(opened));
         }
         self.open(view, vault)?.ok_or(Error::Damaged)
@@ -156,14 +190,14 @@ impl Vaults {
         value: &[u8],
     ) -> Result<Staged, Error> {
         let (vault, name) = place;
-        let replaces = self.secret(view, vault, &name)?;
+        let replaces = self.weighed(view, vault, &name)?;
         let fresh = self.chance.fresh()?;
         let keys = &self.open_or_make(view, vault, now_ms)?.keys;
         let metadata = SecretMetadata {
             name,
             fingerprint: hosts.as_ref().map(|_| keys.fingerprint(value)),
             hosts,
-            created_at_ms: replaces.as_ref().map_or(now_ms, |before| before.metadata.created_at_ms),
+            created_at_ms: replaces.as_ref().map_or(now_ms, |before| before.stored.metadata.created_at_ms),
         };
         Ok(Staged { written: Written::encrypt(view, keys, vault, metadata, value, fresh)?, replaces })
     }
@@ -174,10 +208,12 @@ impl Vaults {
         let key = secret_key(written.vault, &metadata.name);
         // A name given twice in one change: what it replaces was staged a moment ago.
         let replaces = match self.secrets.get(&key) {
-            Some(before) => before.as_ref().map(|before| before.stored.clone()),
+            Some(before) => {
+                before.as_ref().map(|it| Weighed { stored: it.stored.clone(), bytes: it.bytes() })
+            }
             None => replaces,
         };
-        self.count(view, written.vault, &key, replaces.as_ref(), Some(&written.stored));
+        self.count(view, written.vault, &key, replaces.as_ref(), Some(&written));
         self.bytes += written.sealed.len();
         self.secrets.insert(key, Some(written));
         metadata
@@ -189,29 +225,30 @@ impl Vaults {
         view: &View,
         vault: VaultId,
         key: &[u8],
-        before: Option<&Stored>,
-        after: Option<&Stored>,
+        before: Option<&Weighed>,
+        after: Option<&Written>,
     ) {
         let Some(Some(opened)) = self.opened.get_mut(&vault) else { return };
         opened.changed = true;
         opened.head.advance();
         if let Some(before) = before {
-            opened.head.remove(&before.element(view.keys(), key));
+            opened.head.remove(&before.stored.element(view.keys(), key));
         }
         if let Some(after) = after {
-            opened.head.add(&after.element(view.keys(), key));
+            opened.head.add(&after.stored.element(view.keys(), key));
         }
+        opened.head.weigh(before.map_or(0, |it| it.bytes), after.map_or(0, Written::bytes));
     }
 }
 
 impl Draft {
     pub(crate) fn put_secret(&mut self, actor: Actor, new: NewSecret) -> Result<SecretMetadata, Error> {
+        self.has_space_for(actor)?;
         let NewSecret { vault, name, hosts, value } = new;
         self.check_vault(vault)?;
         let staged =
             self.vaults.stage(&self.view, self.now_ms, (vault, name), Some(hosts), value.expose())?;
-        self.record_keys(vault)?;
-        let metadata = self.vaults.apply(&self.view, staged);
+        let metadata = self.write(vault, vec![staged])?.pop().ok_or(Error::Damaged)?;
         self.audit(
             actor,
             AuditAction::SecretStored {
@@ -224,25 +261,12 @@ impl Draft {
         Ok(metadata)
     }
 
-    /// Takes over a secret from before hosts were required, as old as it says. One stored since then counts and
-    /// stays: tells whether anything was written. Leaves the audit entry to the caller.
-    pub(crate) fn import_secret(
-        &mut self,
-        vault: VaultId,
-        name: SecretName,
-        value: &SecretValue,
-        created_at_ms: u64,
-    ) -> Result<bool, Error> {
-        self.check_vault(vault)?;
-        let before = self.vaults.secret(&self.view, vault, &name)?;
-        if before.is_some_and(|before| before.metadata.hosts.is_some()) {
-            return Ok(false);
-        }
-        let place = (vault, name);
-        let staged = self.vaults.stage(&self.view, created_at_ms, place, None, value.expose())?;
+    /// Writes versions of secrets of one vault, all or none.
+    fn write(&mut self, vault: VaultId, staged: Vec<Staged>) -> Result<Vec<SecretMetadata>, Error> {
+        let sum = self.check_quota(vault, &staged)?;
         self.record_keys(vault)?;
-        self.vaults.apply(&self.view, staged);
-        Ok(true)
+        self.vaults.sums.extend(sum.map(|(workspace, sum)| (workspace, Some(sum))));
+        Ok(staged.into_iter().map(|staged| self.vaults.apply(&self.view, staged)).collect())
     }
 
     /// A legacy secret is not the caller's to delete: it is answered as if it were not there.
@@ -252,15 +276,17 @@ impl Draft {
         vault: VaultId,
         name: SecretName,
     ) -> Result<(), Error> {
+        self.has_space_for(actor)?;
         self.check_vault(vault)?;
-        let stored = self.vaults.secret(&self.view, vault, &name)?;
-        let stored = stored.filter(|it| it.metadata.hosts.is_some()).ok_or(Error::NoSuchSecret)?;
+        let before = self.vaults.weighed(&self.view, vault, &name)?;
+        let before = before.filter(|it| it.stored.metadata.hosts.is_some()).ok_or(Error::NoSuchSecret)?;
         if self.vaults.open(&self.view, vault)?.is_none() {
             return Err(self.view.damaged(vault, None, VaultPart::Head));
         }
         let key = secret_key(vault, &name);
-        self.vaults.count(&self.view, vault, &key, Some(&stored), None);
+        self.vaults.count(&self.view, vault, &key, Some(&before), None);
         self.vaults.secrets.insert(key, None);
+        self.take_from_sum(vault, VaultSize::of_secret(before.bytes));
         self.audit(actor, AuditAction::SecretDeleted { vault, name });
         Ok(())
     }
@@ -273,6 +299,7 @@ impl Draft {
         intern: InternId,
         names: Vec<SecretName>,
     ) -> Result<Vec<SecretMetadata>, Error> {
+        self.has_space_for(actor)?;
         self.check_intern_of(workspace, intern)?;
         let (from, to) = (VaultId::Workspace(workspace), VaultId::Intern(intern));
         let sources =
@@ -289,9 +316,7 @@ impl Draft {
         if staged.is_empty() {
             return Ok(Vec::new());
         }
-        self.record_keys(to)?;
-        let copies: Vec<SecretMetadata> =
-            staged.into_iter().map(|staged| self.vaults.apply(&self.view, staged)).collect();
+        let copies = self.write(to, staged)?;
         let secrets = copies.iter().map(CopiedSecret::of).collect();
         self.audit(actor, AuditAction::SecretsCopied { from, to, secrets });
         Ok(copies)

@@ -85,7 +85,8 @@ impl Funds {
     /// Dropping the future leaves the intent on its way; the row takes it back.
     ///
     /// # Errors
-    /// [`Error::NotWritable`], [`Error::Closed`], [`Error::WriteFailed`]: then nothing may be dispatched.
+    /// [`Error::NotWritable`], [`Error::Closed`], [`Error::WriteFailed`], [`Error::NoSpace`]: then nothing may be
+    /// dispatched.
     pub async fn commit_intent(&self) -> Result<(), Error> {
         self.commit(None).await
     }
@@ -141,14 +142,17 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 /// Writes the intent as large as it has to be by now, whatever it was when it was asked for: intents of one
 /// request may overtake each other. Tells for how much it is good.
-fn put(state: &Mutex<State>, draft: &mut Draft) -> u64 {
+fn put(state: &Mutex<State>, draft: &mut Draft) -> Result<u64, Error> {
     let state = lock(state);
+    if state.covered.is_none() {
+        draft.has_space_for_request()?;
+    }
     // Its row is handed over only after this was set, and rows are taken after changes: either the row finds the
     // intent, or there is none.
     if !state.is_over {
         draft.put_intent(&state.intent, state.held);
     }
-    state.held
+    Ok(state.held)
 }
 
 /// What a part of a request may still spend of what is held for the request. Given back when dropped.

@@ -42,7 +42,7 @@ pub(super) fn first_start(
     let database = Database::create(&paths.store_new)?;
     keys.set_wrap_keys(WrapKeys { root: Some(root.wrap_key()), ..WrapKeys::default() });
     let record = keys.seal(&keys.wrap_keys())?;
-    let access = Access { database, keys: Arc::clone(&keys), damage: Arc::default() };
+    let access = Access::new(database, Arc::clone(&keys));
     let commit = first_commit(&access, &header, &record)?;
     let database = access.database;
     let nothing = Tip { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };

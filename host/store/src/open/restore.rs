@@ -89,7 +89,7 @@ fn complete(
     progress: &mut Progress<'_>,
 ) -> Result<(Verification, Sealed, Slot), VaultError> {
     let keys = Arc::clone(&sealed.keys);
-    let access = Access { database, keys: Arc::clone(&keys), damage: Arc::default() };
+    let access = Access::new(database, Arc::clone(&keys));
     let (seq, head) = (sealed.preamble.seq, sealed.preamble.head);
     let checked = check(&access.view(), (seq, head), progress)?;
     if let Some(problem) = checked.problems.first() {

@@ -124,9 +124,9 @@ impl Store {
     pub(crate) fn write_intent(
         &self,
         place: Place,
-        put: impl FnOnce(&mut Draft) -> u64 + Send + 'static,
+        put: impl FnOnce(&mut Draft) -> Result<u64, Error> + Send + 'static,
     ) -> Pending<u64> {
-        self.enqueue(place, move |draft| Ok(put(draft)))
+        self.enqueue(place, put)
     }
 
     /// Charges what was reserved for requests whose end nobody knows, as rows that take the intents with them.

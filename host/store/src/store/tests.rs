@@ -463,8 +463,8 @@ const CHILD_VARIABLE: &str = "COFFERDAM_STORE_TEST_DIR";
 #[test]
 fn writes_until_killed_when_asked_to() {
     let Ok(dir) = std::env::var(CHILD_VARIABLE) else { return };
-    let lock = DirectoryLock::acquire(std::path::Path::new(&dir)).unwrap();
-    let root_key = RootKeySource::File(std::path::Path::new(&dir).join("root.key"));
+    let lock = DirectoryLock::acquire(Path::new(&dir)).unwrap();
+    let root_key = RootKeySource::File(Path::new(&dir).join("root.key"));
     let store = Store::open(
         lock,
         OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock: Clock::system() },

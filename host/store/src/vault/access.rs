@@ -8,7 +8,7 @@ use fjall::{Guard, Readable, Slice, Snapshot};
 use zeroize::Zeroizing;
 
 use super::stored::{Stored, head_key, head_range, name_in, secret_key, secrets_range, vault_of};
-use super::{Damage, Head, SecretName, VaultId, VaultKeys, VaultPart};
+use super::{Damage, Head, Quotas, SecretName, VaultId, VaultKeys, VaultPart, VaultSize};
 use crate::database::{Database, KEYS};
 use crate::directory::{Kind, LookupError};
 use crate::error::Error;
@@ -23,9 +23,14 @@ pub(crate) struct Access {
     pub(crate) database: Database,
     pub(crate) keys: Arc<StoreKeys>,
     pub(crate) damage: Arc<Damage>,
+    pub(crate) quotas: Arc<Quotas>,
 }
 
 impl Access {
+    pub(crate) fn new(database: Database, keys: Arc<StoreKeys>) -> Access {
+        Access { database, keys, damage: Arc::default(), quotas: Arc::default() }
+    }
+
     /// The state after the last commit; later commits do not change it. Never waits for the writer.
     pub(crate) fn view(&self) -> View {
         View { snapshot: self.database.snapshot(), access: self.clone() }
@@ -173,6 +178,41 @@ impl View {
         let row = self.snapshot.get(&self.access.database.meta, head_key(vault))?;
         let head = row.map(|row| Head::decode(&self.access.keys, vault, &row));
         head.map(|head| head.ok_or_else(|| self.damaged(vault, None, VaultPart::Head))).transpose()
+    }
+
+    /// The limits of vaults, and what workspaces hold.
+    pub(crate) fn quotas(&self) -> &Quotas {
+        &self.access.quotas
+    }
+
+    /// How many bytes lie under a secret's key in `values`; none where the value is missing.
+    pub(crate) fn sealed_bytes(&self, key: &[u8]) -> Result<usize, Error> {
+        Ok(self.snapshot.size_of(&self.access.database.values, key)?.unwrap_or(0) as usize)
+    }
+
+    /// How much a vault holds. A vault whose head is damaged counts as empty: it takes no writes itself, and the other
+    /// vaults of its workspace go on.
+    pub(crate) fn size(&self, vault: VaultId) -> Result<VaultSize, Error> {
+        match self.head(vault) {
+            Ok(Some(head)) => head.size().map_or_else(|| self.counted(vault), Ok),
+            Ok(None) | Err(Error::Damaged) => Ok(VaultSize::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How much a vault holds, row by row, for a head that does not tell. A row that does not prove to be ours counts
+    /// with its value alone.
+    pub(crate) fn counted(&self, vault: VaultId) -> Result<VaultSize, Error> {
+        let mut size = VaultSize::default();
+        for row in self.rows(vault) {
+            let (key, row) = row.pair()?;
+            let sealed = self.sealed_bytes(&key)?;
+            let name = name_in(&key).map(|(_, name)| name);
+            let stored = name.and_then(|name| Stored::decode(&self.access.keys, vault, name, &row));
+            let bytes = stored.map_or(sealed as u64, |stored| stored.content_bytes(sealed));
+            size = size.plus(VaultSize::of_secret(bytes));
+        }
+        Ok(size)
     }
 
     /// The vault's keys; `None` for a vault that never had a secret.

@@ -20,6 +20,8 @@ use crate::seal::{DIGEST_BYTES, Digest, KeyRecord, StoreKeys};
 const FORMAT: u8 = 1;
 pub(crate) const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
+/// What encryption adds to a value.
+pub(crate) const SEALED_BYTES: usize = NONCE_BYTES + TAG_BYTES;
 /// One encryption key in the record: number, dates of making and of the last change, state, key.
 const ENCODED_KEY_BYTES: usize = 4 + 8 + 8 + 1 + DIGEST_BYTES;
 /// How long a key is kept that no secret needs any more: for backups and mistakes.

@@ -6,7 +6,9 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Fingerprint, HostName, Hosts, SecretMetadata, SecretName, VAULT_ID_BYTES, VaultId};
+use super::{
+    Fingerprint, HostName, Hosts, SEALED_BYTES, SecretMetadata, SecretName, VAULT_ID_BYTES, VaultId,
+};
 use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
 
 /// First byte of every key of a secret: the version of the key and of what lies under it.
@@ -123,6 +125,12 @@ impl Stored {
         }
         row.extend_from_slice(&keys.metadata_mac(associated_data));
         row
+    }
+
+    /// The bytes of its name, its hosts and its value, whose encrypted form has so many.
+    pub(crate) fn content_bytes(&self, sealed_bytes: usize) -> u64 {
+        let value = sealed_bytes.saturating_sub(SEALED_BYTES);
+        (self.metadata.name.as_str().len() + self.hosts_bytes(0) + value) as u64
     }
 
     fn hosts(&self) -> &[HostName] {

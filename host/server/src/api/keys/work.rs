@@ -30,6 +30,7 @@ fn refused(error: Error) -> Fault {
     let fault = match error {
         // It has gone since it was looked up.
         Error::Lookup(_) | Error::KeyRevoked => return Fault::NotFound,
+        Error::NoSpace => return Fault::Busy,
         Error::AlreadyExpired => return Fault::Flawed(Flaw::at("expires_at", "must lie in the future")),
         Error::Busy => Fault::Busy,
         Error::TimedOut | Error::WriteFailed => Fault::OutcomeUnknown,

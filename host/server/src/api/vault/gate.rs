@@ -107,7 +107,8 @@ pub(super) fn pass<'r>(call: &Call<'_>, route: &'r VaultRoute) -> Result<Leave<'
     let directory = call.app.store.directory();
     // A key without a workspace is told so two gates later.
     let workspace = match call.principal.workspace() {
-        Some(id) => Some(directory.workspace(id).ok_or(Fault::Internal)?),
+        // It may have been deleted since the key was looked up.
+        Some(id) => Some(directory.workspace(id).ok_or(Fault::InvalidVaultKey)?),
         None => None,
     };
     if workspace.is_some_and(|workspace| !workspace.programme) {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Draft, Staged, Vaults, Written};
+use super::{Draft, Staged, Vaults, Weighed, Written};
 use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
-use crate::vault::{LegacySecret, SecretName, Stored, VaultId, View, secret_key};
+use crate::vault::{LegacySecret, SecretName, VaultId, View, secret_key};
 
 /// What became of the keys of one vault.
 pub(crate) struct KeysChecked {
@@ -42,9 +42,9 @@ impl Draft {
     ) -> Result<usize, Error> {
         let mut staged = Vec::new();
         for (name, generation) in secrets {
-            let Some(stored) = self.vaults.secret(&self.view, vault, name)? else { continue };
-            if stored.generation == *generation {
-                staged.push(self.vaults.restage(&self.view, vault, stored)?);
+            let Some(before) = self.vaults.weighed(&self.view, vault, name)? else { continue };
+            if before.stored.generation == *generation {
+                staged.push(self.vaults.restage(&self.view, vault, before)?);
             }
         }
         let count = staged.len();
@@ -88,13 +88,19 @@ impl Draft {
         vault: VaultId,
         secrets: Vec<LegacySecret>,
     ) -> Result<u64, Error> {
-        let mut names = Vec::new();
+        self.check_vault(vault)?;
+        let (mut names, mut staged) = (Vec::new(), Vec::new());
         for LegacySecret { name, value, created_at_ms } in secrets {
-            let created_at_ms = created_at_ms.unwrap_or(self.now_ms);
-            if self.import_secret(vault, name.clone(), &value, created_at_ms)? {
-                names.push(name);
+            let before = self.vaults.secret(&self.view, vault, &name)?;
+            if before.is_some_and(|before| before.metadata.hosts.is_some()) {
+                continue;
             }
+            names.push(name.clone());
+            let created_at_ms = created_at_ms.unwrap_or(self.now_ms);
+            let place = (vault, name);
+            staged.push(self.vaults.stage(&self.view, created_at_ms, place, None, value.expose())?);
         }
+        self.write(vault, staged)?;
         let count = names.len() as u64;
         if count > 0 {
             self.audit(actor, AuditAction::LegacyImported { vault, names });
@@ -126,12 +132,12 @@ impl Draft {
 
 impl Vaults {
     /// The same secret, encrypted with the newest key.
-    fn restage(&mut self, view: &View, vault: VaultId, stored: Stored) -> Result<Staged, Error> {
-        let value = self.value(view, vault, &stored)?;
+    fn restage(&mut self, view: &View, vault: VaultId, before: Weighed) -> Result<Staged, Error> {
+        let value = self.value(view, vault, &before.stored)?;
         let fresh = self.chance.fresh()?;
         let opened = self.open(view, vault)?.ok_or(Error::Damaged)?;
-        let metadata = stored.metadata.clone();
+        let metadata = before.stored.metadata.clone();
         let written = Written::encrypt(view, &opened.keys, vault, metadata, &value, fresh)?;
-        Ok(Staged { written, replaces: Some(stored) })
+        Ok(Staged { written, replaces: Some(before) })
     }
 }

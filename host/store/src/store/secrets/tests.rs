@@ -1,6 +1,7 @@
 mod damage;
 mod limits;
 mod model;
+mod quota;
 mod release;
 
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::*;
 use crate::audit::AuditAction;
 use crate::changes::NewIntern;
 use crate::scratch::{Scratch, create_workspace, go_on, name, new_secret as new, put};
-use crate::vault::{EffectiveScope, Hosts, SecretValue};
+use crate::vault::{EffectiveScope, Hosts, LegacySecret, SecretValue};
 
 const OPERATOR: Actor = Actor::Operator;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,12 +50,8 @@ fn copy(
 /// A secret from before hosts were required, one day old.
 fn import(store: &Store, vault: VaultId, name: &str, value: &str) -> bool {
     let (name, value) = (secret(name), SecretValue::new(Zeroizing::new(value.to_owned())).unwrap());
-    let imported = store.submit(move |draft| {
-        // Without an entry there would be nothing to commit; the entry of an import is the command's.
-        draft.audit(OPERATOR, AuditAction::SecretDeleted { vault, name: name.clone() });
-        draft.import_secret(vault, name, &value, 1_699_913_600_000)
-    });
-    imported.unwrap()
+    let legacy = LegacySecret { name, value, created_at_ms: Some(1_699_913_600_000) };
+    store.submit(move |draft| draft.import_legacy(OPERATOR, vault, vec![legacy])).unwrap() == 1
 }
 
 fn names(page: &Page<SecretMetadata>) -> Vec<&str> {

@@ -1,0 +1,136 @@
+//! Deleting members, interns and workspaces: each in one step with all that it owns, so that nothing outlives it.
+
+use std::sync::Arc;
+
+use super::{Draft, OWNER};
+use crate::audit::{Actor, AuditAction};
+use crate::directory::{Kind, LookupError};
+use crate::error::Error;
+use crate::ids::{InternId, MemberId, WorkspaceId};
+use crate::records::{ApiKey, Intern, Member, Workspace};
+use crate::rows::{self, StoredKey};
+use crate::vault::VaultId;
+
+/// A member that is gone.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MemberDeleted {
+    /// Which.
+    pub member: Member,
+    /// How many keys were revoked with it.
+    pub keys_revoked: usize,
+}
+
+/// A workspace that is gone.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct WorkspaceDeleted {
+    /// Which.
+    pub workspace: Workspace,
+    /// How many members went with it.
+    pub members: usize,
+    /// How many interns went with it.
+    pub interns: usize,
+    /// How many secrets went with it, those of its interns included.
+    pub secrets: usize,
+    /// How many keys were revoked with it.
+    pub keys_revoked: usize,
+}
+
+impl Draft {
+    /// Removes the intern with its secrets and revokes its keys.
+    pub(crate) fn delete_intern(&mut self, actor: Actor, id: InternId) -> Result<Intern, Error> {
+        let intern = self.intern(id)?.clone();
+        let vault = VaultId::Intern(id);
+        let (secrets, size) = (self.rows_of_vault(vault)?, self.size_of_vault(vault)?);
+        let keys = self.live_keys(|key| key.intern == Some(id));
+        let (keys_revoked, secrets_deleted) = (keys.len(), secrets.len());
+        self.audit(actor, AuditAction::InternDeleted { id, keys_revoked, secrets_deleted });
+        self.take_from_sum(vault, size);
+        self.drop_vault(vault, secrets);
+        self.revoke_all(keys);
+        self.drop_intern(id);
+        Ok(intern)
+    }
+
+    /// Removes the member and revokes its keys. Interns that it created stay, for the admins of the workspace.
+    pub(crate) fn delete_member(&mut self, actor: Actor, id: MemberId) -> Result<MemberDeleted, Error> {
+        let member = self.directory.member(id).ok_or_else(|| LookupError::not_found(Kind::Member, id))?;
+        if member.name.as_str() == OWNER {
+            return Err(Error::OwnerStays);
+        }
+        let member = member.clone();
+        let keys = self.live_keys(|key| key.member == Some(id));
+        let keys_revoked = keys.len();
+        let (name, workspace) = (member.name.clone(), member.workspace);
+        self.audit(actor, AuditAction::MemberDeleted { id, name, workspace, keys_revoked });
+        self.revoke_all(keys);
+        self.drop_member(id);
+        Ok(MemberDeleted { member, keys_revoked })
+    }
+
+    /// Removes the workspace with its members, its interns and their vaults, and revokes its keys. Sums of what it
+    /// spent stay beside the usage rows that they add up.
+    pub(crate) fn delete_workspace(
+        &mut self,
+        actor: Actor,
+        id: WorkspaceId,
+    ) -> Result<WorkspaceDeleted, Error> {
+        let workspace = self.workspace(id)?.clone();
+        let interns: Vec<InternId> = self.directory.interns_of(id).map(|intern| intern.id).collect();
+        let members: Vec<MemberId> = self.directory.members_of(id).map(|member| member.id).collect();
+        let vaults = interns.iter().map(|intern| VaultId::Intern(*intern)).chain([VaultId::Workspace(id)]);
+        let vaults = vaults.map(|vault| Ok((vault, self.rows_of_vault(vault)?)));
+        let vaults = vaults.collect::<Result<Vec<_>, Error>>()?;
+        let keys = self.live_keys(|key| key.workspace == Some(id));
+        let deleted = WorkspaceDeleted {
+            workspace,
+            members: members.len(),
+            interns: interns.len(),
+            secrets: vaults.iter().map(|(_, secrets)| secrets.len()).sum(),
+            keys_revoked: keys.len(),
+        };
+        self.audit(
+            actor,
+            AuditAction::WorkspaceDeleted {
+                id,
+                name: deleted.workspace.name.clone(),
+                members: deleted.members,
+                interns: deleted.interns,
+                keys_revoked: deleted.keys_revoked,
+                secrets_deleted: deleted.secrets,
+            },
+        );
+        for (vault, secrets) in vaults {
+            self.drop_vault(vault, secrets);
+        }
+        self.forget_sum(id);
+        self.revoke_all(keys);
+        interns.into_iter().for_each(|intern| self.drop_intern(intern));
+        members.into_iter().for_each(|member| self.drop_member(member));
+        self.drop_row(rows::workspace_key(id));
+        self.directory_mut().remove_workspace(id);
+        Ok(deleted)
+    }
+
+    /// The keys that are not revoked and are meant.
+    fn live_keys(&self, is_meant: impl Fn(&ApiKey) -> bool) -> Vec<StoredKey> {
+        let live = |stored: &&Arc<StoredKey>| stored.key.revoked_at_ms.is_none() && is_meant(&stored.key);
+        self.directory.stored_keys().filter(live).map(|stored| (**stored).clone()).collect()
+    }
+
+    fn revoke_all(&mut self, keys: Vec<StoredKey>) {
+        for mut stored in keys {
+            stored.key.revoked_at_ms = Some(self.now_ms);
+            self.put_key(stored);
+        }
+    }
+
+    fn drop_intern(&mut self, id: InternId) {
+        self.drop_row(rows::intern_key(id));
+        self.directory_mut().remove_intern(id);
+    }
+
+    fn drop_member(&mut self, id: MemberId) {
+        self.drop_row(rows::member_key(id));
+        self.directory_mut().remove_member(id);
+    }
+}

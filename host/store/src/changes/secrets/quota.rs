@@ -1,0 +1,104 @@
+//! Limits of what vaults hold, checked before anything of a change is in the draft.
+
+use super::{Draft, Staged, Vaults};
+use crate::error::Error;
+use crate::ids::WorkspaceId;
+use crate::vault::{QuotaScope, VaultId, VaultSize, View, check_quota};
+
+impl Draft {
+    /// Checks that these versions of secrets leave the vault, and its workspace with all interns, within the limits.
+    /// Gives what the workspace holds then; `None` for the operator's vault, which has no limit.
+    pub(super) fn check_quota(
+        &mut self,
+        vault: VaultId,
+        staged: &[Staged],
+    ) -> Result<Option<(WorkspaceId, VaultSize)>, Error> {
+        let Some(workspace) = self.workspace_of(vault) else { return Ok(None) };
+        let (mut gone, mut come) = (VaultSize::default(), VaultSize::default());
+        for Staged { written, replaces } in staged {
+            come = come.plus(VaultSize::of_secret(written.bytes()));
+            if let Some(replaced) = replaces {
+                gone = gone.plus(VaultSize::of_secret(replaced.bytes));
+            }
+        }
+        let changed = |before: VaultSize| (before, before.plus(come).minus(gone));
+        let quota = self.view.quotas().quota();
+        let sizes = changed(self.vaults.size(&self.view, vault)?);
+        check_quota(quota, QuotaScope::Vault, vault, sizes)?;
+        let sums = changed(self.sum(workspace)?);
+        check_quota(quota, QuotaScope::Workspace, VaultId::Workspace(workspace), sums)?;
+        Ok(Some((workspace, sums.1)))
+    }
+
+    /// Takes what a vault holds no more from the sum of its workspace. A sum that was not added up yet stays so.
+    pub(in crate::changes) fn take_from_sum(&mut self, vault: VaultId, gone: VaultSize) {
+        let Some(workspace) = self.workspace_of(vault) else { return };
+        if let Some(sum) = self.known_sum(workspace) {
+            self.vaults.sums.insert(workspace, Some(sum.minus(gone)));
+        }
+    }
+
+    /// Forgets the sum of a workspace that is gone.
+    pub(in crate::changes) fn forget_sum(&mut self, workspace: WorkspaceId) {
+        self.vaults.sums.insert(workspace, None);
+    }
+
+    /// What a vault holds in this draft.
+    pub(in crate::changes) fn size_of_vault(&self, vault: VaultId) -> Result<VaultSize, Error> {
+        self.vaults.size(&self.view, vault)
+    }
+
+    /// What a workspace holds with all its interns in this draft.
+    fn sum(&mut self, workspace: WorkspaceId) -> Result<VaultSize, Error> {
+        if let Some(sum) = self.known_sum(workspace) {
+            return Ok(sum);
+        }
+        let mut sum = self.vaults.size(&self.view, VaultId::Workspace(workspace))?;
+        for intern in self.directory.interns_of(workspace) {
+            sum = sum.plus(self.vaults.size(&self.view, VaultId::Intern(intern.id))?);
+        }
+        self.vaults.sums.insert(workspace, Some(sum));
+        Ok(sum)
+    }
+
+    fn known_sum(&self, workspace: WorkspaceId) -> Option<VaultSize> {
+        match self.vaults.sums.get(&workspace) {
+            Some(in_draft) => *in_draft,
+            None => self.view.quotas().sum(workspace),
+        }
+    }
+
+    fn workspace_of(&self, vault: VaultId) -> Option<WorkspaceId> {
+        match vault {
+            VaultId::Workspace(id) => Some(id),
+            VaultId::Intern(id) => self.directory.intern(id).map(|intern| intern.workspace),
+            VaultId::Operator => None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Draft {
+    /// Gives vaults heads as earlier programs wrote them.
+    pub(crate) fn forget_bytes(&mut self, vaults: &[VaultId]) -> Result<(), Error> {
+        for vault in vaults {
+            if let Some(opened) = self.vaults.open(&self.view, *vault)? {
+                opened.head.bytes = None;
+                opened.changed = true;
+            }
+        }
+        self.audit(crate::audit::Actor::System, crate::audit::AuditAction::KeyRotationBegun);
+        Ok(())
+    }
+}
+
+impl Vaults {
+    /// What a vault holds in this draft.
+    fn size(&self, view: &View, vault: VaultId) -> Result<VaultSize, Error> {
+        match self.opened.get(&vault) {
+            Some(Some(opened)) => Ok(opened.head.size().unwrap_or_default()),
+            Some(None) => Ok(VaultSize::default()),
+            None => view.size(vault),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! How much vaults may hold.
+
+use super::*;
+use crate::scratch::try_put;
+use crate::vault::{QuotaExceeded, QuotaMeasure, QuotaScope, VaultQuota, VaultSize};
+
+/// Hosts of every secret that a test stores.
+const HOST_BYTES: u64 = "api.example.com".len() as u64 + "b.example".len() as u64;
+
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> QuotaExceeded {
+    match result {
+        Err(Error::Quota(exceeded)) => exceeded,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn open_with(scratch: &Scratch, secrets_max: u64, bytes_max: u64) -> Store {
+    let store = scratch.open();
+    store.set_vault_quota(VaultQuota { secrets_max, bytes_max });
+    store
+}
+
+fn size(store: &Store, vault: VaultId) -> VaultSize {
+    store.access().unwrap().view().size(vault).unwrap()
+}
+
+#[test]
+fn a_vault_takes_no_more_secrets_than_it_may_hold_and_replacing_takes_no_place() {
+    let scratch = Scratch::new();
+    let store = open_with(&scratch, 2, 10_000);
+    let vault = VaultId::Workspace(default_workspace(&store));
+    put(&store, vault, "a", "x");
+    put(&store, vault, "b", "x");
+    let exceeded = refused(try_put(&store, vault, "c", "x"));
+    assert_eq!(exceeded, QuotaExceeded { scope: QuotaScope::Vault, measure: QuotaMeasure::Secrets, max: 2 });
+    put(&store, vault, "b", "another value");
+    delete(&store, vault, "a").unwrap();
+    put(&store, vault, "c", "x");
+    refused(try_put(&store, vault, "a", "x"));
+    // The operator's vault has no limit.
+    for name in ["a", "b", "c"] {
+        put(&store, VaultId::Operator, name, "x");
+    }
+}
+
+#[test]
+fn bytes_are_those_of_names_hosts_and_values_and_replacing_counts_the_difference() {
+    let scratch = Scratch::new();
+    let store = open_with(&scratch, 10, 200);
+    let vault = VaultId::Workspace(default_workspace(&store));
+    put(&store, vault, "abc", &"x".repeat(100));
+    assert_eq!(size(&store, vault), VaultSize { secrets: 1, bytes: 3 + HOST_BYTES + 100 });
+    let room = 200 - 3 - HOST_BYTES;
+    assert_eq!(refused(try_put(&store, vault, "abc", &"x".repeat(room as usize + 1))).max, 200);
+    put(&store, vault, "abc", &"x".repeat(room as usize));
+    assert_eq!(size(&store, vault).bytes, 200);
+    put(&store, vault, "abc", "x");
+    delete(&store, vault, "abc").unwrap();
+    assert_eq!(size(&store, vault), VaultSize::default());
+    // A refusal has left nothing behind, not even the keys of a vault.
+    store.set_vault_quota(VaultQuota { secrets_max: 0, bytes_max: 200 });
+    let other = VaultId::Workspace(create_workspace(&store, "second").id);
+    refused(try_put(&store, other, "a", "x"));
+    store.set_vault_quota(VaultQuota::default());
+    put(&store, other, "a", "x");
+    assert!(store.verify_vaults(&mut go_on).unwrap().is_clean());
+}
+
+#[test]
+fn a_workspace_with_its_interns_holds_ten_vaults() {
+    let scratch = Scratch::new();
+    let store = open_with(&scratch, 1, 100_000);
+    let workspace = default_workspace(&store);
+    let interns: Vec<_> = (0..11).map(|it| create_intern(&store, workspace, &format!("i{it}"))).collect();
+    for intern in interns.iter().take(10) {
+        put(&store, VaultId::Intern(*intern), "a", "x");
+    }
+    let of_workspace = |exceeded: QuotaExceeded| {
+        assert_eq!((exceeded.scope, exceeded.max), (QuotaScope::Workspace, 10));
+    };
+    of_workspace(refused(try_put(&store, VaultId::Workspace(workspace), "a", "x")));
+    of_workspace(refused(try_put(&store, VaultId::Intern(interns[10]), "a", "x")));
+    // The sum is the same after a start, and what is deleted makes room.
+    store.close();
+    let store = open_with(&scratch, 1, 100_000);
+    of_workspace(refused(try_put(&store, VaultId::Workspace(workspace), "a", "x")));
+    store.delete_intern(OPERATOR, interns[0]).unwrap();
+    put(&store, VaultId::Workspace(workspace), "a", "x");
+    of_workspace(refused(try_put(&store, VaultId::Intern(interns[10]), "a", "x")));
+    delete(&store, VaultId::Intern(interns[1]), "a").unwrap();
+    put(&store, VaultId::Intern(interns[10]), "a", "x");
+    // Another workspace has room of its own.
+    put(&store, VaultId::Workspace(create_workspace(&store, "second").id), "a", "x");
+}
+
+#[test]
+fn copies_and_imports_are_refused_as_a_whole() {
+    let scratch = Scratch::new();
+    let store = open_with(&scratch, 10, 10_000);
+    let workspace = default_workspace(&store);
+    let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
+    for name in ["a", "b", "c"] {
+        put(&store, vault, name, "x");
+    }
+    store.set_vault_quota(VaultQuota { secrets_max: 2, bytes_max: 10_000 });
+    refused(copy(&store, workspace, intern, &["a", "b", "c"]));
+    assert!(store.list_secrets(VaultId::Intern(intern), 0, 10).unwrap().entries.is_empty());
+    assert_eq!(copy(&store, workspace, intern, &["a", "b"]).unwrap().len(), 2);
+    assert_eq!(copy(&store, workspace, intern, &["a", "b"]).unwrap().len(), 2);
+    let second = create_workspace(&store, "second").id;
+    let secrets = || {
+        ["a", "b", "c"].map(|name| LegacySecret {
+            name: secret(name),
+            value: SecretValue::new(Zeroizing::new("x".to_owned())).unwrap(),
+            created_at_ms: None,
+        })
+    };
+    refused(store.import_legacy(OPERATOR, second, secrets().into()));
+    assert!(store.list_secrets(VaultId::Workspace(second), 0, 10).unwrap().entries.is_empty());
+    let two = secrets().into_iter().take(2).collect();
+    assert_eq!(store.import_legacy(OPERATOR, second, two).unwrap(), 2);
+}
+
+/// Vaults that an earlier program wrote have heads without bytes.
+#[test]
+fn a_vault_whose_head_does_not_tell_its_bytes_is_counted() {
+    let scratch = Scratch::new();
+    let store = open_with(&scratch, 10, 10_000);
+    let workspace = default_workspace(&store);
+    let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
+    let of_intern = VaultId::Intern(intern);
+    for (vault, name) in [(vault, "a"), (vault, "b"), (of_intern, "a")] {
+        put(&store, vault, name, "x");
+    }
+    let sizes = [vault, of_intern].map(|vault| size(&store, vault));
+    store.submit(move |draft| draft.forget_bytes(&[vault, of_intern])).unwrap();
+    store.close();
+    let store = open_with(&scratch, 10, 10_000);
+    let head = |vault| store.access().unwrap().view().head(vault).unwrap().unwrap();
+    assert_eq!((head(vault).bytes, head(of_intern).bytes), (None, None));
+    assert_eq!([vault, of_intern].map(|vault| size(&store, vault)), sizes);
+    assert!(store.verify_vaults(&mut go_on).unwrap().is_clean());
+    store.set_vault_quota(VaultQuota { secrets_max: 2, bytes_max: 10_000 });
+    refused(try_put(&store, vault, "c", "x"));
+    put(&store, vault, "b", "y");
+    assert_eq!(head(vault).bytes, Some(sizes[0].bytes));
+}

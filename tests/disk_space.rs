@@ -1,0 +1,122 @@
+//! A disk with less room than the operator wants to be left: who is refused, who is served, what is charged.
+
+use crate::kit::admin::Admin;
+use crate::kit::client::{Answer, Client, last_response};
+use crate::kit::config::provider;
+use crate::kit::host::{Host, Setup};
+use crate::kit::script::{self, ending, word};
+use crate::kit::upstream::{Reply, Upstream, sse_event};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::os::unix::fs::MetadataExt;
+
+/// No disk has so much room.
+const FULL: &str = "[store]\nfree_bytes_min = 1152921504606846976\n";
+
+/// A model of which each token costs a dollar.
+fn model(upstream: &Upstream) -> String {
+    let endpoint = "{ provider = \"p\", model = \"m\", input = 1000000, output = 1000000 }";
+    provider("p", "openai-chat", &upstream.base)
+        + &format!("[[models]]\nid = \"test/m\"\nendpoints = [{endpoint}]\n")
+}
+
+fn command(host: &Host, line: &str) -> Value {
+    host.command(&line.split_whitespace().collect::<Vec<_>>())
+}
+
+/// The key of a new workspace with credit for a hundred thousand tokens.
+fn prepaid(host: &Host) -> Client {
+    command(host, "workspace create paid");
+    command(host, "credits add paid 100000");
+    Client::with_key(host, command(host, "key create --workspace paid")["key"].as_str().unwrap())
+}
+
+async fn reload(host: &Host, config: &str, reloads: u64) {
+    std::fs::write(host.directory().join("cofferdam.toml"), config).unwrap();
+    host.signal("HUP");
+    Admin::new(host).until_metric("cofferdam_reloads_total", reloads).await;
+}
+
+fn question() -> Value {
+    json!({"model": "test/m", "input": "hi"})
+}
+
+async fn put(client: &Client, name: &str) -> Answer {
+    let body = json!({"hosts": ["a.com"], "value": "x"}).to_string();
+    let request = client.request(Method::PUT, &format!("/vault/secrets/{name}")).body(body);
+    let answer = request.header("content-type", "application/json").send().await.unwrap();
+    crate::kit::client::read(answer).await
+}
+
+#[tokio::test]
+async fn tenants_changes_and_prepaid_requests_are_refused_and_others_served() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&(FULL.to_owned() + &model(&upstream))).start();
+    let (open, paid) = (Client::new(&host), prepaid(&host));
+    let provisioning = command(&host, "key create --provisioning --workspace default");
+    let provisioning = Client::with_key(&host, provisioning["key"].as_str().unwrap());
+
+    upstream.reply(script::chat("served"));
+    assert_eq!(open.post("/responses", &question()).await.output_text(), "served");
+    let refused = put(&open, "a").await;
+    assert_eq!((refused.status, refused.message()), (503, "Vault service is unavailable"));
+    assert_eq!(open.get("/vault/secrets").await.body["data"], json!([]));
+    let made = provisioning.post("/keys", &json!({"name": "another"})).await;
+    assert_eq!(made.status, 503, "{}", made.text);
+    assert_eq!(provisioning.get("/keys").await.status, 200);
+    let refused = paid.post("/responses", &question()).await;
+    assert_eq!(refused.status, 503, "{}", refused.text);
+    assert_eq!(upstream.asked().len(), 1, "the refused request went to the provider");
+    let credit = command(&host, "credits show paid");
+    assert_eq!((&credit["spent"], &credit["reserved"]), (&json!(0), &json!(0)));
+    assert!(!host.data().join("reserve").exists());
+    host.until_logged("the disk is nearly full (store.free_bytes_min)");
+
+    // Room is looked for again at each change: nothing has to be started anew.
+    reload(&host, &("[store]\nfree_bytes_min = 1\n".to_owned() + &model(&upstream)), 1).await;
+    assert_eq!(put(&open, "a").await.status, 200);
+    assert_eq!(provisioning.post("/keys", &json!({"name": "another"})).await.status, 201);
+    upstream.reply(script::chat("paid for"));
+    assert_eq!(paid.post("/responses", &question()).await.output_text(), "paid for");
+    host.until_logged("the disk has room again");
+    let host = host.restart();
+    assert_eq!(command(&host, "credits show paid")["spent"], 10);
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_answered_whole_and_charged_exactly() {
+    let upstream = Upstream::start().await;
+    let host = Setup::new().config(&model(&upstream)).start();
+    let paid = prepaid(&host);
+    let (words, reply) = Reply::fed();
+    upstream.reply(reply);
+    // The head of the answer waits for the first word.
+    words.send(sse_event(&word("hello"))).await.unwrap();
+    let mut events = paid.open(&question()).await;
+    reload(&host, &(FULL.to_owned() + &model(&upstream)), 1).await;
+    for chunk in ending("stop") {
+        words.send(sse_event(&chunk)).await.unwrap();
+    }
+    drop(words);
+    let mut all = Vec::new();
+    while let Some(event) = events.next().await {
+        all.push(event);
+    }
+    assert_eq!(last_response(&all)["status"], "completed");
+    assert_eq!(paid.post("/responses", &question()).await.status, 503);
+    let host = host.restart();
+    let credit = command(&host, "credits show paid");
+    assert_eq!((&credit["spent"], &credit["reserved"]), (&json!(10), &json!(0)));
+    // The start was one on a disk without room, too.
+    assert_eq!(put(&Client::new(&host), "a").await.status, 503);
+}
+
+#[tokio::test]
+async fn a_host_with_room_keeps_a_reserve_that_makes_no_copy_longer() {
+    let host = Setup::new().config("[store]\nfree_bytes_min = 1\n").start();
+    let reserve = std::fs::metadata(host.data().join("reserve")).unwrap();
+    assert_eq!((reserve.len(), reserve.mode() & 0o777), (0, 0o600));
+    assert!(reserve.blocks() * 512 >= 32 * 1024 * 1024, "{} blocks", reserve.blocks());
+    let host = host.restart();
+    assert!(host.data().join("reserve").exists());
+}

@@ -1,0 +1,82 @@
+//! The audit log, filtered by action, key and day.
+
+use super::{CANARY, Place, in_both_ways, text};
+use crate::kit::client::Client;
+use crate::kit::host::Setup;
+use serde_json::{Value, json};
+
+fn records(place: &Place, filter: &str) -> Vec<Value> {
+    let Value::Array(records) = place.done(&format!("vault audit {filter}")) else { panic!("{filter}") };
+    records
+}
+
+/// The actions of all entries, in their order.
+fn actions(records: &[Value]) -> Vec<&str> {
+    let entries = records.iter().flat_map(|record| record["entries"].as_array().unwrap());
+    entries.map(|entry| text(entry, "action")).collect()
+}
+
+#[test]
+fn the_log_is_filtered_by_action_key_and_day_alone_and_together() {
+    in_both_ways(|place| {
+        place.put("a", CANARY, "");
+        let key = place.done("key create --workspace default");
+        let other = place.done("key create --workspace default");
+        let (id, other) = (text(&key, "id"), text(&other, "id"));
+        place.done(&format!("key disable {id}"));
+        place.done(&format!("key revoke {other}"));
+        place.put("b", CANARY, "");
+        let all = records(place, "");
+        assert_eq!(actions(&records(place, "--action secret_stored")), ["secret_stored"; 2]);
+        assert_eq!(actions(&records(place, &format!("--key {id}"))), ["key_issued", "key_changed"]);
+        let both = format!("--key {other} --action key_revoked");
+        assert_eq!(actions(&records(place, &both)), ["key_revoked"]);
+        let stored = records(place, "--action secret_stored");
+        let after = format!("--action secret_stored --since {}", stored[0]["seq"]);
+        assert_eq!(records(place, &after), stored[1..]);
+        assert_eq!(records(place, "--action member_deleted"), [Value::Null; 0]);
+
+        let times: Vec<&str> = all.iter().map(|record| text(record, "at")).collect();
+        let shapes = times
+            .iter()
+            .map(|time| time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect::<String>());
+        assert!(shapes.into_iter().all(|shape| shape == "0000-00-00T00:00:00.000Z"), "{times:?}");
+        // The test may run across midnight of UTC: the days of the log together are the log.
+        let mut days: Vec<&str> = times.iter().map(|time| &time[..10]).collect();
+        days.dedup();
+        let by_day: Vec<Value> =
+            days.iter().flat_map(|day| records(place, &format!("--day {day}"))).collect();
+        assert_eq!(by_day, all);
+        assert_eq!(records(place, "--day 2001-01-01"), [Value::Null; 0]);
+    });
+}
+
+#[test]
+fn a_filter_that_means_nothing_is_named() {
+    in_both_ways(|place| {
+        for (filter, says) in [
+            ("--action secret_eaten", "secret_stored"),
+            ("--key nothing", "nothing"),
+            ("--day yesterday", "yesterday"),
+            ("--day 2026-02-30", "2026-02-30"),
+        ] {
+            let complaint = place.failed(&format!("vault audit {filter}"), 1);
+            assert!(complaint.contains(says), "{filter}: {complaint}");
+        }
+    });
+}
+
+#[tokio::test]
+async fn what_a_key_did_is_found_by_its_id() {
+    let host = Setup::new().start();
+    let made = host.command(&["key", "create", "--workspace", "default"]);
+    let client = Client::with_key(&host, text(&made, "key"));
+    let body = json!({"hosts": ["a.com"], "value": CANARY});
+    let request = client.request(reqwest::Method::PUT, "/vault/secrets/a").body(body.to_string());
+    assert_eq!(request.header("content-type", "application/json").send().await.unwrap().status(), 200);
+    let place = Place::Served(Box::new(host));
+    place.put("b", CANARY, "");
+    let found = records(&place, &format!("--key {} --action secret_stored", text(&made, "id")));
+    assert_eq!(actions(&found), ["secret_stored"]);
+    assert_eq!(found[0]["entries"][0]["name"], "a");
+}
