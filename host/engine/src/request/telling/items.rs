@@ -97,15 +97,16 @@ impl Writer<'_> {
         if !tools().any(|tool| is_gone(&tool)) {
             return self.keep(item);
         }
-        let mut kept = Vec::new();
+        let mut kept = vec![b'['];
         for tool in tools().filter(|tool| !is_gone(tool)) {
             separate(&mut kept);
             tool.write(&mut kept);
         }
         self.end_calls();
-        if kept.is_empty() {
+        if kept == b"[" {
             return;
         }
+        kept.push(b']');
         separate(&mut self.out);
         self.out.push(b'{');
         for (key, value) in item.members() {
@@ -114,9 +115,7 @@ impl Writer<'_> {
                 continue;
             }
             write_key(key, &mut self.out);
-            self.out.push(b'[');
             self.out.append(&mut kept);
-            self.out.push(b']');
         }
         self.out.push(b'}');
     }
