@@ -165,6 +165,13 @@ impl PartKind {
             _ => None,
         }
     }
+
+    fn write_logprobs(&self, out: &mut Vec<u8>, part: &Members) {
+        if self.has_logprobs {
+            raw(out, ",\"logprobs\":");
+            value(out, part.get("logprobs").unwrap_or(&Value::Array(Vec::new())));
+        }
+    }
 }
 
 impl Assembler {
@@ -241,10 +248,7 @@ impl Assembler {
             let told = |out: &mut Vec<u8>, name: &str| {
                 counted(out);
                 member(out, name, words);
-                if kind.has_logprobs {
-                    raw(out, ",\"logprobs\":");
-                    value(out, part.get("logprobs").unwrap_or(&Value::Array(Vec::new())));
-                }
+                kind.write_logprobs(out, part);
             };
             if !words.is_empty() {
                 self.item_event(&format!("{text_name}.delta"), place, |out, _| told(out, "delta"));

@@ -277,14 +277,20 @@ impl<'d> Tally<'d> {
                 | "advice" | "outcome" => self.content(value),
                 "tools" => {
                     self.tool_bytes += value.raw().len();
-                    if !item.get("type").is_some_and(|tag| tag.is("additional_tools")) {
-                        Hosted::of_list(value, HOSTED_MAX, &mut self.hosted);
-                    }
+                    self.hosted_of(item, value);
                 }
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// The tools of a provider among those that an item brings. `additional_tools` are looked at where they are
+    /// offered.
+    fn hosted_of(&mut self, item: Value<'_>, tools: Value<'_>) {
+        if !item.get("type").is_some_and(|tag| tag.is("additional_tools")) {
+            Hosted::of_list(tools, HOSTED_MAX, &mut self.hosted);
+        }
     }
 
     fn content(&mut self, content: Value<'_>) {
