@@ -218,7 +218,8 @@ async fn tools_of_one_dialect_go_only_to_endpoints_that_have_it() {
     let host = Setup::new().config(&config).start();
     own.reply(script::response(&json!([script::message("from b")])));
     let mut request = request();
-    request["tools"] = json!([{"type": "local_shell"}]);
+    request["tools"] =
+        json!([{"type": "computer", "environment": "browser", "display_width": 800, "display_height": 600}]);
     assert_eq!(ask(&host, &request).await.output_text(), "from b");
     assert!(chat.asked().is_empty());
 }

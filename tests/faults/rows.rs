@@ -256,8 +256,15 @@ pub fn command(data: &Path, line: &str) -> Output {
 
 /// Opens the store with the program and lets it check everything in it.
 pub fn opens(data: &Path) -> Result<(), Failed> {
-    let output = command(data, "vault verify");
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    let mut output = command(data, "vault verify");
+    let mut complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    if complaint.contains("no store in ") {
+        // The disk was lost before the first start had made one: the next change makes it.
+        let made = command(data, "workspace set default --vault-writes on");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        output = command(data, "vault verify");
+        complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    }
     if output.status.success() {
         return Ok(());
     }

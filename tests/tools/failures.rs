@@ -43,10 +43,10 @@ async fn whatever_a_tool_does_wrong_is_one_failed_item_and_a_result_for_the_mode
 }
 
 #[tokio::test]
-async fn what_a_call_cost_that_is_over_is_charged_though_a_slower_one_before_it_ends_the_request() {
+async fn what_a_call_cost_that_is_over_is_charged_though_a_slower_one_beside_it_ends_the_request() {
     let mut bench = Bench::with("[timeouts]\ntotal_ms = 2500").await;
     for streamed in [false, true] {
-        bench.upstream.reply(calls(streamed, "", &[call("c1", "hang", "{}"), call("c2", "charge", "{}")]));
+        bench.upstream.reply(calls(streamed, "", &[call("c1", "charge", "{}"), call("c2", "hang", "{}")]));
         let mut request = with_tool("service:rogue");
         request["stream"] = streamed.into();
         let answer = Client::new(&bench.host).post("/responses", &request).await;

@@ -1,10 +1,16 @@
 //! Several calls in one turn, and calls of the client's own functions among them.
 
+use super::reach::Reach;
 use super::script::{answer, call, calls};
 use super::{Bench, told, with_tool};
 use crate::kit::client::{Client, last_response};
 use crate::kit::config::MODEL;
+use crate::kit::upstream::Reply;
 use serde_json::{Value, json};
+
+fn with_fetch() -> Value {
+    json!({"model": MODEL, "input": "x", "tools": [{"type": "service:web_fetch"}]})
+}
 
 fn mixed() -> Value {
     json!({"model": MODEL, "input": "x", "tools": [
@@ -12,14 +18,27 @@ fn mixed() -> Value {
 }
 
 #[tokio::test]
-async fn calls_of_one_turn_run_at_the_same_time() {
-    let bench = Bench::start().await;
-    for streamed in [false, true] {
-        // Each waits for the other: one after the other they would run out of time.
-        let made = [call("c1", "meet", r#"{"text":"a"}"#), call("c2", "meet", r#"{"text":"b"}"#)];
-        let response = bench.run(&with_tool("service:rogue"), streamed, &made).await;
-        assert_eq!(response["output"][0]["status"], "completed", "{response}");
-        assert_eq!(told(&bench.asked_last()), ["met b", "met a"]);
+async fn calls_of_one_turn_wait_for_other_hosts_at_the_same_time() {
+    let reach = Reach::start(|_| "[plugins.tool-web-fetch]\nhosts = [\"api.test\"]\n".to_owned()).await;
+    for (round, streamed) in [false, true].into_iter().enumerate() {
+        let urls = ["/a", "/b"].map(|path| json!({"url": reach.url(path)}).to_string());
+        let made = [call("c1", "web_fetch", &urls[0]), call("c2", "web_fetch", &urls[1])];
+        let (a, reply_a) = Reply::fed_as("text/plain");
+        let (b, reply_b) = Reply::fed_as("text/plain");
+        reach.site.reply_at("/a", reply_a);
+        reach.site.reply_at("/b", reply_b);
+        let request = with_fetch();
+        let answered = async {
+            // Neither is answered before both have come.
+            reach.site.until(2 * (round + 1)).await;
+            a.send("first".to_owned()).await.unwrap();
+            b.send("second".to_owned()).await.unwrap();
+            drop((a, b));
+        };
+        let ((response, _), ()) = tokio::join!(reach.run(&request, streamed, &made, "done"), answered);
+        for item in &response["output"].as_array().unwrap()[..2] {
+            assert_eq!(item["status"], "completed", "{response}");
+        }
     }
 }
 

@@ -222,14 +222,18 @@ impl Texts {
             }
             Value::Object(members) => {
                 for (name, value) in members {
-                    self.note(place, Some(whole), name.clone());
-                    if holds_text(&value) {
-                        let place = self.place(Some(place), Step::Member(name));
-                        self.all(place, whole, value);
-                    }
+                    self.all_of_member(place, whole, name, value);
                 }
             }
             _ => {}
+        }
+    }
+
+    fn all_of_member(&mut self, place: Place, whole: Place, name: String, value: Value) {
+        self.note(place, Some(whole), name.clone());
+        if holds_text(&value) {
+            let place = self.place(Some(place), Step::Member(name));
+            self.all(place, whole, value);
         }
     }
 

@@ -99,7 +99,7 @@ impl Trial for Attempting<'_> {
         let told = self.told(endpoint);
         let request = told.as_ref().map_or(self.request, |told| &told.json);
         let prepared = instance.prepare(request, &target).await;
-        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error))?;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error, request.len()))?;
         let told = told.map(|told| told.tools);
         let upstream = match prepared {
             Ok(Prepared::Answer(events)) => {

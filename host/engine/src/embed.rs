@@ -183,8 +183,9 @@ impl Trial for Attempting<'_> {
         if let Some(given) = self.request.provider.options_for(&endpoint.provider.name) {
             target.options = endpoint.provider.options.sift(given).json;
         }
-        let prepared = instance.prepare_embeddings(&self.request.guest_json, &target).await;
-        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error))?;
+        let request = &self.request.guest_json;
+        let prepared = instance.prepare_embeddings(request, &target).await;
+        let prepared = prepared.map_err(|error| AttemptFailure::prepare(&error, request.len()))?;
         let upstream = match prepared {
             Ok(PreparedEmbeddings::Answer(vectors)) => {
                 let vectors = self.checked(vectors)?;

@@ -28,9 +28,7 @@ use std::sync::Arc;
 pub(crate) const ROUTER_IDS: [&str; 5] =
     ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
 
-/// What a hook is shown is long from here on: reading it takes a noticeable part of the usual deadline.
-const LONG_BYTES: usize = 1 << 20;
-/// The longest answer that is held back for hooks, in bytes of text, arguments and pictures.
+// The longest answer that is held back for hooks, in bytes of text, arguments and pictures.
 pub(crate) const HELD_BYTES_MAX: usize = 16 << 20;
 
 /// Whether entries with this id are the host's own: settings of its model routers, and server tools. No hook would
@@ -268,13 +266,12 @@ impl Hook {
     }
 
     /// What a failure was if the hook had too little memory for what it was shown, or too little time. A hook that
-    /// may wait for others, or was shown little, lacks time for other reasons.
+    /// may wait for others lacks time for other reasons.
     fn too_large(&self, error: &CallError, shown: usize) -> Option<Refusal> {
-        let is_slow = error.kind == CallErrorKind::OutOfTime;
-        if is_slow && (shown < LONG_BYTES || !self.plugin.grant().imports.is_empty()) {
+        if error.kind == CallErrorKind::OutOfTime && !self.plugin.grant().imports.is_empty() {
             return None;
         }
-        let limit = exceeded(error)?;
+        let limit = exceeded(error, shown)?;
         let message = format!("The request is too large for the plugin {}: {limit} is the limit", self.id);
         Some(Refusal::new(413, ErrorKind::PayloadTooLarge, message))
     }

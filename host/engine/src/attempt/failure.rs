@@ -54,9 +54,14 @@ pub(crate) enum Cause {
     Plugin,
 }
 
-/// The limit that a plugin exceeded, if the operator can raise it: `plugins.NAME.memory_mib`.
-pub(crate) fn exceeded(error: &CallError) -> Option<String> {
+/// What a plugin is shown is long from here on, in bytes: it takes a noticeable part of its usual memory and time.
+const LONG_BYTES: usize = 1 << 20;
+
+/// The limit that a plugin exceeded because it was shown so many bytes, if the operator can raise it:
+/// `plugins.NAME.memory_mib`. A plugin that was shown little exceeds its limits for other reasons.
+pub(crate) fn exceeded(error: &CallError, shown: usize) -> Option<String> {
     let limit = match error.kind {
+        _ if shown < LONG_BYTES => return None,
         CallErrorKind::OutOfMemory => "memory_mib",
         CallErrorKind::OutOfTime => "deadline_ms",
         _ => return None,
@@ -88,8 +93,8 @@ impl AttemptFailure {
 
     /// The plugin could not write the request. One that had too little memory or time for it is told of the
     /// limit, and another endpoint may have more.
-    pub(crate) fn prepare(error: &CallError) -> Self {
-        let Some(limit) = exceeded(error) else { return Self::call(error) };
+    pub(crate) fn prepare(error: &CallError, shown: usize) -> Self {
+        let Some(limit) = exceeded(error, shown) else { return Self::call(error) };
         tracing::warn!(plugin = %error.plugin, %error, "a request is too large for a provider plugin");
         let message =
             format!("The request is too large for the plugin that translates it: {limit} is the limit");

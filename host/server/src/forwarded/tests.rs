@@ -14,9 +14,10 @@ fn proxies() -> Vec<IpRange> {
 
 /// The client of a request from the proxy 10.0.0.1.
 fn client_by(headers: &[(HeaderName, &str)]) -> String {
-    let pair = |(name, value): &(HeaderName, &str)| (name.clone(), HeaderValue::from_str(value).unwrap());
     let mut map = HeaderMap::new();
-    map.extend(headers.iter().map(pair).map(|(name, value)| (Some(name), value)));
+    for (name, value) in headers {
+        map.append(name.clone(), HeaderValue::from_str(value).unwrap());
+    }
     client(ip("10.0.0.1"), &map, &proxies()).to_string()
 }
 
