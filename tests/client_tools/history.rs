@@ -95,7 +95,7 @@ async fn results_of_tools_that_are_not_offered_are_text_before_the_calls_around_
         {"type": "code_interpreter_call", "id": "ci_1", "code": "1+1", "container_id": "c", "outputs": [{"type": "logs", "logs": "2"}]},
         {"type": "file_search_call", "id": "fs_1", "queries": ["q"], "results": [{"filename": "a.txt", "text": "found"}]},
         {"type": "function_call_output", "call_id": "a", "output": "1"},
-        {"type": "agent_message", "author": "/root/b", "recipient": "/root", "content": [{"type": "input_text", "text": "I am done."}]},
+        {"type": "agent_message", "author": "/lead/b", "recipient": "/lead", "content": [{"type": "input_text", "text": "I am done."}]},
         {"type": "function_call_output", "name": "watch", "output": "it changed"},
     ]))
     .await;
@@ -109,7 +109,7 @@ async fn results_of_tools_that_are_not_offered_are_text_before_the_calls_around_
     ] {
         assert!(said.contains(part), "{said}");
     }
-    assert_eq!(messages[3]["content"], "[Message from /root/b to /root]\nI am done.");
+    assert_eq!(messages[3]["content"], "[Message from /lead/b to /lead]\nI am done.");
     assert_eq!(messages[4]["content"], "[Output of watch: it changed]");
 }
 

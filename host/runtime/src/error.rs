@@ -42,7 +42,7 @@ pub enum LoadError {
         /// The first thing that is wrong.
         error: ContractError,
     },
-    /// Somebody else than the operator can change the folder or a file.
+    /// A user other than root and the host's user can change the folder or a file.
     #[error("{}: {reason}; plugins are code, so only root and the user of this host may change them", path.display())]
     Untrusted {
         /// The folder, a manifest or a component.

@@ -41,7 +41,7 @@ impl Fairness {
     }
 }
 
-/// Counts by owner. Whoever holds nothing is not remembered.
+/// Counts by owner. An owner that holds nothing has no entry.
 #[derive(Debug)]
 pub struct Holders<K>(Mutex<HashMap<K, usize>>);
 

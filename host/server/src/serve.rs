@@ -247,7 +247,7 @@ async fn drain_clients(
     let window = tokio::time::sleep((*unready).min(*drain));
     let (ended, hurried) = match ended {
         Err(lost) => (Err(lost), false),
-        // Whoever sends requests here may not have looked at `/readyz` yet.
+        // A load balancer may not have looked at `/readyz` yet.
         Ok(()) => tokio::select! {
             () = window => (Ok(()), false),
             () = signals.stop() => (Ok(()), true),

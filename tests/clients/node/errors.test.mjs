@@ -87,7 +87,8 @@ for (const model of SCRIPTED) {
     for await (const event of stream) {
       if (event.type === 'response.output_text.delta') break;
     }
-    const deadline = Date.now() + 10_000;
+    // The answer of a model that has reasoned lately is read on for its usage, for 10 s.
+    const deadline = Date.now() + 18_000;
     while ((await upstreamState()).abandoned === before) {
       assert.ok(Date.now() < deadline, 'the provider still talks to nobody');
       await pause(20);

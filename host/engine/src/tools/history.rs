@@ -283,8 +283,8 @@ impl Answers {
     }
 }
 
-/// An approval counts for the call that this host has asked this account about, and for no other: whoever makes
-/// items of a history, the id is made here.
+/// An approval counts for the call that this host has asked this account about, and for no other: a client can write
+/// any item of a history, but only this host makes the id.
 ///
 /// # Errors
 /// 400 for any other id.

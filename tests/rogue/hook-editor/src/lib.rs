@@ -28,7 +28,9 @@ impl Guest for Hook {
             replace_texts(output, text);
         }
         output.extend(settings.get("add").cloned());
-        if let (Some(members), Some(set)) = (response.as_object_mut(), settings.get("set").and_then(Value::as_object)) {
+        if let (Some(members), Some(set)) =
+            (response.as_object_mut(), settings.get("set").and_then(Value::as_object))
+        {
             members.extend(set.clone());
         }
         // Over several lines, as a stranger may write it.
