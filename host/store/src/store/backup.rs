@@ -46,7 +46,7 @@ impl Store {
     /// [`VaultError::Busy`] while another is written, [`VaultError::Exists`], [`VaultError::Unusable`] for a
     /// damaged store, [`VaultError::File`], [`VaultError::Stopped`], and errors of reading.
     pub fn backup(&self, path: &Path, progress: &mut Progress<'_>) -> Result<BackupSummary, VaultError> {
-        // A second one for the same file would write into the first one's draft.
+        // One backup at a time: each reads the whole store.
         let _alone = only_one(&self.0.backup)?;
         backup::write(&self.access()?.view(), self.0.clock.now_ms(), path, progress)
     }
