@@ -6,9 +6,8 @@
 
 use crate::rate::{Limit, Quota};
 use cofferdam_store::{Clock, KeyId, WorkspaceId};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Tokens that keys and workspaces have used up.
@@ -94,17 +93,17 @@ pub struct Running<K>(Arc<Mutex<Counts<K>>>);
 
 /// Requests that run, by whose they are and together.
 struct Counts<K> {
-    each: HashMap<K, u64>,
+    each: BTreeMap<K, u64>,
     all: u64,
 }
 
 impl<K> Default for Running<K> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Counts { each: HashMap::new(), all: 0 })))
+        Self(Arc::new(Mutex::new(Counts { each: BTreeMap::new(), all: 0 })))
     }
 }
 
-impl<K: Eq + Hash + Copy> Running<K> {
+impl<K: Ord + Copy> Running<K> {
     /// A place, if `may_enter` allows it, which is told how many requests of the same one and of all run.
     ///
     /// # Errors
@@ -121,12 +120,12 @@ impl<K: Eq + Hash + Copy> Running<K> {
 }
 
 /// One of the requests that run at once. Given back when dropped.
-pub struct Place<K: Eq + Hash> {
+pub struct Place<K: Ord> {
     running: Arc<Mutex<Counts<K>>>,
     who: K,
 }
 
-impl<K: Eq + Hash> Drop for Place<K> {
+impl<K: Ord> Drop for Place<K> {
     fn drop(&mut self) {
         let mut running = lock(&self.running);
         let Counts { each, all } = &mut *running;
@@ -154,7 +153,7 @@ mod tests {
     }
 
     /// A place among so many of its own.
-    fn enter<K: Eq + Hash + Copy>(running: &Running<K>, who: K, most: u64) -> Option<Place<K>> {
+    fn enter<K: Ord + Copy>(running: &Running<K>, who: K, most: u64) -> Option<Place<K>> {
         running.enter(who, |own, _| if own < most { Ok(()) } else { Err(()) }).ok()
     }
 

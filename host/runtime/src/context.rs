@@ -14,7 +14,7 @@ const PSEUDONYM_BYTES: usize = 16;
 
 /// Whose instances may serve a call, as an opaque id: the key that pays for it,
 /// or anything narrower. Two owners never meet in one instance.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner(Arc<str>);
 
 impl Owner {

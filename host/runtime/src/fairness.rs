@@ -2,8 +2,7 @@
 //! and the tool calls of one owner share a part of the processors.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::Hash;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -43,7 +42,7 @@ impl Fairness {
 
 /// Counts by owner. An owner that holds nothing has no entry.
 #[derive(Debug)]
-pub struct Holders<K>(Mutex<HashMap<K, usize>>);
+pub struct Holders<K>(Mutex<BTreeMap<K, usize>>);
 
 impl<K> Default for Holders<K> {
     fn default() -> Self {
@@ -51,9 +50,9 @@ impl<K> Default for Holders<K> {
     }
 }
 
-impl<K: Eq + Hash> Holders<K> {
+impl<K: Ord> Holders<K> {
     /// What this owner holds.
-    pub fn of<Q: Eq + Hash + ?Sized>(&self, owner: &Q) -> usize
+    pub fn of<Q: Ord + ?Sized>(&self, owner: &Q) -> usize
     where
         K: Borrow<Q>,
     {
@@ -80,7 +79,7 @@ impl<K: Eq + Hash> Holders<K> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, usize>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, usize>> {
         // A panic elsewhere leaves a map that is still a map.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +106,7 @@ impl Drop for Held {
 
 /// The lines of all owners.
 #[derive(Default)]
-pub(crate) struct Lines(Mutex<HashMap<Owner, (Arc<Semaphore>, usize)>>);
+pub(crate) struct Lines(Mutex<BTreeMap<Owner, (Arc<Semaphore>, usize)>>);
 
 impl Lines {
     /// A tool call of this owner, of which `at_once` run at the same time.
@@ -120,7 +119,7 @@ impl Lines {
         InLine { lines: Arc::clone(self), owner: owner.clone(), turns, turn: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Owner, (Arc<Semaphore>, usize)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Owner, (Arc<Semaphore>, usize)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -113,10 +113,11 @@ fn later_starts_make_no_key() {
 }
 
 #[test]
-fn commands_initialise_a_store_silently_and_run_beside_a_host() {
+fn commands_make_a_store_and_run_beside_a_host() {
     let data = data();
     let created = run(data.path(), "workspace create acme --json");
-    assert_eq!(String::from_utf8_lossy(&created.stderr), "");
+    let place = format!("made a store in {}\n", data.path().canonicalize().unwrap().display());
+    assert_eq!(String::from_utf8_lossy(&created.stderr), place);
     let intern = {
         let host = Host::start(data.path());
         let intern = json(data.path(), "intern create bot --workspace acme");

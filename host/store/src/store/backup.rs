@@ -12,7 +12,7 @@ use crate::open;
 use crate::operation::{Progress, VaultError};
 
 /// What may lie in a directory that a backup is restored into, besides the key file and its relatives.
-const ALLOWED: [&str; 3] = ["lock", "cofferdam.toml", "cache"];
+const ALLOWED: [&str; 4] = ["lock", "cofferdam.toml", "cache", "reserve"];
 
 impl Store {
     /// Checks every secret, every vault's head, all other rows, the audit chain with its usage rows, the sums of
