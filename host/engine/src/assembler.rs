@@ -3,6 +3,7 @@
 //! terminal event, so that no guest can produce a malformed stream. The body of
 //! a request that is not streamed is the same state, written once at the end.
 
+pub(crate) mod approvals;
 mod asks;
 mod citations;
 mod client_calls;
@@ -12,6 +13,7 @@ mod items;
 mod json;
 mod permits;
 mod progress;
+pub(crate) mod question_progress;
 mod reasoning;
 mod replay;
 mod response;

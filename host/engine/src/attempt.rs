@@ -1,21 +1,22 @@
 //! One try of one endpoint, up to the first real content: until then nothing
 //! has been promised to the client and the next endpoint may be tried.
 
-mod failure;
+pub(crate) mod candidates;
+mod fallback;
 mod held;
 
-pub(crate) use failure::{AttemptFailure, Cause, exceeded};
-
 use crate::assembler::Permits;
-use crate::candidates::{Answered, Trial};
+use crate::attempt::candidates::{Answered, Trial};
+use crate::authentication::Used;
 use crate::catalog::{Endpoint, Provider};
-use crate::credential::{Credentials, Used};
-use crate::echo::Echo;
-use crate::hooks::HELD_BYTES_MAX;
-use crate::pace::{Pace, Timeouts};
-use crate::reading::{ANSWER_BYTES_MAX, Reading, Verdict, verdict};
+use crate::credential::Credentials;
+use crate::failure::{AttemptFailure, Cause};
+use crate::lifecycle::deadline::{Pace, Timeouts};
+use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::request::{Dialect, ResponsesRequest, Told, ToldTools, tell};
 use crate::routing::Order;
+use crate::upstream::echo::Echo;
+use crate::upstream::reading::{ANSWER_BYTES_MAX, Reading, Verdict, verdict};
 use cofferdam_egress::{Egress, Error as EgressError, Limits, Origin, Outgoing, Reply};
 use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, ResponseHead, UpstreamRequest};

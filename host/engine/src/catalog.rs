@@ -3,23 +3,33 @@
 
 mod hosted;
 mod listing;
+pub(crate) mod options;
 
 pub use hosted::HostedTools;
 pub(crate) use hosted::{CallPrices, Lack};
 
+use crate::authentication::Authentication;
+use crate::catalog::options::AllowedOptions;
 use crate::cost::Prices;
-use crate::credential::Authentication;
-use crate::health::Health;
-use crate::options::AllowedOptions;
+use crate::log_throttle::Told;
+use crate::memory::health::Health;
+use crate::refusal::printable;
 use crate::request::{Hosted, RequestTool, ResponsesRequest, ToolClass};
-use crate::routing::printable;
-use crate::told::Told;
 use cofferdam_egress::Origin;
 use cofferdam_runtime::{Plugin, wire};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Vendors under which the service's own model routers are known, the first being its own name.
+pub(crate) const ROUTER_VENDORS: [&str; 2] = ["service", "openrouter"];
+
+/// The name of a model router in a slug of one of the service's own vendors, suffix taken off.
+pub(crate) fn router_slug(slug: &str) -> Option<&str> {
+    let (vendor, name) = slug.split_once('/')?;
+    ROUTER_VENDORS.contains(&vendor).then(|| split_suffix(name).0)
+}
 
 /// Suffixes of a model slug that ask for a way of routing.
 const SUFFIXES: [&str; 5] = ["nitro", "floor", "free", "online", "exacto"];

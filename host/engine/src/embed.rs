@@ -1,20 +1,23 @@
 //! `POST /v1/embeddings`: the same path as a response, without a stream.
 
-use crate::aside::aside;
-use crate::attempt::{AttemptFailure, map_error, response_head, send};
-use crate::broadcast::About;
-use crate::candidates::{Answered, Candidates, Notes, Trial};
+use crate::attempt::candidates::{Answered, Candidates, Notes, Trial};
+use crate::attempt::{map_error, response_head, send};
+use crate::authentication::Used;
+use crate::caller::Caller;
 use crate::catalog::{Endpoint, Model, ModelKind};
 use crate::cost::{Amount, Cost, no_usage};
-use crate::credential::{Credentials, Used};
-use crate::credit::{Turn, TurnTokens};
-use crate::ledger::{Caller, Entry};
-use crate::metadata::{Trail, params};
-use crate::pace::{Late, Pace};
-use crate::reading::ANSWER_BYTES_MAX;
+use crate::credential::Credentials;
+use crate::export::About;
+use crate::failure::AttemptFailure;
+use crate::lifecycle::deadline::{Late, Pace};
+use crate::money::credit::{Turn, TurnTokens};
+use crate::money::ledger::Entry;
+use crate::offload::aside;
 use crate::refusal::Refusal;
 use crate::request::{EmbeddingsRequest, EncodingFormat};
 use crate::routing::{self, Order, Route};
+use crate::trace::{Trail, params};
+use crate::upstream::reading::ANSWER_BYTES_MAX;
 use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex, random_seed};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -2,81 +2,66 @@
 //! it, the attempts, the assembled answer, and what it cost. The engine knows
 //! no HTTP server and no provider's format; guests translate, egress sends.
 //!
-//! Modules stand in the order a request meets them.
-
-pub mod request;
-
-mod refusal;
-
-mod aside;
-mod defaults;
-mod hooks;
-mod truncation;
-
-pub mod catalog;
-mod model_choice;
-mod routing;
-
-mod allowance;
-mod ending;
-mod pace;
-pub mod rate;
-
-pub mod health;
-mod memory;
-mod session;
-mod told;
-
-mod door;
-
-mod attempt;
-mod blame;
-mod candidates;
-mod credential;
-mod echo;
-mod fallback;
-mod framing;
-mod options;
-mod reading;
-mod retry;
-
-pub mod assembler;
-pub mod cost;
-mod credit;
-
-pub mod broadcast;
-mod leaving;
-mod ledger;
-mod metadata;
-
-mod ask;
-mod tools;
+//! Modules stand in the order a request meets them, from its entry down to what all of them share. Each imports
+//! only modules below it; a test reads the imports.
 
 mod embed;
 mod respond;
-mod stream;
 
-pub use allowance::{Allowance, Meter, Place, Running, TokenLimits};
-pub use credential::{Authentication, BoundSecret, OwnKey};
-pub use defaults::{PluginDefault, PluginDefaults};
-pub use ending::{End, Ending};
-pub use hooks::{is_own_entry, is_request_plugin};
-pub use ledger::Caller;
+mod attempt;
+mod routing;
+
+mod plugins;
+
+pub mod assembler;
+
+mod credential;
+mod trace;
+
+mod money;
+
+pub mod export;
+
+pub mod catalog;
+pub mod cost;
+
+pub mod memory;
+
+mod failure;
+mod upstream;
+
+mod authentication;
+mod caller;
+mod lifecycle;
+pub mod limits;
+
+mod log_throttle;
+mod offload;
+mod refusal;
+
+pub mod request;
+
+pub use authentication::{Authentication, BoundSecret, OwnKey};
+pub use caller::Caller;
+pub use catalog::options::AllowedOptions;
+pub use lifecycle::deadline::Timeouts;
+pub use lifecycle::shutdown::{End, Ending};
+pub use lifecycle::stream::EventStream;
+pub use limits::allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use memory::Memory;
-pub use options::AllowedOptions;
-pub use pace::Timeouts;
+pub use plugins::defaults::{PluginDefault, PluginDefaults};
+pub use plugins::hooks::{is_own_entry, is_request_plugin};
+pub use plugins::tools::tell_calls_plainly;
 pub use refusal::Refusal;
-pub use stream::EventStream;
-pub use tools::tell_calls_plainly;
 
-use broadcast::Broadcaster;
 use bytes::Bytes;
 use catalog::Catalog;
 use cofferdam_egress::Egress;
 use cofferdam_runtime::{CallContext, Kind, Owner, Plugin, Plugins};
 use cofferdam_store::{Clock, Store};
-use model_choice::ModelRouters;
+use export::Broadcaster;
 use request::Prompts;
+use routing::model_choice::ModelRouters;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
@@ -200,7 +185,7 @@ impl Engine {
     pub fn compare_endpoints(&self) {
         let now_ms = self.parts.memory.clock.monotonic_ms();
         for model in self.parts.catalog.models() {
-            health::compare(model.endpoints.iter().map(|endpoint| &endpoint.health), now_ms);
+            memory::health::compare(model.endpoints.iter().map(|endpoint| &endpoint.health), now_ms);
         }
     }
 

@@ -1,13 +1,18 @@
 //! What an engine remembers from one request to the next. It outlives the configuration: a reload takes over what
 //! is known of the endpoints that it still names, forgets the others, and gives no plugin a suspended secret back.
 
-use crate::door::Reflections;
-use crate::health::{EndpointKey, Health};
-use crate::leaving::Leavers;
+pub mod health;
+pub(crate) mod reflection;
+pub(crate) mod retry;
+pub(crate) mod session;
+
+use crate::lifecycle::departure::Leavers;
+use crate::log_throttle::Told;
+use crate::memory::health::{EndpointKey, Health};
+use crate::memory::reflection::Reflections;
+use crate::memory::retry::Budget;
+use crate::memory::session::Sessions;
 use crate::random_seed;
-use crate::retry::Budget;
-use crate::session::Sessions;
-use crate::told::Told;
 use cofferdam_store::Clock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -159,3 +159,9 @@ pub(crate) fn words(failure: &Failure) -> Option<&str> {
         matches!(failure.kind, ErrorKind::Server | ErrorKind::Unmapped | ErrorKind::ProviderUnavailable);
     (!is_far && !failure.message.is_empty()).then_some(failure.message.as_str())
 }
+
+/// A client's word made safe to repeat in a message.
+pub(crate) fn printable(word: &str) -> String {
+    let cut: String = word.chars().take(128).collect();
+    cut.escape_debug().to_string()
+}

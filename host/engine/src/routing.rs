@@ -1,22 +1,15 @@
 //! From the models a request names to the endpoints that are tried, in order:
 //! the host lists what could serve, the router guest decides.
 
-use crate::catalog::{Catalog, Endpoint, Model, ModelKind, split_suffix};
+pub(crate) mod model_choice;
+
+use crate::catalog::{Catalog, Endpoint, Model, ModelKind, ROUTER_VENDORS, split_suffix};
 use crate::credential::Credentials;
-use crate::metadata::Trail;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, printable};
+use crate::trace::Trail;
 use cofferdam_runtime::wire::{Candidate, Purpose, RequestSummary};
 use cofferdam_runtime::{CallContext, Plugin};
 use std::sync::Arc;
-
-/// Vendors under which the service's own model routers are known, the first being its own name.
-const ROUTER_VENDORS: [&str; 2] = ["service", "openrouter"];
-
-/// The name of a model router in a slug of one of the service's own vendors, suffix taken off.
-pub(crate) fn router_slug(slug: &str) -> Option<&str> {
-    let (vendor, name) = slug.split_once('/')?;
-    ROUTER_VENDORS.contains(&vendor).then(|| split_suffix(name).0)
-}
 
 /// Finds the models a request names.
 ///
@@ -56,12 +49,6 @@ fn unknown_model(catalog: &Catalog, slug: &str) -> Refusal {
         return Refusal::not_found(format!("Model {slug} is not available on this host"));
     }
     Refusal::not_found(catalog.unknown(slug))
-}
-
-/// A client's word made safe to repeat in a message.
-pub(crate) fn printable(word: &str) -> String {
-    let cut: String = word.chars().take(128).collect();
-    cut.escape_debug().to_string()
 }
 
 /// One request's routing.

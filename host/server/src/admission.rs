@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cofferdam_engine::rate::{Limit, Quota, Standing, TooOften};
+use cofferdam_engine::limits::rate::{Limit, Quota, Standing, TooOften};
 use cofferdam_engine::{Allowance, Meter, Running, TokenLimits};
 use cofferdam_runtime::{Fairness, Places};
 use cofferdam_store::{Clock, KeyId, WorkspaceId};

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_engine::rate::TooOften;
+use cofferdam_engine::limits::rate::TooOften;
 use cofferdam_store::{AuthenticationError, MemberId, Principal};
 use futures_util::FutureExt;
 use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, UPGRADE};

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use cofferdam_engine::rate::{Limit, Quota};
+use cofferdam_engine::limits::rate::{Limit, Quota};
 use cofferdam_store::{Clock, KeyId};
 
 use crate::admission::Admission;
@@ -84,7 +84,7 @@ impl From<IpAddr> for Source {
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_engine::rate::Limit;
+    use cofferdam_engine::limits::rate::Limit;
     use cofferdam_store::Clock;
 
     use super::{Source, vault_quota};

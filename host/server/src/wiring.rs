@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cofferdam_egress::{Egress, Origin, Placement};
-use cofferdam_engine::broadcast::{Broadcaster, Destination};
 use cofferdam_engine::catalog::{self, Catalog, Endpoint, HostedTools, ModelKind, Provider};
 use cofferdam_engine::cost::{Amount, Prices};
-use cofferdam_engine::health::{self, EndpointKey};
+use cofferdam_engine::export::{Broadcaster, Destination};
+use cofferdam_engine::memory::health::{self, EndpointKey};
 use cofferdam_engine::{
     AllowedOptions, Authentication, BoundSecret, Ending, Engine, EngineParts, Memory, OwnKey, PluginDefaults,
     Timeouts,

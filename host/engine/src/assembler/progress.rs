@@ -4,7 +4,7 @@
 use super::items::Body;
 use super::json::{number, raw, string};
 use super::{Assembler, Malformed};
-use crate::ask::{Note, Progress};
+use crate::assembler::question_progress::{Note, Progress};
 use serde_json::{Map, Value};
 
 impl Assembler {

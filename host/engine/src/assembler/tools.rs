@@ -5,7 +5,7 @@
 use super::items::{Body, Item, Status};
 use super::json::{raw, string};
 use super::{Assembler, Malformed, OUTPUT_BYTES_MAX};
-use crate::tools::Binding;
+use crate::assembler::approvals::Binding;
 use cofferdam_runtime::manifest::TextTable;
 use cofferdam_runtime::wire::CallStart;
 use serde_json::{Map, Value, json};

@@ -7,12 +7,12 @@ use crate::assembler::{Assembler, Outcome, Permits};
 use crate::attempt::Begun;
 use crate::catalog::Endpoint;
 use crate::cost::{Amount, Cost, no_usage};
-use crate::health::Watch;
-use crate::hooks::HELD_BYTES_MAX;
-use crate::ledger::Entry;
-use crate::pace::{ClientGone, Pace};
-use crate::reading::Reading;
+use crate::lifecycle::deadline::{ClientGone, Pace};
+use crate::memory::health::Watch;
+use crate::money::ledger::Entry;
+use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::Refusal;
+use crate::upstream::reading::Reading;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 
 impl Job {

@@ -4,14 +4,15 @@ use super::plan::Plan;
 use super::{Chosen, Job};
 use crate::assembler::Permits;
 use crate::attempt::Attempting;
-use crate::candidates::{Candidates, Notes, Won};
+use crate::attempt::candidates::{Candidates, Notes, Won};
 use crate::credential::Credentials;
-use crate::credit::{Turn, TurnTokens};
-use crate::ledger::Entry;
-use crate::pace::Pace;
+use crate::lifecycle::deadline::Pace;
+use crate::money::credit::{Turn, TurnTokens};
+use crate::money::ledger::Entry;
+use crate::random_seed;
 use crate::refusal::Refusal;
 use crate::routing::Route;
-use crate::{model_choice, random_seed};
+use crate::routing::model_choice;
 use std::sync::Arc;
 
 impl Job {

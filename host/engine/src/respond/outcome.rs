@@ -1,11 +1,11 @@
 //! How a response stands once its provider has spoken, failed or fallen silent.
 
 use crate::assembler::{Ended, Malformed, Outcome};
-use crate::credential::Used;
-use crate::hooks::HELD_BYTES_MAX;
-use crate::pace::{Late, STOPPING};
-use crate::reading::ReadError;
+use crate::authentication::Used;
+use crate::lifecycle::deadline::{Late, STOPPING};
+use crate::plugins::hooks::HELD_BYTES_MAX;
 use crate::refusal::{self, PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, is_length};
+use crate::upstream::reading::ReadError;
 use cofferdam_runtime::wire::{ErrorKind, Failure, FinishReason};
 use cofferdam_store::UsageOutcome;
 use serde_json::json;

@@ -4,7 +4,7 @@
 use super::Job;
 use crate::catalog::{Endpoint, Lack, Miss, Model, ModelKind};
 use crate::credential::Credentials;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, printable};
 use crate::request::ResponsesRequest;
 use crate::{Engine, random_seed, routing};
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
@@ -133,7 +133,7 @@ fn untaken(engine: &Engine, miss: &Miss<'_>) -> Refusal {
     };
     let at = |name: &str| match name {
         "" => path.clone(),
-        name => format!("{path}.{}", routing::printable(name)),
+        name => format!("{path}.{}", printable(name)),
     };
     // What keeps this host's own tool from its place is the reason that helps.
     let odd = match miss {
@@ -147,7 +147,7 @@ fn untaken(engine: &Engine, miss: &Miss<'_>) -> Refusal {
                 true => "offered by any endpoint of this model",
                 false => "available on this host",
             };
-            Refusal::invalid(format!("{path}.type \"{}\" is not {why}", routing::printable(type_name)))
+            Refusal::invalid(format!("{path}.type \"{}\" is not {why}", printable(type_name)))
         }
         Lack::Member(name) => {
             Refusal::invalid(format!("{} is not taken by any endpoint of this model", at(name)))

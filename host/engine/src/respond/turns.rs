@@ -3,11 +3,11 @@
 use super::outcome::refused;
 use super::{Chosen, Job};
 use crate::assembler::{Assembler, Outcome};
-use crate::ledger::Entry;
-use crate::pace::Pace;
-use crate::reading::Reading;
+use crate::lifecycle::deadline::Pace;
+use crate::money::ledger::Entry;
+use crate::plugins::tools::Interrupted;
 use crate::refusal::{Refusal, is_length};
-use crate::tools::Interrupted;
+use crate::upstream::reading::Reading;
 use cofferdam_runtime::wire::{ErrorKind, FinishReason};
 use cofferdam_store::UsageOutcome;
 

@@ -1,6 +1,6 @@
 //! Metrics of endpoints: one line for each that the configuration names.
 
-use cofferdam_engine::health::{EndpointKey, Phase, Reading};
+use cofferdam_engine::memory::health::{EndpointKey, Phase, Reading};
 
 use crate::app::App;
 use crate::metrics::{Text, escape};

@@ -2,7 +2,7 @@
 //! origin, as a provider's `base_url` is.
 
 use cofferdam_egress::{CredentialError, EgressConfig, Origin, Placement, is_credential_header};
-use cofferdam_engine::broadcast::{DestinationKind, OtlpFormat};
+use cofferdam_engine::export::{DestinationKind, OtlpFormat};
 use http::header::{HeaderName, HeaderValue};
 
 use super::document::{Table, Value};

@@ -1,4 +1,4 @@
-use cofferdam_engine::broadcast::{DestinationKind, OtlpFormat};
+use cofferdam_engine::export::{DestinationKind, OtlpFormat};
 use cofferdam_runtime::{OnReflection, Slot};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

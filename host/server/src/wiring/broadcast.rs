@@ -1,7 +1,7 @@
 //! From `[[broadcast]]` to destinations with their credentials.
 
 use cofferdam_engine::OwnKey;
-use cofferdam_engine::broadcast::{Destination, DestinationKey};
+use cofferdam_engine::export::{Destination, DestinationKey};
 use cofferdam_store::Secret;
 
 use super::{bound, problem};

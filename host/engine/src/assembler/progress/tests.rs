@@ -1,6 +1,6 @@
 use super::super::tests::{identity, parse_stream};
 use super::super::{Assembler, CallItem, Malformed, OUTPUT_BYTES_MAX, Outcome, Receipt, Served, ToolOutcome};
-use crate::ask::{Note, Progress};
+use crate::assembler::question_progress::{Note, Progress};
 use cofferdam_runtime::wire::{CallStart, Event};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -1,0 +1,243 @@
+//! Trying the endpoints of a request in their order until one answers: the only place that goes from one attempt
+//! to the next, for responses and embeddings alike. What is measured, remembered and budgeted is noted here.
+
+mod places;
+mod spare;
+
+use crate::attempt::fallback::Failures;
+use crate::authentication::Used;
+use crate::catalog::Endpoint;
+use crate::failure::AttemptFailure;
+use crate::failure::blame::Blame;
+use crate::lifecycle::deadline::Pace;
+use crate::memory::Memory;
+use crate::memory::health::Watch;
+use crate::memory::retry::{Retries, Round};
+use crate::memory::session::Session;
+use crate::money::credit::TurnTokens;
+use crate::money::ledger::{Charged, Entry};
+use crate::trace::Trail;
+use cofferdam_runtime::wire::Event;
+use places::Places;
+use spare::Spare;
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use tokio::time::sleep;
+
+/// What is tried at one endpoint after another.
+pub(crate) trait Trial: Sync {
+    /// What it gives.
+    type Answer: Answered + Send;
+
+    /// Tries one endpoint, up to the first content of a stream or to the end of another answer.
+    fn run(
+        &self,
+        endpoint: &Endpoint,
+        pace: &mut Pace,
+    ) -> impl Future<Output = Result<Self::Answer, AttemptFailure>> + Send;
+}
+
+/// What an answer tells of its attempt.
+pub(crate) trait Answered {
+    /// The provider's status; none for a guest that answers by itself.
+    fn status(&self) -> Option<u16>;
+    /// The credential that went along.
+    fn used(&self) -> Option<&Used>;
+    /// What has come of it, for answers that are made of events.
+    fn events(&self) -> &[Event];
+    /// Whether it has come to a normal end without content.
+    fn is_empty(&self) -> bool;
+}
+
+/// The endpoints of one request, and how far it may go with them.
+pub(crate) struct Candidates<'a> {
+    /// In the router's order.
+    pub(crate) order: &'a [Arc<Endpoint>],
+    /// The place of the one that is tried before the others.
+    pub(crate) preferred: Option<usize>,
+    /// Whether endpoints may be tried again when all have failed.
+    pub(crate) may_retry: bool,
+    /// Whether those that are in trouble are tried last.
+    pub(crate) eject: bool,
+    /// The conversation that the request belongs to.
+    pub(crate) session: Option<Session>,
+    /// A rough count of the request's input, for the ledger.
+    pub(crate) input_tokens: u64,
+    /// The most tokens that it can have.
+    pub(crate) tokens: TurnTokens,
+    /// Whether a normal end without content is an answer before every endpoint was asked.
+    pub(crate) may_be_empty: bool,
+    pub(crate) memory: &'a Memory,
+}
+
+/// The endpoint that answers, and its answer.
+pub(crate) struct Won<T> {
+    /// Its place in the order.
+    pub(crate) place: usize,
+    pub(crate) answer: T,
+    /// To be told how the answer ends.
+    pub(crate) watch: Watch,
+}
+
+/// Where what happens is noted.
+pub(crate) struct Notes<'a> {
+    pub(crate) entry: &'a mut Entry,
+    pub(crate) trail: &'a mut Trail,
+}
+
+/// What has failed so far.
+struct Failed<T> {
+    failures: Failures,
+    retries: Retries,
+    /// The first answer without content, in case that no endpoint has any.
+    spare: Option<Spare<T>>,
+}
+
+impl Candidates<'_> {
+    /// Tries one after another until one answers.
+    ///
+    /// # Errors
+    /// What failed, when nothing is left to be tried.
+    pub(crate) async fn try_in_order<T: Trial>(
+        &self,
+        trial: &T,
+        notes: &mut Notes<'_>,
+        pace: &mut Pace,
+    ) -> Result<Won<T::Answer>, Failures> {
+        pace.note_dispatch();
+        self.memory.retries.earn();
+        let mut failed = Failed { failures: Failures::default(), retries: Retries::default(), spare: None };
+        let others = (0..self.order.len()).filter(|place| Some(*place) != self.preferred);
+        let mut places = self.preferred.into_iter().chain(others).collect();
+        loop {
+            match self.round(places, trial, &mut failed, notes, pace).await {
+                ControlFlow::Break(Some(won)) => return Ok(won),
+                ControlFlow::Break(None) => break,
+                ControlFlow::Continue(()) => {}
+            }
+            match self.wait(&mut failed.retries, pace).await {
+                Some(again) => places = again,
+                None => break,
+            }
+        }
+        self.wordless(failed.spare, notes).ok_or(failed.failures)
+    }
+
+    /// Nothing is left to be tried: an answer without content is better than none.
+    fn wordless<T: Answered>(&self, spare: Option<Spare<T>>, notes: &mut Notes<'_>) -> Option<Won<T>> {
+        let spare = spare?;
+        let endpoint = self.order.get(spare.place())?;
+        Some(spare.take(endpoint, notes))
+    }
+
+    /// Tries each of the endpoints at `places` once; breaks with the answer, or with nothing when no other may be
+    /// tried.
+    async fn round<T: Trial>(
+        &self,
+        places: Vec<usize>,
+        trial: &T,
+        failed: &mut Failed<T::Answer>,
+        notes: &mut Notes<'_>,
+        pace: &mut Pace,
+    ) -> ControlFlow<Option<Won<T::Answer>>> {
+        let Failed { failures, retries, spare } = failed;
+        let mut places = Places::new(places);
+        while let Some((place, endpoint, mut watch)) = self.start(&mut places, failures, pace.is_streamed()) {
+            pace.attendance().asks(endpoint.is_read_on(self.memory.clock.monotonic_ms()));
+            let output_max = self.tokens.output_at(endpoint);
+            notes.entry.asked(endpoint, self.input_tokens, output_max, pace.attendance());
+            let (failed, charged) = match trial.run(endpoint, pace).await {
+                Ok(answer) if answer.is_empty() && !self.may_be_empty && !pace.has_left() => {
+                    watch.answered();
+                    let failed = AttemptFailure { status: answer.status(), ..AttemptFailure::empty() };
+                    let won = Won { place, answer, watch };
+                    (failed, Spare::keep(spare, won, notes))
+                }
+                Ok(answer) => {
+                    watch.answered();
+                    Spare::pass_over(spare, notes);
+                    notes.trail.answered(place, endpoint, answer.status(), answer.used());
+                    return ControlFlow::Break(Some(Won { place, answer, watch }));
+                }
+                Err(failed) => {
+                    watch.failed(&failed);
+                    self.unpin(endpoint, &failed);
+                    let charged = charge_failed(&failed, notes.entry, pace);
+                    (failed, charged)
+                }
+            };
+            retries.note(place, &failed);
+            failures.note_head(&failed, pace.is_streamed());
+            let next = failures.add(endpoint, failed, notes.trail);
+            notes.trail.charged(charged);
+            if next.is_break() || pace.has_left() {
+                return ControlFlow::Break(None);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Begins the next attempt of a round.
+    fn start(
+        &self,
+        places: &mut Places,
+        failures: &Failures,
+        streamed: bool,
+    ) -> Option<(usize, &Endpoint, Watch)> {
+        let Self { order, memory, eject, .. } = *self;
+        let endpoint = |place: usize| order.get(place).filter(|endpoint| failures.allow(endpoint));
+        let (place, watch) = places.next(
+            |place| endpoint(place).is_some(),
+            |place| eject && endpoint(place).is_some_and(|endpoint| endpoint.health.is_well()),
+            |place| Watch::begin(&endpoint(place)?.health, &memory.clock, streamed),
+        )?;
+        let endpoint = endpoint(place)?;
+        let anyway = || Watch::begin_anyway(&endpoint.health, &memory.clock, streamed);
+        Some((place, endpoint, watch.unwrap_or_else(anyway)))
+    }
+
+    /// A conversation does not stay with an endpoint that fails it.
+    fn unpin(&self, endpoint: &Endpoint, failed: &AttemptFailure) {
+        if let Some(session) = self.session.filter(|_| failed.blame() != Blame::Other) {
+            self.memory.sessions.failed(session, endpoint.health.id());
+        }
+    }
+
+    /// Waits until those that failed may be tried again, if they may; says which.
+    async fn wait(&self, retries: &mut Retries, pace: &mut Pace) -> Option<Vec<usize>> {
+        let left = pace.left();
+        let Round { wait, places } =
+            if self.may_retry { retries.next(&self.memory.retries, left, share())? } else { return None };
+        tracing::info!(
+            wait_ms = wait.as_millis() as u64,
+            attempts = places.len(),
+            "every endpoint failed, trying again"
+        );
+        pace.during(sleep(wait), left).await.ok()?;
+        for endpoint in places.iter().filter_map(|place| self.order.get(*place)) {
+            endpoint.health.retried();
+        }
+        Some(places)
+    }
+}
+
+/// What an attempt costs that has failed: nothing, unless it was sent and not answered in time.
+fn charge_failed(failed: &AttemptFailure, entry: &mut Entry, pace: &Pace) -> Option<Charged> {
+    let is_sent = pace.attendance().is_sent();
+    pace.attendance().has_answered();
+    if is_sent && failed.is_timed_out {
+        return entry.timed_out(failed.is_byok);
+    }
+    if is_sent && pace.has_left() && failed.status.is_none_or(|status| status < 400) {
+        // The answer was read on for its usage, and ended without any.
+        entry.break_off_lost(failed.is_byok);
+    }
+    entry.unanswered();
+    None
+}
+
+/// A random number from 0 to 1.
+fn share() -> f64 {
+    crate::random_seed() as f64 / u64::MAX as f64
+}

@@ -1,0 +1,188 @@
+//! What happens after a failed attempt, and what the client is told when none
+//! is left.
+
+use crate::catalog::Endpoint;
+use crate::failure::{AttemptFailure, Cause};
+use crate::refusal::{PLUGIN_FAILED, PROVIDER_FAILED, Refusal, client_message, status_of, words};
+use crate::trace::Trail;
+use cofferdam_runtime::wire::ErrorKind;
+use serde_json::json;
+use std::ops::ControlFlow;
+
+/// The failures of one request so far.
+#[derive(Default)]
+pub(crate) struct Failures {
+    /// The last failure that is not a limit.
+    last: Option<Failed>,
+    /// The limit that ends first, or the last if none says when.
+    limited: Option<Failed>,
+    /// Models whose request was refused: no other endpoint of them is tried.
+    refused_models: Vec<String>,
+    /// The head of an answer that is not streamed has come.
+    has_begun: bool,
+}
+
+/// One of the failures.
+struct Failed {
+    why: AttemptFailure,
+    provider: String,
+    /// Its place among the attempts.
+    place: usize,
+}
+
+impl Failed {
+    /// Whether this provider says that it takes requests again sooner than `other`.
+    fn ends_before(&self, other: &Self) -> bool {
+        let wait = |failed: &Self| failed.why.failure.retry_after_ms.unwrap_or(u64::MAX);
+        wait(self) < wait(other)
+    }
+}
+
+impl Failures {
+    /// Whether `endpoint` may still be tried.
+    pub(crate) fn allow(&self, endpoint: &Endpoint) -> bool {
+        !self.refused_models.contains(&endpoint.candidate.model)
+    }
+
+    /// Notes what a failed attempt of a request that is streamed or not has come to.
+    pub(crate) fn note_head(&mut self, failed: &AttemptFailure, streamed: bool) {
+        self.has_begun |= !streamed && failed.status.is_some_and(|status| (200..300).contains(&status));
+    }
+
+    /// Notes a failure. Breaks when nothing else may be tried.
+    pub(crate) fn add(
+        &mut self,
+        endpoint: &Endpoint,
+        failed: AttemptFailure,
+        trail: &mut Trail,
+    ) -> ControlFlow<()> {
+        trail.tried(endpoint, failed.status, Some(failed.failure.kind), failed.has_reached());
+        tracing::info!(
+            provider = %endpoint.provider.name,
+            model = %endpoint.candidate.model,
+            status = failed.status,
+            error_type = failed.failure.kind.as_str(),
+            "an attempt failed"
+        );
+        if matches!(failed.cause, Cause::Request | Cause::CallersCredential) {
+            self.refused_models.push(endpoint.candidate.model.clone());
+        }
+        let over = matches!(failed.cause, Cause::Late { total: true, .. } | Cause::Saturated);
+        let provider = endpoint.provider.name.clone();
+        let place = trail.attempts.len() - 1;
+        let limited = failed.cause == Cause::Limited;
+        let failed = Failed { why: failed, provider, place };
+        if !limited {
+            self.last = Some(failed);
+        } else if self.limited.as_ref().is_none_or(|known| !known.ends_before(&failed)) {
+            self.limited = Some(failed);
+        }
+        if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// The answer when every candidate has failed: the last error, but a limit
+    /// only if every candidate was limited.
+    pub(crate) fn refusal(self, trail: &Trail) -> Refusal {
+        let Some(Failed { why: mut failed, provider, place }) = self.last.or(self.limited) else {
+            return Refusal::not_found("No endpoints found for this model");
+        };
+        if let Cause::Late { total: true, begun } = &mut failed.cause {
+            // Whichever endpoint's answer it was that had begun.
+            *begun |= self.has_begun;
+        }
+        let mut refusal = refusal_of(&failed, &provider);
+        let mut metadata = json!({ "refused_by": refused_by(failed.cause), "provider_name": provider });
+        if let Some(members) = metadata.as_object_mut() {
+            if let Some(code) = &failed.failure.code {
+                members.insert("provider_code".to_owned(), json!(code));
+            }
+            // What a provider says of the operator's credential or of its own fault is not for the client.
+            let told = failed.cause != Cause::Credential && failed.status != Some(500);
+            if let Some(raw) = failed.raw.as_ref().filter(|_| told) {
+                members.insert("raw".to_owned(), json!(raw));
+            }
+            let previous = trail.previous_errors(place);
+            if !previous.is_empty() {
+                members.insert("previous_errors".to_owned(), json!(previous));
+            }
+        }
+        refusal.metadata = Box::new(metadata);
+        refusal
+    }
+}
+
+/// Who refused, so that nobody looks for the reason in the wrong place.
+fn refused_by(cause: Cause) -> &'static str {
+    match cause {
+        // It was never asked, or its answer would have been read.
+        Cause::Dialect
+        | Cause::Plugin
+        | Cause::Saturated
+        | Cause::Withdrawn
+        | Cause::NoCredential
+        | Cause::Late { total: true, .. } => "host",
+        Cause::Request
+        | Cause::Endpoint
+        | Cause::Unreachable
+        | Cause::Empty
+        | Cause::Credential
+        | Cause::CallersCredential
+        | Cause::Limited
+        | Cause::Late { total: false, .. } => "provider",
+    }
+}
+
+fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
+    let failure = &failed.failure;
+    let mut refusal = match failed.cause {
+        Cause::Saturated => return Refusal::saturated(),
+        Cause::Late { total: true, begun: true } => {
+            Refusal::new(524, ErrorKind::Timeout, "Request timed out. Please try again later.")
+        }
+        Cause::Late { .. } => {
+            Refusal::new(504, ErrorKind::Timeout, "The operation was aborted due to timeout")
+        }
+        Cause::Credential => {
+            // Ours, not the client's: its own key was fine.
+            Refusal::new(502, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)
+        }
+        Cause::NoCredential => {
+            let message =
+                format!("This host has no key for provider {provider}; its operator has to store one");
+            Refusal::new(503, ErrorKind::ProviderUnavailable, message)
+        }
+        Cause::CallersCredential => {
+            let status = failed.status.filter(|status| matches!(status, 401..=403));
+            let words = words(failure).unwrap_or("it gives no reason");
+            let message = format!("Provider {provider} did not accept your key: {words}");
+            Refusal::new(status.unwrap_or_else(|| status_of(failure.kind)), failure.kind, message)
+        }
+        Cause::Withdrawn => Refusal::new(503, failure.kind, failure.message.clone()),
+        Cause::Limited => Refusal::new(429, ErrorKind::RateLimitExceeded, client_message(failure)),
+        Cause::Request => {
+            let status = failed.status.filter(|status| matches!(status, 400 | 404 | 413 | 422));
+            Refusal::new(
+                status.unwrap_or_else(|| status_of(failure.kind)),
+                failure.kind,
+                client_message(failure),
+            )
+        }
+        Cause::Dialect => {
+            let words = words(failure).unwrap_or("This host cannot tell the provider this request");
+            Refusal::new(status_of(failure.kind), failure.kind, words)
+        }
+        Cause::Endpoint | Cause::Unreachable | Cause::Empty | Cause::Plugin => {
+            let status = if failed.status == Some(529) { 529 } else { 502 };
+            let kind = match failure.kind {
+                ErrorKind::ProviderOverloaded => ErrorKind::ProviderOverloaded,
+                _ => ErrorKind::ProviderUnavailable,
+            };
+            let host = failed.cause == Cause::Plugin;
+            Refusal::new(status, kind, if host { PLUGIN_FAILED } else { PROVIDER_FAILED })
+        }
+    };
+    if refusal.status == 429 || refusal.status == 529 {
+        refusal.retry_after_s = failure.retry_after_ms.map(|ms| ms.div_ceil(1000));
+    }
+    refusal
+}

@@ -1,0 +1,165 @@
+//! Telling others of finished requests: one record each, by webhook or as an OpenTelemetry span.
+//!
+//! A record holds counts, names, ids, the cost and the client's `trace`, never content and never a secret. It
+//! is made when the usage row is, put into a bounded queue for each destination, and sent by that
+//! destination's own worker: no request waits for a destination, and one that does not answer loses records,
+//! which is counted, and nothing else.
+
+mod otlp;
+mod record;
+mod webhook;
+mod worker;
+
+pub(crate) use record::About;
+pub use record::Pending;
+
+use crate::authentication::OwnKey;
+use cofferdam_egress::{Egress, Origin};
+use cofferdam_store::{Clock, Store};
+use http::header::{HeaderName, HeaderValue};
+use record::Record;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::oneshot;
+use worker::Worker;
+
+/// Records that wait for one destination; further ones are dropped.
+const QUEUE_MAX: usize = 1024;
+
+/// How a destination is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DestinationKind {
+    /// One POST with a JSON object for each request.
+    Webhook,
+    /// OTLP over HTTP: spans in batches.
+    Otlp(OtlpFormat),
+}
+
+/// The encoding of an OTLP request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtlpFormat {
+    /// `application/json`.
+    #[default]
+    Json,
+    /// `application/x-protobuf`, which every OTLP receiver takes.
+    Protobuf,
+}
+
+impl OtlpFormat {
+    /// The content type of a request in this encoding.
+    fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::Json => "application/json",
+            Self::Protobuf => "application/x-protobuf",
+        })
+    }
+}
+
+/// Where records go: the operator's grant of one origin.
+pub struct Destination {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How it is told.
+    pub kind: DestinationKind,
+    /// Scheme, host, port and the beginning of the path.
+    pub origin: Origin,
+    /// What is appended to the path of `origin`.
+    pub path: String,
+    /// What authenticates us there.
+    pub key: Option<DestinationKey>,
+    /// Further headers of every request.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// A destination's credential.
+pub struct DestinationKey {
+    /// Where it stands in a request.
+    pub placement: cofferdam_egress::Placement,
+    /// What it is.
+    pub key: OwnKey,
+}
+
+/// Counts of one destination, each record in one of them in the end.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Taken by the destination.
+    pub sent: AtomicU64,
+    /// Refused by the destination, or given up after the last try.
+    pub failed: AtomicU64,
+    /// Not even tried: the queue was full.
+    pub dropped: AtomicU64,
+}
+
+/// What goes through a queue.
+enum Message {
+    Record(Arc<Record>),
+    /// Answer when everything before is sent or given up.
+    Flush(oneshot::Sender<()>),
+}
+
+struct Queue {
+    name: String,
+    sender: Sender<Message>,
+    tally: Arc<Tally>,
+}
+
+/// Takes records for all destinations. Clones share the queues; the workers end when the last is gone and
+/// what waits is sent.
+#[derive(Clone, Default)]
+pub struct Broadcaster {
+    queues: Arc<[Queue]>,
+}
+
+impl Broadcaster {
+    /// Starts a worker for each destination, on the runtime this is called on.
+    #[must_use]
+    pub fn start(destinations: Vec<Destination>, egress: &Egress, store: &Store) -> Self {
+        let queues = destinations.into_iter().map(|destination| {
+            let (sender, messages) = channel(QUEUE_MAX);
+            let tally = Arc::new(Tally::default());
+            let queue = Queue { name: destination.name.clone(), sender, tally: Arc::clone(&tally) };
+            let worker = Worker::new(destination, egress.clone(), store.clone(), tally);
+            tokio::spawn(worker.run(messages));
+            queue
+        });
+        Self { queues: queues.collect() }
+    }
+
+    /// Names and counts of the destinations, for metrics.
+    pub fn tallies(&self) -> impl Iterator<Item = (&str, &Tally)> {
+        self.queues.iter().map(|queue| (queue.name.as_str(), &*queue.tally))
+    }
+
+    /// Waits until what was told so far is sent or given up, at most for `patience`.
+    pub async fn flush(&self, patience: Duration) {
+        let flushed = self.queues.iter().map(|queue| async {
+            let (done, is_done) = oneshot::channel();
+            // A worker that is gone has nothing left to send.
+            if queue.sender.send(Message::Flush(done)).await.is_ok() {
+                is_done.await.unwrap_or_default();
+            }
+        });
+        if tokio::time::timeout(patience, futures_util::future::join_all(flushed)).await.is_err() {
+            tracing::warn!("records of finished requests could not be sent in time and are lost");
+        }
+    }
+
+    /// Begins the record of a request, if anybody is to be told of it.
+    pub(crate) fn begin(&self, clock: &Clock, about: impl FnOnce() -> About) -> Option<Box<Pending>> {
+        (!self.queues.is_empty()).then(|| Box::new(Pending::new(self.clone(), clock.clone(), about())))
+    }
+
+    fn tell(&self, record: Record) {
+        let record = Arc::new(record);
+        for queue in self.queues.iter() {
+            if queue.sender.try_send(Message::Record(Arc::clone(&record))).is_err() {
+                queue.tally.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

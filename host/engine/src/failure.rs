@@ -1,0 +1,195 @@
+//! Why an attempt gave no answer.
+
+pub(crate) mod blame;
+
+use crate::authentication::Used;
+use crate::lifecycle::deadline::Late;
+use crate::upstream::reading::ReadError;
+use cofferdam_egress::Error as EgressError;
+use cofferdam_runtime::wire::{ErrorKind, Failure};
+use cofferdam_runtime::{CallError, CallErrorKind};
+use http::StatusCode;
+
+/// Why an attempt gave no answer.
+#[derive(Debug)]
+pub(crate) struct AttemptFailure {
+    /// The provider's status, when it answered at all.
+    pub(crate) status: Option<u16>,
+    pub(crate) failure: Failure,
+    pub(crate) cause: Cause,
+    /// The caller's own credential went along.
+    pub(crate) is_byok: bool,
+    /// The beginning of the provider's own answer, if it refused.
+    pub(crate) raw: Option<String>,
+    /// This host has waited no longer.
+    pub(crate) is_timed_out: bool,
+}
+
+/// What kind of failure it was, as far as the next step depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The provider refused the request itself: another endpoint of the model would too.
+    Request,
+    /// The endpoint's own trouble.
+    Endpoint,
+    /// It could not be reached: nothing was sent.
+    Unreachable,
+    /// An answer without content. As often as not that is what the request asked for.
+    Empty,
+    /// The dialect cannot carry the request; another one may.
+    Dialect,
+    /// The provider did not accept our credential.
+    Credential,
+    /// This host has no credential that it could send.
+    NoCredential,
+    /// The provider did not accept the caller's own credential.
+    CallersCredential,
+    /// The caller's own credential, with which the request was routed, is gone.
+    Withdrawn,
+    /// The provider's limit for us.
+    Limited,
+    /// It took too long. `begun` says whether the answer had started.
+    Late { total: bool, begun: bool },
+    /// This host has no room.
+    Saturated,
+    /// The plugin broke.
+    Plugin,
+}
+
+/// What a plugin is shown is long from here on, in bytes: it takes a noticeable part of its usual memory and time.
+const LONG_BYTES: usize = 1 << 20;
+
+/// The limit that a plugin exceeded because it was shown so many bytes, if the operator can raise it:
+/// `plugins.NAME.memory_mib`. A plugin that was shown little exceeds its limits for other reasons.
+pub(crate) fn exceeded(error: &CallError, shown: usize) -> Option<String> {
+    let limit = match error.kind {
+        _ if shown < LONG_BYTES => return None,
+        CallErrorKind::OutOfMemory => "memory_mib",
+        CallErrorKind::OutOfTime => "deadline_ms",
+        _ => return None,
+    };
+    Some(format!("plugins.{}.{limit}", error.plugin))
+}
+
+impl AttemptFailure {
+    fn new(cause: Cause, status: Option<u16>, failure: Failure) -> Self {
+        Self { status, failure, cause, is_byok: false, raw: None, is_timed_out: false }
+    }
+
+    pub(crate) fn plain(cause: Cause, kind: ErrorKind, message: &str) -> Self {
+        let failure = Failure { kind, message: message.to_owned(), code: None, retry_after_ms: None };
+        Self::new(cause, None, failure)
+    }
+
+    pub(crate) fn call(error: &CallError) -> Self {
+        tracing::warn!(plugin = %error.plugin, %error, "a provider plugin failed");
+        if error.is_saturated() {
+            return Self::plain(
+                Cause::Saturated,
+                ErrorKind::ProviderOverloaded,
+                "Service temporarily unavailable",
+            );
+        }
+        Self::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
+    }
+
+    /// The plugin could not write the request. One that had too little memory or time for it is told of the
+    /// limit, and another endpoint may have more.
+    pub(crate) fn prepare(error: &CallError, shown: usize) -> Self {
+        let Some(limit) = exceeded(error, shown) else { return Self::call(error) };
+        tracing::warn!(plugin = %error.plugin, %error, "a request is too large for a provider plugin");
+        let message =
+            format!("The request is too large for the plugin that translates it: {limit} is the limit");
+        Self::plain(Cause::Dialect, ErrorKind::PayloadTooLarge, &message)
+    }
+
+    pub(crate) fn late(late: Late, begun: bool) -> Self {
+        let cause = Cause::Late { total: late == Late::Total, begun };
+        let failed = Self::plain(cause, ErrorKind::Timeout, "The operation was aborted due to timeout");
+        Self { is_timed_out: true, ..failed }
+    }
+
+    pub(crate) fn egress(error: &EgressError) -> Self {
+        // Of what was not sent the operator was told with the provider's name, once a minute.
+        if !error.is_connect() {
+            tracing::info!(%error, "an exchange with a provider failed");
+        }
+        match error {
+            EgressError::TimedOut => Self::late(Late::Step, false),
+            error => {
+                let cause = if error.is_connect() { Cause::Unreachable } else { Cause::Endpoint };
+                Self::plain(cause, ErrorKind::ProviderUnavailable, "Provider returned error")
+            }
+        }
+    }
+
+    /// The dialect cannot carry the request.
+    pub(crate) fn dialect(failure: Failure) -> Self {
+        Self::new(Cause::Dialect, None, failure)
+    }
+
+    /// An error inside a successful answer, or one that a guest made by itself.
+    pub(crate) fn in_band(failure: Failure, status: Option<u16>) -> Self {
+        Self::new(in_band_cause(failure.kind), status, failure)
+    }
+
+    /// The answer is not one.
+    pub(crate) fn malformed() -> Self {
+        Self::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error")
+    }
+
+    /// The answer ended without content.
+    pub(crate) fn empty() -> Self {
+        Self::plain(Cause::Empty, ErrorKind::ProviderUnavailable, "Provider returned error")
+    }
+
+    /// `begun` says whether what was read so far counts as an answer.
+    pub(super) fn read(error: ReadError, status: u16, begun: bool) -> Self {
+        let mut failed = match &error {
+            ReadError::Late(late) => Self::late(*late, begun),
+            ReadError::Call(error) => Self::call(error),
+            ReadError::Upstream(error) => Self::egress(error),
+            ReadError::Guest(_) | ReadError::TooLong => {
+                let failure = error.failure();
+                Self::new(in_band_cause(failure.kind), None, failure)
+            }
+        };
+        failed.status = Some(status);
+        failed
+    }
+
+    /// With the credential in mind that went along: a provider's words may repeat it, and who owns it has to
+    /// know that it was refused.
+    pub(crate) fn after(mut self, used: Option<&Used>) -> Self {
+        let Some(used) = used else { return self };
+        self.failure.message = used.credential.covered(self.failure.message);
+        self.failure.code = self.failure.code.map(|code| used.credential.covered(code));
+        self.is_byok = used.is_byok;
+        if used.is_byok && self.cause == Cause::Credential {
+            self.cause = Cause::CallersCredential;
+        }
+        self
+    }
+
+    pub(super) fn from_status(status: StatusCode, failure: Failure) -> Self {
+        let cause = match status.as_u16() {
+            400 | 404 | 413 | 422 => Cause::Request,
+            401..=403 => Cause::Credential,
+            429 => Cause::Limited,
+            408 => Cause::Late { total: false, begun: false },
+            _ => Cause::Endpoint,
+        };
+        Self::new(cause, Some(status.as_u16()), failure)
+    }
+}
+
+/// What an error inside a successful answer stands for.
+fn in_band_cause(kind: ErrorKind) -> Cause {
+    match crate::refusal::status_of(kind) {
+        401..=403 => Cause::Credential,
+        429 => Cause::Limited,
+        504 => Cause::Late { total: false, begun: true },
+        500.. => Cause::Endpoint,
+        _ => Cause::Request,
+    }
+}

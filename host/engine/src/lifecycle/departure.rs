@@ -1,0 +1,240 @@
+//! Requests whose clients have left.
+//!
+//! A request ends at once with its client, the request upstream too. Where an endpoint is priced and reasons, its usage
+//! would stay unknown: how much it has reasoned is told only at the end of an answer. There the answer is read on for its
+//! usage, for a short time and for a bounded number of requests at once.
+
+use crate::limits::allowance::Allowance;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, watch};
+use tracing::Instrument as _;
+
+/// How long an answer is read on.
+const READ_TIME_MAX: Duration = Duration::from_secs(10);
+/// How many answers are read on at once.
+const READS_MAX: u32 = 64;
+
+/// Work that goes on without its client.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// The answers that are read on.
+pub(crate) struct Leavers {
+    places: Arc<Semaphore>,
+    is_over: watch::Sender<bool>,
+}
+
+impl Default for Leavers {
+    fn default() -> Self {
+        Self { places: Arc::new(Semaphore::new(READS_MAX as usize)), is_over: watch::Sender::new(false) }
+    }
+}
+
+impl Leavers {
+    /// Goes on with `work` until it ends or its time is over. Where there is no place it is dropped at once.
+    fn go_on(&self, mut work: Work) {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
+        // There is none when the process ends.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut is_over = self.is_over.subscribe();
+        let reading = async move {
+            tokio::select! {
+                biased;
+                _ = is_over.wait_for(|is_over| *is_over) => {}
+                () = &mut work => {}
+                () = tokio::time::sleep(READ_TIME_MAX) => {}
+            }
+            // The usage row is written before the place is free.
+            drop(work);
+            drop(place);
+        };
+        runtime.spawn(reading.in_current_span());
+    }
+
+    /// Ends all of them, and has those that come end at once. Each has charged what is known by then.
+    pub(crate) async fn end(&self) {
+        self.is_over.send_replace(true);
+        // Nothing closes the semaphore.
+        drop(self.places.acquire_many(READS_MAX).await);
+    }
+}
+
+/// What is known of a request for the case that its client leaves.
+#[derive(Debug, Default)]
+pub(crate) struct Attendance {
+    /// The endpoint that is asked is to be read on.
+    is_worth_reading: AtomicBool,
+    /// It may have seen the request.
+    is_sent: AtomicBool,
+    has_left: AtomicBool,
+}
+
+impl Attendance {
+    /// An endpoint is about to be asked. What it is asked stays unsent until [`Self::sent`] is set.
+    pub(crate) fn asks(&self, is_worth_reading: bool) {
+        self.is_sent.store(false, Ordering::Relaxed);
+        self.is_worth_reading.store(is_worth_reading, Ordering::Relaxed);
+    }
+
+    /// Set when the endpoint may have seen the request.
+    pub(crate) fn sent(&self) -> &AtomicBool {
+        &self.is_sent
+    }
+
+    /// Whether the endpoint that was asked last may have seen the request.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_sent.load(Ordering::Relaxed)
+    }
+
+    /// The endpoint has said all, or failed.
+    pub(crate) fn has_answered(&self) {
+        self.is_worth_reading.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the client has left, and the answer is read on.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+}
+
+/// What happens when the client of one request leaves.
+#[derive(Clone)]
+pub(crate) struct Departure {
+    attendance: Arc<Attendance>,
+    leavers: Arc<Leavers>,
+    allowance: Allowance,
+    span: tracing::Span,
+}
+
+impl Departure {
+    /// For a request that uses this allowance.
+    pub(crate) fn new(leavers: &Arc<Leavers>, allowance: &Allowance) -> Self {
+        let (leavers, allowance) = (Arc::clone(leavers), allowance.clone());
+        Self { attendance: Arc::default(), leavers, allowance, span: tracing::Span::current() }
+    }
+
+    pub(crate) fn attendance(&self) -> Arc<Attendance> {
+        Arc::clone(&self.attendance)
+    }
+
+    /// The client has left while `work` was under way.
+    pub(crate) fn leave<T: 'static>(&self, work: Pin<Box<dyn Future<Output = T> + Send>>) {
+        let Attendance { is_worth_reading, is_sent, has_left } = &*self.attendance;
+        if !is_worth_reading.load(Ordering::Relaxed) || !is_sent.load(Ordering::Relaxed) {
+            return;
+        }
+        has_left.store(true, Ordering::Relaxed);
+        self.allowance.give_place_back();
+        let work = Box::pin(async move { drop(work.await) }.instrument(self.span.clone()));
+        self.leavers.go_on(work);
+    }
+}
+
+/// Work whose result a client waits for. Dropped before its end, the client has left.
+pub(crate) struct Attended<T: 'static> {
+    work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
+    departure: Departure,
+}
+
+impl<T> Attended<T> {
+    pub(crate) fn new(departure: Departure, work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self { work: Some(Box::pin(work)), departure }
+    }
+}
+
+impl<T> Future for Attended<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let output = work.as_mut().poll(context);
+        if output.is_ready() {
+            self.work = None;
+        }
+        output
+    }
+}
+
+impl<T: 'static> Drop for Attended<T> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            self.departure.leave(work);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    /// Counts what is dropped.
+    struct Row(Arc<AtomicUsize>);
+
+    impl Drop for Row {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn departure(leavers: &Arc<Leavers>) -> Departure {
+        let departure = Departure::new(leavers, &Allowance::default());
+        departure.attendance.asks(true);
+        departure.attendance.sent().store(true, Ordering::Relaxed);
+        departure
+    }
+
+    fn waiting(departure: Departure, rows: &Arc<AtomicUsize>) -> Attended<()> {
+        let row = Row(Arc::clone(rows));
+        Attended::new(departure, async move {
+            std::future::pending::<()>().await;
+            drop(row);
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_read_on_for_ten_seconds() {
+        let (leavers, rows) = (Arc::new(Leavers::default()), Arc::new(AtomicUsize::new(0)));
+        let departure = departure(&leavers);
+        let attendance = departure.attendance();
+        drop(waiting(departure, &rows));
+        assert!(attendance.has_left());
+        tokio::time::sleep(Duration::from_millis(9_990)).await;
+        assert_eq!(rows.load(Ordering::Relaxed), 0);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(rows.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_than_sixty_four_are_read_on_at_once_and_all_end_with_the_host() {
+        let (leavers, rows) = (Arc::new(Leavers::default()), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..70 {
+            drop(waiting(departure(&leavers), &rows));
+        }
+        assert_eq!(rows.load(Ordering::Relaxed), 6, "there is no place for these");
+        leavers.end().await;
+        assert_eq!(rows.load(Ordering::Relaxed), 70);
+        drop(waiting(departure(&leavers), &rows));
+        leavers.end().await;
+        assert_eq!(rows.load(Ordering::Relaxed), 71);
+    }
+
+    #[tokio::test]
+    async fn what_was_not_sent_or_is_not_worth_it_ends_at_once() {
+        let (leavers, rows) = (Arc::new(Leavers::default()), Arc::new(AtomicUsize::new(0)));
+        let unsent = departure(&leavers);
+        unsent.attendance.sent().store(false, Ordering::Relaxed);
+        drop(waiting(unsent, &rows));
+        let cheap = departure(&leavers);
+        cheap.attendance.has_answered();
+        drop(waiting(cheap.clone(), &rows));
+        assert_eq!(rows.load(Ordering::Relaxed), 2);
+        assert!(!cheap.attendance.has_left());
+        assert_eq!(Attended::new(departure(&leavers), async { 5 }).await, 5);
+    }
+}

@@ -1,0 +1,217 @@
+//! What one request may use of what its key and its workspace may use: the tokens
+//! that it will be charged, and its place among the requests that run at once. The
+//! server makes one when it lets a request in; every usage row of the request
+//! charges it when it is settled, on whatever way out. A request without limits
+//! carries nothing.
+
+use crate::limits::rate::{Limit, Quota};
+use cofferdam_store::{Clock, KeyId, WorkspaceId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Tokens that keys and workspaces have used up.
+pub struct TokenLimits {
+    /// By key.
+    pub by_key: Limit<KeyId>,
+    /// By workspace.
+    pub by_workspace: Limit<WorkspaceId>,
+}
+
+impl TokenLimits {
+    /// Nobody has used anything yet.
+    #[must_use]
+    pub fn new(clock: &Clock) -> Self {
+        Self { by_key: Limit::new(clock.clone()), by_workspace: Limit::new(clock.clone()) }
+    }
+}
+
+/// Who pays for the tokens of a request.
+pub struct Meter {
+    /// Where they are counted.
+    pub limits: Arc<TokenLimits>,
+    /// The key, when its tokens are limited.
+    pub key: Option<(KeyId, Quota)>,
+    /// The workspace, when its tokens are limited.
+    pub workspace: Option<(WorkspaceId, Quota)>,
+}
+
+impl Meter {
+    fn charge(&self, tokens: u64) {
+        if let Some((key, quota)) = self.key {
+            self.limits.by_key.debit(key, quota, tokens);
+        }
+        if let Some((workspace, quota)) = self.workspace {
+            self.limits.by_workspace.debit(workspace, quota, tokens);
+        }
+    }
+}
+
+/// What one request may use. Clones are of the same request.
+#[derive(Clone, Default)]
+pub struct Allowance(Option<Arc<Held>>);
+
+struct Held {
+    meter: Option<Meter>,
+    place: Mutex<Option<Place<KeyId>>>,
+}
+
+impl Allowance {
+    /// An allowance whose tokens are paid by `meter` and which holds a place until the
+    /// request is over; each only where there is a limit.
+    #[must_use]
+    pub fn new(meter: Option<Meter>, place: Option<Place<KeyId>>) -> Self {
+        let is_limited = meter.is_some() || place.is_some();
+        Self(is_limited.then(|| Arc::new(Held { meter, place: Mutex::new(place) })))
+    }
+
+    /// Charges tokens, input and output together.
+    pub(crate) fn charge(&self, tokens: u64) {
+        if let Some(meter) = self.0.as_ref().and_then(|held| held.meter.as_ref()) {
+            meter.charge(tokens);
+        }
+    }
+
+    /// Gives the place back: the client has what it asked for, and what is left to do
+    /// must not keep it from asking again. Otherwise the last clone gives it back.
+    pub(crate) fn give_place_back(&self) {
+        if let Some(held) = &self.0 {
+            drop(held.place.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
+impl fmt::Debug for Allowance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Allowance").field(&self.0.is_some()).finish()
+    }
+}
+
+/// How many requests of each of them run at this moment. Who runs none is not
+/// remembered.
+pub struct Running<K>(Arc<Mutex<Counts<K>>>);
+
+/// Requests that run, by whose they are and together.
+struct Counts<K> {
+    each: BTreeMap<K, u64>,
+    all: u64,
+}
+
+impl<K> Default for Running<K> {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Counts { each: BTreeMap::new(), all: 0 })))
+    }
+}
+
+impl<K: Ord + Copy> Running<K> {
+    /// A place, if `may_enter` allows it, which is told how many requests of the same one and of all run.
+    ///
+    /// # Errors
+    /// That of `may_enter`.
+    pub fn enter<E>(&self, who: K, may_enter: impl FnOnce(u64, u64) -> Result<(), E>) -> Result<Place<K>, E> {
+        let mut running = lock(&self.0);
+        let Counts { each, all } = &mut *running;
+        let taken = each.get(&who).copied().unwrap_or_default();
+        may_enter(taken, *all)?;
+        each.insert(who, taken + 1);
+        *all += 1;
+        Ok(Place { running: Arc::clone(&self.0), who })
+    }
+}
+
+/// One of the requests that run at once. Given back when dropped.
+pub struct Place<K: Ord> {
+    running: Arc<Mutex<Counts<K>>>,
+    who: K,
+}
+
+impl<K: Ord> Drop for Place<K> {
+    fn drop(&mut self) {
+        let mut running = lock(&self.running);
+        let Counts { each, all } = &mut *running;
+        *all = all.saturating_sub(1);
+        if let Some(taken) = each.get_mut(&self.who) {
+            *taken = taken.saturating_sub(1);
+            if *taken == 0 {
+                each.remove(&self.who);
+            }
+        }
+    }
+}
+
+fn lock<K>(running: &Mutex<Counts<K>>) -> MutexGuard<'_, Counts<K>> {
+    // A panic elsewhere leaves counts that are still counts.
+    running.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> KeyId {
+        "abcdefghijkl".parse().unwrap()
+    }
+
+    /// A place among so many of its own.
+    fn enter<K: Ord + Copy>(running: &Running<K>, who: K, most: u64) -> Option<Place<K>> {
+        running.enter(who, |own, _| if own < most { Ok(()) } else { Err(()) }).ok()
+    }
+
+    #[test]
+    fn places_are_limited_for_each_and_come_back() {
+        let running = Running::default();
+        let first = enter(&running, 1, 2).unwrap();
+        let second = enter(&running, 1, 2).unwrap();
+        assert!(enter(&running, 1, 2).is_none());
+        let other = enter(&running, 2, 2).unwrap();
+        let counts = running.enter(3, |own, all| Err::<(), _>((own, all))).err();
+        assert_eq!(counts, Some((0, 3)));
+        // Fewer places than are taken: nobody enters until enough have left.
+        drop((first, other));
+        assert!(enter(&running, 1, 1).is_none());
+        drop(second);
+        assert!(enter(&running, 1, 1).is_some());
+        let counts = lock(&running.0);
+        assert!(counts.each.is_empty() && counts.all == 0, "who runs nothing is not remembered");
+    }
+
+    #[test]
+    fn the_place_of_a_request_is_given_back_once_by_word_or_by_its_last_clone() {
+        let running = Running::default();
+        let allowance = Allowance::new(None, enter(&running, key(), 1));
+        let clone = allowance.clone();
+        drop(allowance);
+        assert!(enter(&running, key(), 1).is_none());
+        clone.give_place_back();
+        let next = enter(&running, key(), 1).unwrap();
+        clone.give_place_back();
+        drop(clone);
+        assert!(enter(&running, key(), 1).is_none());
+        drop(next);
+        assert!(enter(&running, key(), 1).is_some());
+    }
+
+    #[test]
+    fn tokens_are_charged_to_whoever_is_limited() {
+        let clock = Clock::manual();
+        let quota = Quota::of_minute(1_000).unwrap();
+        let workspace = "00000000-0000-4000-8000-000000000000".parse().unwrap();
+        let limits = Arc::new(TokenLimits::new(&clock));
+        let meter = |key, workspace| Some(Meter { limits: Arc::clone(&limits), key, workspace });
+        let left = || {
+            let by_key = limits.by_key.standing(key(), quota).remaining;
+            (by_key, limits.by_workspace.standing(workspace, quota).remaining)
+        };
+        Allowance::default().charge(1);
+        assert_eq!(left(), (1_000, 1_000));
+        Allowance::new(meter(Some((key(), quota)), None), None).charge(100);
+        assert_eq!(left(), (900, 1_000));
+        let both = Allowance::new(meter(Some((key(), quota)), Some((workspace, quota))), None);
+        let clone = both.clone();
+        both.charge(100);
+        clone.charge(1_000);
+        assert_eq!(left(), (0, 0));
+        clock.advance(std::time::Duration::from_secs(60));
+        assert_eq!(left(), (800, 900));
+    }
+}

@@ -1,0 +1,273 @@
+//! One endpoint's health over time, and that of several side by side.
+
+use super::*;
+use crate::cost::no_usage;
+use crate::failure::{AttemptFailure, Cause};
+use cofferdam_runtime::wire::{ErrorKind, Usage};
+use cofferdam_store::Clock;
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn health(id: u64) -> Arc<Health> {
+    let word = |word: &str| word.to_owned();
+    let key = EndpointKey {
+        model: word("test/model"),
+        provider: format!("p{id}"),
+        upstream: word("m"),
+        tier: word("default"),
+    };
+    Arc::new(Health::new(id, key, id))
+}
+
+/// A clock at a plausible moment of a process.
+fn clock() -> Clock {
+    Clock::manual()
+}
+
+fn answer(health: &Arc<Health>, clock: &Clock, latency: Duration) -> Watch {
+    let mut watch = Watch::begin_anyway(health, clock, true);
+    clock.advance(latency);
+    watch.answered();
+    watch
+}
+
+fn fail(health: &Arc<Health>, clock: &Clock, cause: Cause) {
+    let watch = Watch::begin_anyway(health, clock, true);
+    watch.failed(&AttemptFailure::plain(cause, ErrorKind::ProviderUnavailable, ""));
+}
+
+fn told(health: &Health, clock: &Clock) -> Statistics {
+    health.statistics(clock.monotonic_ms(), true)
+}
+
+#[test]
+fn speed_is_measured_apart_for_streams_and_whole_answers() {
+    let (health, clock) = (health(1), clock());
+    let watch = answer(&health, &clock, Duration::from_millis(400));
+    clock.advance(Duration::from_secs(5));
+    // Three of them its client kept it waiting.
+    watch.finished(&output(100), Duration::from_secs(3));
+    let statistics = told(&health, &clock);
+    assert!((statistics.latency_ms.p50 / 400.0 - 1.0).abs() < 0.1, "{statistics:?}");
+    assert!((statistics.throughput.p50 / 50.0 - 1.0).abs() < 0.1, "{statistics:?}");
+    let whole = health.statistics(clock.monotonic_ms(), false);
+    assert_eq!((whole.latency_ms.p50, whole.throughput.p50, whole.requests), (0.0, 0.0, 1));
+}
+
+#[test]
+fn short_answers_say_nothing_about_speed() {
+    let (health, clock) = (health(1), clock());
+    let watch = answer(&health, &clock, Duration::from_millis(400));
+    watch.finished(&output(1_000), Duration::ZERO);
+    clock.advance(Duration::from_secs(1));
+    watch.finished(&output(3), Duration::ZERO);
+    assert_eq!(told(&health, &clock).throughput.p50, 0.0);
+}
+
+fn output(output_tokens: u64) -> Usage {
+    Usage { output_tokens, ..no_usage() }
+}
+
+#[test]
+fn the_overall_speed_counts_from_the_attempt_and_without_the_time_of_the_client() {
+    let (health, clock) = (health(1), clock());
+    let watch = answer(&health, &clock, Duration::from_secs(4));
+    clock.advance(Duration::from_secs(3));
+    watch.finished(&output(600), Duration::from_secs(1));
+    assert!((health.tokens_per_second() - 100.0).abs() < 1e-6, "{}", health.tokens_per_second());
+    let watch = answer(&health, &clock, Duration::from_secs(2));
+    watch.finished(&output(600), Duration::ZERO);
+    assert!((health.tokens_per_second() - 200.0).abs() < 1e-6, "{}", health.tokens_per_second());
+}
+
+#[test]
+fn an_endpoint_is_known_to_reason_for_an_hour_after_it_has() {
+    let (health, clock) = (health(1), clock());
+    let reasons = || health.has_reasoned(clock.monotonic_ms());
+    let watch = answer(&health, &clock, Duration::from_secs(1));
+    watch.finished(&output(20), Duration::ZERO);
+    assert!(!reasons());
+    watch.finished(&Usage { reasoning_tokens: 1, ..output(20) }, Duration::ZERO);
+    assert!(reasons());
+    clock.advance(Duration::from_secs(3_599));
+    assert!(reasons());
+    clock.advance(Duration::from_secs(1));
+    assert!(!reasons());
+}
+
+#[test]
+fn only_the_endpoints_own_failures_count() {
+    let (health, clock) = (health(1), clock());
+    let others = [
+        Cause::Request,
+        Cause::Dialect,
+        Cause::CallersCredential,
+        Cause::Limited,
+        Cause::Saturated,
+        Cause::Plugin,
+        Cause::Empty,
+        Cause::Late { total: true, begun: false },
+    ];
+    for cause in others {
+        fail(&health, &clock, cause);
+    }
+    assert_eq!((told(&health, &clock).failures, told(&health, &clock).outage), (0, false));
+    let own = [
+        Cause::Endpoint,
+        Cause::Unreachable,
+        Cause::NoCredential,
+        Cause::Late { total: false, begun: false },
+        Cause::Late { total: false, begun: true },
+    ];
+    for cause in own {
+        fail(&health, &clock, cause);
+    }
+    let statistics = told(&health, &clock);
+    assert_eq!((statistics.requests, statistics.failures, statistics.outage), (5, 5, true));
+    assert!(statistics.ejected, "that was five in a row");
+}
+
+#[test]
+fn an_outage_is_over_after_half_a_minute_and_forgotten_after_five() {
+    let (health, clock) = (health(1), clock());
+    fail(&health, &clock, Cause::Endpoint);
+    clock.advance(Duration::from_millis(29_999));
+    assert!(told(&health, &clock).outage);
+    clock.advance(Duration::from_millis(1));
+    let statistics = told(&health, &clock);
+    assert_eq!((statistics.outage, statistics.failures), (false, 1));
+    clock.advance(Duration::from_secs(300));
+    assert_eq!(told(&health, &clock).failures, 0);
+}
+
+#[test]
+fn an_answer_that_breaks_counts_as_one_failed_request() {
+    let (health, clock) = (health(1), clock());
+    answer(&health, &clock, Duration::from_millis(10)).broke();
+    let statistics = told(&health, &clock);
+    assert_eq!((statistics.requests, statistics.failures, statistics.outage), (1, 1, true));
+}
+
+#[test]
+fn answers_that_keep_breaking_open_the_breaker_although_they_begin() {
+    let (health, clock) = (health(1), clock());
+    for _ in 0..OFTEN_REQUESTS {
+        answer(&health, &clock, Duration::from_millis(1)).broke();
+    }
+    assert_eq!(health.reading(clock.monotonic_ms()).phase, Phase::Open);
+}
+
+#[test]
+fn half_open_one_request_a_second_counts_on_it() {
+    let (health, clock) = (health(1), clock());
+    (0..5).for_each(|_| fail(&health, &clock, Cause::Endpoint));
+    clock.advance(Duration::from_secs(10));
+    assert!((0..10).all(|_| !told(&health, &clock).ejected), "to be told of it takes no turn");
+    let begin = || Watch::begin(&health, &clock, true);
+    let mut probe = begin().unwrap();
+    assert!(begin().is_none() && told(&health, &clock).ejected);
+    let reading = health.reading(clock.monotonic_ms());
+    assert_eq!((reading.phase, reading.is_ejected, reading.openings), (Phase::HalfOpen, true, 1));
+    probe.answered();
+    assert_eq!(health.reading(clock.monotonic_ms()).phase, Phase::Closed);
+    assert!(begin().is_some() && begin().is_some() && health.is_well());
+}
+
+#[test]
+fn a_probe_that_says_nothing_leaves_its_turn_to_the_next() {
+    let (health, clock) = (health(1), clock());
+    (0..5).for_each(|_| fail(&health, &clock, Cause::Endpoint));
+    clock.advance(Duration::from_secs(10));
+    drop(Watch::begin(&health, &clock, true).unwrap());
+    assert!(!told(&health, &clock).ejected, "its client had left");
+    let failure = |cause| AttemptFailure::plain(cause, ErrorKind::InvalidRequest, "");
+    Watch::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Request));
+    assert!(!told(&health, &clock).ejected, "the request was at fault");
+    Watch::begin(&health, &clock, true).unwrap().failed(&failure(Cause::Endpoint));
+    assert!(told(&health, &clock).ejected && Watch::begin(&health, &clock, true).is_none());
+}
+
+#[test]
+fn a_limit_sets_aside_for_as_long_as_it_says_and_is_no_failure() {
+    let (health, clock) = (health(1), clock());
+    let mut failed = AttemptFailure::plain(Cause::Limited, ErrorKind::RateLimitExceeded, "");
+    failed.failure.retry_after_ms = Some(20_000);
+    Watch::begin_anyway(&health, &clock, true).failed(&failed);
+    clock.advance(Duration::from_millis(19_999));
+    assert!(told(&health, &clock).ejected);
+    clock.advance(Duration::from_millis(1));
+    let statistics = told(&health, &clock);
+    assert_eq!((statistics.ejected, statistics.failures, statistics.outage), (false, 0, false));
+    failed.failure.retry_after_ms = Some(u64::MAX);
+    Watch::begin_anyway(&health, &clock, true).failed(&failed);
+    clock.advance(Duration::from_secs(60));
+    assert!(!told(&health, &clock).ejected, "no provider closes itself for good");
+}
+
+#[test]
+fn a_limit_of_the_callers_own_key_is_nobodys_elses() {
+    let (health, clock) = (health(1), clock());
+    let mut failed = AttemptFailure::plain(Cause::Limited, ErrorKind::RateLimitExceeded, "");
+    failed.is_byok = true;
+    Watch::begin_anyway(&health, &clock, true).failed(&failed);
+    assert!(!told(&health, &clock).ejected);
+}
+
+#[test]
+fn an_outlier_is_set_aside_longer_each_time_and_measured_anew() {
+    let (endpoints, clock) = ([health(1), health(2), health(3)], clock());
+    for seconds in [30, 60] {
+        for (endpoint, latency_ms) in endpoints.iter().zip([20, 20, 4_000]) {
+            (0..COMPARED_MIN).for_each(|_| drop(answer(endpoint, &clock, Duration::from_millis(latency_ms))));
+        }
+        compare(endpoints.iter(), clock.monotonic_ms());
+        let ejected = endpoints.iter().map(|health| told(health, &clock).ejected);
+        assert_eq!(ejected.collect::<Vec<_>>(), [false, false, true]);
+        clock.advance(Duration::from_millis(seconds * 1_000 - 1));
+        assert!(told(&endpoints[2], &clock).ejected);
+        clock.advance(Duration::from_millis(1));
+        assert!(!told(&endpoints[2], &clock).ejected);
+        compare(endpoints.iter(), clock.monotonic_ms());
+        assert!(!told(&endpoints[2], &clock).ejected, "it has to be slow again first");
+    }
+    assert_eq!(endpoints[2].reading(clock.monotonic_ms()).outliers, 2);
+}
+
+#[test]
+fn an_endpoint_written_twice_is_no_peer_of_itself() {
+    let (one, clock) = (health(1), clock());
+    (0..30).for_each(|_| drop(answer(&one, &clock, Duration::from_millis(5_000))));
+    compare([&one, &one].into_iter(), clock.monotonic_ms());
+    assert!(!told(&one, &clock).ejected);
+}
+
+proptest! {
+    /// Whatever happens to the endpoints of a model, comparing them leaves at least half of those that were in
+    /// use before, and everybody is back in the end.
+    #[test]
+    fn half_of_a_model_is_never_set_aside_as_outliers(
+        deeds in proptest::collection::vec((0usize..6, any::<bool>(), 0u64..10_000), 0..400),
+    ) {
+        let (endpoints, clock) = ((1..=6).map(health).collect::<Vec<_>>(), clock());
+        for (number, (place, failed, latency_ms)) in deeds.into_iter().enumerate() {
+            if failed {
+                fail(&endpoints[place], &clock, Cause::Endpoint);
+            } else {
+                answer(&endpoints[place], &clock, Duration::from_millis(latency_ms));
+            }
+            if number % 10 == 9 {
+                let ejected = || {
+                    let now_ms = clock.monotonic_ms();
+                    endpoints.iter().filter(|health| health.reading(now_ms).is_ejected).count()
+                };
+                let before = ejected();
+                compare(endpoints.iter(), clock.monotonic_ms());
+                prop_assert!(ejected() == before || ejected() <= 3);
+            }
+        }
+        clock.advance(Duration::from_secs(600));
+        for endpoint in &endpoints {
+            prop_assert!(!told(endpoint, &clock).ejected);
+        }
+    }
+}

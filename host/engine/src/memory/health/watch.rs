@@ -1,0 +1,98 @@
+//! One attempt as its endpoint's health sees it, from its begin to its end.
+
+use super::Health;
+use super::breaker::Turn;
+use crate::failure::AttemptFailure;
+use crate::failure::blame::Blame;
+use cofferdam_runtime::wire::Usage;
+use cofferdam_store::Clock;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Fewer tokens, or a shorter time in milliseconds, say nothing about speed.
+const TOKENS_MIN: u64 = 16;
+const TIME_MIN_MS: u64 = 50;
+
+/// An attempt under way. Dropped without a word it says nothing: the client left, or the request was at fault. Then
+/// the turn of a half-open breaker is there for the next.
+pub(crate) struct Watch {
+    health: Arc<Health>,
+    clock: Clock,
+    streamed: bool,
+    began_ms: u64,
+    content_ms: Option<u64>,
+    /// The turn it takes, until it has said something.
+    turn: Option<Turn>,
+}
+
+impl Watch {
+    /// An attempt begins. None where the breaker lets it through as a last resort only: then
+    /// [`Self::begin_anyway`].
+    pub(crate) fn begin(health: &Arc<Health>, clock: &Clock, streamed: bool) -> Option<Self> {
+        let began_ms = clock.monotonic_ms();
+        let turn = health.take_turn(began_ms)?;
+        Some(Self::new(health, clock, streamed, began_ms, Some(turn)))
+    }
+
+    /// An attempt begins as a last resort.
+    pub(crate) fn begin_anyway(health: &Arc<Health>, clock: &Clock, streamed: bool) -> Self {
+        Self::new(health, clock, streamed, clock.monotonic_ms(), None)
+    }
+
+    fn new(health: &Arc<Health>, clock: &Clock, streamed: bool, began_ms: u64, turn: Option<Turn>) -> Self {
+        let (health, clock) = (Arc::clone(health), clock.clone());
+        Self { health, clock, streamed, began_ms, content_ms: None, turn }
+    }
+
+    /// The first content of a stream is there, or the whole of another answer.
+    pub(crate) fn answered(&mut self) {
+        self.turn = None;
+        let now_ms = self.clock.monotonic_ms();
+        self.content_ms = Some(now_ms);
+        self.health.answered(self.began_ms, now_ms, self.streamed);
+    }
+
+    /// The attempt failed before that.
+    pub(crate) fn failed(mut self, failed: &AttemptFailure) {
+        let now_ms = self.clock.monotonic_ms();
+        match failed.blame() {
+            Blame::Endpoint => self.health.failed(self.began_ms, now_ms, false),
+            Blame::Limit => self.health.limited(now_ms, failed.failure.retry_after_ms),
+            Blame::Other => return,
+        }
+        self.turn = None;
+    }
+
+    /// The answer that had begun broke, for the endpoint's own reasons.
+    pub(crate) fn broke(&self) {
+        self.health.failed(self.began_ms, self.clock.monotonic_ms(), self.content_ms.is_some());
+    }
+
+    /// The answer is complete, with so many tokens of output. A stream's speed is that after its first content;
+    /// `held` is for how long its client kept it waiting meanwhile.
+    pub(crate) fn finished(&self, usage: &Usage, held: Duration) {
+        let output_tokens = usage.output_tokens;
+        let now_ms = self.clock.monotonic_ms();
+        if usage.reasoning_tokens > 0 {
+            self.health.reasoned(now_ms);
+        }
+        let since_ms = if self.streamed { self.content_ms.unwrap_or(self.began_ms) } else { self.began_ms };
+        let held_ms = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
+        let time_ms = now_ms.saturating_sub(since_ms).saturating_sub(held_ms);
+        let whole_ms = now_ms.saturating_sub(self.began_ms).saturating_sub(held_ms);
+        if output_tokens >= TOKENS_MIN && whole_ms >= TIME_MIN_MS {
+            self.health.took(output_tokens as f64 * 1000.0 / whole_ms as f64);
+        }
+        if output_tokens >= TOKENS_MIN && time_ms >= TIME_MIN_MS {
+            self.health.produced(now_ms, self.streamed, output_tokens as f64 * 1000.0 / time_ms as f64);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(turn @ Turn::Probe { .. }) = self.turn.take() {
+            self.health.give_back(turn);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Trying again when every endpoint has failed with something that passes: a few times, after a wait that differs
+//! from request to request, and only as long as such retries stay a small share of all requests, so that a
+//! provider in trouble is not buried by the requests it could not answer.
+
+use crate::failure::AttemptFailure;
+use cofferdam_store::Clock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Attempts beyond the first round, for one request.
+const ATTEMPTS_MAX: usize = 4;
+/// Rounds beyond the first.
+const ROUNDS_MAX: u32 = 2;
+/// The longest wait before the first retry, unless a provider names another; it doubles with each round.
+const WAIT: Duration = Duration::from_millis(250);
+/// A provider that asks for more patience than this is not waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What one request adds to the budget, in thousandths of a retry: a tenth of all requests may be retried.
+const PER_REQUEST: u64 = 100;
+/// What each second adds, so that a quiet host may retry too.
+const PER_SECOND: u64 = 1_000;
+/// What is saved up at most, and at the start.
+const SAVED_MAX: u64 = 50_000;
+const SAVED_FIRST: u64 = 10_000;
+const ONE: u64 = 1_000;
+
+/// How many retries all requests together may still make.
+pub(crate) struct Budget {
+    clock: Clock,
+    /// Thousandths of a retry.
+    saved: AtomicU64,
+    /// Until when seconds have been added, on the clock that only grows.
+    added_until_ms: Mutex<u64>,
+    refused: AtomicU64,
+}
+
+impl Budget {
+    pub(crate) fn new(clock: &Clock) -> Self {
+        Self {
+            clock: clock.clone(),
+            saved: AtomicU64::new(SAVED_FIRST),
+            added_until_ms: Mutex::new(clock.monotonic_ms()),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// A request begins.
+    pub(crate) fn earn(&self) {
+        // Two requests at once may save a little more than the bound; nothing depends on it.
+        if self.saved.load(Ordering::Relaxed) < SAVED_MAX {
+            self.saved.fetch_add(PER_REQUEST, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes one retry, if one is left.
+    fn spend(&self) -> bool {
+        self.add_seconds();
+        let left = |saved: u64| saved.checked_sub(ONE);
+        let spent = self.saved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok();
+        if !spent {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        spent
+    }
+
+    /// How often a request gave up because the budget was spent.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    fn add_seconds(&self) {
+        let now_ms = self.clock.monotonic_ms();
+        let mut added_until_ms = self.added_until_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        let seconds = now_ms.saturating_sub(*added_until_ms) / 1_000;
+        *added_until_ms = added_until_ms.saturating_add(seconds * 1_000);
+        let earned = seconds.saturating_mul(PER_SECOND).min(SAVED_MAX);
+        let more = |saved: u64| Some(saved.saturating_add(earned).min(SAVED_MAX.max(saved)));
+        // It always gives a value, so it is never refused.
+        let _saved = self.saved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+}
+
+/// The retries of one request.
+#[derive(Default)]
+pub(crate) struct Retries {
+    /// Where the present round failed with something that passes, and how long its provider asks to wait.
+    passing: Vec<(usize, Duration)>,
+    /// Something failed that does not pass.
+    is_hopeless: bool,
+    round: u32,
+    made: usize,
+}
+
+/// What to do next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// First wait so long.
+    pub(crate) wait: Duration,
+    /// Then try the candidates at these places, in this order.
+    pub(crate) places: Vec<usize>,
+}
+
+impl Retries {
+    /// The candidate at `place` has failed.
+    pub(crate) fn note(&mut self, place: usize, failed: &AttemptFailure) {
+        match failed.passes_after().filter(|wait| *wait <= PATIENCE) {
+            Some(wait) => self.passing.push((place, wait)),
+            None => self.is_hopeless = true,
+        }
+    }
+
+    /// The next round, after one in which everything failed. `left` is the time that is left for the request,
+    /// `share` is drawn from 0 to 1.
+    pub(crate) fn next(&mut self, budget: &Budget, left: Duration, share: f64) -> Option<Round> {
+        if self.is_hopeless || self.round >= ROUNDS_MAX {
+            return None;
+        }
+        let asked = self.passing.iter().map(|(_, wait)| *wait).min()?;
+        // Half of the wait is for all, the other half sets requests apart that failed together.
+        let spread = WAIT * (1 << self.round);
+        let wait = asked + spread.mul_f64(0.5 + share.clamp(0.0, 1.0) / 2.0);
+        if wait >= left {
+            return None;
+        }
+        let mut places = Vec::with_capacity(ATTEMPTS_MAX);
+        for (place, _) in self.passing.drain(..).filter(|(_, asked)| *asked <= wait) {
+            if self.made >= ATTEMPTS_MAX || !budget.spend() {
+                break;
+            }
+            self.made += 1;
+            places.push(place);
+        }
+        self.passing.clear();
+        self.round += 1;
+        (!places.is_empty()).then_some(Round { wait, places })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Cause;
+    use cofferdam_runtime::wire::ErrorKind;
+    use proptest::prelude::*;
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn failure(cause: Cause, retry_after_ms: Option<u64>) -> AttemptFailure {
+        let kind = match cause {
+            Cause::Limited => ErrorKind::RateLimitExceeded,
+            Cause::Endpoint => ErrorKind::ProviderOverloaded,
+            _ => ErrorKind::ProviderUnavailable,
+        };
+        let mut failed = AttemptFailure::plain(cause, kind, "");
+        failed.failure.retry_after_ms = retry_after_ms;
+        failed
+    }
+
+    fn after(failures: &[AttemptFailure]) -> Retries {
+        let mut retries = Retries::default();
+        failures.iter().enumerate().for_each(|(place, failed)| retries.note(place, failed));
+        retries
+    }
+
+    fn budget() -> (Clock, Budget) {
+        let clock = Clock::manual();
+        let budget = Budget::new(&clock);
+        (clock, budget)
+    }
+
+    #[test]
+    fn what_passes_is_tried_again_after_a_wait_between_half_and_whole() {
+        for (share, wait_ms) in [(0.0, 145), (1.0, 270)] {
+            let causes = [Cause::Endpoint, Cause::Limited, Cause::Endpoint];
+            let mut retries = after(&causes.map(|cause| failure(cause, Some(20))));
+            let round = retries.next(&budget().1, LONG, share).unwrap();
+            assert_eq!(round, Round { wait: Duration::from_millis(wait_ms), places: vec![0, 1, 2] });
+        }
+    }
+
+    #[test]
+    fn one_that_does_not_pass_is_the_end() {
+        for hopeless in [
+            failure(Cause::Request, None),
+            failure(Cause::Credential, None),
+            failure(Cause::NoCredential, None),
+            failure(Cause::Empty, None),
+            failure(Cause::Plugin, None),
+            failure(Cause::Late { total: false, begun: false }, None),
+            failure(Cause::Limited, None),
+            failure(Cause::Limited, Some(5_001)),
+            failure(Cause::Endpoint, Some(60_000)),
+        ] {
+            let mut retries = after(&[failure(Cause::Unreachable, None), hopeless]);
+            assert_eq!(retries.next(&budget().1, LONG, 0.5), None);
+        }
+        assert_eq!(Retries::default().next(&budget().1, LONG, 0.5), None, "nothing was tried");
+    }
+
+    #[test]
+    fn who_asks_for_more_time_is_left_out() {
+        let mut retries =
+            after(&[failure(Cause::Limited, Some(4_000)), failure(Cause::Limited, Some(1_000))]);
+        let round = retries.next(&budget().1, LONG, 0.0).unwrap();
+        assert_eq!(round, Round { wait: Duration::from_millis(1_125), places: vec![1] });
+    }
+
+    #[test]
+    fn nobody_waits_beyond_the_requests_own_time() {
+        let mut retries = after(&[failure(Cause::Limited, Some(4_000))]);
+        assert_eq!(retries.next(&budget().1, Duration::from_secs(4), 0.0), None);
+    }
+
+    #[test]
+    fn rounds_and_attempts_are_few() {
+        let (_, budget) = budget();
+        let fail = |retries: &mut Retries, places: &[usize]| {
+            places.iter().for_each(|place| retries.note(*place, &failure(Cause::Unreachable, None)));
+        };
+        let mut retries = Retries::default();
+        fail(&mut retries, &[0, 1, 2]);
+        let first = retries.next(&budget, LONG, 1.0).unwrap();
+        assert_eq!((first.places.as_slice(), first.wait), ([0, 1, 2].as_slice(), WAIT));
+        fail(&mut retries, &first.places);
+        let second = retries.next(&budget, LONG, 1.0).unwrap();
+        assert_eq!((second.places, second.wait), (vec![0], WAIT * 2));
+        fail(&mut retries, &[0]);
+        assert_eq!(retries.next(&budget, LONG, 1.0), None);
+    }
+
+    #[test]
+    fn retries_are_a_tenth_of_requests_and_one_a_second() {
+        let (clock, budget) = budget();
+        (0..10).for_each(|_| assert!(budget.spend()));
+        assert!(!budget.spend());
+        assert_eq!(budget.refused(), 1);
+        (0..10).for_each(|_| budget.earn());
+        assert!(budget.spend() && !budget.spend());
+        clock.advance(Duration::from_millis(2_999));
+        assert!(budget.spend() && budget.spend() && !budget.spend());
+        clock.advance(Duration::from_millis(1));
+        assert!(budget.spend());
+        (0..1_000_000).for_each(|_| budget.earn());
+        let saved = (0..).take_while(|_| budget.spend()).count();
+        assert_eq!(saved, 50);
+    }
+
+    proptest! {
+        /// In any mix of requests, seconds and retries, no more is spent than was earned.
+        #[test]
+        fn the_budget_is_never_overdrawn(steps in proptest::collection::vec(0u8..3, 0..500)) {
+            let (clock, budget) = budget();
+            let (mut earned, mut spent) = (SAVED_FIRST, 0);
+            for step in steps {
+                match step {
+                    0 => { budget.earn(); earned += PER_REQUEST }
+                    1 => { clock.advance(Duration::from_secs(1)); earned += PER_SECOND }
+                    _ => spent += if budget.spend() { ONE } else { 0 },
+                }
+                prop_assert!(spent <= earned);
+            }
+        }
+
+        /// However often a request fails, it makes at most four further attempts.
+        #[test]
+        fn a_request_ends(candidates in 1usize..30, share in 0.0f64..1.0) {
+            let (_, budget) = budget();
+            let mut retries = Retries::default();
+            let mut places: Vec<usize> = (0..candidates).collect();
+            let mut attempts = 0;
+            loop {
+                places.iter().for_each(|place| retries.note(*place, &failure(Cause::Unreachable, None)));
+                let Some(round) = retries.next(&budget, LONG, share) else { break };
+                attempts += round.places.len();
+                places = round.places;
+            }
+            prop_assert!(attempts <= ATTEMPTS_MAX);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The endpoint that answered a conversation last, so that its next turn finds its prompt in that endpoint's
+//! cache (names.md 6).
+//!
+//! What is kept of a conversation is a number that tells it from others: a hash under a key of this process. What
+//! the number was made of cannot be found from it.
+
+use crate::caller::Caller;
+use crate::request::ResponsesRequest;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How long a conversation may pause, in milliseconds.
+const IDLE_MS: u64 = 600_000;
+/// Conversations of one half of the table.
+const HALF_MAX: usize = 50_000;
+
+/// Which endpoint answered which conversation last. At most 100,000 of them; beyond, those that were touched
+/// longest ago are forgotten, half a table at a time, so that no request pays for more than its own.
+pub(crate) struct Sessions {
+    hasher: RandomState,
+    half_max: usize,
+    halves: Mutex<Halves>,
+}
+
+#[derive(Default)]
+struct Halves {
+    young: HashMap<u64, Remembered>,
+    old: HashMap<u64, Remembered>,
+}
+
+#[derive(Clone, Copy)]
+struct Remembered {
+    /// The id of the endpoint's health.
+    endpoint: u64,
+    until_ms: u64,
+}
+
+/// One conversation of one account about one model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Session {
+    hash: u64,
+    /// The client names its session, so that the first answer counts. Otherwise only one that was served from a
+    /// cache shows that there is something to stay for.
+    is_named: bool,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { hasher: RandomState::new(), half_max: HALF_MAX, halves: Mutex::default() }
+    }
+}
+
+impl Sessions {
+    /// The conversation that a request belongs to; none if the client orders providers itself, or nothing tells
+    /// it from others.
+    ///
+    /// `requested` is the model as the client wrote it, `header` the value of `x-session-id`.
+    pub(crate) fn find(
+        &self,
+        caller: &Caller,
+        requested: &str,
+        header: Option<&str>,
+        request: &ResponsesRequest,
+    ) -> Option<Session> {
+        if request.provider.has_order {
+            return None;
+        }
+        // An intern's keys come and go; of others the key is the account.
+        let key = caller.intern.is_none().then_some(caller.key);
+        let account = (caller.workspace, caller.intern, key, requested);
+        if let Some(named) = request.session_id.as_deref().or(header) {
+            return Some(Session { hash: self.hasher.hash_one((account, 0, named)), is_named: true });
+        }
+        let hash = match &request.prompt_cache_key {
+            Some(key) => self.hasher.hash_one((account, 1, key)),
+            None if request.opening.is_empty() => return None,
+            None => self.hasher.hash_one((account, 2, &request.opening)),
+        };
+        Some(Session { hash, is_named: false })
+    }
+
+    /// The endpoint that the conversation should stay with, by the id of its health.
+    pub(crate) fn endpoint(&self, session: Session, now_ms: u64) -> Option<u64> {
+        let halves = self.lock();
+        let remembered = halves.young.get(&session.hash).or_else(|| halves.old.get(&session.hash))?;
+        (now_ms < remembered.until_ms).then_some(remembered.endpoint)
+    }
+
+    /// The endpoint has answered the conversation; `from_cache` says that part of the prompt was in its cache.
+    pub(crate) fn answered(&self, session: Session, endpoint: u64, from_cache: bool, now_ms: u64) {
+        let stays = session.is_named || from_cache || self.endpoint(session, now_ms) == Some(endpoint);
+        if !stays {
+            return;
+        }
+        let mut halves = self.lock();
+        if halves.young.len() >= self.half_max && !halves.young.contains_key(&session.hash) {
+            halves.old = std::mem::take(&mut halves.young);
+        }
+        let until_ms = now_ms.saturating_add(IDLE_MS);
+        halves.young.insert(session.hash, Remembered { endpoint, until_ms });
+    }
+
+    /// The endpoint has failed the conversation: if it was to stay there, it need not any more.
+    pub(crate) fn failed(&self, session: Session, endpoint: u64) {
+        let mut halves = self.lock();
+        let Halves { young, old } = &mut *halves;
+        // The older half may remember what was before.
+        let remembered = young.get(&session.hash).or_else(|| old.get(&session.hash));
+        if remembered.is_some_and(|remembered| remembered.endpoint == endpoint) {
+            young.remove(&session.hash);
+            old.remove(&session.hash);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Halves> {
+        self.halves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam_store::{KeyId, WorkspaceId};
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    fn caller(letter: char) -> Caller {
+        let key: KeyId = letter.to_string().repeat(12).parse().unwrap();
+        let workspace: WorkspaceId = "6f1c7c0e-58b4-4c8f-9a6e-0a1b2c3d4e5f".parse().unwrap();
+        Caller { workspace, intern: None, key, allowance: Default::default() }
+    }
+
+    fn request(fields: &Value) -> ResponsesRequest {
+        let mut body = json!({"model": "m", "input": "hello"});
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        ResponsesRequest::parse(&serde_json::to_vec(&body).unwrap(), &[]).unwrap()
+    }
+
+    fn session(sessions: &Sessions, header: Option<&str>, fields: &Value) -> Option<Session> {
+        sessions.find(&caller('a'), "m", header, &request(fields))
+    }
+
+    #[test]
+    fn the_first_of_the_keys_that_is_there_counts() {
+        let sessions = Sessions::default();
+        let find = |header, fields: Value| session(&sessions, header, &fields).unwrap();
+        let body = find(Some("h"), json!({"session_id": "s", "prompt_cache_key": "c"}));
+        assert_eq!(body, find(None, json!({"session_id": "s", "input": "other"})));
+        let header = find(Some("h"), json!({"prompt_cache_key": "c"}));
+        assert_eq!(header, find(Some("h"), json!({"input": "other"})));
+        let cache_key = find(None, json!({"prompt_cache_key": "c"}));
+        assert_eq!(cache_key, find(None, json!({"prompt_cache_key": "c", "input": "other"})));
+        let opening = find(None, json!({}));
+        let hashes = [body, header, cache_key, opening].map(|session| session.hash);
+        let distinct: std::collections::BTreeSet<u64> = hashes.into_iter().collect();
+        assert_eq!(distinct.len(), 4);
+        assert!(body.is_named && header.is_named && !cache_key.is_named && !opening.is_named);
+    }
+
+    #[test]
+    fn a_conversation_is_known_by_how_it_began() {
+        let sessions = Sessions::default();
+        let turn = |role: &str, text: &str| json!({"role": role, "content": text});
+        let find = |items: &[Value]| session(&sessions, None, &json!({"input": items})).unwrap();
+        let first = find(&[turn("system", "be brief"), turn("user", "hello")]);
+        let second = find(&[
+            turn("system", "be brief"),
+            turn("user", "hello"),
+            turn("assistant", "hi"),
+            turn("user", "and now?"),
+        ]);
+        assert_eq!(first, second);
+        assert_ne!(first, find(&[turn("system", "be long"), turn("user", "hello")]));
+        assert_ne!(first, find(&[turn("system", "be brief"), turn("user", "hi")]));
+    }
+
+    #[test]
+    fn accounts_and_models_are_apart_and_an_order_switches_it_off() {
+        let sessions = Sessions::default();
+        let named = request(&json!({"session_id": "s"}));
+        let of = |letter, model: &str| sessions.find(&caller(letter), model, None, &named).unwrap();
+        assert_eq!(of('a', "m"), of('a', "m"));
+        assert_ne!(of('a', "m"), of('b', "m"));
+        assert_ne!(of('a', "m"), of('a', "n"));
+        let ordered = json!({"session_id": "s", "provider": {"order": ["p"]}});
+        assert_eq!(session(&sessions, None, &ordered), None);
+    }
+
+    #[test]
+    fn a_named_session_stays_from_its_first_answer_on() {
+        let sessions = Sessions::default();
+        let session = session(&sessions, None, &json!({"session_id": "s"})).unwrap();
+        assert_eq!(sessions.endpoint(session, 0), None);
+        sessions.answered(session, 7, false, 0);
+        assert_eq!(sessions.endpoint(session, 1), Some(7));
+    }
+
+    #[test]
+    fn another_conversation_stays_after_a_cache_hit() {
+        let sessions = Sessions::default();
+        let session = session(&sessions, None, &json!({})).unwrap();
+        sessions.answered(session, 7, false, 0);
+        assert_eq!(sessions.endpoint(session, 0), None);
+        sessions.answered(session, 7, true, 0);
+        assert_eq!(sessions.endpoint(session, 0), Some(7));
+        sessions.answered(session, 8, false, 0);
+        assert_eq!(sessions.endpoint(session, 0), Some(7), "8 has nothing of it");
+        sessions.answered(session, 7, false, 300_000);
+        assert_eq!(sessions.endpoint(session, 899_999), Some(7), "each answer renews it");
+    }
+
+    #[test]
+    fn ten_idle_minutes_end_it() {
+        let sessions = Sessions::default();
+        let session = session(&sessions, None, &json!({"session_id": "s"})).unwrap();
+        sessions.answered(session, 7, false, 0);
+        assert_eq!(sessions.endpoint(session, 599_999), Some(7));
+        assert_eq!(sessions.endpoint(session, 600_000), None);
+    }
+
+    #[test]
+    fn a_failure_of_the_endpoint_ends_it_and_that_of_another_does_not() {
+        let sessions = Sessions::default();
+        let session = session(&sessions, None, &json!({"session_id": "s"})).unwrap();
+        sessions.answered(session, 7, false, 0);
+        sessions.failed(session, 8);
+        assert_eq!(sessions.endpoint(session, 0), Some(7));
+        sessions.failed(session, 7);
+        assert_eq!(sessions.endpoint(session, 0), None);
+    }
+
+    proptest! {
+        /// However many conversations come, the table is bounded and knows the last ones.
+        #[test]
+        fn the_table_is_bounded(hashes in proptest::collection::vec(0u64..60, 1..300)) {
+            let sessions = Sessions { half_max: 8, ..Sessions::default() };
+            for (now_ms, hash) in hashes.into_iter().enumerate() {
+                let session = Session { hash, is_named: true };
+                sessions.answered(session, hash, false, now_ms as u64);
+                prop_assert_eq!(sessions.endpoint(session, now_ms as u64), Some(hash));
+                let halves = sessions.lock();
+                prop_assert!(halves.young.len() + halves.old.len() <= 16);
+            }
+        }
+    }
+}

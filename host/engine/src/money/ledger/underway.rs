@@ -1,0 +1,243 @@
+//! What an answer that breaks off has used, as far as anybody can tell.
+//!
+//! Most providers say what an answer consumed with its end. When the client leaves before, they have read the
+//! input and written what has arrived, and they charge for it.
+
+use crate::catalog::{CallPrices, Endpoint};
+use crate::cost::{Amount, Cost, Prices, no_usage, sum};
+use crate::lifecycle::departure::Attendance;
+use crate::memory::health::Health;
+use cofferdam_runtime::wire::{Event, Usage};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// About so many bytes of text are one token.
+const BYTES_PER_TOKEN: u64 = 4;
+
+/// An attempt that was dispatched, or a turn that is being read.
+pub(super) struct Underway {
+    pub(super) prices: Prices,
+    /// Whether the caller pays the provider itself. Where that is not known yet, whether it might.
+    pub(super) is_byok: bool,
+    pub(super) input_tokens: u64,
+    /// The most output by the request and the endpoint.
+    output_max: u64,
+    output_bytes: u64,
+    images: u32,
+    call_prices: CallPrices,
+    /// What calls of the provider's own tools cost so far.
+    calls: Amount,
+    /// As much of it as stands in a cost already.
+    noted_calls: Amount,
+    began: Instant,
+    health: Arc<Health>,
+    /// Tells whether the endpoint may have seen the request.
+    attendance: Arc<Attendance>,
+    /// What the provider has said so far.
+    pub(super) reported: Option<Usage>,
+}
+
+impl Underway {
+    /// `hosted` are the types of the provider's own tools that the request offers.
+    pub(super) fn of(
+        endpoint: &Endpoint,
+        input_tokens: u64,
+        output_max: u64,
+        attendance: &Arc<Attendance>,
+        hosted: &[String],
+    ) -> Self {
+        let authentication = endpoint.provider.authentication.as_ref();
+        Self {
+            prices: endpoint.prices,
+            is_byok: authentication.is_some_and(|it| it.byok.is_some()),
+            input_tokens,
+            output_max,
+            output_bytes: 0,
+            images: 0,
+            call_prices: endpoint.call_prices(hosted),
+            calls: Amount::default(),
+            noted_calls: Amount::default(),
+            began: Instant::now(),
+            health: Arc::clone(&endpoint.health),
+            attendance: Arc::clone(attendance),
+            reported: None,
+        }
+    }
+
+    pub(super) fn received(&mut self, events: &[Event]) {
+        let bytes = events.iter().map(text_bytes).fold(0, u64::saturating_add);
+        self.output_bytes = self.output_bytes.saturating_add(bytes);
+        let images = events.iter().filter(|event| matches!(event, Event::ImageDone(_))).count();
+        self.images = self.images.saturating_add(u32::try_from(images).unwrap_or(u32::MAX));
+        if !self.is_byok {
+            self.calls = self.calls.plus(self.call_prices.of_events(events));
+        }
+    }
+
+    /// What is charged for calls of the provider's own tools so far.
+    pub(super) fn calls(&self) -> Amount {
+        self.calls
+    }
+
+    /// As much of it as stands in a cost already.
+    pub(super) fn noted_calls(&self) -> Amount {
+        self.noted_calls
+    }
+
+    /// Notes what the provider has said, with a cost that counts all calls so far.
+    pub(super) fn reported(&mut self, usage: Usage) {
+        self.reported = Some(usage);
+        self.noted_calls = self.calls;
+    }
+
+    /// These are all events of an answer that was had with the caller's own credential, or not.
+    pub(super) fn is_whole(&mut self, events: &[Event], is_byok: bool) {
+        self.is_byok = is_byok;
+        self.received(events);
+        let told = events.iter().rev().find_map(|event| match event {
+            Event::Usage(usage) => Some(*usage),
+            _ => None,
+        });
+        // Zeros stand for nothing said.
+        self.reported = told.filter(|usage| *usage != no_usage()).or(self.reported);
+    }
+
+    /// Forgets what arrived: the same events are about to be counted one by one.
+    pub(super) fn read_again(&mut self) {
+        (self.output_bytes, self.images) = (0, 0);
+        (self.calls, self.noted_calls) = (Amount::default(), Amount::default());
+    }
+
+    /// What was used beyond what the provider has said, as far as the time tells, too: `left_pico` is what is left of
+    /// what is reserved for the turn, where that is limited.
+    pub(super) fn missing_by_now(&self, left_pico: Option<u64>) -> Usage {
+        if !self.attendance.is_sent() && self.output_bytes == 0 && self.reported.is_none() {
+            // The endpoint was not reached yet.
+            return no_usage();
+        }
+        let missing = self.missing();
+        let seen = self.reported.unwrap_or_else(no_usage).output_tokens.saturating_add(missing.output_tokens);
+        let time = if self.attendance.is_sent() { self.began.elapsed() } else { Duration::ZERO };
+        let made = made(time, self.health.tokens_per_second()).min(self.output_max);
+        let unseen = made.saturating_sub(seen).min(self.affordable(&missing, left_pico));
+        sum(&missing, &Usage { output_tokens: unseen, ..no_usage() })
+    }
+
+    /// How many tokens of output may be charged beside `missing`.
+    fn affordable(&self, missing: &Usage, left_pico: Option<u64>) -> u64 {
+        let Some(left) = left_pico.filter(|_| !self.is_byok && self.prices.output.0 > 0) else {
+            return u64::MAX;
+        };
+        left.saturating_sub(self.cost(missing).total().0) / self.prices.output.0
+    }
+
+    /// What was used beyond what the provider has said.
+    pub(super) fn missing(&self) -> Usage {
+        let reported = self.reported.unwrap_or_else(no_usage);
+        let input_tokens = if reported.input_tokens == 0 { self.input_tokens } else { 0 };
+        let output_tokens = self.output_bytes.div_ceil(BYTES_PER_TOKEN);
+        Usage {
+            input_tokens,
+            output_tokens: output_tokens.saturating_sub(reported.output_tokens),
+            images: self.images.saturating_sub(reported.images),
+            ..no_usage()
+        }
+    }
+
+    pub(super) fn cost(&self, usage: &Usage) -> Cost {
+        Cost::of(usage, &self.prices, self.is_byok).with_calls(self.calls.minus(self.noted_calls))
+    }
+}
+
+/// Tokens that are made in a time.
+fn made(time: Duration, tokens_per_second: f64) -> u64 {
+    // A float cast saturates.
+    (time.as_secs_f64() * tokens_per_second) as u64
+}
+
+fn text_bytes(event: &Event) -> u64 {
+    let text = match event {
+        Event::TextDelta(delta) => &delta.text,
+        Event::RefusalDelta(text) | Event::ReasoningTextDelta(text) => text,
+        Event::ReasoningSummaryDelta(delta) => &delta.text,
+        Event::FunctionArgumentsDelta(delta) | Event::CustomInputDelta(delta) => &delta.text,
+        _ => return 0,
+    };
+    text.len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::health::{EndpointKey, Watch};
+    use cofferdam_store::Clock;
+    use std::sync::atomic::Ordering;
+
+    /// An answer under way at an endpoint that makes a hundred tokens a second, a pico-dollar for each.
+    fn underway(output_max: u64) -> Underway {
+        let key = EndpointKey {
+            model: "a/b".to_owned(),
+            provider: "p".to_owned(),
+            upstream: "b".to_owned(),
+            tier: "default".to_owned(),
+        };
+        let (health, clock) = (Arc::new(Health::new(1, key, 0)), Clock::manual());
+        let watch = Watch::begin_anyway(&health, &clock, true);
+        clock.advance(Duration::from_secs(10));
+        watch.finished(&Usage { output_tokens: 1_000, ..no_usage() }, Duration::ZERO);
+        Underway {
+            prices: Prices { input: Amount(1), output: Amount(1), ..Prices::default() },
+            is_byok: false,
+            input_tokens: 5,
+            output_max,
+            output_bytes: 40,
+            images: 0,
+            call_prices: CallPrices::default(),
+            calls: Amount::default(),
+            noted_calls: Amount::default(),
+            began: Instant::now(),
+            health,
+            attendance: {
+                let attendance = Attendance::default();
+                attendance.sent().store(true, Ordering::Relaxed);
+                Arc::new(attendance)
+            },
+            reported: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn output_that_was_not_seen_is_charged_by_the_time_and_never_above_what_is_reserved() {
+        let answer = underway(5_000);
+        let output = |left| answer.missing_by_now(left).output_tokens;
+        assert_eq!((output(None), answer.missing_by_now(None).input_tokens), (10, 5), "no time has passed");
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(output(None), 2_000, "twenty seconds of a hundred tokens");
+        assert_eq!(output(Some(10_000)), 2_000);
+        assert_eq!(output(Some(105)), 100, "five are the input's");
+        assert_eq!(output(Some(0)), 10, "what was seen is charged whatever is reserved");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(output(None), 5_000, "no more than the answer may have");
+        let told = Usage { input_tokens: 7, output_tokens: 4_000, ..no_usage() };
+        let told = Underway { reported: Some(told), ..underway(5_000) };
+        tokio::time::sleep(Duration::from_secs(45)).await;
+        let missing = told.missing_by_now(None);
+        assert_eq!((missing.input_tokens, missing.output_tokens), (0, 500), "beyond what it has said");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endpoint_that_was_not_reached_yet_is_charged_nothing() {
+        let answer = Underway { attendance: Arc::default(), output_bytes: 0, ..underway(5_000) };
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(answer.missing_by_now(None), no_usage());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endpoint_that_was_never_measured_is_charged_what_was_seen() {
+        let key = underway(1).health.key().clone();
+        let answer = Underway { health: Arc::new(Health::new(2, key, 0)), ..underway(5_000) };
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(answer.missing_by_now(None).output_tokens, 10);
+    }
+}

@@ -1,0 +1,201 @@
+//! Account defaults: plugin entries that the requests of a workspace have without naming them (names.md 5).
+
+use crate::refusal::Refusal;
+use crate::refusal::printable;
+use crate::request::RequestPlugin;
+use cofferdam_runtime::wire::ErrorKind;
+use cofferdam_store::{Store, WorkspaceId};
+use std::collections::BTreeMap;
+
+/// One entry that requests have without asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PluginDefault {
+    /// The entry.
+    pub entry: RequestPlugin,
+    /// Requests cannot change it or switch it off.
+    pub is_fixed: bool,
+}
+
+/// The entries that the operator set, for every workspace and for some of them.
+#[derive(Debug, Default)]
+pub struct PluginDefaults {
+    everyone: Vec<PluginDefault>,
+    /// By name or id; those of everyone are in them.
+    workspaces: BTreeMap<String, Vec<PluginDefault>>,
+}
+
+impl PluginDefaults {
+    /// Defaults for everyone, and for workspaces by name or id: what these set comes before what everyone has,
+    /// member by member. What is fixed for everyone is fixed for them as they have it.
+    pub fn new(everyone: Vec<PluginDefault>, workspaces: BTreeMap<String, Vec<PluginDefault>>) -> Self {
+        let workspaces = workspaces.into_iter().map(|(name, own)| (name, joined(&everyone, own))).collect();
+        Self { everyone, workspaces }
+    }
+
+    /// Puts the defaults of a workspace under what its request asks for: defaults first, in their order, each
+    /// with what the request says of it, then the others of the request.
+    ///
+    /// # Errors
+    /// 403 naming an entry that would change what is fixed.
+    pub(crate) fn apply(
+        &self,
+        store: &Store,
+        workspace: WorkspaceId,
+        asked: &mut Vec<RequestPlugin>,
+    ) -> Result<(), Refusal> {
+        if self.everyone.is_empty() && self.workspaces.is_empty() {
+            return Ok(());
+        }
+        let defaults = self.of(store, workspace);
+        if !defaults.is_empty() {
+            *asked = under(defaults, std::mem::take(asked))?;
+        }
+        Ok(())
+    }
+
+    fn of(&self, store: &Store, workspace: WorkspaceId) -> &[PluginDefault] {
+        if self.workspaces.is_empty() {
+            return &self.everyone;
+        }
+        let directory = store.directory();
+        let name = directory.workspace(workspace).map(|workspace| workspace.name.as_str());
+        let by_name = name.and_then(|name| self.workspaces.get(name));
+        by_name.or_else(|| self.workspaces.get(&workspace.to_string())).unwrap_or(&self.everyone)
+    }
+}
+
+/// What a workspace has, given what everyone has.
+fn joined(everyone: &[PluginDefault], mut own: Vec<PluginDefault>) -> Vec<PluginDefault> {
+    let mut list: Vec<PluginDefault> = everyone
+        .iter()
+        .map(|default| match own.iter().position(|other| other.entry.id == default.entry.id) {
+            None => default.clone(),
+            Some(place) => {
+                let PluginDefault { entry, is_fixed } = own.remove(place);
+                PluginDefault { entry: entry.over(&default.entry), is_fixed: is_fixed || default.is_fixed }
+            }
+        })
+        .collect();
+    list.append(&mut own);
+    list
+}
+
+/// What a request has, given the defaults.
+fn under(defaults: &[PluginDefault], mut asked: Vec<RequestPlugin>) -> Result<Vec<RequestPlugin>, Refusal> {
+    let mut list = Vec::with_capacity(defaults.len() + asked.len());
+    for PluginDefault { entry: default, is_fixed } in defaults {
+        let Some(place) = asked.iter().position(|entry| entry.id == default.id) else {
+            list.push(default.clone());
+            continue;
+        };
+        let entry = asked.remove(place);
+        if *is_fixed && !entry.agrees_with(default) {
+            let (path, id) = (entry.path(), printable(&entry.id));
+            let message = format!("{path} cannot change \"{id}\": its settings are fixed for this workspace");
+            return Err(Refusal::new(403, ErrorKind::PermissionDenied, message));
+        }
+        list.push(entry.over(default));
+    }
+    list.append(&mut asked);
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn entries(list: Value) -> Vec<RequestPlugin> {
+        let body = json!({"model": "a/b", "input": "x", "plugins": list}).to_string();
+        crate::request::ResponsesRequest::parse(body.as_bytes(), &["own".to_owned()]).unwrap().plugins
+    }
+
+    fn defaults(list: Value, is_fixed: bool) -> Vec<PluginDefault> {
+        let parse = |entry: &Value| RequestPlugin::parse(entry.to_string().as_bytes(), &["own".to_owned()]);
+        let list = list.as_array().unwrap().iter();
+        list.map(|entry| PluginDefault { entry: parse(entry).unwrap(), is_fixed }).collect()
+    }
+
+    fn shown<'a>(list: impl IntoIterator<Item = &'a RequestPlugin>) -> Value {
+        let json = |entry: &RequestPlugin| serde_json::from_slice::<Value>(&entry.json).unwrap();
+        list.into_iter().map(json).collect()
+    }
+
+    #[test]
+    fn what_a_request_says_comes_before_its_default_member_by_member() {
+        let defaults = defaults(
+            json!([
+                {"id": "auto-router", "cost_tier": "low", "excluded_models": ["x/*"]},
+                {"id": "own", "enabled": false, "depth": 3},
+                {"id": "moderation"},
+            ]),
+            false,
+        );
+        let asked = entries(json!([
+            {"id": "web"},
+            {"id": "own", "breadth": 1, "depth": null},
+            {"id": "auto-router", "cost_tier": "max"},
+            {"id": "moderation", "enabled": false},
+        ]));
+        let merged = under(&defaults, asked).unwrap();
+        assert_eq!(
+            shown(&merged),
+            json!([
+                {"id": "auto-router", "cost_tier": "max", "excluded_models": ["x/*"]},
+                {"id": "own", "depth": 3, "breadth": 1},
+                {"id": "moderation", "enabled": false},
+                {"id": "web"},
+            ])
+        );
+        let told = merged.iter().map(|entry| (entry.path(), entry.enabled));
+        let expected =
+            [("plugins[2]", true), ("plugins[1]", true), ("plugins[3]", false), ("plugins[0]", true)];
+        assert_eq!(told.collect::<Vec<_>>(), expected.map(|(path, on)| (path.to_owned(), on)));
+    }
+
+    #[test]
+    fn a_default_that_nobody_names_is_as_the_operator_wrote_it() {
+        let defaults = defaults(json!([{"id": "own", "enabled": false}, {"id": "web", "max_uses": 2}]), true);
+        let merged = under(&defaults, Vec::new()).unwrap();
+        assert_eq!(merged, defaults.into_iter().map(|default| default.entry).collect::<Vec<_>>());
+        assert_eq!((merged[0].path().as_str(), merged[0].enabled), ("own", false));
+    }
+
+    #[test]
+    fn a_workspace_adds_to_what_everyone_has() {
+        let mut everyone = defaults(json!([{"id": "moderation"}]), true);
+        everyone.append(&mut defaults(json!([{"id": "own", "depth": 1}]), false));
+        let own = defaults(
+            json!([{"id": "web"}, {"id": "own", "depth": 2}, {"id": "moderation", "enabled": false}]),
+            false,
+        );
+        let all = PluginDefaults::new(everyone, BTreeMap::from([("team".to_owned(), own)]));
+        let team = &all.workspaces["team"];
+        assert_eq!(
+            shown(team.iter().map(|default| &default.entry)),
+            json!([{"id": "moderation", "enabled": false}, {"id": "own", "depth": 2}, {"id": "web"}])
+        );
+        assert_eq!(team.iter().map(|default| default.is_fixed).collect::<Vec<_>>(), [true, false, false]);
+    }
+
+    #[test]
+    fn what_is_fixed_may_be_repeated_and_not_changed() {
+        let fixed = defaults(json!([{"id": "own", "depth": 1, "enabled": true}]), true);
+        for entry in [json!({"id": "own"}), json!({"id": "own", "depth": 1, "enabled": true, "more": null})] {
+            let merged = under(&fixed, entries(json!([entry]))).unwrap();
+            assert_eq!(shown(&merged)[0]["depth"], 1);
+        }
+        for entry in [
+            json!({"id": "own", "enabled": false}),
+            json!({"id": "own", "depth": 2}),
+            json!({"id": "own", "more": 1}),
+        ] {
+            let refusal = under(&fixed, entries(json!([{"id": "web"}, entry]))).unwrap_err();
+            assert_eq!(refusal.status, 403);
+            assert_eq!(
+                refusal.message,
+                "plugins[1] cannot change \"own\": its settings are fixed for this workspace"
+            );
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! Request plugins: hook guests that a request asks for by id, in the order of
+//! its `plugins`, account defaults first. A hook that breaks ends the request; it may be there to
+//! enforce something.
+
+mod fitting;
+mod judged;
+
+pub(crate) use fitting::are_small;
+mod flagged;
+
+use crate::Engine;
+use crate::assembler::check_finished;
+use crate::cost::Amount;
+use crate::failure::exceeded;
+use crate::money::ledger::{Entry, Spending};
+use crate::offload::aside;
+use crate::plugins::tools::{self, Doors, HookTools, Occasion, Verdict};
+use crate::refusal::Refusal;
+use crate::refusal::printable;
+use crate::request::{Bounds, Prompts, RequestPlugin, ResponsesRequest, tool_of_plugin};
+use bytes::Bytes;
+use cofferdam_runtime::manifest::{OnStream, Phase};
+use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
+use cofferdam_runtime::{CallError, CallErrorKind, Plugin, Plugins, Services};
+use std::sync::Arc;
+
+/// The known ids whose entry is settings for a model router, not a hook.
+pub(crate) const ROUTER_IDS: [&str; 5] =
+    ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
+
+// The longest answer that is held back for hooks, in bytes of text, arguments and pictures.
+pub(crate) const HELD_BYTES_MAX: usize = 16 << 20;
+
+/// Whether entries with this id are the host's own: settings of its model routers, and server tools. No hook would
+/// ever be called for them.
+#[must_use]
+pub fn is_own_entry(id: &str) -> bool {
+    ROUTER_IDS.contains(&id) || tool_of_plugin(id).is_some()
+}
+
+/// A hook of this request with its settings.
+pub(crate) struct Hook {
+    plugin: Arc<Plugin>,
+    id: String,
+    settings: Bytes,
+    /// What messages call the entry: `plugins[2]`.
+    path: String,
+}
+
+/// The hook that answers to an id. One that lacks a grant is, to clients, not there.
+fn find<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
+    with_id(plugins, id).filter(|plugin| plugin.is_usable())
+}
+
+/// The hook that answers to an id, whether or not it has all it needs.
+fn with_id<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
+    plugins.iter().find(|plugin| plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == id))
+}
+
+/// Whether requests and account defaults may name this plugin and have something done.
+#[must_use]
+pub fn is_request_plugin(plugins: &Plugins, id: &str) -> bool {
+    match tool_of_plugin(id) {
+        Some(tool) => tools::installed(plugins, tool).is_some(),
+        None => is_router_entry(plugins, id) || find(plugins, id).is_some(),
+    }
+}
+
+/// Whether an entry with this id holds settings for a model router.
+fn is_router_entry(plugins: &Plugins, id: &str) -> bool {
+    let is_of = |plugin: &Arc<Plugin>| {
+        let table = plugin.manifest().router.as_ref();
+        table.is_some_and(|table| table.id == id) && plugin.exports_model_choice() && plugin.is_usable()
+    };
+    ROUTER_IDS.contains(&id) || plugins.iter().any(is_of)
+}
+
+impl Engine {
+    /// The hooks of a request: those it asks for or has by default, and what models with little context need.
+    ///
+    /// # Errors
+    /// 400 naming an id that no installed plugin has.
+    pub(crate) fn hooks(&self, request: &ResponsesRequest) -> Result<Vec<Hook>, Refusal> {
+        let is_hook =
+            |entry: &&RequestPlugin| !is_router_entry(&self.parts.plugins, &entry.id) && !entry.is_tool();
+        let wanted = request.plugins.iter().filter(|entry| entry.enabled).filter(is_hook);
+        let hooks: Result<Vec<Hook>, Refusal> = wanted
+            .map(|entry| {
+                let plugin = find(&self.parts.plugins, &entry.id).ok_or_else(|| self.no_hook(entry))?;
+                Ok(self.hook(plugin, &entry.id, entry.path(), &entry.json, &request.models))
+            })
+            .collect();
+        let mut hooks = hooks?;
+        hooks.sort_by_key(Hook::judges);
+        // What is short and stays as it is needs no further look.
+        let fitting = self.fitting(request);
+        hooks.extend(
+            fitting.filter(|hook| !hooks.is_empty() || fitting::may_be_too_long(request, &hook.settings)),
+        );
+        Ok(hooks)
+    }
+
+    /// A hook that is not there, or lacks what it needs, which the operator is told.
+    fn no_hook(&self, entry: &RequestPlugin) -> Refusal {
+        if let Some(plugin) = with_id(&self.parts.plugins, &entry.id) {
+            self.tell_lacking(plugin);
+        }
+        let id = printable(&entry.id);
+        Refusal::invalid(format!("{}.id \"{id}\" is not available on this host", entry.path()))
+    }
+
+    /// The hook that small models and `truncation: auto` have without being asked, last, so that it sees what the
+    /// others made.
+    fn fitting(&self, request: &ResponsesRequest) -> Option<Hook> {
+        let is_named = request.plugins.iter().any(|entry| entry.id == fitting::ID);
+        if is_named || !self.must_fit(request) {
+            return None;
+        }
+        let plugin = find(&self.parts.plugins, fitting::ID)?;
+        let entry = format!("{{\"id\":\"{}\"}}", fitting::ID);
+        Some(self.hook(plugin, fitting::ID, fitting::ID.to_owned(), entry.as_bytes(), &request.models))
+    }
+
+    /// A hook with its entry, and with what it cannot know: `context_length`, the tokens that fit the smallest of
+    /// the models named. What the client says of it comes later and counts.
+    fn hook(&self, plugin: &Arc<Plugin>, id: &str, path: String, entry: &[u8], models: &[String]) -> Hook {
+        let settings = match (fitting::smallest(self.catalog(), models), entry.strip_prefix(b"{")) {
+            // An entry has an id, so there is something after the comma.
+            (Some(smallest), Some(rest)) => {
+                [format!("{{\"context_length\":{smallest},").as_bytes(), rest].concat()
+            }
+            _ => entry.to_vec(),
+        };
+        Hook { plugin: Arc::clone(plugin), id: id.to_owned(), settings: Bytes::from(settings), path }
+    }
+}
+
+/// What a hook may reach; none for one that was granted nothing.
+fn tools(hook: &Hook, occasion: Occasion<'_>, request: &ResponsesRequest) -> Option<Arc<HookTools>> {
+    if hook.plugin.grant().imports.is_empty() {
+        return None;
+    }
+    Some(HookTools::new(occasion.engine, occasion.context, Doors::new(occasion, request)))
+}
+
+/// Shows the request to each hook; what they replace is parsed like a client's body. Returns what the tools
+/// cost that hooks called, which is noted in `entry` whatever becomes of the request.
+pub(crate) async fn on_request(
+    hooks: &[Hook],
+    occasion: Occasion<'_>,
+    request: &mut ResponsesRequest,
+    entry: &mut Entry,
+) -> Result<Amount, Refusal> {
+    let mut cost = Amount::default();
+    for hook in hooks.iter().filter(|hook| hook.has(Phase::OnRequest)) {
+        if hook.id == fitting::ID && !fitting::may_be_too_long(request, &hook.settings) {
+            continue;
+        }
+        let tools = tools(hook, occasion, request);
+        let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
+        let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
+        let shown = match hook.judges() {
+            true => judged::shown(occasion.engine.catalog(), request),
+            false => request.guest_json.clone(),
+        };
+        let verdict = hook.plugin.on_request(occasion.context, services, &shown, &hook.settings).await;
+        drop(spending);
+        let verdict = clean(verdict, hook, tools.as_deref());
+        cost = cost.plus(tools.map_or_else(Amount::default, |tools| tools.cost()));
+        let Some(replaced) = hook.judge(verdict, &shown, request)? else { continue };
+        let length = replaced.len();
+        let bounds = Bounds::of_client(occasion.engine.parts.items_max).of_hook();
+        let read = move || ResponsesRequest::parse_with(&replaced, &[], &Prompts::default(), bounds);
+        let new = aside(length, read).await?.map_err(|error| {
+            tracing::error!(plugin = %hook.plugin.name(), path = %error.path, "a hook made an invalid request");
+            Refusal::internal()
+        })?;
+        request.adopt(new);
+    }
+    Ok(cost)
+}
+
+/// Whether these hooks want to see an answer before a client that asks for a stream gets any of it.
+pub(crate) fn hold_streams(hooks: &[Hook]) -> bool {
+    hooks.iter().any(|hook| hook.sees_answer(true))
+}
+
+/// Shows a finished response to each hook. What the tools cost that they call is noted in `entry`: the
+/// response has its sums already.
+pub(crate) async fn on_response(
+    hooks: &[Hook],
+    occasion: Occasion<'_>,
+    request: &ResponsesRequest,
+    mut response: Vec<u8>,
+    entry: &mut Entry,
+) -> Result<Vec<u8>, Refusal> {
+    for hook in hooks.iter().filter(|hook| hook.sees_answer(request.stream)) {
+        let tools = tools(hook, occasion, request);
+        let services = tools.as_ref().map_or_else(Services::default, |tools| tools.services(&hook.plugin));
+        let (context, asked) = (occasion.context, &request.guest_json);
+        let spending = tools.as_ref().map(|tools| Spending::new(entry, tools.spent()));
+        let verdict = hook.plugin.on_response(context, services, asked, &response, &hook.settings).await;
+        drop(spending);
+        let verdict = clean(verdict, hook, tools.as_deref());
+        let Some(replaced) = hook.judge(verdict, &response, request)? else { continue };
+        if let Err(malformed) = check_finished(&replaced) {
+            let plugin = hook.plugin.name();
+            tracing::error!(%plugin, %malformed, "a hook made a response that is not a finished one");
+            return Err(Refusal::internal());
+        }
+        response = replaced;
+    }
+    Ok(response)
+}
+
+/// What a hook has decided, without values of secrets that went out for it.
+fn clean(verdict: Verdict, hook: &Hook, tools: Option<&HookTools>) -> Verdict {
+    match tools {
+        Some(tools) => tools.clean(&hook.plugin, verdict),
+        None => verdict,
+    }
+}
+
+impl Hook {
+    /// The plugin's name.
+    pub(crate) fn name(&self) -> &str {
+        self.plugin.name()
+    }
+
+    fn judges(&self) -> bool {
+        self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.judges)
+    }
+
+    fn has(&self, phase: Phase) -> bool {
+        self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.phases.contains(&phase))
+    }
+
+    /// Whether it sees the answer to a request that is `streamed` or not.
+    fn sees_answer(&self, streamed: bool) -> bool {
+        let passes =
+            self.plugin.manifest().hook.as_ref().is_some_and(|hook| hook.on_stream == OnStream::Pass);
+        self.has(Phase::OnResponse) && !(streamed && passes)
+    }
+
+    /// What to go on with instead of what was `shown`, if anything.
+    fn judge(
+        &self,
+        verdict: Verdict,
+        shown: &[u8],
+        request: &ResponsesRequest,
+    ) -> Result<Option<Vec<u8>>, Refusal> {
+        match verdict {
+            Ok(Ok(Action::Pass)) => Ok(None),
+            Ok(Ok(Action::Replace(json))) => Ok(Some(json)),
+            Ok(Ok(Action::Reject(failure))) if failure.kind == ErrorKind::ContentPolicyViolation => {
+                let model = request.models.first().map_or("", String::as_str);
+                Err(flagged::refusal(&failure, self.plugin.name(), shown, model))
+            }
+            Ok(Ok(Action::Reject(failure)) | Err(failure)) => Err(self.refusal(&failure)),
+            Err(error) if error.is_saturated() => Err(Refusal::saturated()),
+            Err(error) => {
+                tracing::error!(plugin = %error.plugin, %error, "a hook failed");
+                Err(self.too_large(&error, shown.len()).unwrap_or_else(Refusal::internal))
+            }
+        }
+    }
+
+    /// What a failure was if the hook had too little memory for what it was shown, or too little time. A hook that
+    /// may wait for others lacks time for other reasons.
+    fn too_large(&self, error: &CallError, shown: usize) -> Option<Refusal> {
+        if error.kind == CallErrorKind::OutOfTime && !self.plugin.grant().imports.is_empty() {
+            return None;
+        }
+        let limit = exceeded(error, shown)?;
+        let message = format!("The request is too large for the plugin {}: {limit} is the limit", self.id);
+        Some(Refusal::new(413, ErrorKind::PayloadTooLarge, message))
+    }
+
+    /// A hook knows its own id and not the place of its entry: `ID.field` of its message becomes
+    /// `plugins[i].field`.
+    fn refusal(&self, failure: &Failure) -> Refusal {
+        let refusal = Refusal::from_failure(failure);
+        match failure.message.strip_prefix(&self.id) {
+            Some(rest) if rest.starts_with(['.', ' ']) => {
+                Refusal { message: format!("{}{rest}", self.path), ..refusal }
+            }
+            _ => refusal,
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! The door through which plugins reach other hosts with secrets of the caller or of the operator.
+//!
+//! Each request passes, in this order: its URL is parsed into a checked target; the host is one that the grant
+//! covers; what the guest says and what the grant says become a plan of secrets and places; everything that
+//! needs no value is checked; where a secret is to go along, a connection is made, so that the address is known
+//! to be open and the server to be the one that is named; then the secrets are released, each with its audit record
+//! on the disk first, and the request is sent at once. What comes back has no value of theirs in it. A redirect is another request
+//! through all of this.
+
+mod plan;
+mod redirect;
+mod refusal;
+mod release;
+mod released;
+mod stream;
+
+use crate::Engine;
+use crate::caller::Caller;
+use crate::log_throttle::Told;
+use crate::memory::reflection::{Reflections, Use};
+use cofferdam_egress::{Egress, GuestLimits, GuestReply, GuestRequest, Injection, Slot, Target};
+use cofferdam_runtime::services::{HttpDoor, HttpExchange, Opening};
+use cofferdam_runtime::wire::{HttpError, HttpRequest, HttpResponse};
+use cofferdam_runtime::{Grant, HostAccess, OnReflection};
+use cofferdam_store::{
+    FingerprintPrefix, HostName, Purpose, Reflection, RefusedRequest, RequestRefusal, SecretName, VaultId,
+};
+use plan::Planned;
+use refusal::Refused;
+use release::Vault;
+pub(crate) use released::{Released, Search};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tokio::time::timeout_at;
+
+/// The longest body of a request, in bytes.
+const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The longest body of an answer that a guest gets, in bytes.
+const BODY_BYTES_MAX: u32 = 16 * 1024 * 1024;
+/// The most redirects that are followed for one request.
+const REDIRECTS_MAX: u8 = 5;
+/// Requests of one client's request that are refused and written down. After that the door is closed: neither
+/// disk nor log is there to be filled.
+const REFUSALS_MAX: u32 = 16;
+
+/// The door of one request of `caller`.
+pub(crate) fn http_door(
+    engine: &Engine,
+    caller: &Caller,
+    request_id: &Arc<str>,
+    released: &Released,
+) -> Arc<dyn HttpDoor> {
+    Arc::new(Door {
+        egress: engine.parts.egress.clone(),
+        vault: Vault::of(&engine.parts.store, caller),
+        scope: caller.intern.map_or(VaultId::Workspace(caller.workspace), VaultId::Intern),
+        reflections: Arc::clone(&engine.parts.memory.reflections),
+        unreached: Arc::clone(&engine.parts.memory.unreached),
+        request_id: Arc::clone(request_id),
+        time_max: engine.parts.timeouts.total,
+        refusals: AtomicU32::new(0),
+        released: released.clone(),
+    })
+}
+
+struct Door {
+    egress: Egress,
+    vault: Vault,
+    scope: VaultId,
+    reflections: Arc<Reflections>,
+    unreached: Arc<Told>,
+    request_id: Arc<str>,
+    time_max: Duration,
+    refusals: AtomicU32,
+    released: Released,
+}
+
+/// One request of one plugin under its grant.
+struct Visit<'a> {
+    door: &'a Door,
+    plugin: &'a str,
+    grant: &'a Grant,
+}
+
+/// A request that is answered, as far as its head.
+struct Reached {
+    /// What was sent last, after redirects.
+    request: GuestRequest,
+    reply: GuestReply,
+    sent: Vec<Sent>,
+}
+
+/// A secret as it was sent.
+struct Sent {
+    secret: SecretName,
+    fingerprint: Option<FingerprintPrefix>,
+}
+
+impl HttpDoor for Door {
+    fn send<'a>(
+        &'a self,
+        plugin: &'a str,
+        grant: &'a Grant,
+        request: HttpRequest,
+    ) -> Opening<'a, Result<HttpResponse, HttpError>> {
+        Box::pin(async move {
+            let time = self.time_for(&request)?;
+            let deadline = tokio::time::Instant::now() + time;
+            let visit = Visit { door: self, plugin, grant };
+            let answered = async {
+                let Reached { request, reply, sent } = visit.reach(request, time).await?;
+                visit.read(&request, reply, &sent, deadline).await
+            };
+            timeout_at(deadline, answered).await.map_err(|_elapsed| HttpError::Timeout)?
+        })
+    }
+
+    fn open<'a>(
+        self: Arc<Self>,
+        plugin: &'a str,
+        grant: &'a Grant,
+        request: HttpRequest,
+    ) -> Opening<'a, Result<HttpExchange, HttpError>> {
+        Box::pin(async move {
+            let time = self.time_for(&request)?;
+            let deadline = tokio::time::Instant::now() + time;
+            let visit = Visit { door: &self, plugin, grant };
+            let reached = timeout_at(deadline, visit.reach(request, time)).await;
+            let Reached { request, reply, sent } = reached.map_err(|_elapsed| HttpError::Timeout)??;
+            // What came back in the head; a guest may read no further.
+            let reflected = reply.body.reflected();
+            visit.note_reflections(&request, &reflected, &sent)?;
+            let sent = sent.into_iter().filter(|sent| !reflected.contains(&sent.secret)).collect();
+            let reached = Reached { request, reply, sent };
+            Ok(stream::exchange(self, plugin, grant, reached, deadline))
+        })
+    }
+}
+
+impl Door {
+    /// How long a request may take, if the door is open.
+    fn time_for(&self, request: &HttpRequest) -> Result<Duration, HttpError> {
+        if self.refusals.load(Ordering::Relaxed) >= REFUSALS_MAX {
+            return Err(HttpError::Exhausted);
+        }
+        Ok(Duration::from_millis(request.timeout_ms.into()).min(self.time_max))
+    }
+}
+
+impl Visit<'_> {
+    /// The request and the redirects it leads to, up to the head of the answer.
+    async fn reach(&self, written: HttpRequest, time: Duration) -> Result<Reached, HttpError> {
+        let HttpRequest { method, url, headers, body, injections, redirects, body_bytes_max, .. } = written;
+        let target = Target::parse(&url).map_err(|error| self.refuse(None, error.into()))?;
+        if body.len() > REQUEST_BYTES_MAX {
+            return Err(self.refuse(None, Refused::invalid("the body of the request is longer than 8 MiB")));
+        }
+        let limits = GuestLimits { body_bytes_max: body_bytes_max.min(BODY_BYTES_MAX).into(), total: time };
+        let mut request =
+            GuestRequest { method, target, headers, body: body.into(), limits, public_only: false };
+        let mut planned = self.admit(&mut request, &injections).await?;
+        for _ in 0..redirects.min(REDIRECTS_MAX) {
+            // What carries a secret is answered as it is: where it leads is for the guest to ask anew.
+            if !planned.is_empty() {
+                break;
+            }
+            let (reply, _) = self.exchange(&request, Vec::new()).await?;
+            let next = redirect::next(&request, &reply);
+            let Some(mut next) = next.map_err(|error| self.refuse(host_of(&request), error.into()))? else {
+                return Ok(Reached { request, reply, sent: Vec::new() });
+            };
+            planned = self.admit(&mut next, &[]).await?;
+            if !planned.is_empty() {
+                // The host of before chose the path; it gets no secret on the way.
+                return Ok(Reached { request, reply, sent: Vec::new() });
+            }
+            request = next;
+        }
+        let (reply, sent) = self.exchange(&request, planned).await?;
+        Ok(Reached { request, reply, sent })
+    }
+
+    /// What goes along with a request that may be sent.
+    async fn admit(
+        &self,
+        request: &mut GuestRequest,
+        injections: &[cofferdam_runtime::wire::Injection],
+    ) -> Result<Vec<Planned>, HttpError> {
+        let planned = self.decide(request, injections).await;
+        planned.map_err(|refused| self.refuse(host_of(request), refused))
+    }
+
+    async fn decide(
+        &self,
+        request: &mut GuestRequest,
+        injections: &[cofferdam_runtime::wire::Injection],
+    ) -> Result<Vec<Planned>, Refused> {
+        let (host, access) = self.host(&request.target)?;
+        let host = &host.clone();
+        request.public_only = access == HostAccess::Public;
+        let plan = plan::plan(self.grant, host, access, request, injections)?;
+        let mut planned = plan.secrets;
+        if plan.is_silent {
+            planned = self.unplaced(host).await?;
+        }
+        for Planned { secret, .. } in &planned {
+            if self.door.reflections.is_suspended(&self.used(secret), Instant::now()) {
+                let log = "the secret is suspended for this plugin: hosts sent it back too often".to_owned();
+                return Err(Refused::unavailable(RequestRefusal::Suspended, Some(secret.clone()), log));
+            }
+        }
+        let slots: Vec<(&Slot, &SecretName)> =
+            planned.iter().map(|planned| (&planned.slot, &planned.secret)).collect();
+        self.door.egress.check(request, &slots)?;
+        Ok(planned)
+    }
+
+    /// The host, if it is granted. Addresses never are.
+    fn host<'t>(&self, target: &'t Target) -> Result<(&'t HostName, HostAccess), Refused> {
+        let Some(host) = target.host_name() else {
+            let log = "hosts are granted by name, and this is an address".to_owned();
+            return Err(Refused::denied(RequestRefusal::HostNotGranted, None, log));
+        };
+        match self.grant.hosts.access(host) {
+            Some(access) => Ok((host, access)),
+            None => {
+                let log = format!("the host is not granted; to allow it: {}", self.grant.line_for_host(host));
+                Err(Refused::denied(RequestRefusal::HostNotGranted, None, log))
+            }
+        }
+    }
+
+    /// The one unplaced secret that is bound to this host.
+    async fn unplaced(&self, host: &HostName) -> Result<Vec<Planned>, Refused> {
+        let names: Vec<SecretName> = self.grant.unplaced_secrets().cloned().collect();
+        let Some(first) = names.first().cloned() else { return Ok(Vec::new()) };
+        let found = self.door.vault.releasable(self.grant, names, host.clone()).await;
+        plan::unplaced(found.map_err(|error| Refused::not_released(&first, &error))?, host)
+    }
+
+    /// The place of the first secret that the vault would not release to this host, if there is any.
+    async fn unreleasable(&self, host: &HostName, planned: &[Planned]) -> Result<Option<usize>, HttpError> {
+        let names: Vec<SecretName> = planned.iter().map(|planned| planned.secret.clone()).collect();
+        let Some(first) = names.first().cloned() else { return Ok(None) };
+        let found = self.door.vault.releasable(self.grant, names, host.clone()).await;
+        let found = found.map_err(|error| self.refuse(Some(host), Refused::not_released(&first, &error)))?;
+        Ok(planned.iter().position(|planned| !found.contains(&planned.secret)))
+    }
+
+    /// Releases what is planned and sends the request.
+    async fn exchange(
+        &self,
+        request: &GuestRequest,
+        mut planned: Vec<Planned>,
+    ) -> Result<(GuestReply, Vec<Sent>), HttpError> {
+        let host = host_of(request);
+        if !planned.is_empty() && self.door.released.is_full(self.plugin) {
+            return Err(HttpError::Exhausted);
+        }
+        if let Some(host) = host.filter(|_| !planned.is_empty()) {
+            match self.unreleasable(host, &planned).await? {
+                // Asked for before the others it ends the request, of which nobody is to hear then.
+                Some(place) => planned.swap(0, place),
+                // Nothing is released for a name that leads nowhere, to a closed address or to a server that is not
+                // it.
+                None => {
+                    let reached = self.door.egress.connect(request).await;
+                    reached.map_err(|error| self.refuse(Some(host), error.into()))?;
+                }
+            }
+        }
+        let mut injections = Vec::with_capacity(planned.len());
+        let mut sent = Vec::with_capacity(planned.len());
+        for Planned { secret, slot } in planned {
+            let Some(host) = host else { return Err(HttpError::Denied) };
+            let released = self.door.vault.release(self.grant, &secret, host, &self.purpose()).await;
+            let release =
+                released.map_err(|error| self.refuse(Some(host), Refused::not_released(&secret, &error)))?;
+            sent.push(Sent { secret, fingerprint: release.fingerprint() });
+            injections.push(Injection { slot, secret: release });
+        }
+        let reply = self.door.egress.fetch(request.clone(), injections).await.map_err(|error| {
+            self.refuse(host, Refused::from(error).about(sent.iter().map(|sent: &Sent| &sent.secret)))
+        })?;
+        self.door.released.note(self.plugin, &sent, &reply.values);
+        Ok((reply, sent))
+    }
+
+    /// The answer, whole, if it is here before the deadline.
+    async fn read(
+        &self,
+        request: &GuestRequest,
+        mut reply: GuestReply,
+        sent: &[Sent],
+        deadline: tokio::time::Instant,
+    ) -> Result<HttpResponse, HttpError> {
+        // An answer that comes too late has been read in part, and what was in that part counts.
+        let body = timeout_at(deadline, reply.body.collect()).await;
+        let body = body.unwrap_or(Err(cofferdam_egress::Error::TimedOut));
+        self.note_reflections(request, &reply.body.reflected(), sent)?;
+        let body = body.map_err(|error| self.refuse(host_of(request), error.into()))?;
+        Ok(HttpResponse {
+            status: reply.status.as_u16(),
+            url: request.target.as_str().to_owned(),
+            headers: reply.headers,
+            body: body.into(),
+        })
+    }
+
+    /// Writes down which of the secrets that were `sent` came back.
+    ///
+    /// # Errors
+    /// `denied`, where the operator wants no such answer to get through.
+    fn note_reflections(
+        &self,
+        request: &GuestRequest,
+        reflected: &[SecretName],
+        sent: &[Sent],
+    ) -> Result<(), HttpError> {
+        let blocked = self.grant.on_reflection == OnReflection::Block && !reflected.is_empty();
+        for sent in sent.iter().filter(|sent| reflected.contains(&sent.secret)) {
+            self.note_reflection(host_of(request), sent, blocked);
+        }
+        if blocked { Err(HttpError::Denied) } else { Ok(()) }
+    }
+
+    fn note_reflection(&self, host: Option<&HostName>, sent: &Sent, blocked: bool) {
+        let Some(host) = host else { return };
+        let suspended = self.door.reflections.count(self.used(&sent.secret), Instant::now());
+        let Sent { secret, fingerprint } = sent;
+        tracing::warn!(plugin = self.plugin, %host, secret.name = %secret, blocked, suspended, "a host sent a secret back");
+        let reflection = Reflection {
+            host: host.clone(),
+            name: secret.clone(),
+            fingerprint: *fingerprint,
+            blocked,
+            suspended,
+            purpose: self.purpose(),
+        };
+        let Vault { store, actor, .. } = &self.door.vault;
+        if store.note_reflection(*actor, reflection).is_err() {
+            tracing::error!("an audit record of a reflection was lost");
+        }
+    }
+
+    /// Tells operator and audit log why, and gives the guest its word for it.
+    fn refuse(&self, host: Option<&HostName>, refused: Refused) -> HttpError {
+        let Refused { error, audit, log } = refused;
+        let is_of_the_network =
+            audit.is_none() && !matches!(error, HttpError::SecretUnavailable | HttpError::Invalid);
+        if is_of_the_network {
+            let (plugin, host) = (self.plugin, host.map(HostName::as_str).unwrap_or_default());
+            let is_apart = matches!(error, HttpError::Unreachable | HttpError::Untrusted);
+            if is_apart && self.door.unreached.is_due(&format!("{plugin} {host}"), Instant::now()) {
+                tracing::warn!(plugin, host, "a plugin's request was not sent: {log}");
+            } else {
+                tracing::debug!(plugin, host, "request failed: {log}");
+            }
+            return error;
+        }
+        if self.door.refusals.fetch_add(1, Ordering::Relaxed) >= REFUSALS_MAX {
+            return error;
+        }
+        tracing::warn!(
+            plugin = self.plugin,
+            host = host.map(tracing::field::display),
+            "request refused: {log}"
+        );
+        if let Some((reason, name)) = audit {
+            let refused = RefusedRequest { host: host.cloned(), name, reason, purpose: self.purpose() };
+            let Vault { store, actor, .. } = &self.door.vault;
+            if store.note_refused_request(*actor, refused).is_err() {
+                tracing::error!("an audit record of a refused request was lost");
+            }
+        }
+        error
+    }
+
+    fn used(&self, secret: &SecretName) -> Use {
+        Use { scope: self.door.scope, plugin: self.plugin.to_owned(), secret: secret.clone() }
+    }
+
+    fn purpose(&self) -> Purpose {
+        Purpose { used_by: format!("plugin {}", self.plugin), request_id: self.door.request_id.to_string() }
+    }
+}
+
+fn host_of(request: &GuestRequest) -> Option<&HostName> {
+    request.target.host_name()
+}

@@ -1,0 +1,82 @@
+//! Taking secrets out of the vault for one request, each with its audit record on the disk first.
+
+use crate::caller::Caller;
+use cofferdam_runtime::{Grant, SecretSource};
+use cofferdam_store::{
+    Actor, Error, HostName, Purpose, Release, ReleaseError, ReleaseScope, SecretName, Store, WorkspaceId,
+};
+use std::time::Duration;
+
+/// How long the store may take for one step.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The vault as one caller has it.
+pub(crate) struct Vault {
+    pub(crate) store: Store,
+    pub(crate) actor: Actor,
+    scope: ReleaseScope,
+    workspace: WorkspaceId,
+}
+
+impl Vault {
+    pub(crate) fn of(store: &Store, caller: &Caller) -> Self {
+        Self {
+            store: store.clone(),
+            actor: Actor::Key(caller.key),
+            scope: caller.release_scope(),
+            workspace: caller.workspace,
+        }
+    }
+
+    /// Whose secret of this name a plugin gets.
+    fn scope(&self, grant: &Grant, name: &SecretName) -> ReleaseScope {
+        match grant.source(name) {
+            SecretSource::Caller => self.scope,
+            SecretSource::Workspace => ReleaseScope::Workspace(self.workspace),
+            SecretSource::Operator => ReleaseScope::Operator,
+        }
+    }
+
+    /// Those of the names that would be released to this host for a plugin with this grant.
+    pub(crate) async fn releasable(
+        &self,
+        grant: &Grant,
+        names: Vec<SecretName>,
+        host: HostName,
+    ) -> Result<Vec<SecretName>, ReleaseError> {
+        let store = self.store.clone();
+        let names: Vec<(ReleaseScope, SecretName)> =
+            names.into_iter().map(|name| (self.scope(grant, &name), name)).collect();
+        let look = move || {
+            let bound =
+                names.into_iter().map(|(scope, name)| Ok((store.is_releasable(scope, &name, &host)?, name)));
+            let bound: Result<Vec<(bool, SecretName)>, Error> = bound.collect();
+            Ok(bound?.into_iter().filter(|(is_bound, _)| *is_bound).map(|(_, name)| name).collect())
+        };
+        within(tokio::task::spawn_blocking(look))
+            .await?
+            .unwrap_or(Err(Error::Closed))
+            .map_err(ReleaseError::from)
+    }
+
+    /// Releases one, once its audit record is durable (R23).
+    pub(crate) async fn release(
+        &self,
+        grant: &Grant,
+        name: &SecretName,
+        host: &HostName,
+        purpose: &Purpose,
+    ) -> Result<Release, ReleaseError> {
+        let place = within(self.store.place()).await??;
+        let (store, actor, scope) = (self.store.clone(), self.actor, self.scope(grant, name));
+        let (name, host, purpose) = (name.clone(), host.clone(), purpose.clone());
+        // It reads the row and decrypts on the calling thread.
+        let read = move || store.release_recorded(place, actor, scope, &name, &host, &purpose);
+        let pending = within(tokio::task::spawn_blocking(read)).await?.map_err(|_| Error::Closed)?;
+        within(pending).await?
+    }
+}
+
+async fn within<F: Future>(step: F) -> Result<F::Output, Error> {
+    tokio::time::timeout(PATIENCE, step).await.map_err(|_elapsed| Error::TimedOut)
+}

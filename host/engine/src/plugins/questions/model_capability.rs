@@ -1,0 +1,107 @@
+//! The door that plugins ask through: from what a plugin wrote to an answer.
+
+use super::{Asking, answer, body};
+use crate::Engine;
+use crate::assembler::question_progress::{Note, Progress, Reporter};
+use crate::caller::Caller;
+use crate::refusal::Refusal;
+use crate::request::Bounds;
+use cofferdam_runtime::services::{Ask, Opening, Question};
+use cofferdam_runtime::wire::{Answer, ErrorKind, Failure};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long one question may take, its turn in the line included. The request it is asked for may end sooner.
+const QUESTION_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// For the plugins of one request.
+#[derive(Clone)]
+pub(crate) struct Door {
+    engine: Arc<Engine>,
+    caller: Caller,
+    asking: Asking,
+    reporter: Option<Reporter>,
+}
+
+impl Door {
+    /// Questions on behalf of a request.
+    pub(crate) fn new(engine: &Arc<Engine>, caller: &Caller, asking: &Asking) -> Self {
+        Self { engine: Arc::clone(engine), caller: caller.clone(), asking: asking.clone(), reporter: None }
+    }
+
+    /// The same door, telling how its questions go on.
+    pub(crate) fn reporting(&self, reporter: Reporter) -> Self {
+        Self { reporter: Some(reporter), ..self.clone() }
+    }
+
+    /// What the request may ask, and has asked.
+    pub(crate) fn asking(&self) -> &Asking {
+        &self.asking
+    }
+
+    async fn answer(&self, question: Question) -> Result<Answer, Failure> {
+        let Engine { entry_ids, parts, .. } = &*self.engine;
+        let request = body::read(
+            &question.request,
+            &self.asking.models,
+            &self.asking.provider,
+            entry_ids,
+            &parts.prompts,
+            Bounds::of_client(parts.items_max),
+        )?;
+        let model = request.models.first().cloned().unwrap_or_default();
+        let in_panel = question.in_panel;
+        let tell = async |note: Note| {
+            if let Some(reporter) = &self.reporter {
+                reporter.tell(Progress { in_panel, model: model.clone(), note }).await;
+            }
+        };
+        tell(Note::Asked).await;
+        let asking = self.asking.question(&question, &request);
+        let bill = Arc::clone(asking.bill());
+        let answered = async {
+            let turn = self.asking.pool.turn(question.depth).await?;
+            if self.asking.bill.is_overdrawn() {
+                let message = "This request has cost as much as it may.";
+                return Err(Refusal::new(402, ErrorKind::PaymentRequired, message));
+            }
+            let (engine, caller) = (Arc::clone(&self.engine), self.caller.clone());
+            let body = engine.answer_question(caller, request, asking, QUESTION_TIME_MAX).await;
+            drop(turn);
+            Ok(answer::read(&body?, &bill)?)
+        };
+        let answered = match timeout(QUESTION_TIME_MAX, answered).await {
+            Ok(answered) => answered,
+            Err(_elapsed) => Err(Refusal::new(504, ErrorKind::Timeout, "The model took too long to answer.")),
+        };
+        match answered {
+            Ok((answer, reasoning)) => {
+                tell(Note::Answered { text: answer.text.clone(), reasoning }).await;
+                Ok(answer)
+            }
+            Err(refusal) => {
+                let (message, status) = (refusal.message.clone(), refusal.status);
+                tell(Note::Failed { message, status }).await;
+                Err(failure(refusal))
+            }
+        }
+    }
+}
+
+impl Ask for Door {
+    fn ask(&self, question: Question) -> Opening<'_, Result<Answer, Failure>> {
+        Box::pin(self.answer(question))
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self::from_failure(&failure)
+    }
+}
+
+fn failure(refusal: Refusal) -> Failure {
+    let retry_after_ms = refusal.retry_after_s.map(|seconds| seconds.saturating_mul(1000));
+    Failure { retry_after_ms, ..Failure::new(refusal.kind, refusal.message) }
+}

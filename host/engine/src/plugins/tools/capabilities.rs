@@ -1,0 +1,215 @@
+//! What plugins may reach outside their box for one request: other hosts, the list of models, the request
+//! they serve, and bytes they keep for it.
+
+use super::{Occasion, offer};
+use crate::Engine;
+use crate::assembler::approvals::Approvals;
+use crate::assembler::question_progress::Reporter;
+use crate::plugins::http_capability::{Released, http_door};
+use crate::plugins::questions::{Asking, Door};
+use crate::request::ResponsesRequest;
+use bytes::Bytes;
+use cofferdam_runtime::services::{Catalog, DeferredTools, HttpDoor, RequestView, Scratch};
+use cofferdam_runtime::{Plugin, Services};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// The doors of one request, for each of its tools.
+pub(crate) struct Doors {
+    http: Arc<dyn HttpDoor>,
+    catalog: Arc<dyn Catalog>,
+    view: Arc<View>,
+    scratches: Scratches,
+    ask: Door,
+    approvals: Approvals,
+    released: Released,
+}
+
+/// What the plugins of one request keep, by plugin. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Scratches(Arc<Mutex<BTreeMap<String, Scratch>>>);
+
+impl Scratches {
+    fn of(&self, plugin: &str) -> Scratch {
+        let mut scratches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        scratches.entry(plugin.to_owned()).or_default().clone()
+    }
+}
+
+impl Doors {
+    /// The doors of a request.
+    pub(crate) fn new(occasion: Occasion<'_>, request: &ResponsesRequest) -> Self {
+        let Occasion { engine, caller, context, scratches, asking } = occasion;
+        let deferred = offer::deferred(&request.tools);
+        let view =
+            View { input: request.input_items(), retold: OnceLock::new(), deferred, state: Mutex::default() };
+        let released = Released::default();
+        Self {
+            http: http_door(engine, caller, &context.request_id, &released),
+            catalog: Arc::new(Models(Arc::clone(engine))),
+            view: Arc::new(view),
+            scratches: scratches.clone().unwrap_or_default(),
+            ask: Door::new(engine, caller, asking),
+            approvals: Approvals::new(&engine.parts.store, caller),
+            released,
+        }
+    }
+
+    /// What one call into `plugin` gets.
+    pub(crate) fn services(&self, plugin: &Plugin) -> Services {
+        Services {
+            http: Some(Arc::clone(&self.http)),
+            ask: Some(Arc::new(self.ask.clone())),
+            depth: self.ask.asking().depth(),
+            catalog: Some(Arc::clone(&self.catalog)),
+            request: Some(Arc::clone(&self.view) as Arc<dyn RequestView>),
+            deferred: offer::finds_tools(plugin).then(|| Arc::clone(&self.view) as Arc<dyn DeferredTools>),
+            scratch: self.scratches.of(plugin.name()),
+            ..Services::default()
+        }
+    }
+
+    /// The same for a call whose questions are told of.
+    pub(crate) fn reporting_services(&self, plugin: &Plugin, reporter: Reporter) -> Services {
+        Services { ask: Some(Arc::new(self.ask.reporting(reporter))), ..self.services(plugin) }
+    }
+
+    /// The secrets that went out for the plugins.
+    pub(crate) fn released(&self) -> &Released {
+        &self.released
+    }
+
+    /// The ids of requests for approval.
+    pub(crate) fn approvals(&self) -> &Approvals {
+        &self.approvals
+    }
+
+    /// What the request's plugins ask models.
+    pub(crate) fn asking(&self) -> &Asking {
+        self.ask.asking()
+    }
+
+    /// The request as tools see it.
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+}
+
+/// The models of the configuration the request began with.
+struct Models(Arc<Engine>);
+
+impl Catalog for Models {
+    fn models(&self) -> Vec<u8> {
+        self.0.catalog().models_json().to_string().into_bytes()
+    }
+}
+
+/// A function that the client lets wait until a search for tools has found it.
+pub(crate) struct Deferred {
+    /// Its name.
+    pub(crate) name: String,
+    /// The entry of `tools`.
+    pub(crate) json: Bytes,
+}
+
+/// The request being served, as it grows.
+pub(crate) struct View {
+    input: Bytes,
+    /// The input as models are told it, once it is known what tools offer.
+    retold: OnceLock<Bytes>,
+    deferred: Vec<Deferred>,
+    state: Mutex<ViewState>,
+}
+
+#[derive(Default)]
+struct ViewState {
+    /// What was added to the input since.
+    items: Vec<Bytes>,
+    /// Names of deferred functions that were asked for.
+    loaded: BTreeSet<String>,
+}
+
+impl View {
+    /// Has the transcript begin with the input as models are told it.
+    pub(crate) fn retell(&self, input: &Bytes) {
+        self.retold.get_or_init(|| input.clone());
+    }
+
+    /// Adds items to the transcript.
+    pub(crate) fn add(&self, items: &[Bytes]) {
+        self.lock().items.extend_from_slice(items);
+    }
+
+    /// The items added so far.
+    pub(crate) fn added(&self) -> Vec<Bytes> {
+        self.lock().items.clone()
+    }
+
+    /// Whether this deferred function was asked for.
+    pub(crate) fn is_loaded(&self, name: &str) -> bool {
+        self.lock().loaded.contains(name)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ViewState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RequestView for View {
+    fn transcript(&self) -> Vec<u8> {
+        let state = self.lock();
+        let parts = std::iter::once(self.retold.get().unwrap_or(&self.input))
+            .chain(&state.items)
+            .filter(|part| !part.is_empty());
+        array(parts)
+    }
+}
+
+impl DeferredTools for View {
+    fn all(&self) -> Vec<u8> {
+        array(self.deferred.iter().map(|tool| &tool.json))
+    }
+
+    fn load(&self, names: Vec<String>) {
+        let known: HashSet<&str> = self.deferred.iter().map(|tool| tool.name.as_str()).collect();
+        self.lock().loaded.extend(names.into_iter().filter(|name| known.contains(name.as_str())));
+    }
+}
+
+fn array<'a>(parts: impl Iterator<Item = &'a Bytes>) -> Vec<u8> {
+    let mut out = vec![b'['];
+    for (place, part) in parts.enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(part);
+    }
+    out.push(b']');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_transcript_is_the_input_and_what_came_since() {
+        let body = br#"{"model":"a/b","input":"Hi"}"#;
+        let input = ResponsesRequest::parse(body, &[]).unwrap().input_items();
+        let tool = |name: &str| Deferred {
+            name: name.to_owned(),
+            json: Bytes::from(json!({"type": "function", "name": name}).to_string()),
+        };
+        let deferred = vec![tool("f"), tool("g")];
+        let view = View { input, retold: OnceLock::new(), deferred, state: Mutex::default() };
+        view.add(&[Bytes::from_static(b"{\"n\":1}"), Bytes::from_static(b"{\"n\":2}")]);
+        let transcript: Value = serde_json::from_slice(&view.transcript()).unwrap();
+        assert_eq!(transcript[0]["content"][0]["text"], "Hi");
+        assert_eq!(transcript[2], json!({"n": 2}));
+        let deferred: Value = serde_json::from_slice(&view.all()).unwrap();
+        assert_eq!(deferred[1]["name"], "g");
+        view.load(vec!["g".to_owned(), "unknown".to_owned()]);
+        assert!(view.is_loaded("g") && !view.is_loaded("f") && !view.is_loaded("unknown"));
+    }
+}

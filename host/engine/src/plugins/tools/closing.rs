@@ -1,0 +1,84 @@
+//! What tools do when a request is over: a function that the manifest names (`closing`), such as one that ends the
+//! sessions the tool has begun elsewhere. Nobody waits for it, and nothing depends on what comes of it.
+
+use super::CALLS_AT_ONCE;
+use super::capabilities::Doors;
+use super::run::Invocation;
+use crate::Engine;
+use crate::plugins::http_capability::Released;
+use crate::request::{ResponsesRequest, ToolKind};
+use bytes::Bytes;
+use cofferdam_runtime::{CallContext, Plugin, Services};
+use futures_util::stream::{self, StreamExt};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+/// How long all tools of a request may take for that together.
+const CLOSING_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The last calls of a request's tools, made when this is dropped: a client may leave at any time.
+pub(super) struct Closing {
+    calls: Vec<LastCall>,
+    context: Option<CallContext>,
+}
+
+struct LastCall {
+    plugin: Arc<Plugin>,
+    settings: Bytes,
+    services: Services,
+}
+
+impl Closing {
+    /// Of the tools of a request.
+    pub(super) fn of(
+        engine: &Engine,
+        request: &ResponsesRequest,
+        context: &CallContext,
+        doors: &Doors,
+    ) -> Self {
+        let last_call = |(name, settings): (&String, &Bytes)| {
+            let plugin = engine.tool_plugin(name)?;
+            function_of(plugin)?;
+            // Its request is charged already: it asks no models.
+            let services = Services { ask: None, ..doors.services(plugin) };
+            Some(LastCall { plugin: Arc::clone(plugin), settings: settings.clone(), services })
+        };
+        let servers = request.tools.iter().filter_map(|tool| match &tool.kind {
+            ToolKind::Server(name) => Some((name, &tool.settings)),
+            _ => None,
+        });
+        let calls: Vec<_> = servers.filter_map(last_call).collect();
+        let context = (!calls.is_empty()).then(|| context.clone());
+        Self { calls, context }
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let (Some(context), Ok(runtime)) = (self.context.take(), Handle::try_current()) else { return };
+        let calls = std::mem::take(&mut self.calls);
+        runtime.spawn(async move {
+            let calls = stream::iter(calls).map(|call| call.make(&context));
+            let ended = calls.buffer_unordered(CALLS_AT_ONCE).for_each(async |()| {});
+            if timeout(CLOSING_TIME_MAX, ended).await.is_err() {
+                tracing::debug!("a tool took too long to end what it had begun");
+            }
+        });
+    }
+}
+
+impl LastCall {
+    async fn make(self, context: &CallContext) {
+        let Some(function) = function_of(&self.plugin) else { return };
+        let invocation =
+            Invocation { plugin: &self.plugin, function, arguments: b"{}", settings: &self.settings };
+        // Whoever was to be told is gone.
+        drop(invocation.run(context, self.services, &Released::default()).await);
+    }
+}
+
+fn function_of(plugin: &Plugin) -> Option<&str> {
+    plugin.manifest().tool.as_ref()?.closing.as_deref()
+}

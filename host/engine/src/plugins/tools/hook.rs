@@ -1,0 +1,112 @@
+//! Server tools for hooks: the same calls, made by a guest in place of a model.
+
+use super::capabilities::Doors;
+use super::run::{Invocation, Mishap, is_withheld, shortened};
+use crate::Engine;
+use crate::cost::Amount;
+use crate::money::ledger::add_to;
+use cofferdam_runtime::services::{Opening, ToolCall, ToolDoor};
+use cofferdam_runtime::wire::{Action, Failure, ToolCallError};
+use cofferdam_runtime::{CallContext, CallError, Plugin, Services};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How a call into a hook ended.
+pub(crate) type Verdict = Result<Result<Action, Failure>, CallError>;
+
+/// What one call into a hook may reach.
+pub(crate) struct HookTools {
+    engine: Arc<Engine>,
+    context: CallContext,
+    doors: Doors,
+    /// In pico-dollars.
+    cost: AtomicU64,
+}
+
+impl HookTools {
+    /// The tools of this host, with the doors of a request.
+    pub(crate) fn new(engine: &Arc<Engine>, context: &CallContext, doors: Doors) -> Arc<Self> {
+        let (engine, context) = (Arc::clone(engine), context.clone());
+        Arc::new(Self { engine, context, doors, cost: AtomicU64::new(0) })
+    }
+
+    /// What a call into `hook` gets.
+    pub(crate) fn services(self: &Arc<Self>, hook: &Plugin) -> Services {
+        let tools = Arc::clone(self) as Arc<dyn ToolDoor>;
+        Services { tools: Some(tools), ..self.doors.services(hook) }
+    }
+
+    /// What `hook` has decided, without values of secrets that went out for it.
+    pub(crate) fn clean(&self, hook: &Plugin, verdict: Verdict) -> Verdict {
+        let Some(mut search) = self.doors.released().search(hook.name()) else { return verdict };
+        let clean = match verdict {
+            Ok(Ok(action)) => Ok(Ok(search.action(action))),
+            Ok(Err(failure)) => Ok(Err(search.failure(failure))),
+            Err(error) => Err(error),
+        };
+        // A hook that is not heard would let everything pass: what it decided counts without the values.
+        is_withheld(&search, hook);
+        clean
+    }
+
+    /// What is spent on tools, in pico-dollars.
+    pub(crate) fn spent(&self) -> &AtomicU64 {
+        &self.cost
+    }
+
+    /// What the tools cost that were called so far.
+    pub(crate) fn cost(&self) -> Amount {
+        Amount(self.cost.load(Ordering::Relaxed))
+    }
+
+    async fn run(&self, call: ToolCall<'_>) -> Result<Vec<u8>, ToolCallError> {
+        let plugin = self.engine.tool_plugin(call.tool).ok_or_else(|| {
+            self.engine.tell_lacking_tool(call.tool);
+            ToolCallError::Unavailable
+        })?;
+        let services = Services { depth: call.depth, ..self.doors.services(plugin) };
+        let ToolCall { function, arguments, settings, .. } = call;
+        let output = Invocation { plugin, function, arguments, settings }
+            .run(&self.context, services, self.doors.released())
+            .await;
+        let output = output.map_err(|mishap| match mishap {
+            Mishap::Arguments(_) => ToolCallError::InvalidArguments,
+            Mishap::Late | Mishap::NoRoom => ToolCallError::Exhausted,
+            Mishap::Failed(_)
+            | Mishap::Withheld
+            | Mishap::TooLarge
+            | Mishap::OutOfMemory
+            | Mishap::TooDeep
+            | Mishap::Broken => ToolCallError::Failed,
+        })?;
+        add_to(&self.cost, Amount(output.cost_pico));
+        Ok(as_json(shortened(output.for_model)))
+    }
+}
+
+impl ToolDoor for HookTools {
+    fn call<'a>(&'a self, call: ToolCall<'a>) -> Opening<'a, Result<Vec<u8>, ToolCallError>> {
+        Box::pin(self.run(call))
+    }
+}
+
+/// Text that is JSON as it is, any other as a JSON string.
+fn as_json(text: String) -> Vec<u8> {
+    if serde_json::from_str::<&RawValue>(&text).is_ok() {
+        return text.into_bytes();
+    }
+    Value::String(text).to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_tool_tells_is_json_for_a_hook() {
+        assert_eq!(as_json("{\"a\":1}".to_owned()), b"{\"a\":1}");
+        assert_eq!(as_json("12 o\"clock".to_owned()), b"\"12 o\\\"clock\"");
+    }
+}

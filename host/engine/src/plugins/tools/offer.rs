@@ -1,0 +1,502 @@
+//! What a request's server tools offer to the model: for each entry the functions of its guest, in the place
+//! of the entry.
+
+use super::capabilities::{Deferred, Doors};
+use super::refused::{too_deep, unavailable};
+use super::run;
+use super::shown;
+use super::told::{self, Told};
+use crate::Engine;
+use crate::assembler::approvals::Binding;
+use crate::assembler::{CallItem, Served};
+use crate::refusal::Refusal;
+use crate::refusal::printable;
+use crate::request::{Place, RequestTool, ResponsesRequest, ToolKind, ToolSource};
+use bytes::Bytes;
+use cofferdam_runtime::manifest::Import;
+use cofferdam_runtime::wire::{Function, ToolError};
+use cofferdam_runtime::{CallContext, Kind, Plugin, Plugins};
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// The tool that finds functions whose loading the client deferred (names.md 3.1, 4.1).
+const FINDER: &str = "tool_search";
+/// The most server tools of one request; each is a call into its guest.
+const SERVER_TOOLS_MAX: usize = 64;
+/// How long a tool may take to say what it offers: most look at their settings, some ask a server.
+const OFFER_TIME_MAX: Duration = Duration::from_secs(25);
+/// Tools that say at the same time what they offer.
+const OFFERS_AT_ONCE: usize = 8;
+/// How long all tools of a request may take for that.
+const OFFERS_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// A server tool of a request.
+#[derive(Clone)]
+pub(crate) struct ServerTool {
+    /// What asks for it.
+    pub(crate) source: ToolSource,
+    /// The guest.
+    pub(crate) plugin: Arc<Plugin>,
+    /// The tool's name without prefix.
+    pub(crate) name: String,
+    /// It takes the place of a tool of the client's own kind.
+    pub(crate) stands_in: bool,
+    /// The label of the server behind it, if it is one of several.
+    pub(crate) label: Option<String>,
+    /// The entry's `parameters`.
+    pub(crate) settings: Bytes,
+}
+
+impl ServerTool {
+    /// Whether it shows what it found before the first turn.
+    fn opens(&self) -> bool {
+        self.plugin.manifest().tool.iter().flat_map(|table| &table.items).any(|item| item.opening.is_some())
+    }
+
+    /// Whether some of its calls are put to the client first.
+    pub(super) fn asks_client(&self) -> bool {
+        self.plugin.manifest().tool.iter().flat_map(|table| &table.items).any(|item| item.asks.is_some())
+    }
+}
+
+/// One entry of the request's `tools`.
+enum Entry {
+    /// Handed on as it is.
+    Client(Bytes),
+    /// A function that waits until it is found: its name, and its entry when it is offered.
+    Deferred { name: String, json: Bytes },
+    /// Functions that the host serves: their definitions, comma-separated.
+    Server { tool: ServerTool, functions: Vec<Offered>, json: Bytes },
+}
+
+/// A function that the host serves.
+struct Offered {
+    name: String,
+    /// What a client sees of a call.
+    item: Arc<CallItem>,
+    /// The names of its parameters.
+    parameters: Vec<String>,
+}
+
+/// Everything a model is offered.
+#[derive(Default)]
+pub(crate) struct Offer {
+    entries: Vec<Entry>,
+    /// The entry of each function that the host serves.
+    owners: BTreeMap<String, usize>,
+    told: Told,
+}
+
+impl Offer {
+    /// Asks the tools of a request for their functions.
+    ///
+    /// # Errors
+    /// 400 naming the entry: a tool this host has not, wrong settings, a function offered twice. 503 and 500
+    /// when a guest could not be asked.
+    pub(crate) async fn of(
+        engine: &Engine,
+        request: &ResponsesRequest,
+        context: &CallContext,
+        doors: &Doors,
+    ) -> Result<Self, Refusal> {
+        let defers = defers(&request.tools);
+        let named = request.tool_choice.named();
+        let mut entries = Vec::with_capacity(request.tools.len());
+        for plugin in request.tools.iter().filter_map(|tool| match &tool.kind {
+            ToolKind::Server(name) => engine.tool_plugin(name),
+            _ => None,
+        }) {
+            // The first use of a guest compiles it, which takes what it takes; what is wrong is told when it is
+            // called.
+            plugin.compile().await.unwrap_or_default();
+        }
+        let mut offered = offered(engine, request, context, doors).await?.into_iter();
+        for tool in &request.tools {
+            entries.push(match (&tool.kind, tool.name.as_ref()) {
+                (ToolKind::Server(_), _) => offered.next().ok_or_else(Refusal::internal)?,
+                (_, Some(name)) if defers && tool.is_deferred && !named.contains(name) => {
+                    Entry::Deferred { name: name.clone(), json: tool.loaded_json() }
+                }
+                _ => Entry::Client(tool.json.clone()),
+            });
+        }
+        let owners = owners(&entries, &request.tools)?;
+        let told = told_of(&entries);
+        Ok(Self { entries, owners, told })
+    }
+
+    /// The tool that serves this function.
+    pub(crate) fn owner(&self, function: &str) -> Option<&ServerTool> {
+        match self.entries.get(*self.owners.get(function)?)? {
+            Entry::Server { tool, .. } => Some(tool),
+            _ => None,
+        }
+    }
+
+    /// The functions of the tool with this name, if the request has it.
+    pub(crate) fn functions_of(&self, name: &str) -> Option<Vec<&str>> {
+        Some(self.told.of_tool(name)?.iter().map(String::as_str).collect())
+    }
+
+    /// The functions of the tool that stands in for this type of a client's own, or another of its names, if one
+    /// does.
+    pub(crate) fn functions_for(&self, type_name: &str) -> Option<Vec<&str>> {
+        self.functions_where(|tool| {
+            let table = tool.plugin.manifest().tool.as_ref();
+            tool.stands_in
+                && table.is_some_and(|table| table.client_types.iter().any(|known| known == type_name))
+        })
+    }
+
+    /// The server tools of the request.
+    pub(crate) fn server_tools(&self) -> impl Iterator<Item = &ServerTool> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::Server { tool, .. } => Some(tool),
+            _ => None,
+        })
+    }
+
+    /// The function whose calls are items with this `server_label` and `name`.
+    pub(crate) fn function_like(&self, item: &Map<String, Value>) -> Option<&str> {
+        let label = item.get("server_label")?.as_str()?;
+        self.told.on_server(label, Some(item.get("name")?.as_str()?)).first().map(String::as_str)
+    }
+
+    /// Whether a tool of this host speaks to the server with this label, whatever that lists.
+    pub(crate) fn serves(&self, label: &str) -> bool {
+        self.told.has_label(label)
+    }
+
+    /// The functions that stand for the tools of the server with this label, or for one of them.
+    pub(crate) fn functions_on(&self, label: &str, name: Option<&str>) -> Vec<&str> {
+        self.told.on_server(label, name).iter().map(String::as_str).collect()
+    }
+
+    /// The function of the tool with this name whose calls are items with these members: its only one, or the one
+    /// that says of its items what is most like them. None where several are equally like.
+    pub(super) fn function_told_as(&self, tool: &str, item: &Map<String, Value>) -> Option<&str> {
+        self.told.like(tool, item)
+    }
+
+    /// The names of a function's parameters.
+    pub(super) fn parameters_of(&self, function: &str) -> &[String] {
+        let Some(Entry::Server { functions, .. }) =
+            self.owners.get(function).and_then(|place| self.entries.get(*place))
+        else {
+            return &[];
+        };
+        let own = functions.iter().find(|offered| offered.name == function);
+        own.map_or(&[], |own| own.parameters.as_slice())
+    }
+
+    /// The first function of a tool.
+    pub(crate) fn first_of(&self, tool: &ServerTool) -> Option<&str> {
+        self.told.first_of(&tool.name, &tool.label)
+    }
+
+    fn functions_where(&self, is_meant: impl Fn(&ServerTool) -> bool) -> Option<Vec<&str>> {
+        let mut found = None;
+        for entry in &self.entries {
+            if let Entry::Server { tool, functions, .. } = entry
+                && is_meant(tool)
+            {
+                found.get_or_insert_with(Vec::new).extend(functions.iter().map(|offered| &*offered.name));
+            }
+        }
+        found
+    }
+
+    /// Types of items that stand for calls of the client's own kinds which tools of this host stand in for:
+    /// models are told of them as calls of functions. Those of a tool that asks the client are told by
+    /// [`super::history`].
+    pub(crate) fn stand_in_items(&self) -> Vec<&str> {
+        let mut known = HashSet::new();
+        let functions = self.entries.iter().flat_map(|entry| match entry {
+            Entry::Server { tool, functions, .. } if tool.stands_in && !tool.asks_client() => {
+                functions.as_slice()
+            }
+            _ => &[],
+        });
+        functions.map(|offered| offered.item.item_type.as_str()).filter(|kind| known.insert(*kind)).collect()
+    }
+
+    /// What the assembler has to know.
+    pub(crate) fn served(&self) -> Served {
+        let functions = self.entries.iter().flat_map(|entry| match entry {
+            Entry::Server { functions, .. } => functions.as_slice(),
+            _ => &[],
+        });
+        Served::new(functions.map(|offered| (offered.name.clone(), Arc::clone(&offered.item))))
+    }
+
+    /// The array `tools` of a turn: the client's order, then the deferred functions in `loaded`, which are
+    /// places of entries. Empty when nothing is offered.
+    pub(crate) fn write(&self, loaded: &[usize]) -> Vec<u8> {
+        let first = self.entries.iter().map(|entry| match entry {
+            Entry::Client(json) | Entry::Server { json, .. } => json.as_ref(),
+            Entry::Deferred { .. } => b"",
+        });
+        let later = loaded.iter().map(|place| match self.entries.get(*place) {
+            Some(Entry::Deferred { json, .. }) => json.as_ref(),
+            _ => b"",
+        });
+        let pieces: Vec<&[u8]> = first.chain(later).filter(|piece| !piece.is_empty()).collect();
+        if pieces.is_empty() {
+            return Vec::new();
+        }
+        [b"[".as_slice(), &pieces.join(&b','), b"]"].concat()
+    }
+
+    /// Places of the deferred functions that `is_loaded` and are not in `known`, in the client's order.
+    pub(crate) fn newly_loaded(&self, known: &[usize], is_loaded: impl Fn(&str) -> bool) -> Vec<usize> {
+        let known: HashSet<&usize> = known.iter().collect();
+        let entries = self.entries.iter().enumerate();
+        let loaded = entries.filter_map(|(place, entry)| match entry {
+            Entry::Deferred { name, .. } if is_loaded(name) && !known.contains(&place) => Some(place),
+            _ => None,
+        });
+        loaded.collect()
+    }
+}
+
+/// The functions that wait until they are found: none where nothing can find them.
+pub(crate) fn deferred(tools: &[RequestTool]) -> Vec<Deferred> {
+    let defers = defers(tools);
+    let deferred = tools.iter().filter(|tool| defers && tool.is_deferred);
+    let definition =
+        |tool: &RequestTool| Some(Deferred { name: tool.name.clone()?, json: tool.loaded_json() });
+    deferred.filter_map(definition).collect()
+}
+
+fn defers(tools: &[RequestTool]) -> bool {
+    tools.iter().any(|tool| matches!(&tool.kind, ToolKind::Server(name) if name == FINDER))
+}
+
+/// Whether this tool finds functions that wait.
+pub(super) fn finds_tools(plugin: &Plugin) -> bool {
+    plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == FINDER)
+}
+
+/// Refuses more server tools than anybody needs before a guest is asked.
+/// A request has at most so many server tools.
+///
+/// # Errors
+/// 400 naming the first that is too many.
+pub(super) fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
+    let mut servers = tools.iter().filter(|tool| matches!(tool.kind, ToolKind::Server(_)));
+    match servers.nth(SERVER_TOOLS_MAX) {
+        Some(tool) => Err(Refusal::invalid(format!(
+            "{} is one server tool too many, of {SERVER_TOOLS_MAX}",
+            tool.source.place
+        ))),
+        None => Ok(()),
+    }
+}
+
+impl Engine {
+    /// The guest behind an entry.
+    fn server_tool(&self, tool: &RequestTool, name: &str, doors: &Doors) -> Result<ServerTool, Refusal> {
+        let plugin = self.tool_plugin(name).ok_or_else(|| self.unavailable(tool, name))?;
+        if doors.asking().is_deepest() && plugin.grant().imports.contains(&Import::Model) {
+            return Err(too_deep(tool));
+        }
+        Ok(ServerTool {
+            source: tool.source,
+            plugin: Arc::clone(plugin),
+            name: name.to_owned(),
+            label: tool.name.clone(),
+            stands_in: tool.stands_in,
+            settings: tool.settings.clone(),
+        })
+    }
+
+    /// The installed tool of this type that has all it needs.
+    pub(crate) fn tool_plugin(&self, name: &str) -> Option<&Arc<Plugin>> {
+        installed(&self.parts.plugins, name)
+    }
+}
+
+/// The one of these plugins that is a tool of this type and has all it needs.
+pub(crate) fn installed<'a>(plugins: &'a Plugins, name: &str) -> Option<&'a Arc<Plugin>> {
+    of_type(plugins, name).find(|plugin| plugin.is_usable())
+}
+
+/// Those of these plugins that are tools of this type, whether or not they have all they need.
+pub(super) fn of_type<'a>(plugins: &'a Plugins, name: &str) -> impl Iterator<Item = &'a Arc<Plugin>> {
+    plugins.iter().filter(move |plugin| {
+        plugin.kind() == Kind::Tool
+            && plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == name)
+    })
+}
+
+/// The entries of the server tools, asked side by side: some ask a server of their own.
+async fn offered(
+    engine: &Engine,
+    request: &ResponsesRequest,
+    context: &CallContext,
+    doors: &Doors,
+) -> Result<Vec<Entry>, Refusal> {
+    let until = Instant::now() + OFFERS_TIME_MAX;
+    let mut asked: Vec<BoxFuture<'_, Result<Entry, Refusal>>> = Vec::new();
+    for tool in &request.tools {
+        let ToolKind::Server(name) = &tool.kind else { continue };
+        let server = engine.server_tool(tool, name, doors)?;
+        asked.push(Box::pin(async move {
+            let functions = functions(&server, tool, context, doors, until).await?;
+            let asks = doors.approvals().bind(&server.settings);
+            let (functions, json) = written(functions, &server, tool, &request.include, &asks)?;
+            Ok(Entry::Server { tool: server, functions, json })
+        }));
+    }
+    stream::iter(asked).buffered(OFFERS_AT_ONCE).try_collect().await
+}
+
+async fn functions(
+    tool: &ServerTool,
+    asked_for: &RequestTool,
+    context: &CallContext,
+    doors: &Doors,
+    until: Instant,
+) -> Result<Vec<Function>, Refusal> {
+    let asked = tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings);
+    match timeout_at(until.min(Instant::now() + OFFER_TIME_MAX), asked).await {
+        Ok(Ok(Ok(functions))) => Ok(run::clean(functions, tool, doors)),
+        // It depends on somebody else's server; an item of the response says what became of that.
+        Ok(Err(_)) | Err(_) if tool.opens() => Ok(Vec::new()),
+        Ok(Ok(Err(ToolError::InvalidSettings(message) | ToolError::InvalidArguments(message)))) => {
+            Err(Refusal::invalid(tool.source.complaint(&message)))
+        }
+        Ok(Ok(Err(ToolError::Failed(message)))) => {
+            // No fault of the request: the operator has not set it up.
+            tracing::warn!(plugin = tool.plugin.name(), %message, "a tool is not in order");
+            Err(unavailable(asked_for))
+        }
+        Ok(Err(error)) if error.is_saturated() => Err(Refusal::saturated()),
+        Ok(Err(error)) => {
+            tracing::error!(plugin = %error.plugin, %error, "a tool could not say what it offers");
+            Err(Refusal::internal())
+        }
+        Err(_elapsed) => {
+            tracing::error!(plugin = tool.plugin.name(), "a tool took too long to say what it offers");
+            Err(Refusal::internal())
+        }
+    }
+}
+
+/// Functions as entries of `tools`, comma-separated, and what clients see of their calls. `strict` is told
+/// because providers differ in what they take for granted, and schemas of tools have optional members.
+fn written(
+    functions: Vec<Function>,
+    tool: &ServerTool,
+    asked_for: &RequestTool,
+    include: &[String],
+    asks: &Binding,
+) -> Result<(Vec<Offered>, Bytes), Refusal> {
+    let mut out = Vec::new();
+    let mut offered = Vec::with_capacity(functions.len());
+    for function in functions {
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        // The runtime has checked that the schema is an object.
+        let mut parameters: Map<String, Value> =
+            serde_json::from_slice(&function.parameters).map_err(|_| Refusal::internal())?;
+        let Some(table) = tool.plugin.manifest().tool.as_ref() else { return Err(Refusal::internal()) };
+        let mut item = shown::item_of(&mut parameters, table, asked_for, include).map_err(|undeclared| {
+            let plugin = tool.plugin.name();
+            tracing::error!(plugin, item = %undeclared, "a tool names an item that its manifest does not");
+            Refusal::internal()
+        })?;
+        let is_asked = table.item(&item.item_type).is_some_and(|declared| declared.asks.is_some());
+        item.asks = is_asked.then(|| asks.clone());
+        let entry = json!({
+            "type": "function",
+            "name": function.name,
+            "description": function.description,
+            "strict": false,
+            "parameters": parameters,
+        });
+        out.extend_from_slice(entry.to_string().as_bytes());
+        let parameters = entry.pointer("/parameters/properties").and_then(Value::as_object);
+        let parameters = parameters.into_iter().flat_map(Map::keys).cloned().collect();
+        offered.push(Offered { name: function.name, item: Arc::new(item), parameters });
+    }
+    Ok((offered, Bytes::from(out)))
+}
+
+/// The functions by what is said of them.
+fn told_of(entries: &[Entry]) -> Told {
+    let servers = || {
+        entries.iter().filter_map(|entry| match entry {
+            Entry::Server { tool, functions, .. } => Some((tool, functions)),
+            _ => None,
+        })
+    };
+    let functions =
+        servers().flat_map(|(tool, functions)| functions.iter().map(move |offered| (tool, offered)));
+    let entries = functions.map(|(tool, offered)| told::Entry {
+        tool: &tool.name,
+        label: tool.label.as_deref(),
+        function: &offered.name,
+        members: &offered.item.members,
+    });
+    Told::of(servers().map(|(tool, _)| (tool.name.as_str(), tool.label.as_deref())), entries)
+}
+
+/// Who serves which function.
+///
+/// # Errors
+/// 400 naming both entries that offer the same function.
+fn owners(entries: &[Entry], tools: &[RequestTool]) -> Result<BTreeMap<String, usize>, Refusal> {
+    let mut offered: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut owners = BTreeMap::new();
+    // The client's own functions may have the same name as far as this host is concerned; its provider knows.
+    for (place, tool) in tools.iter().enumerate() {
+        if let Some(name) = tool.function_name() {
+            offered.entry(name).or_insert(place);
+        }
+    }
+    for (place, entry) in entries.iter().enumerate() {
+        let Entry::Server { functions, .. } = entry else { continue };
+        for function in functions {
+            if let Some(other) = offered.insert(&function.name, place) {
+                return Err(collision(tools, entries, other, place, &function.name));
+            }
+            owners.insert(function.name.clone(), place);
+        }
+    }
+    Ok(owners)
+}
+
+fn collision(
+    tools: &[RequestTool],
+    entries: &[Entry],
+    first: usize,
+    second: usize,
+    function: &str,
+) -> Refusal {
+    let (first, second) = (first.min(second), first.max(second));
+    let name = |place: usize| match entries.get(place) {
+        Some(Entry::Server { tool, .. }) => Some(tool.name.as_str()),
+        _ => None,
+    };
+    let path = |place: usize| tools.get(place).map_or(Place::Tools(place), |tool| tool.source.place);
+    let function = printable(function);
+    if name(first).is_some() && name(first) == name(second) {
+        return Refusal::invalid(format!(
+            "{} and {} are the same server tool, whose function \"{function}\" can be offered only once",
+            path(first),
+            path(second)
+        ));
+    }
+    Refusal::invalid(format!(
+        "{} and {} both offer a function named \"{function}\"",
+        path(first),
+        path(second)
+    ))
+}

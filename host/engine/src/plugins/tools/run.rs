@@ -1,0 +1,268 @@
+//! Running one call of a server tool: in its sandbox, within its time, and whatever it does wrong becomes a
+//! result that says so.
+
+use super::capabilities::Doors;
+use super::offer::ServerTool;
+use crate::assembler::question_progress::Reporter;
+use crate::assembler::{ServerCall, ToolOutcome};
+use crate::cost::Amount;
+use crate::plugins::http_capability::{Released, Search};
+use cofferdam_runtime::manifest::Import;
+use cofferdam_runtime::wire::{Function, Output, ToolError};
+use cofferdam_runtime::{CallContext, CallErrorKind, OnReflection, Plugin, Services, TrapKind};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long one call may take, waiting included.
+const CALL_TIME_MAX: Duration = Duration::from_secs(180);
+/// The same for a tool that asks models, one after the other.
+const ASKING_CALL_TIME_MAX: Duration = Duration::from_secs(300);
+/// The longest result of one call that a model is told, in bytes.
+const RESULT_BYTES_MAX: usize = 1 << 20;
+/// The longest message of a tool about an error, in characters.
+const MESSAGE_CHARS_MAX: usize = 2_000;
+
+/// What came of a call.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) outcome: ToolOutcome,
+    /// What the model is told.
+    pub(crate) for_model: String,
+    /// The item's members, a JSON object.
+    pub(crate) members: Vec<u8>,
+    pub(crate) annotations: Vec<Vec<u8>>,
+    pub(crate) cost: Amount,
+    /// Whether the tool was run at all.
+    pub(crate) executed: bool,
+}
+
+impl Finished {
+    /// A call that was not run, or came to nothing.
+    pub(crate) fn failed(message: &str, executed: bool) -> Self {
+        let message: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
+        let error = json!({ "error": message }).to_string();
+        Self {
+            outcome: ToolOutcome::Failed,
+            members: error.clone().into_bytes(),
+            for_model: error,
+            annotations: Vec::new(),
+            cost: Amount::default(),
+            executed,
+        }
+    }
+
+    /// A call with a result.
+    pub(crate) fn completed(output: Output) -> Self {
+        Self {
+            outcome: outcome(&output.item),
+            for_model: shortened(output.for_model),
+            members: output.item,
+            annotations: output.annotations,
+            cost: Amount(output.cost_pico),
+            executed: true,
+        }
+    }
+}
+
+/// A tool may say itself that its call came to nothing.
+fn outcome(members: &[u8]) -> ToolOutcome {
+    #[derive(Deserialize)]
+    struct Members<'a> {
+        #[serde(borrow)]
+        status: Option<&'a RawValue>,
+    }
+    match serde_json::from_slice::<Members<'_>>(members) {
+        Ok(Members { status: Some(status) }) if status.get() == "\"failed\"" => ToolOutcome::Failed,
+        _ => ToolOutcome::Completed,
+    }
+}
+
+/// Why a call has no output.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Mishap {
+    /// The arguments are wrong, in the tool's words; or no JSON object, and the tool was not asked.
+    Arguments(Option<String>),
+    /// The tool's own trouble, in its words.
+    Failed(String),
+    /// It took too long.
+    Late,
+    /// Its answer is longer than accepted.
+    TooLarge,
+    /// It held the value of a secret, and the operator wants no such answer to get through.
+    Withheld,
+    /// This host has no room for it now.
+    NoRoom,
+    /// It wanted more memory than it may have.
+    OutOfMemory,
+    /// It came to the end of its stack.
+    TooDeep,
+    /// It broke.
+    Broken,
+}
+
+/// A call, whoever makes it.
+pub(crate) struct Invocation<'a> {
+    pub(crate) plugin: &'a Arc<Plugin>,
+    pub(crate) function: &'a str,
+    /// What the caller passes, foreign bytes.
+    pub(crate) arguments: &'a [u8],
+    pub(crate) settings: &'a [u8],
+}
+
+impl Invocation<'_> {
+    /// Runs the call within its time. Dropping this ends it at once. No value of a secret that went out for the
+    /// plugin is in what comes back.
+    pub(crate) async fn run(
+        &self,
+        context: &CallContext,
+        services: Services,
+        released: &Released,
+    ) -> Result<Output, Mishap> {
+        let ended = self.ended(context, services).await;
+        let Some(mut search) = released.search(self.plugin.name()) else { return ended };
+        let clean = match ended {
+            Ok(output) => Ok(search.output(output)),
+            Err(Mishap::Arguments(message)) => {
+                Err(Mishap::Arguments(message.map(|words| search.text(words))))
+            }
+            Err(Mishap::Failed(message)) => Err(Mishap::Failed(search.text(message))),
+            Err(mishap) => Err(mishap),
+        };
+        if is_withheld(&search, self.plugin) { Err(Mishap::Withheld) } else { clean }
+    }
+
+    async fn ended(&self, context: &CallContext, services: Services) -> Result<Output, Mishap> {
+        let arguments = match self.arguments.trim_ascii() {
+            // Models that have nothing to say send no arguments at all.
+            b"" => b"{}",
+            arguments => arguments,
+        };
+        if serde_json::from_slice::<Map<String, Value>>(arguments).is_err() {
+            return Err(Mishap::Arguments(None));
+        }
+        let invoked = self.plugin.invoke(context, services, self.function, arguments, self.settings);
+        let asks = self.plugin.grant().imports.contains(&Import::Model);
+        let time = if asks { ASKING_CALL_TIME_MAX } else { CALL_TIME_MAX };
+        match timeout(time, invoked).await {
+            Ok(Ok(Ok(output))) => Ok(output),
+            Ok(Ok(Err(ToolError::InvalidArguments(message)))) => Err(Mishap::Arguments(Some(message))),
+            Ok(Ok(Err(ToolError::Failed(message) | ToolError::InvalidSettings(message)))) => {
+                Err(Mishap::Failed(message))
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(plugin = %error.plugin, %error, "a call of a tool failed");
+                Err(match error.kind {
+                    CallErrorKind::OutOfTime => Mishap::Late,
+                    CallErrorKind::OutputTooLarge => Mishap::TooLarge,
+                    CallErrorKind::Saturated => Mishap::NoRoom,
+                    CallErrorKind::OutOfMemory => Mishap::OutOfMemory,
+                    CallErrorKind::Trap(TrapKind::StackOverflow) => Mishap::TooDeep,
+                    _ => Mishap::Broken,
+                })
+            }
+            Err(_elapsed) => {
+                tracing::warn!(plugin = self.plugin.name(), "a call of a tool took too long");
+                Err(Mishap::Late)
+            }
+        }
+    }
+}
+
+/// Notes what a search has found in what a plugin gives on. True where the operator wants no such answer to get
+/// through.
+pub(crate) fn is_withheld(search: &Search, plugin: &Plugin) -> bool {
+    if !search.has_found() {
+        return false;
+    }
+    let blocked = plugin.grant().on_reflection == OnReflection::Block;
+    tracing::warn!(
+        plugin = plugin.name(),
+        blocked,
+        "a plugin decoded a secret that a host sent back; it was removed"
+    );
+    blocked
+}
+
+/// What a tool offers, without values of secrets that went out for it: some ask a server what it offers.
+pub(crate) fn clean(functions: Vec<Function>, tool: &ServerTool, doors: &Doors) -> Vec<Function> {
+    let Some(mut search) = doors.released().search(tool.plugin.name()) else { return functions };
+    let functions = functions.into_iter().map(|function| search.function(function)).collect();
+    if is_withheld(&search, &tool.plugin) { Vec::new() } else { functions }
+}
+
+/// Runs a model's call of `tool`, telling how its questions to models go on if anybody wants to know.
+pub(crate) async fn run(
+    tool: &ServerTool,
+    call: &ServerCall,
+    context: &CallContext,
+    doors: &Doors,
+    reporter: Option<Reporter>,
+) -> Finished {
+    let invocation = Invocation {
+        plugin: &tool.plugin,
+        function: &call.function,
+        arguments: call.arguments.as_bytes(),
+        settings: &tool.settings,
+    };
+    let services = match reporter {
+        Some(reporter) => doors.reporting_services(&tool.plugin, reporter),
+        None => doors.services(&tool.plugin),
+    };
+    match invocation.run(context, services, doors.released()).await {
+        Ok(output) => Finished::completed(output),
+        Err(Mishap::Arguments(None)) => Finished::failed("The arguments are not a JSON object.", false),
+        Err(Mishap::Arguments(Some(message)) | Mishap::Failed(message)) => Finished::failed(&message, true),
+        Err(Mishap::Late) => Finished::failed("The tool took too long.", true),
+        Err(Mishap::TooLarge) => Finished::failed("The tool's result is too large.", true),
+        Err(Mishap::Withheld) => Finished::failed("The tool's result held a secret and was withheld.", true),
+        Err(Mishap::NoRoom) => Finished::failed("The tool has no room at the moment.", false),
+        Err(Mishap::OutOfMemory) => Finished::failed("The tool ran out of memory.", true),
+        Err(Mishap::TooDeep) => Finished::failed("The tool recursed too deeply.", true),
+        Err(Mishap::Broken) => Finished::failed("The tool failed.", true),
+    }
+}
+
+/// Cuts a result that is too long where a character ends, and says so.
+pub(crate) fn shortened(mut result: String) -> String {
+    const CUT: &str = "\n[The rest of this result was cut off.]";
+    if result.len() <= RESULT_BYTES_MAX {
+        return result;
+    }
+    result.truncate(result.floor_char_boundary(RESULT_BYTES_MAX - CUT.len()));
+    result.push_str(CUT);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_results_are_cut_between_characters() {
+        assert_eq!(shortened("short".to_owned()), "short");
+        let cut = shortened("é".repeat(RESULT_BYTES_MAX));
+        assert!(cut.len() <= RESULT_BYTES_MAX && cut.len() > RESULT_BYTES_MAX - 4);
+        assert!(cut.ends_with("was cut off.]"));
+    }
+
+    #[test]
+    fn an_error_is_told_to_client_and_model_alike_and_bounded() {
+        let failed = Finished::failed(&"x".repeat(10_000), true);
+        let error: Value = serde_json::from_slice(&failed.members).unwrap();
+        assert_eq!(error["error"].as_str().unwrap().len(), MESSAGE_CHARS_MAX);
+        assert_eq!(failed.for_model.as_bytes(), failed.members);
+    }
+
+    #[test]
+    fn a_tool_may_say_that_its_call_failed() {
+        assert_eq!(outcome(br#"{"error":"x","status":"failed"}"#), ToolOutcome::Failed);
+        for members in ["{}", r#"{"status":"completed"}"#, r#"{"status":7}"#, r#"{"a":{"status":"failed"}}"#]
+        {
+            assert_eq!(outcome(members.as_bytes()), ToolOutcome::Completed, "{members}");
+        }
+    }
+}

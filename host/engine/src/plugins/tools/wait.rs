@@ -1,0 +1,58 @@
+//! Waiting for calls under way, and showing meanwhile what they tell of their questions to models.
+
+use super::Interrupted;
+use super::run::Finished;
+use crate::assembler::Assembler;
+use crate::assembler::question_progress::Progress;
+use crate::lifecycle::deadline::{ClientGone, Late, Pace};
+use futures_util::{Stream, StreamExt};
+use std::time::Duration;
+use tokio::sync::mpsc::Receiver;
+
+/// The next call in their order, once it is over; none when all are.
+///
+/// # Errors
+/// [`Interrupted`].
+pub(super) async fn next_done(
+    work: &mut (impl Stream<Item = Finished> + Unpin),
+    told: &mut Receiver<(usize, Progress)>,
+    assembler: &mut Assembler,
+    pace: &mut Pace,
+    time: Duration,
+) -> Result<Option<Finished>, Interrupted> {
+    loop {
+        let step = pace.during(next_step(work, told), time).await.map_err(|_: Late| Interrupted::Late)?;
+        let done = match step {
+            Step::Told(item, progress) => {
+                assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
+                pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
+                continue;
+            }
+            Step::Done(done) => done,
+        };
+        // What a call told before it ended comes before its end.
+        while let Ok((item, progress)) = told.try_recv() {
+            assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
+        }
+        return Ok(done);
+    }
+}
+
+/// What happens next while calls run.
+enum Step {
+    /// Something about a question of the call whose item stands at this place.
+    Told(usize, Progress),
+    /// The next call in their order is over.
+    Done(Option<Finished>),
+}
+
+async fn next_step(
+    work: &mut (impl Stream<Item = Finished> + Unpin),
+    told: &mut Receiver<(usize, Progress)>,
+) -> Step {
+    tokio::select! {
+        biased;
+        Some((item, progress)) = told.recv() => Step::Told(item, progress),
+        done = work.next() => Step::Done(done),
+    }
+}

@@ -1,0 +1,249 @@
+//! A request may name a model router, `service/auto`, instead of a model: then a guest chooses models of the
+//! catalog for it, from counts and abilities and never from content.
+
+use crate::Engine;
+use crate::catalog::router_slug;
+use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
+use crate::plugins::hooks::ROUTER_IDS;
+use crate::refusal::Refusal;
+use crate::request::{ResponsesRequest, TextFacts};
+use cofferdam_runtime::wire::{self, Choice, RequestSummary};
+use cofferdam_runtime::{CallContext, CallError, ChoiceQuestion, Plugin};
+use serde_json::{Value, json};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The model routers of this host and what they choose from; the same for every request.
+pub(crate) struct ModelRouters {
+    by_slug: BTreeMap<String, Arc<Plugin>>,
+    /// The models that answer, each as a model router sees it.
+    models: Vec<(Arc<Model>, wire::Model)>,
+}
+
+/// What a model router chose.
+pub(crate) struct Chosen {
+    router: String,
+    choice: Choice,
+}
+
+impl Chosen {
+    /// What routing metadata calls the way the model was found.
+    pub(crate) fn strategy(&self) -> &str {
+        &self.choice.strategy
+    }
+
+    /// Whether this model was chosen.
+    pub(crate) fn has(&self, model: &str) -> bool {
+        self.choice.models.iter().any(|chosen| chosen == model)
+    }
+
+    /// The stage of the routing metadata's pipeline.
+    pub(crate) fn stage(&self) -> Value {
+        json!({ "type": "model_router", "name": self.router, "summary": self.choice.reason })
+    }
+}
+
+impl Engine {
+    /// Whether a request names a model router in the place of a model.
+    pub(crate) fn names_model_router(&self, request: &ResponsesRequest) -> bool {
+        request.models.iter().any(|slug| self.is_model_router(slug))
+    }
+
+    fn is_model_router(&self, slug: &str) -> bool {
+        self.catalog().get(slug).is_none() && router_slug(slug).is_some()
+    }
+
+    /// The entry of `plugins` for the first model router that a request names by a name of this host's own.
+    pub(crate) fn router_entry<'r>(&self, request: &'r ResponsesRequest) -> Option<&'r [u8]> {
+        let mut named = request.models.iter().filter(|slug| self.is_model_router(slug));
+        named.find_map(|slug| router_slug(slug)).map(|slug| settings_of(request, id_of(slug)))
+    }
+
+    /// The place among `offered` of the model that an endpoint serves, by the id of its health.
+    fn place_of(&self, endpoint: u64, offered: &[wire::Model]) -> Option<u32> {
+        let known = self.catalog().endpoints().find(|known| known.health.id() == endpoint)?;
+        let place = offered.iter().position(|model| model.id == known.candidate.model)?;
+        u32::try_from(place).ok()
+    }
+
+    /// Puts the models that model routers choose in the place of their names. The last choice, if there was any.
+    ///
+    /// `summary` is what routers are told of the request that names them by a slug; `serves` says which endpoints
+    /// could answer it; `remembered` is the endpoint that answered the conversation last.
+    ///
+    /// # Errors
+    /// What the guest refuses, 404 where nothing is left; 500 when it fails, 503 when there is no room for it.
+    /// A name that no model router has stays where it is.
+    pub(crate) async fn choose_models(
+        &self,
+        request: &mut ResponsesRequest,
+        context: &CallContext,
+        summary: impl Fn(&str, &ResponsesRequest) -> RequestSummary,
+        serves: impl Fn(&Endpoint, &ResponsesRequest) -> bool,
+        remembered: Option<u64>,
+        seed: u64,
+    ) -> Result<Option<Chosen>, Refusal> {
+        let routers = self.model_routers.get_or_try_init(|| ModelRouters::find(self, context)).await?;
+        let mut models: Vec<String> = Vec::with_capacity(request.models.len());
+        let mut last = None;
+        for slug in &request.models {
+            let bare = router_slug(slug).filter(|_| self.is_model_router(slug));
+            let Some((bare, router)) = bare.and_then(|bare| Some((bare, routers.by_slug.get(bare)?))) else {
+                models.push(slug.clone());
+                continue;
+            };
+            let offered = routers.offered(|endpoint| serves(endpoint, request));
+            let sticky = remembered.and_then(|endpoint| self.place_of(endpoint, &offered));
+            let question = ChoiceQuestion {
+                slug: bare,
+                summary: &RequestSummary { sticky, ..summary(slug, request) },
+                facts: &facts(&request.facts),
+                models: &offered,
+                settings: settings_of(request, entry_of(router, bare)),
+                seed,
+            };
+            let choice = match router.choose_model(context, question).await {
+                Ok(Ok(choice)) => choice,
+                Ok(Err(failure)) => return Err(Refusal::from_failure(&failure)),
+                Err(error) => return Err(failed(&error)),
+            };
+            tracing::debug!(router = router.name(), reason = %choice.reason, "chose models");
+            models.extend(choice.models.iter().cloned());
+            last = Some(Chosen { router: router.name().to_owned(), choice });
+        }
+        let mut known = BTreeSet::new();
+        models.retain(|model| known.insert(model.clone()));
+        request.models = models;
+        Ok(last)
+    }
+}
+
+impl ModelRouters {
+    /// Asks the guests that choose models which names they answer to. Compiles them first.
+    async fn find(engine: &Engine, context: &CallContext) -> Result<Self, Refusal> {
+        let mut by_slug: BTreeMap<String, Arc<Plugin>> = BTreeMap::new();
+        let chooses = |plugin: &&Arc<Plugin>| plugin.exports_model_choice() && plugin.is_usable();
+        let mut routers: Vec<&Arc<Plugin>> = engine.plugins().iter().filter(chooses).collect();
+        // A name of a built-in stays its own, whatever the others say; they are in the order of their names.
+        routers.sort_by_key(|plugin| !plugin.is_built_in());
+        for plugin in routers {
+            let slugs = match plugin.model_slugs(context).await {
+                Ok(slugs) => slugs,
+                Err(error) if error.is_saturated() => return Err(Refusal::saturated()),
+                // One that is broken leaves the others their names.
+                Err(error) => {
+                    tracing::error!(plugin = %error.plugin, %error, "a model router does not say its names");
+                    continue;
+                }
+            };
+            for slug in slugs {
+                match by_slug.entry(slug) {
+                    Entry::Vacant(free) => drop(free.insert(Arc::clone(plugin))),
+                    Entry::Occupied(taken) => tracing::error!(
+                        plugin = plugin.name(),
+                        slug = taken.key(),
+                        by = taken.get().name(),
+                        "a model router answers to a name that another has"
+                    ),
+                }
+            }
+        }
+        Ok(Self { by_slug, models: described(engine.catalog()) })
+    }
+
+    fn offered(&self, serves: impl Fn(&Endpoint) -> bool) -> Vec<wire::Model> {
+        let can = |model: &Model| model.endpoints.iter().any(|endpoint| serves(endpoint));
+        self.models.iter().filter(|(model, _)| can(model)).map(|(_, described)| described.clone()).collect()
+    }
+}
+
+fn failed(error: &CallError) -> Refusal {
+    if error.is_saturated() {
+        return Refusal::saturated();
+    }
+    tracing::error!(plugin = %error.plugin, %error, "a model router failed");
+    Refusal::internal()
+}
+
+/// Every model that answers, with its place among them by price.
+fn described(catalog: &Catalog) -> Vec<(Arc<Model>, wire::Model)> {
+    let models: Vec<_> = catalog.models().iter().filter(|model| model.kind == ModelKind::Responses).collect();
+    let mut prices: Vec<f64> = models.iter().map(|model| total(cheapest(model))).collect();
+    prices.sort_by(f64::total_cmp);
+    let dearest = prices.len().saturating_sub(1).max(1) as f64;
+    let rank = |price: f64| prices.partition_point(|other| *other < price) as f64 / dearest;
+    models
+        .into_iter()
+        .map(|model| (Arc::clone(model), describe(model, rank(total(cheapest(model))))))
+        .collect()
+}
+
+/// A model as the best of its endpoints make it. What is not known of one is not known of the model.
+fn describe(model: &Model, price_rank: f64) -> wire::Model {
+    let candidates = || model.endpoints.iter().map(|endpoint| &endpoint.candidate);
+    let most = |limit: fn(&wire::Candidate) -> u32| {
+        if candidates().any(|candidate| limit(candidate) == 0) {
+            0
+        } else {
+            candidates().map(limit).max().unwrap_or(0)
+        }
+    };
+    let says_nothing = candidates().any(|candidate| candidate.supports.is_empty());
+    let supports: BTreeSet<&String> = candidates().flat_map(|candidate| &candidate.supports).collect();
+    wire::Model {
+        id: model.id.clone(),
+        price: cheapest(model),
+        context_length: most(|candidate| candidate.context_length),
+        max_output: most(|candidate| candidate.max_output),
+        supports: if says_nothing { Vec::new() } else { supports.into_iter().cloned().collect() },
+        price_rank,
+    }
+}
+
+fn cheapest(model: &Model) -> wire::Price {
+    let prices = model.endpoints.iter().map(|endpoint| endpoint.candidate.price);
+    let free = wire::Price {
+        input: 0.0,
+        output: 0.0,
+        cached_input: 0.0,
+        cache_write: 0.0,
+        reasoning: 0.0,
+        image: 0.0,
+    };
+    prices.min_by(|one, other| total(*one).total_cmp(&total(*other))).unwrap_or(free)
+}
+
+fn total(price: wire::Price) -> f64 {
+    price.input + price.output
+}
+
+/// The id of the entry that holds the settings of a router when it is named by this slug.
+fn entry_of<'r>(router: &'r Plugin, slug: &str) -> Option<&'r str> {
+    router.manifest().router.as_ref().map(|table| table.id.as_str()).or_else(|| id_of(slug))
+}
+
+/// The id of the entry for a model router that names none in its manifest: the known one that the slug begins with,
+/// the longest of them, `pareto-router` for `pareto-code`.
+fn id_of(slug: &str) -> Option<&'static str> {
+    let known = ROUTER_IDS.into_iter().filter(|id| slug.starts_with(id.trim_end_matches("-router")));
+    known.max_by_key(|id| id.len())
+}
+
+/// The request's entry with this id, `{}` without one.
+fn settings_of<'a>(request: &'a ResponsesRequest, id: Option<&str>) -> &'a [u8] {
+    let entry = id.and_then(|id| request.plugins.iter().find(|entry| entry.enabled && entry.id == id));
+    entry.map_or(b"{}", |entry| &entry.json)
+}
+
+fn facts(facts: &TextFacts) -> wire::TextFacts {
+    wire::TextFacts {
+        last_user_chars: facts.last_user_chars,
+        all_chars: facts.all_chars,
+        turns: facts.turns,
+        code_blocks: facts.code_blocks,
+        math_share: facts.math_share,
+        questions: facts.questions,
+        last_model: facts.last_model.clone(),
+    }
+}

@@ -1,0 +1,259 @@
+//! Routing metadata: what was asked, what was tried, what answered. It is
+//! written from what happened, never from what was planned.
+
+mod params;
+
+pub(crate) use params::params;
+
+use crate::authentication::Used;
+use crate::catalog::Endpoint;
+use crate::money::ledger::Charged;
+use crate::refusal::{Refusal, status_of};
+use crate::request::ProviderPreferences;
+use cofferdam_runtime::wire::ErrorKind;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// One try of one endpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    /// The status the provider answered with; none when it did not get that far.
+    pub(crate) status: Option<u16>,
+    /// Why it failed; none for the one that answered.
+    pub(crate) error: Option<ErrorKind>,
+    /// Whether the provider was reached, or the guest answered by itself.
+    pub(crate) has_reached: bool,
+    /// What of the client's options for this provider did not go there.
+    dropped_options: Vec<String>,
+    /// What it cost although it is not the answer.
+    pub(crate) charged: Option<Charged>,
+}
+
+impl Attempt {
+    /// What it counts as where the provider gave no status: 200, or what its error stands for. Clients insist on
+    /// a number (names.md 6), and local models and refused connections have none.
+    fn effective_status(&self) -> u16 {
+        self.status.unwrap_or_else(|| self.error.map_or(200, status_of))
+    }
+}
+
+/// Everything a request's routing left behind.
+#[derive(Clone, Debug)]
+pub(crate) struct Trail {
+    /// The model as the client wrote it.
+    pub(crate) requested: String,
+    pub(crate) strategy: String,
+    pub(crate) region: Option<String>,
+    /// [`params()`], where the client wants to be told.
+    pub(crate) params: Option<Value>,
+    /// The request's, where the client wants to be told what of them was not used.
+    pub(crate) preferences: ProviderPreferences,
+    /// Endpoints of the requested models before the router chose.
+    pub(crate) total: usize,
+    /// Model and provider of each candidate, in the router's order.
+    pub(crate) available: Vec<(String, String)>,
+    /// Which of them answered.
+    pub(crate) selected: Option<usize>,
+    pub(crate) attempts: Vec<Attempt>,
+    /// Milliseconds from the first dispatch to the end of the upstream body.
+    pub(crate) generation_ms: Option<u64>,
+    pub(crate) is_byok: bool,
+    /// What was done beside asking the model, stage by stage.
+    pub(crate) pipeline: Vec<Value>,
+}
+
+impl Trail {
+    /// Nothing was tried yet for a request that names this model first.
+    pub(crate) fn new(requested: &str, region: Option<&str>) -> Self {
+        Self {
+            requested: requested.to_owned(),
+            // Until a router says otherwise.
+            strategy: "direct".to_owned(),
+            region: region.map(str::to_owned),
+            params: None,
+            preferences: ProviderPreferences::default(),
+            total: 0,
+            available: Vec::new(),
+            selected: None,
+            attempts: Vec::new(),
+            generation_ms: None,
+            is_byok: false,
+            pipeline: Vec::new(),
+        }
+    }
+
+    /// The refusal with this object beside its error, if the client asked for it under a name. A failure of this
+    /// host has none (names.md 6).
+    pub(crate) fn beside(&self, mut refusal: Refusal, field: Option<&'static str>) -> Refusal {
+        if field.is_some() && refusal.status != 500 {
+            refusal.service_metadata = Some(Box::new(self.json()));
+        }
+        refusal
+    }
+
+    /// Notes which candidate answered, with what status and whose credential.
+    pub(crate) fn answered(
+        &mut self,
+        place: usize,
+        endpoint: &Endpoint,
+        status: Option<u16>,
+        used: Option<&Used>,
+    ) {
+        self.is_byok = used.is_some_and(|used| used.is_byok);
+        self.selected = Some(place);
+        self.tried(endpoint, status, None, true);
+    }
+
+    /// Notes an attempt and how it ended.
+    pub(crate) fn tried(
+        &mut self,
+        endpoint: &Endpoint,
+        status: Option<u16>,
+        error: Option<ErrorKind>,
+        has_reached: bool,
+    ) {
+        let provider = &endpoint.provider;
+        provider.attempts.count(error.is_none());
+        let given = self.preferences.options_for(&provider.name);
+        self.attempts.push(Attempt {
+            provider: provider.name.clone(),
+            model: endpoint.candidate.model.clone(),
+            status,
+            error,
+            has_reached,
+            dropped_options: given.map(|given| provider.options.sift(given).dropped).unwrap_or_default(),
+            charged: None,
+        });
+    }
+
+    /// Notes that an attempt was the answer which had seemed to be none.
+    pub(crate) fn answered_after_all(&mut self, attempt: usize, place: usize, used: Option<&Used>) {
+        self.is_byok = used.is_some_and(|used| used.is_byok);
+        self.selected = Some(place);
+        if let Some(attempt) = self.attempts.get_mut(attempt) {
+            attempt.error = None;
+        }
+    }
+
+    /// Notes what the last attempt cost although it is not the answer.
+    pub(crate) fn charged(&mut self, charged: Option<Charged>) {
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.charged = charged;
+        }
+    }
+
+    /// The same of an earlier attempt.
+    pub(crate) fn charged_at(&mut self, attempt: usize, charged: Option<Charged>) {
+        if let Some(attempt) = self.attempts.get_mut(attempt) {
+            attempt.charged = charged;
+        }
+    }
+
+    /// Whether any provider was reached.
+    pub(crate) fn has_reached(&self) -> bool {
+        self.attempts.iter().any(|attempt| attempt.has_reached)
+    }
+
+    /// Notes how long ago the first endpoint was asked, which is when the answer or the last error has ended.
+    pub(crate) fn ended(&mut self, since_dispatch: Option<Duration>) {
+        let reached = since_dispatch.filter(|_| self.has_reached());
+        self.generation_ms = reached.map(|since| since.as_millis() as u64);
+    }
+
+    /// The object of interface section 2.8.
+    pub(crate) fn json(&self) -> Value {
+        let available: Vec<Value> = self
+            .available
+            .iter()
+            .enumerate()
+            .map(|(place, (model, provider))| {
+                json!({ "model": model, "provider": provider, "selected": self.selected == Some(place) })
+            })
+            .collect();
+        let attempts: Vec<Value> = self
+            .attempts
+            .iter()
+            .map(|attempt| {
+                let mut entry = json!({
+                    "provider": attempt.provider,
+                    "model": attempt.model,
+                    "status": attempt.effective_status(),
+                });
+                let charged = attempt.charged;
+                let more = [
+                    attempt.error.map(|error| ("error_type", json!(error.as_str()))),
+                    charged.map(|charged| ("cost", json!(charged.cost))),
+                    charged.filter(|charged| charged.is_estimated).map(|_| ("estimated", json!(true))),
+                ];
+                if let Some(members) = entry.as_object_mut() {
+                    let more = more.into_iter().flatten();
+                    members.extend(more.map(|(name, value)| (name.to_owned(), value)));
+                }
+                if let (false, Some(members)) = (attempt.dropped_options.is_empty(), entry.as_object_mut()) {
+                    members.insert("dropped_options".to_owned(), json!(attempt.dropped_options));
+                }
+                entry
+            })
+            .collect();
+        let mut metadata = json!({
+            "requested": self.requested,
+            "strategy": self.strategy,
+            "region": self.region,
+            "summary": self.summary(),
+            // 0 says that no provider was reached (names.md 6).
+            "attempt": if self.has_reached() { self.attempts.len() } else { 0 },
+            "is_byok": self.is_byok,
+            "endpoints": { "total": self.total, "available": available },
+            "attempts": attempts,
+        });
+        if let (Some(generation_ms), Some(members)) = (self.generation_ms, metadata.as_object_mut()) {
+            members.insert("generation_time".to_owned(), json!(generation_ms));
+        }
+        if let (Some(params), Some(members)) = (&self.params, metadata.as_object_mut()) {
+            members.insert("params".to_owned(), params.clone());
+        }
+        if let (false, Some(members)) = (self.pipeline.is_empty(), metadata.as_object_mut()) {
+            members.insert("pipeline".to_owned(), json!(self.pipeline));
+        }
+        metadata
+    }
+
+    /// The answer that had begun failed after all.
+    pub(crate) fn broke(&mut self, kind: ErrorKind) {
+        self.selected = None;
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.error = Some(kind);
+        }
+    }
+
+    fn summary(&self) -> String {
+        let mut summary = format!("available={}", self.available.len());
+        if let Some((_, provider)) = self.selected.and_then(|place| self.available.get(place)) {
+            summary.push_str(", selected=");
+            summary.push_str(provider);
+        }
+        let failed = self.attempts.iter().filter(|attempt| attempt.error.is_some()).count();
+        if failed > 0 {
+            summary.push_str(&format!(", failed={failed}"));
+        }
+        summary
+    }
+
+    /// The failed attempts but for the one at `told`, for `error.metadata.previous_errors`.
+    pub(crate) fn previous_errors(&self, told: usize) -> Vec<Value> {
+        let others = self.attempts.iter().enumerate().filter(|(place, _)| *place != told);
+        others
+            .filter(|(_, attempt)| attempt.error.is_some())
+            .map(|(_, attempt)| {
+                json!({
+                    "provider_name": attempt.provider,
+                    "model": attempt.model,
+                    "status": attempt.status,
+                    "error_type": attempt.error.map(|kind| kind.as_str()),
+                })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,138 @@
+//! `debug.echo_upstream_body`: what was sent to each provider that was tried, and when, kept until the stream begins.
+//!
+//! Nothing is shown before the answer starts, so a failed attempt stays as silent as ever. What is shown is
+//! the guest's body, to which the host adds no secret; should the client's own words repeat the credential
+//! that went along, asterisks stand in its place.
+
+use crate::authentication::Used;
+use serde_json::{Value, json};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The longest bodies of one response together, in bytes as they were sent.
+const BYTES_MAX: usize = 8 << 20;
+
+/// The bodies of one response.
+#[derive(Debug)]
+pub(crate) struct Echo {
+    began: Instant,
+    /// The same moment, in Unix milliseconds.
+    began_ms: u64,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Members of `debug`, JSON without line breaks.
+    bodies: Vec<Vec<u8>>,
+    /// Bytes taken in so far, those already shown included.
+    bytes: usize,
+}
+
+impl Echo {
+    /// For a response whose request arrived now, which is `now_ms` in Unix milliseconds.
+    pub(crate) fn new(now_ms: u64) -> Self {
+        Self { began: Instant::now(), began_ms: now_ms, kept: Mutex::default() }
+    }
+
+    /// Keeps a body that is about to be sent.
+    pub(crate) fn note(&self, body: &[u8], used: Option<&Used>) {
+        let mut kept = self.kept();
+        kept.bytes = kept.bytes.saturating_add(body.len());
+        let shown = if kept.bytes > BYTES_MAX {
+            json!({ "omitted": "the upstream bodies of this response are too long to be echoed", "bytes": body.len() })
+        } else {
+            shown(body, used)
+        };
+        let start_ms = self.began.elapsed().as_millis() as u64;
+        let timings = json!({
+            "event": "adapter_request",
+            "start_ms": start_ms,
+            "epoch_ms": self.began_ms.saturating_add(start_ms),
+        });
+        let debug = json!({ "echo_upstream_body": shown, "timings": timings });
+        kept.bodies.push(debug.to_string().into_bytes());
+    }
+
+    /// What was noted since the last call, in the order of the attempts: for each the object `debug`, with the body
+    /// and the `timings` of names.md 2.2: milliseconds since the request arrived, and since 1970.
+    pub(crate) fn take(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.kept().bodies)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The body as JSON, its texts without the credential. Texts are looked at as they read, so that no way to
+/// escape a character hides it.
+fn shown(body: &[u8], used: Option<&Used>) -> Value {
+    let text = || Value::String(String::from_utf8_lossy(body).into_owned());
+    let shown = serde_json::from_slice(body).unwrap_or_else(|_| text());
+    match used {
+        Some(used) => covered(shown, &|text| used.credential.covered(text)),
+        None => shown,
+    }
+}
+
+fn covered(value: Value, cover: &impl Fn(String) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::String(cover(text)),
+        Value::Array(items) => items.into_iter().map(|item| covered(item, cover)).collect(),
+        Value::Object(members) => {
+            members.into_iter().map(|(name, value)| (cover(name), covered(value, cover))).collect()
+        }
+        value => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam_egress::Credential;
+    use cofferdam_store::Secret;
+
+    fn used() -> Used {
+        let secret = Secret::new(b"sk-very-secret".to_vec());
+        Used { credential: Credential::new("x-api-key", "{}", secret).unwrap(), is_byok: false }
+    }
+
+    /// The bodies alone.
+    fn taken(echo: &Echo) -> Vec<Value> {
+        let debug = echo.take();
+        assert!(debug.iter().all(|debug| !debug.contains(&b'\n')), "each is one line");
+        debug.iter().map(|debug| bare(debug)).collect()
+    }
+
+    fn bare(debug: &[u8]) -> Value {
+        let mut debug: Value = serde_json::from_slice(debug).unwrap();
+        assert_eq!(debug["timings"]["event"], "adapter_request");
+        let since = |name: &str| debug["timings"][name].as_u64().unwrap();
+        assert_eq!(since("epoch_ms"), since("start_ms") + 5_000);
+        debug["echo_upstream_body"].take()
+    }
+
+    #[test]
+    fn a_credential_is_covered_however_it_is_spelled() {
+        let echo = Echo::new(5_000);
+        let body = br#"{"a":["sk-very-secret","\u0073k-very-\u0073ecret"],"sk-very-secret":{"b":"x sk-very-secret y"},"n":1.50}"#;
+        echo.note(body, Some(&used()));
+        let stars = "*".repeat(14);
+        let expected = json!({"a": [stars, stars], stars.clone(): {"b": format!("x {stars} y")}, "n": 1.5});
+        assert_eq!(taken(&echo), [expected]);
+        assert!(taken(&echo).is_empty());
+    }
+
+    #[test]
+    fn a_body_is_one_line_and_bounded() {
+        let echo = Echo::new(5_000);
+        echo.note(b"{\n \"a\": 1\n}", None);
+        echo.note(b"no\njson", None);
+        let long = json!({"a": "x".repeat(BYTES_MAX)}).to_string();
+        echo.note(long.as_bytes(), None);
+        let bodies = taken(&echo);
+        assert_eq!(bodies[..2], [json!({"a": 1}), json!("no\njson")]);
+        assert_eq!(bodies[2]["bytes"], long.len());
+    }
+}
