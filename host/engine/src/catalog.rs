@@ -3,6 +3,7 @@
 
 mod hosted;
 mod listing;
+pub(crate) mod model_routers;
 pub(crate) mod options;
 
 pub use hosted::HostedTools;

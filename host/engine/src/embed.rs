@@ -1,5 +1,9 @@
 //! `POST /v1/embeddings`: the same path as a response, without a stream.
 
+use crate::Answer;
+use crate::AnswerBody;
+use crate::Engine;
+use crate::RespondOptions;
 use crate::attempt::candidates::{Answered, Candidates, Notes, Trial};
 use crate::attempt::{map_error, response_head, send};
 use crate::authentication::Used;
@@ -13,12 +17,13 @@ use crate::lifecycle::deadline::{Late, Pace};
 use crate::money::credit::{Turn, TurnTokens};
 use crate::money::ledger::Entry;
 use crate::offload::aside;
+use crate::random::random_hex;
+use crate::random::random_seed;
 use crate::refusal::Refusal;
 use crate::request::{EmbeddingsRequest, EncodingFormat};
 use crate::routing::{self, Order, Route};
 use crate::trace::{Trail, params};
 use crate::upstream::reading::ANSWER_BYTES_MAX;
-use crate::{Answer, AnswerBody, Engine, RespondOptions, random_hex, random_seed};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;

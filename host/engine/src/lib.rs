@@ -8,10 +8,14 @@
 mod embed;
 mod respond;
 
+mod answer;
+
 mod attempt;
 mod routing;
 
 mod plugins;
+
+mod engine;
 
 pub mod assembler;
 
@@ -28,6 +32,7 @@ pub mod cost;
 pub mod memory;
 
 mod failure;
+mod plugin_defaults;
 mod upstream;
 
 mod authentication;
@@ -37,192 +42,22 @@ pub mod limits;
 
 mod log_throttle;
 mod offload;
+mod random;
 mod refusal;
 
 pub mod request;
 
+pub use answer::{Answer, AnswerBody, RespondOptions};
 pub use authentication::{Authentication, BoundSecret, OwnKey};
 pub use caller::Caller;
 pub use catalog::options::AllowedOptions;
+pub use engine::{Engine, EngineParts, NoRouter};
 pub use lifecycle::deadline::Timeouts;
 pub use lifecycle::shutdown::{End, Ending};
 pub use lifecycle::stream::EventStream;
 pub use limits::allowance::{Allowance, Meter, Place, Running, TokenLimits};
 pub use memory::Memory;
-pub use plugins::defaults::{PluginDefault, PluginDefaults};
+pub use plugin_defaults::{PluginDefault, PluginDefaults};
 pub use plugins::hooks::{is_own_entry, is_request_plugin};
 pub use plugins::tools::tell_calls_plainly;
 pub use refusal::Refusal;
-
-use bytes::Bytes;
-use catalog::Catalog;
-use cofferdam_egress::Egress;
-use cofferdam_runtime::{CallContext, Kind, Owner, Plugin, Plugins};
-use cofferdam_store::{Clock, Store};
-use export::Broadcaster;
-use request::Prompts;
-use routing::model_choice::ModelRouters;
-use std::sync::Arc;
-use tokio::sync::OnceCell;
-
-/// Everything a running engine is made of. Replaced whole when the
-/// configuration is reloaded; requests under way keep the parts they began with.
-pub struct EngineParts {
-    /// The loaded guests.
-    pub plugins: Plugins,
-    /// The way out.
-    pub egress: Egress,
-    /// Where usage is written.
-    pub store: Store,
-    /// What is served.
-    pub catalog: Catalog,
-    /// Templates that requests name by `prompt`.
-    pub prompts: Prompts,
-    /// The most items of a request's input.
-    pub items_max: usize,
-    /// Who is told of finished requests.
-    pub broadcast: Broadcaster,
-    /// Plugin entries that requests have without asking.
-    pub defaults: PluginDefaults,
-    /// Limits of time.
-    pub timeouts: Timeouts,
-    /// Tells when requests are to end although their time is not up.
-    pub ending: Ending,
-    /// Reported in routing metadata.
-    pub region: Option<String>,
-    /// Whether routers are told to try endpoints last that fail, are limited or do far worse than their peers.
-    pub eject: bool,
-    /// Whether a request that every endpoint failed with something that passes is tried again.
-    pub retry: bool,
-    /// The time.
-    pub clock: Clock,
-    /// What is known of endpoints, sessions and retries; shared with the engines before and after.
-    pub memory: Arc<Memory>,
-}
-
-/// The engine: answers requests.
-pub struct Engine {
-    parts: EngineParts,
-    router: Arc<Plugin>,
-    /// Ids of entries in a request's `plugins` beyond the twelve known ones.
-    entry_ids: Vec<String>,
-    /// The guests that choose models, once a request has named one.
-    model_routers: OnceCell<ModelRouters>,
-}
-
-/// There is no usable router plugin.
-#[derive(Debug, thiserror::Error)]
-#[error("no plugin named `router` of kind router is loaded")]
-pub struct NoRouter;
-
-/// How a client wants its answer, from the request's headers.
-#[derive(Clone, Debug, Default)]
-pub struct RespondOptions {
-    /// The field for routing metadata, when the client opted in:
-    /// `service_metadata` or `openrouter_metadata`.
-    pub metadata_field: Option<&'static str>,
-    /// The value of `x-session-id`; the body's `session_id` wins.
-    pub session_header: Option<String>,
-}
-
-/// The longest session identifier, in characters (interface section 8).
-const SESSION_CHARS_MAX: usize = 256;
-
-impl RespondOptions {
-    /// Refuses a session header that counts and is too long. The body's value wins over it.
-    fn check_session(&self, in_body: Option<&str>) -> Result<(), Refusal> {
-        let header = self.session_header.as_deref().filter(|_| in_body.is_none());
-        match header {
-            Some(session) if session.chars().count() > SESSION_CHARS_MAX => {
-                Err(Refusal::invalid("x-session-id must have at most 256 characters"))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-/// An answer.
-pub struct Answer {
-    /// The id of the response or embedding.
-    pub id: String,
-    /// What to send.
-    pub body: AnswerBody,
-}
-
-/// The two forms of an answer.
-pub enum AnswerBody {
-    /// One JSON body.
-    Whole(Bytes),
-    /// Server-sent events.
-    Stream(EventStream),
-}
-
-impl Engine {
-    /// Puts the parts together.
-    ///
-    /// # Errors
-    /// [`NoRouter`].
-    pub fn new(parts: EngineParts) -> Result<Self, NoRouter> {
-        let router =
-            parts.plugins.get("router").filter(|plugin| plugin.kind() == Kind::Router).ok_or(NoRouter)?;
-        let router = Arc::clone(router);
-        let ids = parts.plugins.iter().filter_map(|plugin| plugin.manifest().entry_id());
-        let entry_ids = ids.map(str::to_owned).collect();
-        Ok(Self { parts, router, entry_ids, model_routers: OnceCell::new() })
-    }
-
-    /// What is served.
-    pub fn catalog(&self) -> &Catalog {
-        &self.parts.catalog
-    }
-
-    /// The loaded guests.
-    pub fn plugins(&self) -> &Plugins {
-        &self.parts.plugins
-    }
-
-    /// Compares the endpoints of each model and sets outliers aside. To be called every few seconds.
-    pub fn compare_endpoints(&self) {
-        let now_ms = self.parts.memory.clock.monotonic_ms();
-        for model in self.parts.catalog.models() {
-            memory::health::compare(model.endpoints.iter().map(|endpoint| &endpoint.health), now_ms);
-        }
-    }
-
-    /// How often a request was not tried again because too many others had been.
-    pub fn retries_refused(&self) -> u64 {
-        self.parts.memory.retries.refused()
-    }
-
-    /// The guests that must be ready before requests are taken: the router and
-    /// the adapters of configured providers.
-    pub fn required_plugins(&self) -> Vec<Arc<Plugin>> {
-        let mut required = vec![Arc::clone(&self.router)];
-        for endpoint in self.parts.catalog.models().iter().flat_map(|model| &model.endpoints) {
-            let adapter = &endpoint.provider.adapter;
-            if !required.iter().any(|known| Arc::ptr_eq(known, adapter)) {
-                required.push(Arc::clone(adapter));
-            }
-        }
-        required
-    }
-
-    fn context(&self, id: &str, caller: &Caller) -> CallContext {
-        CallContext {
-            request_id: Arc::from(id),
-            workspace: caller.workspace.to_string(),
-            owner: Some(Owner::new(caller.key.as_str())),
-            now_ms: self.parts.clock.now_ms(),
-        }
-    }
-}
-
-/// 32 hexadecimal digits that nobody can guess, for ids.
-fn random_hex() -> String {
-    uuid::Uuid::new_v4().simple().to_string()
-}
-
-/// A seed for the router, different for each request.
-fn random_seed() -> u64 {
-    uuid::Uuid::new_v4().as_u64_pair().0
-}

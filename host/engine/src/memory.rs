@@ -12,7 +12,7 @@ use crate::memory::health::{EndpointKey, Health};
 use crate::memory::reflection::Reflections;
 use crate::memory::retry::Budget;
 use crate::memory::session::Sessions;
-use crate::random_seed;
+use crate::random::random_seed;
 use cofferdam_store::Clock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -239,5 +239,5 @@ fn charge_failed(failed: &AttemptFailure, entry: &mut Entry, pace: &Pace) -> Opt
 
 /// A random number from 0 to 1.
 fn share() -> f64 {
-    crate::random_seed() as f64 / u64::MAX as f64
+    crate::random::random_seed() as f64 / u64::MAX as f64
 }

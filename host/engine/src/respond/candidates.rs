@@ -9,7 +9,7 @@ use crate::credential::Credentials;
 use crate::lifecycle::deadline::Pace;
 use crate::money::credit::{Turn, TurnTokens};
 use crate::money::ledger::Entry;
-use crate::random_seed;
+use crate::random::random_seed;
 use crate::refusal::Refusal;
 use crate::routing::Route;
 use crate::routing::model_choice;

@@ -2,11 +2,13 @@
 //! router is told.
 
 use super::Job;
+use crate::Engine;
 use crate::catalog::{Endpoint, Lack, Miss, Model, ModelKind};
 use crate::credential::Credentials;
+use crate::random::random_seed;
 use crate::refusal::{Refusal, printable};
 use crate::request::ResponsesRequest;
-use crate::{Engine, random_seed, routing};
+use crate::routing;
 use cofferdam_runtime::wire::{Purpose, RequestSummary};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

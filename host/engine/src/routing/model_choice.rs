@@ -2,6 +2,7 @@
 //! catalog for it, from counts and abilities and never from content.
 
 use crate::Engine;
+use crate::catalog::model_routers::ModelRouters;
 use crate::catalog::router_slug;
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind};
 use crate::plugins::hooks::ROUTER_IDS;
@@ -13,13 +14,6 @@ use serde_json::{Value, json};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// The model routers of this host and what they choose from; the same for every request.
-pub(crate) struct ModelRouters {
-    by_slug: BTreeMap<String, Arc<Plugin>>,
-    /// The models that answer, each as a model router sees it.
-    models: Vec<(Arc<Model>, wire::Model)>,
-}
 
 /// What a model router chose.
 pub(crate) struct Chosen {

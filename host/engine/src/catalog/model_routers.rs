@@ -1,0 +1,13 @@
+//! The plugins that choose models, with the models they choose from.
+
+use super::Model;
+use cofferdam_runtime::{Plugin, wire};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The model routers of this host and what they choose from; the same for every request.
+pub(crate) struct ModelRouters {
+    pub(crate) by_slug: BTreeMap<String, Arc<Plugin>>,
+    /// The models that answer, each as a model router sees it.
+    pub(crate) models: Vec<(Arc<Model>, wire::Model)>,
+}

@@ -1,0 +1,11 @@
+//! Ids and seeds, from the randomness of the operating system.
+
+/// 32 hexadecimal digits that nobody can guess, for ids.
+pub(crate) fn random_hex() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
+/// A seed for the router, different for each request.
+pub(crate) fn random_seed() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
+}
