@@ -2,8 +2,8 @@
 //! rule.
 //!
 //! The tables in `shapes` are the readable form of the API; this file has all the code that
-//! evaluates them. Null counts as absent everywhere, members without a rule are skipped, and
-//! recursion is bounded by the nesting limit of the document.
+//! evaluates them. In an object with a shape, a null member counts as absent and a member without a
+//! rule is skipped. Recursion is bounded by the nesting limit of the document.
 
 use super::invalid::{InvalidRequest, quoted};
 use super::json::{Kind, Value};
