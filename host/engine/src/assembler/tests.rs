@@ -35,7 +35,8 @@ fn finish(reason: FinishReason) -> Event {
     Event::Finish(Finish { reason, service_tier: None })
 }
 
-/// The events of a stream, checked for form: name equals type, numbers from 0.
+/// The events of a stream, after a check of their form: the name equals the type, and numbers count
+/// from 0.
 pub(super) fn parse_stream(stream: &str) -> Vec<Value> {
     let mut blocks: Vec<&str> = stream.split_terminator("\n\n").collect();
     assert_eq!(blocks.pop(), Some("data: [DONE]"));
@@ -333,7 +334,7 @@ pub(super) fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Events of turns in which functions of the host are called too.
+/// Events of a turn, including calls of functions that the host runs.
 fn any_turn() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         3 => any_event(),
@@ -346,8 +347,8 @@ fn any_turn() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    /// However turns go, the stream is well formed, every call of a server tool is one item, and what the next
-    /// turn is told names each call once.
+    /// For any turns the stream is well formed, every call of a server tool is one item, and the
+    /// items for the next turn are complete.
     #[test]
     fn any_turns_make_one_well_formed_stream(
         turns in proptest::collection::vec(any_turn(), 1..4), finished in proptest::collection::vec(0u8..3, 60)
@@ -360,7 +361,7 @@ proptest! {
         let mut tokens = 0;
         for turn in turns {
             for event in turn {
-                // What does not fit is refused, and the turn would be over.
+                // Events that do not fit are refused. A real turn would end here.
                 let _fits = assembler.apply(event).is_ok();
             }
             tokens += assembler.usage().map_or(0, |usage| usage.input_tokens);
@@ -401,7 +402,8 @@ proptest! {
         }
     }
 
-    /// Whatever a guest emits, a client sees a well-formed stream whose parts add up.
+    /// For any events of a guest the client receives a well-formed stream, whose parts add up to
+    /// the final response.
     #[test]
     fn any_events_make_a_well_formed_stream(events in proptest::collection::vec(any_event(), 0..40)) {
         let mut assembler = Assembler::new(identity(), true);

@@ -67,7 +67,8 @@ impl Hosted {
             if OWN.contains(&&*name) {
                 continue;
             }
-            // A member that names stored objects is checked by them, and not as a setting as well.
+            // A member whose name says that it holds ids is checked by these ids only, not as a
+            // setting as well.
             let own = members.len();
             if !FREE.contains(&&*name) {
                 note_stored(&name, &name, value, &mut members);

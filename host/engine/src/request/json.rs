@@ -241,7 +241,7 @@ impl<'d> Value<'d> {
         self.node().next.min(u32::try_from(self.document.nodes.len()).unwrap_or(u32::MAX))
     }
 
-    /// The member with that name, unless it is null. Null means absent everywhere in a body.
+    /// The member with that name. A null member counts as absent.
     pub(super) fn get(self, name: &str) -> Option<Value<'d>> {
         self.members().find(|(key, _)| key.is(name)).map(|(_, value)| value).filter(|value| !value.is_null())
     }

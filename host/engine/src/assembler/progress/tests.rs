@@ -5,7 +5,7 @@ use cofferdam_runtime::wire::{CallStart, Event};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// One call of a tool whose calls are told under this word.
+/// An assembler with one call of a tool, whose events have this word in their names.
 fn assembler(events: Option<&str>) -> Assembler {
     let named = |name: &str| events.map(|word| format!("response.{word}.{name}")).into_iter().collect();
     let item = CallItem {
@@ -31,7 +31,7 @@ fn answered(text: &str, reasoning: &str) -> Note {
     Note::Answered { text: text.to_owned(), reasoning: reasoning.to_owned() }
 }
 
-/// All events between those that begin and end the response, without numbers.
+/// All events except those that begin and end the response, without sequence numbers.
 fn events(mut assembler: Assembler) -> Vec<Value> {
     let stream = assembler.complete(&Outcome::Completed, &Receipt::default());
     let mut events = parse_stream(std::str::from_utf8(&stream).unwrap());

@@ -8,7 +8,7 @@ use serde_json::json;
 fn made(events: Vec<Event>) -> (Assembler, Vec<u8>) {
     let mut assembler = Assembler::new(identity(), false);
     for event in events {
-        // What does not fit is refused, and the answer goes on without it.
+        // Events that do not fit are refused, and the answer goes on without them.
         let _fits = assembler.apply(event).is_ok();
     }
     let body = assembler.complete(&Outcome::Completed, &Receipt::default());
@@ -183,7 +183,8 @@ fn assert_told(events: &[Value], output: &[Value]) {
 }
 
 proptest! {
-    /// Whatever a guest has emitted, a held answer is told whole, one delta for each part.
+    /// For any events of a guest, a held answer is replayed completely, with one delta for each
+    /// part.
     #[test]
     fn any_held_answer_is_told_whole(events in proptest::collection::vec(any_event(), 0..40)) {
         let (assembler, body) = made(events);
@@ -196,7 +197,7 @@ proptest! {
         assert_told(&events, output);
     }
 
-    /// Whatever a hook makes of an answer is told as a well-formed stream, or not at all.
+    /// Any response of a hook is replayed as a well-formed stream or refused.
     #[test]
     fn any_response_of_a_hook_is_told_well_formed_or_not(items in proptest::collection::vec(any_json(), 0..5)) {
         let (assembler, _) = made(Vec::new());

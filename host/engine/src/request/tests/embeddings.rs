@@ -1,4 +1,4 @@
-//! Embeddings: input forms, typed members, what guests receive, refusals.
+//! Embeddings requests: forms of input, typed members, the document for guests, refusals.
 
 use super::super::{Ability, EmbeddingsRequest, EncodingFormat};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Input items: every variant, the normal form, and replayed output.
+//! Input items: every kind, the normal form, and output that clients send back.
 
 use super::{accepted, body_of_item, body_with, guest, refused};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ fn every_content_part_is_accepted() {
     assert_eq!(written(&item), item);
 }
 
-/// One of each, with all their members.
+/// One item of each kind, with all members.
 fn items() -> Vec<Value> {
     let list = json!([
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "id": "fc_1", "status": "completed",

@@ -1,4 +1,4 @@
-//! The scanner: every way a body can fail to be one JSON document.
+//! The scanner: every error in a body that is not one JSON document.
 
 use super::super::InvalidKind;
 use super::super::json::{DEPTH_MAX, Document};
@@ -198,7 +198,7 @@ proptest! {
     ) {
         let ours = Document::parse(body.as_bytes()).is_ok();
         let theirs = serde_json::from_str::<serde_json::Value>(&body).is_ok();
-        // They take the last of two equal keys, we refuse both.
+        // serde_json accepts duplicate keys, which the scanner refuses.
         prop_assert!(!ours || theirs, "{}", body);
     }
 

@@ -1,4 +1,5 @@
-//! Work grows with a body and not with its square: steps of the one walker, for n and for 2n of each shape.
+//! Checks that work grows linearly with the length of lists in a body. Each shape is parsed with n
+//! and with 2n elements, and the steps of iterators are counted.
 
 use crate::request::walk::steps_of;
 use crate::request::{EmbeddingsRequest, ResponsesRequest, retold_items};
@@ -19,7 +20,7 @@ fn functions(count: usize) -> Vec<Value> {
     )
 }
 
-/// Bodies of every shape that has a list, of `n` elements each.
+/// Bodies of every shape that has a list, each with `n` elements.
 fn shapes(n: usize) -> Vec<(&'static str, Value)> {
     let user = |content: Value| json!({"role": "user", "content": content});
     let tools = |tools: Vec<Value>| json!({"model": "m", "input": "x", "tools": tools});
@@ -72,7 +73,7 @@ fn shapes(n: usize) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Everything that is done with a body before models are asked.
+/// All work on a body before models are asked.
 fn work(body: &Value) {
     let request = ResponsesRequest::parse(body.to_string().as_bytes(), &[]).unwrap();
     retold_items(&request.input_items(), &["web_search_call".to_owned()]);

@@ -1,4 +1,4 @@
-//! Server tools that plugins and slugs ask for.
+//! Server tools that `plugins` and slugs ask for.
 
 use super::super::{Ability, Place, ToolKind};
 use super::{accepted, body_with};
@@ -8,7 +8,8 @@ fn with_plugins(plugins: &Value) -> Value {
     body_with(&json!({"plugins": plugins}))
 }
 
-/// What a request asks for, as place, tool and parameters, when the host has everything.
+/// The tools that are added for a request, as path, name and parameters, on a host that has every
+/// tool.
 fn added(body: &Value) -> Vec<(Place, String, Value)> {
     let mut request = accepted(body);
     request.add_plugin_tools(|_| true, |slug| slug.ends_with(":online")).unwrap();

@@ -1,11 +1,12 @@
-//! What holds for any body: no panic, and the form for guests is its own normal form.
+//! Properties of all bodies: parsing never panics, and writing the document for guests again does
+//! not change it.
 
 use super::{body_with, echo, guest, parse};
 use crate::request::{EmbeddingsRequest, ResponsesRequest};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A value of any kind, biased towards the words of the interface.
+/// A value of any kind, with a bias towards words of the API.
 fn anything() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "message",
@@ -147,7 +148,7 @@ proptest! {
         }
         prop_assert_eq!(&first.tools, &second.tools);
         prop_assert_eq!(&first.needs, &second.needs);
-        // Members outside the form for guests are all that may differ.
+        // Members that are not sent to guests may differ.
         prop_assert_eq!(first.service_tier, second.service_tier);
         let echo = echo(&first);
         for name in ["temperature", "tools", "metadata", "reasoning", "text"] {

@@ -1,4 +1,4 @@
-//! Members of the body: every rule has its refusal, by path.
+//! Members of the body: each rule has a refusal, with its path.
 
 use super::{accepted, body_with, parse_text, refused};
 use serde_json::{Value, json};

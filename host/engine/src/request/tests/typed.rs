@@ -1,4 +1,4 @@
-//! The typed members the engine reads.
+//! The members that the engine reads as typed values.
 
 use super::super::{Ability, Route, ServiceTier, StopCondition, TextFormat};
 use super::{accepted, body_with};
