@@ -249,7 +249,7 @@ mod tests {
     use super::split_suffix;
 
     #[test]
-    fn only_known_suffixes_are_taken_off() {
+    fn only_known_suffixes_are_removed() {
         for (slug, expected) in [
             ("a/b", ("a/b", None)),
             ("a/b:nitro", ("a/b", Some("nitro"))),

@@ -153,7 +153,7 @@ mod tests {
     proptest! {
         /// Every place is inside the text and contains the source.
         #[test]
-        fn places_lie_in_the_text(text in "[\\[\\]()aé \nh.]{0,20}(\\]\\()?(https://a\\.b/c)?[\\)\\. aé]{0,5}") {
+        fn places_are_inside_the_text(text in "[\\[\\]()aé \nh.]{0,20}(\\]\\()?(https://a\\.b/c)?[\\)\\. aé]{0,5}") {
             if let Some(range) = place(&text, "https://a.b/c") {
                 let cut: String = text.chars().skip(range.start).take(range.len()).collect();
                 prop_assert!(cut.contains("https://a.b/c") && cut.chars().count() == range.len());

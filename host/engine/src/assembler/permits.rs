@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_the_client_and_of_this_host_are_no_providers() {
+    fn items_of_the_client_and_of_this_host_are_refused_from_providers() {
         for item_type in [
             "mcp_approval_response",
             "other_approval_response",
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_mcp_servers_need_a_server_that_was_sent() {
+    fn mcp_items_need_an_mcp_server_that_was_sent() {
         for item_type in ["mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_x"] {
             let item = format!("{{\"type\":\"{item_type}\"}}");
             assert!(!allowed(Permits::default(), &item) && allowed(Permits { mcp: true }, &item), "{item}");

@@ -75,7 +75,7 @@ pub(super) fn names(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn plain_text_has_every_event_a_client_waits_for() {
+fn plain_text_streams_every_expected_event() {
     let events = streamed(vec![text("Hel"), text("lo"), finish(FinishReason::Stop)], &Outcome::Completed);
     assert_eq!(
         names(&events),
@@ -128,7 +128,7 @@ fn reasoning_ends_before_the_text_begins() {
 }
 
 #[test]
-fn parallel_calls_may_interleave_and_keep_their_places() {
+fn parallel_calls_may_interleave_and_keep_their_indexes() {
     let events = vec![
         call(0),
         arguments(0, "{\"a\""),
@@ -203,7 +203,7 @@ fn a_failure_closes_open_items_and_carries_type_and_code() {
 }
 
 #[test]
-fn a_stream_without_content_is_still_whole() {
+fn a_stream_without_content_has_first_and_terminal_events() {
     let outcome = Outcome::Incomplete("max_output_tokens");
     let events = streamed(vec![finish(FinishReason::Length)], &outcome);
     assert_eq!(names(&events), ["created", "in_progress", "incomplete"]);
@@ -221,7 +221,7 @@ fn server_call(key: u32, call_id: &str) -> Event {
 }
 
 #[test]
-fn a_served_call_is_one_item_whose_arguments_stay_inside() {
+fn a_server_tool_call_is_one_item_without_arguments() {
     let mut assembler = Assembler::new(identity(), true);
     assembler.serve(served());
     assembler.begin();
@@ -262,7 +262,7 @@ fn a_served_call_is_one_item_whose_arguments_stay_inside() {
 }
 
 #[test]
-fn a_call_in_a_namespace_or_of_a_custom_tool_is_the_clients() {
+fn calls_in_namespaces_and_of_custom_tools_go_to_the_client() {
     let mut assembler = Assembler::new(identity(), false);
     assembler.serve(served());
     let start =

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn text_counts_by_its_bytes_and_frames_do_not_count() {
+    fn text_counts_by_bytes_and_structural_members_do_not_count() {
         assert_eq!(weight(&json!("x")), 1);
         assert_eq!(weight(&json!([{"role": "user", "content": "zwölf"}])), 6);
         assert_eq!(weight(&part(json!({"type": "input_text", "text": "a\nb\u{1F600}"}))), 7);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_in_names_and_schemas_counts() {
+    fn text_in_names_and_schemas_counts() {
         let long = "n".repeat(500);
         let action = json!([{"type": "web_search_call", "action": {long.clone(): ""}}]);
         assert_eq!(weight(&action), 500);

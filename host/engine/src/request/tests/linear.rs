@@ -80,7 +80,7 @@ fn work(body: &Value) {
 }
 
 #[test]
-fn twice_the_body_is_twice_the_work() {
+fn work_grows_linearly_with_the_body() {
     for n in [100, 500] {
         for ((shape, one), (_, two)) in shapes(n).iter().zip(shapes(2 * n)) {
             let ((), once) = steps_of(|| work(one));
@@ -91,7 +91,7 @@ fn twice_the_body_is_twice_the_work() {
 }
 
 #[test]
-fn twice_the_embeddings_are_twice_the_work() {
+fn work_grows_linearly_with_embedding_inputs() {
     let body = |n: usize| {
         let content = repeated(n, |_| json!({"type": "text", "text": "x"}));
         let mut input = repeated(n, |_| json!("x"));
@@ -104,7 +104,7 @@ fn twice_the_embeddings_are_twice_the_work() {
 }
 
 #[test]
-fn what_there_is_too_much_of_is_refused_by_path_and_limit() {
+fn lists_beyond_a_limit_are_refused_with_path_and_limit() {
     let tool = |name: &str| json!({"type": "function", "name": name});
     let text = || json!({"type": "input_text", "text": "x"});
     let options: serde_json::Map<String, Value> = (0..257).map(|n| (format!("o{n}"), json!({}))).collect();
@@ -150,7 +150,7 @@ fn what_there_is_too_much_of_is_refused_by_path_and_limit() {
 }
 
 #[test]
-fn as_much_as_may_be_is_taken() {
+fn lists_at_the_limit_are_accepted() {
     let text = || json!({"type": "input_text", "text": "x"});
     let namespace = json!({"type": "namespace", "name": "n", "tools":
         vec![json!({"type": "function", "name": "f"}); 1024]});

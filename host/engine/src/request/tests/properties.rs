@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn what_guests_receive_is_its_own_normal_form(body in body(), pretty in any::<bool>()) {
+    fn writing_the_guest_form_again_does_not_change_it(body in body(), pretty in any::<bool>()) {
         let text = if pretty { serde_json::to_string_pretty(&body) } else { serde_json::to_string(&body) }.unwrap();
         let first = ResponsesRequest::parse(text.as_bytes(), &[]).unwrap();
         let second = ResponsesRequest::parse(&first.guest_json, &[]).unwrap();
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn any_byte_changed_never_panics(body in body(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn changing_any_byte_never_panics(body in body(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut text = body.to_string().into_bytes();
         let at = at.index(text.len());
         text[at] = byte;
