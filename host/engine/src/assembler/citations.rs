@@ -54,6 +54,7 @@ impl Assembler {
         for mut annotation in std::mem::take(&mut self.next_annotations) {
             let place = match cited(&annotation) {
                 Some(url) => place(text, url).or_else(|| is_last.then_some(end..end)),
+                // Other annotations have no position and go to the first text that ends.
                 None => Some(0..0),
             };
             let Some(place) = place else {

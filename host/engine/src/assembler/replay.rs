@@ -65,7 +65,9 @@ impl Replay {
     pub fn new(made: &Assembler, response: &[u8]) -> Result<Self, Malformed> {
         let mut response = Finished::parse(response)?;
         let identity = made.identity.clone();
+        // A hook may change the response, but not its id.
         response.members.insert("id".to_owned(), Value::String(identity.response_id()));
+        // Events refer to items by their ids, so each item needs an id that is unique.
         let mut known = BTreeSet::new();
         let items = response.members.get_mut("output").and_then(Value::as_array_mut).into_iter().flatten();
         for (place, item) in items.filter_map(Value::as_object_mut).enumerate() {

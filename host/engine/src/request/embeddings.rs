@@ -38,7 +38,7 @@ pub struct EmbeddingsRequest {
     pub provider: ProviderPreferences,
     /// The session, at most 256 characters; used only to group usage.
     pub session_id: Option<String>,
-    /// The end user.
+    /// The end user's id.
     pub user: Option<String>,
     /// `trace` as JSON.
     pub trace: Option<Bytes>,

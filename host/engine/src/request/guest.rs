@@ -157,6 +157,7 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>], size: usize) -> 
     }
     write_without_nulls("text", fields.get("text"), &mut out);
     write_without_nulls("reasoning", fields.get("reasoning"), &mut out);
+    // The ranges of the following parts are kept, because `write_turn` replaces them.
     let mut opening = [None, None];
     let mut input_start = out.len();
     if let Some(value) = fields.get("input") {

@@ -107,6 +107,8 @@ impl<'d> Tally<'d> {
                     return Err(input.invalid("must hold at least 1 item"));
                 }
                 let mut items = input.items().enumerate();
+                // Items beyond the limit are not checked, because the request is refused for their
+                // number.
                 let mut within = items.by_ref().take(bounds.items).filter(|(_, item)| !is_skipped(*item));
                 within.try_for_each(|(at, item)| tally.item(item, at))?;
                 if items.next().is_some() {
@@ -162,6 +164,7 @@ impl<'d> Tally<'d> {
         let word = tag.text();
         if let Some((_, name)) = split_prefix(&word) {
             server_item(name).check(item)?;
+            // The item includes its result, so the model continues as after a result.
             self.has_server_calls = true;
             self.ends_with_result = true;
             return self.texts(item);
@@ -252,6 +255,8 @@ impl<'d> Tally<'d> {
             _ => {}
         })?;
         self.turns = self.turns.saturating_add(1);
+        // The counts start again at zero, so that after the content they are those of this message
+        // alone.
         let before = std::mem::take(&mut self.counts);
         if let Some(content) = message.get("content") {
             self.parts.take(content)?;

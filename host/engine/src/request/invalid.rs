@@ -22,7 +22,7 @@ pub enum InvalidKind {
 }
 
 impl InvalidKind {
-    /// The canonical name: `invalid_request` or `payload_too_large`.
+    /// The canonical name, such as `invalid_request`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -26,7 +26,7 @@ pub struct ResponsesRequest {
     pub model: Option<String>,
     /// The models to try in order: `model`, then `models` without repeats. Never empty.
     pub models: Vec<String>,
-    /// Whether the client reads a stream.
+    /// Whether the answer is sent as a stream of events.
     pub stream: bool,
     /// The largest output in tokens, at least 1.
     pub max_output_tokens: Option<u32>,
@@ -222,7 +222,7 @@ impl ResponsesRequest {
         guest::write_turn(&self.guest_json, &self.spans, turn)
     }
 
-    /// The items of `input` as they stand in `guest_json`, comma-separated, without the brackets.
+    /// The items of `input` as in `guest_json`, comma-separated, without the brackets.
     #[must_use]
     pub fn input_items(&self) -> Bytes {
         guest::input_items(&self.guest_json, &self.spans)

@@ -11,7 +11,7 @@ use super::json::{Kind, Value};
 /// What a value may be. All bounds are inclusive.
 #[derive(Debug)]
 pub(super) enum Rule {
-    /// Anything.
+    /// Any value.
     Any,
     /// A boolean.
     Bool,

@@ -96,6 +96,7 @@ pub(crate) fn tell(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Option<
                 write_name("input", &mut out);
                 items::write(value, dialect, &names, compacts, &mut out);
             }
+            // Both are written after the loop, in terms of the rendered functions.
             "tools" | "tool_choice" => {}
             _ => super::json::write_member(key, value, &mut out),
         }

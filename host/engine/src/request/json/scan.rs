@@ -139,6 +139,7 @@ impl<'a> Scanner<'a> {
         self.at += 1;
         let node = self.push(start, if object { Kind::Object } else { Kind::Array }, false);
         if let Some(node) = self.document.nodes.last_mut() {
+            // Marks the container as open; `leave` sets its end.
             node.next = u32::MAX;
         }
         self.open.push(Open { node, object, blanks: self.blanks, keys: 0, escaped_keys: false });
@@ -182,6 +183,7 @@ impl<'a> Scanner<'a> {
         if let Some(node) = self.document.nodes.get_mut(closed.node as usize) {
             node.end = end;
             node.next = next;
+            // Without whitespace since it opened, the span can be copied as it is.
             node.flag = self.blanks == closed.blanks;
         }
         if closed.keys > 1 {

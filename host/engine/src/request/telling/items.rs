@@ -307,6 +307,8 @@ impl Writer<'_> {
             Some(summary) => {
                 self.message("user", &format!("[Summary of the conversation before this point]\n{summary}"));
             }
+            // It was not sealed by this host for this caller, so it may be one of the provider
+            // itself.
             None => self.keep(item),
         }
     }
