@@ -79,7 +79,9 @@ impl AttemptCounters {
 
 /// A model at a provider.
 pub struct Endpoint {
+    /// The provider that runs the model.
     pub provider: Arc<Provider>,
+    /// The prices of tokens and of generated pictures.
     pub prices: Prices,
     /// The provider's own tools and stored objects that clients may use with the operator's
     /// credential.
@@ -97,6 +99,7 @@ pub struct Endpoint {
     pub health: Arc<Health>,
 }
 
+/// A model and the endpoints that serve it.
 pub struct Model {
     /// The model id, as in `vendor/name`.
     pub id: String,

@@ -26,6 +26,7 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// The id of the response, `resp_` followed by the digits.
     pub fn response_id(&self) -> String {
         format!("resp_{}", self.hex)
     }
@@ -38,7 +39,9 @@ impl Identity {
 /// The state in which a response is written.
 #[derive(Clone, Debug)]
 pub enum Outcome {
+    /// The answer is still arriving.
     InProgress,
+    /// The model finished its answer.
     Completed,
     /// The answer was cut short; the text is `incomplete_details.reason`.
     Incomplete(&'static str),
@@ -71,6 +74,7 @@ impl Outcome {
 pub struct Receipt {
     /// Unix time in seconds.
     pub completed_at: u64,
+    /// The cost of all turns.
     pub cost: Cost,
     /// Whether the workspace's own credential was used.
     pub is_byok: bool,

@@ -142,6 +142,7 @@ pub struct ServerCall {
     pub arguments: String,
 }
 
+/// How a call of a server tool ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolOutcome {
     /// The call has a result.

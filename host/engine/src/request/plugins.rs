@@ -48,7 +48,7 @@ impl RequestPlugin {
         Ok(list)
     }
 
-    /// Checks one entry on its own, as in the configured defaults. `extra` as in [`Self::list`].
+    /// Checks one entry on its own, as in the configured defaults. `extra` are ids of installed hooks.
     ///
     /// # Errors
     /// The first violation. Its path starts at the entry, as in `cost_tier`.
