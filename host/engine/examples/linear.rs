@@ -1,7 +1,8 @@
-//! Parses one request, tells its history as a model is told it, and writes it for a provider's guest. `just linear`
-//! counts the instructions that this takes.
+//! Parses one request, renders its history for a model, and writes it for a provider guest. `just
+//! linear` counts the instructions that this takes.
 //!
-//! `linear` alone prints the shapes of requests; `linear SHAPE COUNT` works on one with a list of so many elements.
+//! `linear` without arguments prints the shapes of requests; `linear SHAPE COUNT` runs one shape
+//! with a list of COUNT elements.
 #![expect(clippy::print_stdout, reason = "printing is how an example answers")]
 
 use cofferdam_engine::request::{Bounds, EmbeddingsRequest, GuestTurn, Prompts, ResponsesRequest};
@@ -9,13 +10,14 @@ use cofferdam_engine::tell_calls_plainly;
 use std::error::Error;
 use std::hint::black_box;
 
-/// A shape of requests: its name, the JSON around a list, and an element of the list, `#` for its number.
+/// A shape of requests: its name, the JSON before and after a list, and an element of the list, in
+/// which `#` is replaced by the element's index.
 struct Shape {
     name: &'static str,
     before: &'static str,
     element: &'static str,
     after: &'static str,
-    /// Most elements that a request may have.
+    /// The most elements that a request may have.
     most: usize,
 }
 
@@ -58,7 +60,7 @@ const SHAPES: [Shape; 11] = [
         after: "]}]}",
         most: 1_024,
     },
-    // The names of the choice are those of the tools, and `request` writes the list twice.
+    // The choice names the tools, so `request` writes the list a second time.
     Shape {
         name: "allowed-tools",
         before: TOOLS,

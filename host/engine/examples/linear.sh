@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# linear.sh EXAMPLE COUNT: counts the instructions of `EXAMPLE SHAPE N` for COUNT elements and for twice as many, or
-# for the most that a request may have and half of them, less those for one element. Fails if twice the list
-# takes three times the instructions.
+# linear.sh EXAMPLE COUNT: counts the instructions of `EXAMPLE SHAPE N` for every shape that EXAMPLE prints, with a list
+# of COUNT elements and with twice as many. Where a request may not have that many, it takes the maximum and half of it.
+# The instructions for one element are subtracted. Fails if twice the list takes three times the instructions.
 set -euo pipefail
 
 example=$1

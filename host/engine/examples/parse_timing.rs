@@ -1,7 +1,7 @@
 //! Prints how long a request body takes to parse, check and write for guests.
 //!
-//! Run with `cargo run --release -p cofferdam-engine --example parse_timing`. Nothing is asserted: the
-//! numbers are for a person comparing two revisions on one machine.
+//! Run it with `cargo run --release -p cofferdam-engine --example parse_timing`. Nothing is
+//! asserted: the numbers are for a person who compares two revisions on one machine.
 #![expect(clippy::print_stdout, reason = "printing is all this example does")]
 
 use cofferdam_engine::request::ResponsesRequest;
@@ -24,7 +24,7 @@ fn main() {
     }
 }
 
-/// A conversation with a tool, the way the official clients send it.
+/// A conversation with a tool, as the official clients send it.
 fn turns(count: usize) -> String {
     let turn = r#"{"role":"user","content":[{"type":"input_text","text":"What is the weather in Paris today?\nBe brief."}]},{"type":"message","id":"msg_1","role":"assistant","status":"completed","content":[{"type":"output_text","text":"It is 21 degrees.","annotations":[]}]}"#;
     let turns = vec![turn; count.div_ceil(2)].join(",");

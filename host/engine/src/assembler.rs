@@ -1,7 +1,7 @@
-//! Turns normalized events into a response. This is the only place that makes
-//! ids, sequence numbers, output indexes, the added/delta/done pairs and the
-//! terminal event, so that no guest can produce a malformed stream. The body of
-//! a request that is not streamed is the same state, written once at the end.
+//! Turns normalized provider events into a response. Only the assembler assigns ids, sequence
+//! numbers and output indexes, and writes the added, delta and done events and the terminal event,
+//! so no guest can produce a malformed stream. The body of a request without streaming is written
+//! from the same state at the end.
 
 pub(crate) mod approvals;
 mod asks;
@@ -36,23 +36,23 @@ use items::{Body, Item, Part, Status};
 use json::{compact_json, raw, string};
 use std::sync::Arc;
 
-/// The longest output of one response, in bytes of text, arguments and pictures.
+/// The most output of one response, in bytes of text, arguments and pictures.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 20;
 /// The most output items of one response.
 pub const OUTPUT_ITEMS_MAX: usize = 1024;
 /// The most parts of one item.
 const PARTS_MAX: u32 = 1024;
 
-/// A provider guest's events do not make an answer.
+/// Why the events of a provider guest do not form a valid answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// More than [`OUTPUT_BYTES_MAX`] or [`OUTPUT_ITEMS_MAX`].
     #[error("the provider's answer is too large")]
     TooLarge,
-    /// Arguments or pictures for a call that was not started or has ended.
+    /// Arguments or input for a call that is not open, or a second start of a call that is open.
     #[error("the provider's answer continues a call that is not open")]
     UnknownCall,
-    /// An item that only the client or this host may make.
+    /// An item of a type that only the client or this host may create.
     #[error("the provider's answer holds an item that only a client or this host may make")]
     Forged,
     /// An annotation, log-probability list or opaque item is not JSON of the right shape.
@@ -60,16 +60,16 @@ pub enum Malformed {
     InvalidJson,
 }
 
-/// How the model ended its answer.
+/// How the model ended its turn.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Why.
+    /// The reason that the provider gave.
     pub reason: FinishReason,
-    /// The tier that served, if the provider said.
+    /// The tier that served the turn, if the provider reported it.
     pub service_tier: Option<String>,
 }
 
-/// A response in the making.
+/// The state of one response while its events arrive.
 pub struct Assembler {
     identity: Identity,
     events: Events,
@@ -79,29 +79,29 @@ pub struct Assembler {
     output_bytes: usize,
     output_max: usize,
     usage: Option<Usage>,
-    /// What the turns before this one consumed.
+    /// The usage of all turns before the current one.
     earlier: Option<Usage>,
     ended: Option<Ended>,
-    /// What the provider's own items may be.
+    /// The item types that the provider of this turn may create.
     permits: Permits,
-    /// The functions that the host serves, if any.
+    /// The functions that the host runs, if any.
     served: Option<Arc<Served>>,
-    /// The functions of this turn that stand for tools of the client's own kinds, if any.
+    /// The functions of this turn that represent tools of the client's own kinds, if any.
     told: Option<Arc<ToldTools>>,
-    /// What the model has said of a conversation that is to be compacted.
+    /// The text of the model so far, when a conversation is compacted.
     summary: Option<String>,
-    /// Calls of this turn that the client has to approve, while the model says their arguments.
+    /// Calls of this turn that the client must approve and whose arguments are still arriving.
     asking: Vec<Asking>,
-    /// The first item of this turn.
+    /// The index of the first item of this turn.
     turn_start: usize,
-    /// Annotations of tools that wait for a text.
+    /// Annotations from tools that no text has received yet.
     next_annotations: Vec<Waiting>,
-    /// What is closed from now on is the end of the answer.
+    /// The items that are closed from now on are the last of the answer.
     is_ending: bool,
 }
 
 impl Assembler {
-    /// A response without output. `streamed` says whether events are written at all.
+    /// A response without output. With `streamed` false no events are written.
     pub fn new(identity: Identity, streamed: bool) -> Self {
         Self {
             identity,
@@ -125,12 +125,12 @@ impl Assembler {
         }
     }
 
-    /// From now on the provider's own items may be these.
+    /// Sets the item types that the provider may create from now on.
     pub fn permit(&mut self, permits: Permits) {
         self.permits = permits;
     }
 
-    /// Writes `response.created` and `response.in_progress`, once.
+    /// Writes `response.created` and `response.in_progress`, unless they have been written.
     pub fn begin(&mut self) {
         if !self.events.are_wanted() || self.events.have_begun() {
             return;
@@ -145,8 +145,8 @@ impl Assembler {
         }
     }
 
-    /// Writes `response.debug` with this object, JSON without line breaks (names.md 2.2). It may come before
-    /// everything else.
+    /// Writes `response.debug` with this object, which must be JSON without line breaks. It may
+    /// come before all other events.
     pub fn debug(&mut self, debug: &[u8]) {
         self.events.write_aside("response.debug", |out| {
             raw(out, ",\"debug\":");
@@ -154,22 +154,22 @@ impl Assembler {
         });
     }
 
-    /// The events written since the last call, in SSE form; empty when nothing happened.
+    /// The events written since the last call, as server-sent events; empty when there are none.
     pub fn take_events(&mut self) -> Vec<u8> {
         self.events.take()
     }
 
-    /// How the model ended, once it has.
+    /// How the model ended the turn; none while it has not.
     pub fn ended(&self) -> Option<&Ended> {
         self.ended.as_ref()
     }
 
-    /// What this turn consumed, as far as the provider has said.
+    /// The usage of this turn, as far as the provider has reported it.
     pub fn usage(&self) -> Option<&Usage> {
         self.usage.as_ref()
     }
 
-    /// What all turns consumed, as far as the providers have said.
+    /// The usage of all turns, as far as the providers have reported it.
     pub fn total_usage(&self) -> Option<Usage> {
         match (&self.earlier, &self.usage) {
             (Some(earlier), Some(usage)) => Some(cost::sum(earlier, usage)),
@@ -177,15 +177,15 @@ impl Assembler {
         }
     }
 
-    /// Takes this for what the turn consumed, as its provider has not said it.
+    /// Sets an estimated usage for the turn, unless the provider has reported one.
     pub fn assume(&mut self, usage: Option<Usage>) {
         self.usage = self.usage.or(usage);
     }
 
-    /// Adds one event of the provider's answer.
+    /// Applies one event of the provider's answer.
     ///
     /// # Errors
-    /// [`Malformed`]; the answer can then only fail.
+    /// [`Malformed`]. The response can then only fail.
     pub fn apply(&mut self, event: Event) -> Result<(), Malformed> {
         let Some(event) = self.take_into_summary(event)? else { return Ok(()) };
         match event {
@@ -209,20 +209,20 @@ impl Assembler {
             Event::ImagePartial(image) => self.image(image, false)?,
             Event::ImageDone(image) => self.image(image, true)?,
             Event::OpaqueItem(item) => self.opaque(&item)?,
-            // Some servers fill in zeros for what they do not count.
+            // Some servers send zeros when they do not count.
             Event::Usage(usage) if usage == cost::no_usage() => {}
             Event::Usage(usage) => self.usage = Some(usage),
             Event::Finish(finish) => {
                 self.ended = Some(Ended { reason: finish.reason, service_tier: finish.service_tier });
             }
-            // The caller looks at errors before it hands events on.
+            // Callers handle errors before they apply events.
             Event::Error(_) => {}
         }
         Ok(())
     }
 
-    /// Ends the response. For a stream the remaining events up to the terminal
-    /// one and `[DONE]` are written; otherwise the whole body is returned.
+    /// Ends the response. For a stream, returns the remaining events up to the terminal event and
+    /// `[DONE]`; otherwise the whole body.
     pub fn complete(&mut self, outcome: &Outcome, receipt: &Receipt) -> Vec<u8> {
         self.begin();
         self.is_ending = true;
@@ -243,7 +243,7 @@ impl Assembler {
         self.take_events()
     }
 
-    /// An event about an item: `item_id` and `output_index` stand first.
+    /// Writes an event about an item. `item_id` and `output_index` come first.
     fn item_event(&mut self, name: &str, index: usize, members: impl FnOnce(&mut Vec<u8>, &Item)) {
         let Some(item) = self.items.get(index) else { return };
         self.events.write(name, |out| {
@@ -294,7 +294,8 @@ impl Assembler {
         Ok(index)
     }
 
-    /// The open message with an open part of the wanted kind as its last.
+    /// The index of the open message and of its last part, which is opened if necessary so that it
+    /// is a refusal or a text as requested.
     fn part(&mut self, refusal: bool) -> Result<(usize, usize), Malformed> {
         self.close_reasoning();
         let index = match self.open_message {
@@ -490,7 +491,7 @@ impl Assembler {
         self.finish_item(index, status);
     }
 
-    /// Closes everything, calls of server tools that nobody has run as incomplete.
+    /// Closes everything. Calls of server tools that were not run become incomplete.
     fn close_all(&mut self, status: Status) {
         self.close_open(status);
         if self.served.is_some() {
@@ -498,7 +499,7 @@ impl Assembler {
         }
     }
 
-    /// Closes everything but the calls of server tools.
+    /// Closes everything except calls of server tools.
     fn close_open(&mut self, status: Status) {
         self.close_reasoning();
         self.close_message(status);

@@ -1,5 +1,5 @@
-//! What this host serves: models, and for each the endpoints that have it.
-//! Built once from the checked configuration and replaced whole on reload.
+//! The models that this host serves, and the endpoints of each. Built from the checked
+//! configuration and replaced as a whole on reload.
 
 mod hosted;
 mod listing;
@@ -23,19 +23,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Vendors under which the service's own model routers are known, the first being its own name.
+/// Vendors of the service's own model routers; the first is its own name.
 pub(crate) const ROUTER_VENDORS: [&str; 2] = ["service", "openrouter"];
 
-/// The name of a model router in a slug of one of the service's own vendors, suffix taken off.
+/// The name of a model router in a slug of one of [`ROUTER_VENDORS`], without its suffix.
 pub(crate) fn router_slug(slug: &str) -> Option<&str> {
     let (vendor, name) = slug.split_once('/')?;
     ROUTER_VENDORS.contains(&vendor).then(|| split_suffix(name).0)
 }
 
-/// Suffixes of a model slug that ask for a way of routing.
+/// Suffixes of a model slug that select a way of routing.
 const SUFFIXES: [&str; 5] = ["nitro", "floor", "free", "online", "exacto"];
 
-/// What a model is for.
+/// The endpoint of the API that a model serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelKind {
     /// `POST /v1/responses`.
@@ -45,7 +45,7 @@ pub enum ModelKind {
 }
 
 impl ModelKind {
-    /// The word the configuration and the model list use.
+    /// The word for the kind in the configuration and in the model list.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Responses => "responses",
@@ -54,30 +54,30 @@ impl ModelKind {
     }
 }
 
-/// Someone who runs models: a guest that speaks the dialect and the origin it is sent to.
+/// A service that runs models: the guest that speaks its dialect, and the origin of its API.
 pub struct Provider {
-    /// Its name in the configuration.
+    /// The name in the configuration.
     pub name: String,
-    /// The guest.
+    /// The guest that translates requests and answers.
     pub adapter: Arc<Plugin>,
-    /// Where requests go; none for a guest that answers by itself.
+    /// Where requests are sent; none for a guest that answers by itself.
     pub origin: Option<Origin>,
-    /// What authenticates us there.
+    /// How the host authenticates itself there; none if the provider needs no credential.
     pub authentication: Option<Authentication>,
-    /// Which fields of its own clients may set.
+    /// The fields of `provider.options` that clients may set.
     pub options: AllowedOptions,
-    /// Attempts so far, by how they ended.
+    /// The number of attempts so far, by result.
     pub attempts: AttemptCounters,
 }
 
-/// Counts for the operator's metrics.
+/// Counters for the operator's metrics.
 #[derive(Debug, Default)]
 pub struct AttemptCounters {
-    /// Attempts that gave a first event.
+    /// Attempts that produced a first event.
     pub answered: AtomicU64,
-    /// Attempts that failed before.
+    /// Attempts that failed before a first event.
     pub failed: AtomicU64,
-    /// When the log was told that the provider cannot be reached.
+    /// Limits how often the log says that the provider cannot be reached.
     pub(crate) unreached: Told,
 }
 
@@ -88,51 +88,53 @@ impl AttemptCounters {
     }
 }
 
-/// One way to have a model answered.
+/// A model at a provider.
 pub struct Endpoint {
-    /// Who runs it.
+    /// The provider that runs the model.
     pub provider: Arc<Provider>,
-    /// What it costs.
+    /// The prices of tokens and of generated pictures.
     pub prices: Prices,
-    /// Which of the provider's own tools clients may use on the operator's credential.
+    /// The provider's own tools and stored objects that clients may use with the operator's
+    /// credential.
     pub hosted: HostedTools,
-    /// What the router guest is told of it, but for the place of its model in the request.
+    /// The description for router guests, without the index of the model in the request.
     pub candidate: wire::Candidate,
-    /// What the provider guest is told of it, but for the request's options.
+    /// The description for provider guests, without the request's options.
     pub target: wire::Target,
-    /// How long its first event may take, or the head of an answer in one body, where the operator says.
+    /// The time limit for the first event, or for the head of an answer that is not streamed. Set
+    /// only where the operator configures one.
     pub first_event: Option<Duration>,
-    /// The operator says that it reasons: among its abilities, or by a price for reasoning.
+    /// The model is configured to reason: by an ability, or by a price for reasoning.
     pub reasons: bool,
-    /// How it does. Outlives this catalog.
+    /// The endpoint's health. It is shared with the catalogs before and after a reload.
     pub health: Arc<Health>,
 }
 
-/// One model.
+/// A model and the endpoints that serve it.
 pub struct Model {
-    /// `vendor/name`.
+    /// The model id, as in `vendor/name`.
     pub id: String,
-    /// What it is for.
+    /// The endpoint of the API that the model serves.
     pub kind: ModelKind,
-    /// Tokens of input and output together, if known.
+    /// The tokens of input and output together, if configured.
     pub context_length: Option<u32>,
     /// At least one.
     pub endpoints: Vec<Arc<Endpoint>>,
 }
 
-/// All models.
+/// All models of the host.
 #[derive(Default)]
 pub struct Catalog {
     models: Vec<Arc<Model>>,
     by_id: BTreeMap<String, usize>,
-    /// Ids that could be expected here and are not, each with the reason.
+    /// Ids that clients may expect but that are not served, each with the reason.
     absent: BTreeMap<String, String>,
     created: u64,
 }
 
 impl Catalog {
-    /// A catalog in the order given; a later model of the same id is dropped.
-    /// `created` is the Unix time in seconds that the model list reports.
+    /// A catalog in the given order; a later model with the same id is dropped. `created` is the
+    /// Unix time in seconds for the model list.
     pub fn new(models: Vec<Model>, created: u64) -> Self {
         let mut catalog = Self { created, ..Self::default() };
         for model in models {
@@ -144,13 +146,13 @@ impl Catalog {
         catalog
     }
 
-    /// The catalog with reasons why models are not in it that could be expected there.
+    /// Adds ids that clients may expect but that are not served, each with the reason.
     #[must_use]
     pub fn with_absent(self, absent: BTreeMap<String, String>) -> Self {
         Self { absent, ..self }
     }
 
-    /// What a client is told of an id that is not here.
+    /// The error message for an id that is not in the catalog.
     #[must_use]
     pub fn unknown(&self, id: &str) -> String {
         let message = format!("Model {} does not exist", printable(id));
@@ -160,14 +162,14 @@ impl Catalog {
         }
     }
 
-    /// The model with this id.
+    /// The model with exactly this id.
     pub fn get(&self, id: &str) -> Option<&Arc<Model>> {
         self.by_id.get(id).and_then(|place| self.models.get(*place))
     }
 
-    /// The model that a client's slug names, with or without a suffix.
+    /// The model of a client's slug, with or without a suffix.
     pub(crate) fn find(&self, slug: &str) -> Option<&Arc<Model>> {
-        // The whole slug first: an operator's model id may end like a suffix.
+        // The whole slug is tried first, because a configured model id may end like a suffix.
         self.get(slug).or_else(|| self.get(split_suffix(slug).0))
     }
 
@@ -176,34 +178,35 @@ impl Catalog {
         &self.models
     }
 
-    /// Every endpoint of every model.
+    /// All endpoints of all models.
     pub fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         self.models.iter().flat_map(|model| &model.endpoints)
     }
 }
 
 impl Endpoint {
-    /// Whether an answer is read on for its usage when the client leaves: the endpoint is priced, and known to reason.
+    /// Whether an answer is read to its end for its usage when the client disconnects: the endpoint
+    /// has prices, and is known to reason.
     pub(crate) fn is_read_on(&self, now_ms: u64) -> bool {
         self.prices.is_any() && (self.reasons || self.health.has_reasoned(now_ms))
     }
 
-    /// Whether tools of this type, which a client runs, can be offered to a model here: its dialect always has
-    /// them, or the operator states so.
+    /// Whether tools of this type, which a client runs, can be offered to a model here: the dialect
+    /// always has them, or the operator declares them.
     pub(crate) fn offers(&self, tool_type: &str) -> bool {
         let provider = self.provider.adapter.manifest().provider.as_ref();
         provider.is_some_and(|provider| provider.tools.iter().any(|known| known == tool_type))
             || self.states_tool(tool_type)
     }
 
-    /// Whether the operator states `TYPE_tools`, as in `custom_tools`, of a server that has more than its dialect
-    /// asks for.
+    /// Whether the operator declares `TYPE_tools`, such as `custom_tools`, for a server that
+    /// supports more than its dialect requires.
     fn states_tool(&self, tool_type: &str) -> bool {
         self.candidate.supports.iter().any(|stated| stated.strip_suffix("_tools") == Some(tool_type))
     }
 
-    /// The first thing of a request that it does not take. `is_byok` says whether it would be asked on the caller's
-    /// own credential.
+    /// The first tool or item of a request that the endpoint does not accept. With `is_byok` it is
+    /// asked with the caller's own credential.
     pub(crate) fn misses<'r>(&self, request: &'r ResponsesRequest, is_byok: bool) -> Option<Miss<'r>> {
         let tool = request.all_tools().find_map(|tool| {
             let lack = self.lacks_tool(tool, is_byok)?;
@@ -219,13 +222,14 @@ impl Endpoint {
         tool.or_else(item)
     }
 
-    /// Whether a tool of a request is left out here, because the provider's own search of the web is not there, or
-    /// not the client's to use.
+    /// Whether a tool of a request is left out for this endpoint, because the provider's own web
+    /// search does not exist here or the client may not use it.
     pub(crate) fn leaves_out(&self, tool: &RequestTool, is_byok: bool) -> bool {
         tool.may_be_left_out() && self.lacks_tool(tool, is_byok) == Some(Lack::Tool)
     }
 
-    /// What it does not take of a tool of this kind; a server tool is offered as functions.
+    /// What the endpoint does not accept of a tool. A server tool needs an endpoint that supports
+    /// functions.
     pub(crate) fn lacks_tool<'r>(&self, tool: &'r RequestTool, is_byok: bool) -> Option<Lack<'r>> {
         if let Some(hosted) = &tool.hosted {
             return self.lacks(hosted, is_byok);
@@ -238,15 +242,15 @@ impl Endpoint {
     }
 }
 
-/// Something of a request that an endpoint does not take.
+/// A part of a request that an endpoint does not accept.
 pub(crate) enum Miss<'r> {
-    /// Of a tool.
+    /// A tool.
     Tool(&'r RequestTool, Lack<'r>),
-    /// Of something inside the input.
+    /// A part of the input.
     Item(&'r Hosted, Lack<'r>),
 }
 
-/// A model slug without its suffix, and the suffix.
+/// Splits a model slug into the slug without suffix, and the suffix.
 pub(crate) fn split_suffix(slug: &str) -> (&str, Option<&str>) {
     match slug.rsplit_once(':') {
         Some((model, suffix)) if SUFFIXES.contains(&suffix) => (model, Some(suffix)),
@@ -259,7 +263,7 @@ mod tests {
     use super::split_suffix;
 
     #[test]
-    fn only_known_suffixes_are_taken_off() {
+    fn only_known_suffixes_are_removed() {
         for (slug, expected) in [
             ("a/b", ("a/b", None)),
             ("a/b:nitro", ("a/b", Some("nitro"))),

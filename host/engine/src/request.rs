@@ -1,8 +1,8 @@
 //! The bodies of POST /v1/responses and POST /v1/embeddings, parsed strictly.
 //!
-//! A body is read once into a borrowed tree, checked field by field against static tables, and written
-//! once for guests. What comes out is either typed and bounded or an error that names its JSON path.
-//! Fields nobody knows are ignored and never travel on.
+//! The body is scanned once into a tree that borrows from it, each field is checked against static
+//! tables, and one JSON document is written for guests. The result is either typed and bounded, or
+//! an error that names the JSON path. Fields without a rule are ignored and are not passed on.
 
 mod bounds;
 mod echo;

@@ -1,14 +1,14 @@
-//! Calls that the client has to approve. The id of such an item proves what was asked, arguments included, so
-//! the item is added when the model has said them all.
+//! Calls that the client must approve. The id of such an item is a proof over the call, including
+//! its arguments, so the item is added only when the arguments are complete.
 
 use super::{Assembler, CallItem, Identity, Malformed};
 use cofferdam_runtime::wire::CallStart;
 use std::sync::Arc;
 
-/// Digits of the response's id that the id of a request for approval has.
+/// How many digits of the response's id are part of an approval request's id.
 const DIGITS: usize = 12;
 
-/// A call of which the model says the arguments.
+/// A call whose arguments are still arriving.
 pub(super) struct Asking {
     key: u32,
     item: Arc<CallItem>,
@@ -24,18 +24,21 @@ impl Assembler {
         self.asking.push(Asking { key, item, call_id, function: name, arguments: String::new() });
     }
 
-    /// Whether the model is saying the arguments of a call with this key that the client has to approve.
+    /// Whether there is a call with this key that the client must approve and whose arguments are
+    /// still arriving.
     pub(super) fn is_asking(&self, key: u32) -> bool {
         self.asking.iter().any(|asking| asking.key == key)
     }
 
-    /// Adds to the arguments of such a call, if it is one.
+    /// Adds to the arguments of a call that the client must approve. Returns false if the key is
+    /// not one of such a call.
     pub(super) fn ask_delta(&mut self, key: u32, delta: &str) -> bool {
         let asking = self.asking.iter_mut().find(|asking| asking.key == key);
         asking.map(|asking| asking.arguments.push_str(delta)).is_some()
     }
 
-    /// The model has said all arguments of such a call, if it is one: the item can be added.
+    /// Adds the item of a call whose arguments are now complete. Returns false if the key is not
+    /// one of a call that the client must approve.
     pub(super) fn end_asking(&mut self, key: u32) -> Result<bool, Malformed> {
         let Some(place) = self.asking.iter().position(|asking| asking.key == key) else { return Ok(false) };
         let asking = self.asking.remove(place);
@@ -43,7 +46,7 @@ impl Assembler {
         Ok(true)
     }
 
-    /// The same for all calls of the turn that are left.
+    /// Adds the items of all such calls that are left in the turn.
     pub(super) fn end_all_asking(&mut self) -> Result<(), Malformed> {
         std::mem::take(&mut self.asking).into_iter().try_for_each(|asking| self.ask(asking))
     }
@@ -56,7 +59,8 @@ impl Assembler {
 }
 
 impl CallItem {
-    /// The id of its item at `index`.
+    /// The id of the item at `index`. For a call that the client must approve, the id includes the
+    /// proof.
     pub(super) fn id(&self, identity: &Identity, index: usize, arguments: &str) -> String {
         let Some(asks) = &self.asks else { return identity.item_id(&self.id_prefix, index) };
         let digits = identity.hex.len().saturating_sub(DIGITS);

@@ -1,31 +1,35 @@
-//! Citations that tools hand over. A tool cannot know what the model will write, so this is where a citation
-//! gets its place: a source that a text names is cited there, others at the end of the last text.
+//! Places citations from tools in the text. A tool cannot know what the model will write, so
+//! positions are computed here: a source that a text mentions is cited at that place, and the
+//! remaining sources at the end of the last text.
 //!
-//! Indexes count Unicode scalar values, as clients of OpenAI's library for Python slice texts.
+//! Positions count Unicode scalar values, because clients of OpenAI's Python library slice texts
+//! with them.
 
 use super::items::Part;
 use super::{Assembler, OUTPUT_BYTES_MAX, PARTS_MAX};
 use serde_json::{Map, Value};
 use std::ops::Range;
 
-/// How much of a text is searched for sources, in bytes: many sources times a long text is long work.
+/// How much of a text is searched for sources, in bytes. The work is the number of sources times
+/// this length.
 const SEARCHED_BYTES_MAX: usize = 256 << 10;
 /// The longest label of a Markdown link, in bytes.
 const LABEL_BYTES_MAX: usize = 512;
 
-/// An annotation of a tool that waits for its text: a JSON object.
+/// A JSON object from a tool: an annotation that no text has received yet.
 pub(super) type Waiting = Map<String, Value>;
 
 impl Assembler {
-    /// Adds these JSON objects to the annotations of a text to come: `url_citation`s with their place in the
-    /// text, where it names their `url`. What is no object, too much, or waits already is left out.
+    /// Adds these JSON objects to the annotations of a following text. `url_citation`s are placed
+    /// where a text mentions their `url`. Annotations are dropped if they are not objects, exceed
+    /// the limits, or cite a URL that is already waiting.
     pub fn annotate_next(&mut self, annotations: Vec<Vec<u8>>) {
         for annotation in annotations {
             let Ok(waiting) = serde_json::from_slice::<Waiting>(&annotation) else { continue };
             let known = cited(&waiting).is_some_and(|url| {
                 self.next_annotations.iter().any(|other| cited(other).is_some_and(|known| known == url))
             });
-            // What does not fit is left out and counts for nothing.
+            // An annotation that does not fit is dropped and not counted.
             let fits = self.output_bytes + annotation.len() <= OUTPUT_BYTES_MAX;
             if !known && self.next_annotations.len() < PARTS_MAX as usize && fits {
                 self.output_bytes += annotation.len();
@@ -50,6 +54,7 @@ impl Assembler {
         for mut annotation in std::mem::take(&mut self.next_annotations) {
             let place = match cited(&annotation) {
                 Some(url) => place(text, url).or_else(|| is_last.then_some(end..end)),
+                // Other annotations have no position and go to the first text that ends.
                 None => Some(0..0),
             };
             let Some(place) = place else {
@@ -64,22 +69,23 @@ impl Assembler {
         }
         self.next_annotations = waiting;
         for annotation in ready {
-            // An object always serializes.
+            // Serialization of an object cannot fail.
             self.write_annotation(index, part, Value::Object(annotation).to_string().into_bytes());
         }
     }
 }
 
-/// The address that a citation cites.
+/// The URL of a citation.
 fn cited(annotation: &Waiting) -> Option<&str> {
     let is_citation = annotation.get("type").and_then(Value::as_str) == Some("url_citation");
     annotation.get("url").and_then(Value::as_str).filter(|url| is_citation && !url.is_empty())
 }
 
-/// Where a text names an address first, as a range of characters: the whole Markdown link, if it is one.
+/// Where a text mentions a URL first, as a range of characters. The range covers the whole Markdown
+/// link if the URL is in one.
 fn place(text: &str, url: &str) -> Option<Range<usize>> {
     let text = text.get(..text.floor_char_boundary(SEARCHED_BYTES_MAX)).unwrap_or_default();
-    // The address of a host is written without its slash, too.
+    // Texts often have the address of a host without the final slash.
     let shorter = url.strip_suffix('/').filter(|host| host.matches('/').count() == 2);
     let bytes = named(text, url).or_else(|| named(text, shorter?))?;
     let range = link_around(text, &bytes).unwrap_or(bytes);
@@ -87,7 +93,7 @@ fn place(text: &str, url: &str) -> Option<Range<usize>> {
     Some(start..start + text.get(range)?.chars().count())
 }
 
-/// The bytes of the first place where the address ends as it should: another may begin like it.
+/// The byte range of the first mention of a URL that is not just the beginning of a longer URL.
 fn named(text: &str, url: &str) -> Option<Range<usize>> {
     let mut places = text.match_indices(url).map(|(start, found)| start..start + found.len());
     places.find(|range| is_end(text.get(range.end..).unwrap_or_default()))
@@ -104,7 +110,7 @@ fn is_end(rest: &str) -> bool {
     }
 }
 
-/// The bytes of `[label](address)` around an address.
+/// The byte range of `[label](url)` around a URL.
 fn link_around(text: &str, url: &Range<usize>) -> Option<Range<usize>> {
     let before = text.get(..url.start)?.strip_suffix("](")?;
     text.get(url.end..)?.strip_prefix(')')?;
@@ -146,9 +152,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the text, a place is one in it and names the source.
+        /// Every place is inside the text and contains the source.
         #[test]
-        fn places_lie_in_the_text(text in "[\\[\\]()aé \nh.]{0,20}(\\]\\()?(https://a\\.b/c)?[\\)\\. aé]{0,5}") {
+        fn places_are_inside_the_text(text in "[\\[\\]()aé \nh.]{0,20}(\\]\\()?(https://a\\.b/c)?[\\)\\. aé]{0,5}") {
             if let Some(range) = place(&text, "https://a.b/c") {
                 let cut: String = text.chars().skip(range.start).take(range.len()).collect();
                 prop_assert!(cut.contains("https://a.b/c") && cut.chars().count() == range.len());

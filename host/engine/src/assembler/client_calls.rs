@@ -1,5 +1,5 @@
-//! Calls of tools of a client's own kinds that a model was told of as functions: what comes back is the item and
-//! the events of the kind. What the model writes as arguments is read once it is complete.
+//! Calls of the client's own kinds of tools that were rendered as functions for the model. They are
+//! converted back into the items and events of the kind, once the arguments are complete.
 
 use super::items::{Body, Item, Status};
 use super::json::{self, raw, string, value};
@@ -9,7 +9,7 @@ use cofferdam_runtime::wire::CallStart;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// What the types of the items and the prefixes of their ids are.
+/// Item types and id prefixes of each kind.
 impl ClientKind {
     fn item_type(self) -> &'static str {
         match self {
@@ -34,14 +34,14 @@ impl ClientKind {
     }
 }
 
-/// A call on its way into the client's kind.
+/// A call that is converted into the client's kind.
 #[derive(Debug)]
 pub(super) struct ClientCall {
     tool: ClientTool,
     call_id: String,
-    /// What the model has written so far.
+    /// The arguments that the model has written so far.
     arguments: String,
-    /// What the item says, once the arguments are complete.
+    /// The members made from the arguments, once these are complete.
     said: Option<Map<String, Value>>,
 }
 
@@ -54,7 +54,7 @@ impl ClientCall {
         self.arguments.push_str(arguments);
     }
 
-    /// The item's members between its id and its end.
+    /// The members of the item besides type, id and status.
     fn members(&self) -> Map<String, Value> {
         let ClientTool { kind, namespace, name } = &self.tool;
         let mut members = Map::new();
@@ -70,7 +70,7 @@ impl ClientCall {
         members
     }
 
-    /// Writes the item; without id and status for a history.
+    /// Writes the item. Without `id_and_status` it is written for the model's history.
     pub(super) fn write(&self, id_and_status: Option<(&str, &str)>, out: &mut Vec<u8>) {
         raw(out, "{\"type\":\"");
         raw(out, self.tool.kind.item_type());
@@ -90,7 +90,7 @@ impl ClientCall {
         raw(out, "}");
     }
 
-    /// Reads the arguments; says whether they are what the kind takes.
+    /// Parses the arguments. Returns whether they fit the kind.
     fn complete(&mut self) -> bool {
         let said = read(self.tool.kind, &self.arguments);
         let is_whole = said.is_some();
@@ -99,7 +99,7 @@ impl ClientCall {
     }
 }
 
-/// What an item says before its arguments are known.
+/// The members of an item before its arguments are complete.
 fn empty(kind: ClientKind) -> Map<String, Value> {
     let (name, empty) = match kind {
         ClientKind::Function => ("arguments", json!("")),
@@ -114,7 +114,7 @@ fn empty(kind: ClientKind) -> Map<String, Value> {
     Map::from_iter([(name.to_owned(), empty)])
 }
 
-/// What an item says; none where the model wrote something else than was asked for.
+/// The members of an item; none where the arguments do not fit the kind.
 fn read(kind: ClientKind, arguments: &str) -> Option<Map<String, Value>> {
     let object = || serde_json::from_str::<Map<String, Value>>(arguments).ok();
     let one = |name: &str, value: Value| Map::from_iter([(name.to_owned(), value)]);
@@ -125,7 +125,7 @@ fn read(kind: ClientKind, arguments: &str) -> Option<Map<String, Value>> {
                 Some(Value::String(input)) => Some(input),
                 _ => None,
             });
-            // Some models write the text of the tool itself.
+            // Some models write the plain input instead of the JSON object.
             one("input", input.unwrap_or_else(|| arguments.to_owned()).into())
         }
         ClientKind::LocalShell => one("action", local_shell(object()?)?),
@@ -179,14 +179,15 @@ fn operation(mut given: Map<String, Value>) -> Option<Value> {
 }
 
 impl Assembler {
-    /// Takes calls of these functions for calls of the client's own kinds, in the turn that begins; or all text
-    /// for the summary of a conversation.
+    /// Sets the functions of the turn that begins which represent tools of the client's own kinds.
+    /// If the turn compacts a conversation, all its text goes into the summary.
     pub(crate) fn use_told(&mut self, told: Option<Arc<ToldTools>>) {
         self.summary = told.as_ref().filter(|told| told.compacts).map(|_| String::new());
         self.told = told;
     }
 
-    /// Begins a call; gives it back where its function is the client's own.
+    /// Begins a call of the client's own kinds. Returns the start if the call is one of a function
+    /// or custom tool, under the name and namespace of the client.
     pub(super) fn start_client_call(
         &mut self,
         start: CallStart,
@@ -195,7 +196,7 @@ impl Assembler {
         let tool = self.told.as_ref().filter(|_| start.namespace.is_none());
         let Some(tool) = tool.and_then(|told| told.get(&start.name)).cloned() else { return Ok(Some(start)) };
         if tool.kind == ClientKind::Function || custom {
-            // The kind is what it was, and only the name was another.
+            // Only the name was changed by the rendering; the kind of the call is the same.
             let ClientTool { name, namespace, .. } = tool;
             return Ok(Some(CallStart { name, namespace, ..start }));
         }
@@ -205,7 +206,7 @@ impl Assembler {
         Ok(None)
     }
 
-    /// Ends a call: what the model wrote is put into the item, and shown as its kind shows it.
+    /// Ends a call: converts the arguments and writes the item with the events of its kind.
     pub(super) fn close_client_call(&mut self, place: usize, status: Status) {
         let Some(Body::Client(call)) = self.items.get_mut(place).map(|item| &mut item.body) else { return };
         let is_whole = call.complete();
@@ -213,7 +214,7 @@ impl Assembler {
         if is_whole {
             self.client_events(place, kind, &said);
         }
-        // What is no call of the kind is nothing to run.
+        // A call whose arguments do not fit its kind must not be run by the client.
         self.finish_item(place, if is_whole { status } else { Status::Incomplete });
     }
 
@@ -239,7 +240,8 @@ impl Assembler {
         }
     }
 
-    /// One `delta` with all of a text, and the `done` that repeats it.
+    /// Writes one `delta` event with the whole text, if there is any, and the `done` event that
+    /// repeats it.
     fn text_pair(&mut self, place: usize, events: &str, member: &str, text: &str) {
         if !text.is_empty() {
             self.item_event(&format!("response.{events}.delta"), place, |out, _| {

@@ -1,5 +1,5 @@
-//! The answer to a request for compaction: what the model says is the summary, of which the client sees nothing but
-//! one sealed item.
+//! The response to a compaction request: the model's text is the summary, and the client receives
+//! it only as one sealed item.
 
 use super::items::{Body, Status};
 use super::{Assembler, Ended, Malformed};
@@ -7,7 +7,8 @@ use cofferdam_runtime::wire::Event;
 use serde_json::json;
 
 impl Assembler {
-    /// Takes an event into the summary; gives it back where there is none to be made.
+    /// Adds an event to the summary. Returns the event if no summary is requested, or if it has to
+    /// be applied nevertheless.
     pub(super) fn take_into_summary(&mut self, event: Event) -> Result<Option<Event>, Malformed> {
         let Some(summary) = &mut self.summary else { return Ok(Some(event)) };
         match event {
@@ -19,21 +20,21 @@ impl Assembler {
             Event::Finish(finish) => {
                 self.ended = Some(Ended { reason: finish.reason, service_tier: finish.service_tier });
             }
-            // Reasoning and calls are no part of a summary.
+            // Reasoning and calls are not part of a summary.
             _ => {}
         }
         Ok(None)
     }
 
-    /// The whole summary, once; none where none was asked for.
+    /// Takes the whole summary; none if none was requested or if it was taken before.
     pub fn take_summary(&mut self) -> Option<String> {
         self.summary.take()
     }
 
-    /// Shows the summary as it was sealed.
+    /// Adds the item with the sealed summary.
     ///
     /// # Errors
-    /// [`Malformed`] when there is no room for it.
+    /// [`Malformed`] when the output would be too large.
     pub fn show_compaction(&mut self, sealed: &str) -> Result<(), Malformed> {
         self.grow(sealed.len())?;
         let id = self.identity.item_id("cmp", self.items.len());

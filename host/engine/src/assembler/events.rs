@@ -1,8 +1,8 @@
-//! The event lines of a stream, numbered from 0 without gaps.
+//! Writes the server-sent events of a stream, numbered from 0 without gaps.
 
 use super::json::{number, raw};
 
-/// Events written and not yet taken.
+/// Collects written events until they are taken.
 pub(super) struct Events {
     wanted: bool,
     begun: bool,
@@ -11,7 +11,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// `wanted` is false for a request that is not streamed: nothing is written then.
+    /// With `wanted` false, for a request without streaming, nothing is written.
     pub(super) fn new(wanted: bool) -> Self {
         Self { wanted, begun: false, sequence: 0, out: Vec::new() }
     }
@@ -20,19 +20,19 @@ impl Events {
         self.wanted
     }
 
-    /// Whether the response has been said to exist.
+    /// Whether an event about the response has been written.
     pub(super) fn have_begun(&self) -> bool {
         self.begun
     }
 
-    /// Writes one event: `type` and `sequence_number`, then what `members` adds,
-    /// each member with a leading comma.
+    /// Writes one event: `type` and `sequence_number`, then the members that `members` writes, each
+    /// with a leading comma.
     pub(super) fn write(&mut self, name: &str, members: impl FnOnce(&mut Vec<u8>)) {
         self.begun |= self.wanted;
         self.write_aside(name, members);
     }
 
-    /// The same for an event that is no part of the response and may come before it.
+    /// Like [`Self::write`], for an event that is not part of the response and may come before it.
     pub(super) fn write_aside(&mut self, name: &str, members: impl FnOnce(&mut Vec<u8>)) {
         if !self.wanted {
             return;
@@ -49,13 +49,13 @@ impl Events {
         raw(out, "}\n\n");
     }
 
-    /// Writes the line that says that no event follows.
+    /// Writes `[DONE]`, after which no event follows.
     pub(super) fn end(&mut self) {
         raw(&mut self.out, "data: [DONE]\n\n");
     }
 
-    /// What was written since the last call. What comes next is about as long, so
-    /// its buffer is made in one piece instead of growing step by step.
+    /// Takes the events written since the last call. The next batch is probably about as long, so
+    /// its buffer is allocated at once and does not have to grow in steps.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let next = Vec::with_capacity(self.out.len());
         std::mem::replace(&mut self.out, next)

@@ -1,4 +1,4 @@
-//! Output items while they grow, and how they are written.
+//! The output items while they grow, and their JSON.
 
 use super::client_calls::ClientCall;
 use super::json::{compact_json, number, optional_string, raw, string};
@@ -14,7 +14,7 @@ pub(super) enum Status {
     InProgress,
     Completed,
     Incomplete,
-    /// Only items of server tools fail.
+    /// Only items of server tools can fail.
     Failed,
 }
 
@@ -69,7 +69,7 @@ impl Part {
         }
     }
 
-    /// The members a `.done` event has in place of `delta`.
+    /// The members of a `.done` event, which has the whole text instead of `delta`.
     pub(super) fn write_done(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text { text, logprobs, .. } => {
@@ -87,7 +87,7 @@ impl Part {
     }
 }
 
-/// Items by which a model calls something that the client runs, beside functions and custom tools.
+/// Types of opaque items that are calls of a tool which the client runs.
 const CLIENT_CALLS: [&str; 6] = [
     "apply_patch_call",
     "computer_call",
@@ -115,17 +115,17 @@ pub(super) enum Body {
         namespace: Option<String>,
         text: String,
     },
-    /// A call of a client's tool of a kind that the model knows as a function.
+    /// A call of a client's tool that was rendered as a function for the model.
     Client(Box<ClientCall>),
-    /// A call that the host answers.
+    /// A call that the host runs.
     Tool {
         item: Arc<CallItem>,
         call_id: String,
         function: String,
         arguments: String,
-        /// The model has said all arguments.
+        /// The arguments are complete.
         ended: bool,
-        /// What the tool says of the call: JSON members, comma-separated, without braces.
+        /// The members of the item as JSON, comma-separated and without braces.
         members: Vec<u8>,
     },
     Image {
@@ -134,7 +134,7 @@ pub(super) enum Body {
     Opaque {
         id: String,
         json: Vec<u8>,
-        /// It is a call that the client has to answer.
+        /// The item is a call that the client must answer.
         is_client_call: bool,
     },
 }
@@ -144,7 +144,7 @@ impl Body {
         Self::Reasoning { summary: Vec::new(), text: None, seal: None }
     }
 
-    /// Takes an item as the guest made it; gives it an id if it has none.
+    /// Takes an item as the guest wrote it, with a new id if it has none.
     pub(super) fn opaque(item: &[u8], identity: &Identity, index: usize) -> Result<Self, Malformed> {
         let mut item: Value = serde_json::from_slice(item).map_err(|_| Malformed::InvalidJson)?;
         let members = item.as_object_mut().ok_or(Malformed::InvalidJson)?;
@@ -244,7 +244,7 @@ impl Item {
         matches!(self.body, Body::Call { custom: true, .. })
     }
 
-    /// The members that end a call's deltas.
+    /// The members of the `.done` event of a call.
     pub(super) fn write_call_done(&self, out: &mut Vec<u8>) {
         let Body::Call { custom, name, text, .. } = &self.body else { return };
         if *custom {
@@ -360,7 +360,7 @@ pub(super) fn write_seal(out: &mut Vec<u8>, seal: &ReasoningSeal) {
     }
 }
 
-/// A JSON array of what `write` makes of each element.
+/// A JSON array with what `write` appends for each element.
 pub(super) fn list<T>(out: &mut Vec<u8>, elements: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
     raw(out, "[");
     for (place, element) in elements.iter().enumerate() {
@@ -384,7 +384,7 @@ pub(super) fn write_summary_text(out: &mut Vec<u8>, text: &str) {
     raw(out, "}");
 }
 
-/// `content_index` and `delta`, as all text deltas have them.
+/// Appends `content_index` and `delta`, which all text deltas have.
 pub(super) fn delta_members(out: &mut Vec<u8>, part: usize, delta: &str) {
     raw(out, ",\"content_index\":");
     number(out, part as u64);
@@ -401,7 +401,7 @@ pub(super) fn summary_part_event(assembler: &mut Assembler, name: &str, index: u
     });
 }
 
-/// The `type` of an item; none where it has not exactly one, a string.
+/// The `type` of an item; none where there is not exactly one `type`, or where it is not a string.
 pub(super) fn tag_of(item: &[u8]) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Tagged<'a> {
@@ -411,7 +411,7 @@ pub(super) fn tag_of(item: &[u8]) -> Option<Cow<'_, str>> {
     serde_json::from_slice(item).ok().map(|Tagged { tag }| tag)
 }
 
-/// The objects of a JSON array, comma-separated, without the brackets.
+/// Converts a JSON array into its elements, comma-separated and without the brackets.
 pub(super) fn logprob_members(logprobs: &[u8]) -> Result<Vec<u8>, Malformed> {
     if logprobs.is_empty() {
         return Ok(Vec::new());

@@ -1,15 +1,15 @@
-//! Which items a provider may make.
+//! Which items a provider may create.
 //!
-//! Clients send the output of a response back as input, where an item counts for what its type says. An item
-//! that only the client or this host may make must therefore not come from a provider: an approval or a result
-//! of its own would be taken for the client's.
+//! Clients send the output of a response back as input, where the type of an item decides how it is
+//! used. So an item that only the client or this host may create must not come from a provider: it
+//! could forge the client's approval, or the result of a client's tool.
 
 use super::items::tag_of;
 use crate::request::{ResponsesRequest, ToolKind, split_prefix};
 use cofferdam_runtime::wire::Event;
 
-/// Results of tools that the client runs, and the tools that it adds. A provider's `shell_call_output` is the
-/// result of its own shell.
+/// Results of tools that the client runs, and tools that the client adds. `shell_call_output` is
+/// not in this list, because a provider may run a shell itself.
 const CLIENT_ITEMS: [&str; 7] = [
     "additional_tools",
     "apply_patch_call_output",
@@ -20,7 +20,7 @@ const CLIENT_ITEMS: [&str; 7] = [
     "tool_search_output",
 ];
 
-/// What the items of one provider may be. The default permits no item of an MCP server.
+/// The item types that a provider may create. The default permits no items of MCP servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Permits {
     /// The provider was sent an MCP server that it may call itself.
@@ -28,13 +28,13 @@ pub struct Permits {
 }
 
 impl Permits {
-    /// The permits of the endpoints that this request is sent to: those asked have all of its tools. A server
-    /// that this host calls itself is of another kind by now: they are sent its functions.
+    /// The permits for the endpoints that this request is sent to, which all support its tools. An
+    /// MCP server that this host calls itself has become a server tool by now, and providers
+    /// receive only its functions.
     pub(crate) fn of(request: &ResponsesRequest) -> Self {
         Self { mcp: request.all_tools().any(|tool| tool.kind == ToolKind::Mcp) }
     }
 
-    /// Whether a provider may make items of this type.
     pub(super) fn allow(self, item_type: &str) -> bool {
         let is_clients = CLIENT_ITEMS.contains(&item_type) || item_type.ends_with("_approval_response");
         let is_hosts = split_prefix(item_type).is_some();
@@ -42,8 +42,8 @@ impl Permits {
         !is_clients && !is_hosts && (self.mcp || !is_of_mcp)
     }
 
-    /// Whether a provider may make all items among these events. An item whose type cannot be read is none that
-    /// it may make.
+    /// Whether a provider may create all items among these events. An item whose type cannot be
+    /// read is not permitted.
     pub(crate) fn allow_all(self, events: &[Event]) -> bool {
         events.iter().all(|event| match event {
             Event::OpaqueItem(item) => tag_of(item).is_some_and(|tag| self.allow(&tag)),
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_the_client_and_of_this_host_are_no_providers() {
+    fn items_of_the_client_and_of_this_host_are_refused_from_providers() {
         for item_type in [
             "mcp_approval_response",
             "other_approval_response",
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_mcp_servers_need_a_server_that_was_sent() {
+    fn mcp_items_need_an_mcp_server_that_was_sent() {
         for item_type in ["mcp_call", "mcp_list_tools", "mcp_approval_request", "mcp_x"] {
             let item = format!("{{\"type\":\"{item_type}\"}}");
             assert!(!allowed(Permits::default(), &item) && allowed(Permits { mcp: true }, &item), "{item}");

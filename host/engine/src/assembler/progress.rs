@@ -1,5 +1,5 @@
-//! Events of a call of a server tool that tell how the questions it puts to models go on (names.md 2.2). Which
-//! calls have them, and under which word, says the tool's manifest.
+//! Events of a server tool's call that report the progress of the questions it asks models. The
+//! tool's manifest declares whether its calls have such events, and the word in their names.
 
 use super::items::Body;
 use super::json::{number, raw, string};
@@ -8,7 +8,8 @@ use crate::assembler::question_progress::{Note, Progress};
 use serde_json::{Map, Value};
 
 impl Assembler {
-    /// An event of a question of the call whose item stands at `place`, if such are told.
+    /// Writes an event about a question of the call at index `place`, if the call's tool has such
+    /// events.
     fn call_event(&mut self, place: usize, name: &str, members: impl FnOnce(&mut Vec<u8>)) {
         let Some(Body::Tool { item, .. }) = self.items.get(place).map(|item| &item.body) else { return };
         let Some(word) = &item.questions else { return };
@@ -16,10 +17,10 @@ impl Assembler {
         self.item_event(&name, place, |out, _| members(out));
     }
 
-    /// Tells how a question goes on that the call at `place` has put.
+    /// Reports the progress of a question that the call at index `place` asked.
     ///
     /// # Errors
-    /// [`Malformed`] when the answers of all questions are more than a response may hold.
+    /// [`Malformed`] when the answers of all questions exceed the limits of a response.
     pub(crate) fn tell(&mut self, place: usize, progress: &Progress) -> Result<(), Malformed> {
         let Progress { in_panel, model, note } = progress;
         if let Note::Answered { text, reasoning } = note {
@@ -33,7 +34,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// An answer comes in one piece: it may be the second model that gave it, after the first broke off.
+    /// Renders progress in a panel. An answer arrives in one piece, because it may come from a
+    /// second model after the first one failed midway.
     fn tell_of_panel(&mut self, place: usize, model: &str, note: &Note) {
         let mut event = |name: &str, value: Option<(&str, &str)>, status: Option<u16>| {
             self.call_event(place, name, |out| {
@@ -59,7 +61,8 @@ impl Assembler {
         }
     }
 
-    /// There is no event for an analysis that fails: the end of the call says what came of it.
+    /// Renders progress of an analysis. A failed analysis has no event; the end of the call reports
+    /// the failure.
     fn tell_of_analysis(&mut self, place: usize, model: &str, note: &Note) {
         match note {
             Note::Asked => {

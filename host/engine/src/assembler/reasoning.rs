@@ -1,5 +1,5 @@
-//! Reasoning items: plain text, summary parts in order, and the seal that ends
-//! them. A reasoning item always ends before anything else begins.
+//! Reasoning items: plain text, summary parts in order, and the seal that ends them. A reasoning
+//! item always ends before any other item begins.
 
 use super::items::{self, Body, Item, Status};
 use super::json::{self, raw, string};
@@ -46,7 +46,7 @@ impl Assembler {
         self.grow(delta.text.len())?;
         let index = self.open_reasoning()?;
         let mut part = self.items.get(index).map_or(0, Item::summary_parts);
-        // Parts come in order: a new number ends the open part and starts the next.
+        // Parts arrive in order, so a higher number ends the open part and starts the next one.
         if part == 0 || delta.part as usize >= part {
             if part > 0 {
                 self.close_summary_part(index, part - 1);
@@ -86,7 +86,7 @@ impl Assembler {
     pub(super) fn seal(&mut self, seal: ReasoningSeal) -> Result<(), Malformed> {
         let empty = seal.encrypted_content.is_none() && seal.signature.is_none() && seal.format.is_none();
         if empty {
-            // Only ends the item that is open.
+            // An empty seal only ends the open item.
             self.close_reasoning();
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! A finished response told as a stream: each of its items in its order, each part in one delta. What the items
-//! say is as it stands in the response; numbers, indexes and the frame of the stream are made here.
+//! Renders a finished response as a stream: its items in their order, each part in one delta. The
+//! content of the items is unchanged; numbers, indexes and the frame of the stream are made here.
 
 use super::items::{Body, Item, Status};
 use super::json::{self, raw, string, value};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 type Members = Map<String, Value>;
 
-/// A response as JSON that a stream may end with.
+/// A JSON response that is complete enough to end a stream.
 struct Finished {
     members: Members,
     terminal: &'static str,
@@ -18,7 +18,8 @@ struct Finished {
 
 impl Finished {
     /// # Errors
-    /// [`Malformed`]: it is no object with a final `status`, or its `output` is no list of objects with a `type`.
+    /// [`Malformed`] when it is not an object with a final `status`, or its `output` is not an
+    /// array of objects with a `type`.
     fn parse(response: &[u8]) -> Result<Self, Malformed> {
         let members: Members = serde_json::from_slice(response).map_err(|_| Malformed::InvalidJson)?;
         let terminal = match text(&members, "status") {
@@ -38,33 +39,35 @@ impl Finished {
     }
 }
 
-/// Whether this is JSON of a finished response.
+/// Checks that `response` is the JSON of a finished response.
 ///
 /// # Errors
-/// [`Malformed`] says what it lacks.
+/// [`Malformed`] says what is wrong.
 pub fn check_finished(response: &[u8]) -> Result<(), Malformed> {
     Finished::parse(response).map(drop)
 }
 
-/// A finished response on its way to the client.
+/// Renders a finished response in steps.
 pub struct Replay {
     assembler: Assembler,
-    /// What is told of calls of server tools, by the ids of their items.
+    /// The forms of calls of server tools, by the ids of their items.
     calls: BTreeMap<String, Arc<CallItem>>,
     response: Finished,
-    /// The place of the next item; none when the stream is complete.
+    /// The index of the next item; none when the stream is complete.
     next: Option<usize>,
 }
 
 impl Replay {
-    /// Tells `response`, which is what was `made` or what a hook has made of that.
+    /// Renders `response`, which is the response of `made` as it is or as a hook has changed it.
     ///
     /// # Errors
-    /// [`Malformed`] as [`check_finished`].
+    /// [`Malformed`], as for [`check_finished`].
     pub fn new(made: &Assembler, response: &[u8]) -> Result<Self, Malformed> {
         let mut response = Finished::parse(response)?;
         let identity = made.identity.clone();
+        // A hook may change the response, but not its id.
         response.members.insert("id".to_owned(), Value::String(identity.response_id()));
+        // Events refer to items by their ids, so each item needs an id that is unique.
         let mut known = BTreeSet::new();
         let items = response.members.get_mut("output").and_then(Value::as_array_mut).into_iter().flatten();
         for (place, item) in items.filter_map(Value::as_object_mut).enumerate() {
@@ -81,12 +84,13 @@ impl Replay {
         Ok(Self { assembler: Assembler::new(identity, true), calls, response, next: Some(0) })
     }
 
-    /// Where events may be written that are no part of the response.
+    /// The assembler, for events that are not part of the response.
     pub fn assembler(&mut self) -> &mut Assembler {
         &mut self.assembler
     }
 
-    /// The next events in SSE form, the terminal one and `[DONE]` last; none after them.
+    /// The next events as server-sent events. The terminal event and `[DONE]` come last; none after
+    /// them.
     pub fn next_events(&mut self) -> Option<Vec<u8>> {
         let Self { assembler, calls, response, next } = self;
         let place = (*next)?;
@@ -109,17 +113,17 @@ impl Replay {
     }
 }
 
-/// How the parts of one kind are told.
+/// How parts of one kind are rendered.
 struct PartKind {
-    /// The member that counts them.
+    /// The member with the index of the part.
     index: &'static str,
-    /// What the names of the events about a part begin with.
+    /// The prefix of the names of events about the part.
     part: &'static str,
-    /// The same for the events about its text.
+    /// The prefix of the names of events about the part's text.
     text: &'static str,
     /// The member with the text.
     member: &'static str,
-    /// A part without its text.
+    /// The part without its text.
     empty: &'static str,
     has_logprobs: bool,
 }
@@ -155,7 +159,7 @@ const SUMMARY_TEXT: PartKind = PartKind {
 };
 
 impl PartKind {
-    /// None for parts that come in one piece.
+    /// None for parts that are rendered in one piece.
     fn of(part: &Members) -> Option<&'static Self> {
         match text(part, "type") {
             "output_text" => Some(&OUTPUT_TEXT),
@@ -175,22 +179,22 @@ impl PartKind {
 }
 
 impl Assembler {
-    /// Lets the output be so long at most, in bytes of text, arguments and pictures.
+    /// Limits the output, in bytes of text, arguments and pictures.
     pub fn limit(&mut self, bytes_max: usize) {
         self.output_max = bytes_max;
     }
 
-    /// Whether the output would have been longer than allowed.
+    /// Whether the output exceeds the limit.
     pub fn is_overfull(&self) -> bool {
         self.output_bytes > self.output_max
     }
 
-    /// Whether events are written at all.
+    /// Whether events are written.
     pub fn is_streamed(&self) -> bool {
         self.events.are_wanted()
     }
 
-    /// Tells one item from its beginning to its end.
+    /// Renders one item from its beginning to its end.
     fn retell(&mut self, item: &Members, call: Option<&Arc<CallItem>>) {
         let call = call.filter(|call| call.item_type == text(item, "type"));
         let place = self.items.len();
@@ -297,7 +301,7 @@ impl Assembler {
         }
     }
 
-    /// A call of a server tool, with the events that the tool's manifest gives it.
+    /// Renders a call of a server tool, with the events that the tool's manifest declares.
     fn retell_tool(&mut self, place: usize, item: &Members, call: &CallItem) {
         self.item_events(&call.added, place);
         if call.streams_arguments {
@@ -321,7 +325,7 @@ impl Assembler {
         let events = match text(item, "status") {
             "failed" => &call.failed,
             _ if has_error => &call.failed,
-            // A call that was not run to its end has no event about its end.
+            // A call that was not finished has no event about its end.
             "incomplete" => return,
             _ => &call.completed,
         };
@@ -330,7 +334,7 @@ impl Assembler {
     }
 }
 
-/// The item as it was when it was added.
+/// The item in the state in which it is added to a stream.
 fn opened(item: &Members, call: Option<&Arc<CallItem>>) -> Body {
     let word = |name: &str| text(item, name).to_owned();
     let optional = |name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -364,12 +368,12 @@ fn opened(item: &Members, call: Option<&Arc<CallItem>>) -> Body {
     }
 }
 
-/// A member that is a text; empty where it is none.
+/// A member that is a string; empty if it is missing or has another type.
 fn text<'a>(members: &'a Members, name: &str) -> &'a str {
     members.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// One more member that is a text.
+/// Appends a member with a string value, with a leading comma.
 fn member(out: &mut Vec<u8>, name: &str, text: &str) {
     raw(out, ",");
     string(out, name);

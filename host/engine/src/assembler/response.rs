@@ -1,5 +1,5 @@
-//! The response object: the same writer for the whole body, for the early
-//! events and for the terminal event of a stream.
+//! Writes the response object: for a whole body, for the first events of a stream and for its
+//! terminal event.
 
 use super::Assembler;
 use super::items::{self, Item};
@@ -10,23 +10,23 @@ use cofferdam_runtime::wire::ErrorKind;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What a response is called and what it repeats of its request.
+/// The ids of a response, and the members that it repeats from its request.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// 32 hexadecimal digits; all ids of the response are made from it.
+    /// 32 hexadecimal digits, from which all ids of the response are made.
     pub hex: Arc<str>,
     /// Unix time in seconds.
     pub created_at: u64,
     /// The catalog id of the model that answers.
     pub model: String,
-    /// The tier of the endpoint, until the provider says otherwise.
+    /// The tier of the endpoint; the provider's own report replaces it.
     pub service_tier: String,
     /// The request's effective settings as JSON members without braces.
     pub echo: Arc<str>,
 }
 
 impl Identity {
-    /// The id of the response.
+    /// The id of the response, `resp_` followed by the digits.
     pub fn response_id(&self) -> String {
         format!("resp_{}", self.hex)
     }
@@ -36,16 +36,16 @@ impl Identity {
     }
 }
 
-/// How a response stands.
+/// The state in which a response is written.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Not at its end.
+    /// The answer is still arriving.
     InProgress,
-    /// The model was done.
+    /// The model finished its answer.
     Completed,
-    /// Cut short for the reason named by `incomplete_details.reason`.
+    /// The answer was cut short; the text is `incomplete_details.reason`.
     Incomplete(&'static str),
-    /// It failed; the message is for the client.
+    /// The response failed; the message is meant for the client.
     Failed(ErrorKind, String),
 }
 
@@ -69,29 +69,29 @@ impl Outcome {
     }
 }
 
-/// What a response says at its end beyond its output.
+/// Facts about a finished response that are not part of its output.
 #[derive(Clone, Debug, Default)]
 pub struct Receipt {
     /// Unix time in seconds.
     pub completed_at: u64,
-    /// What it cost.
+    /// The cost of all turns.
     pub cost: Cost,
-    /// The workspace's own credential was used.
+    /// Whether the workspace's own credential was used.
     pub is_byok: bool,
-    /// What the loop of server tools did, if the request had any.
+    /// Counts of the server tool loop; none if the request has no server tools.
     pub server_tools: Option<ServerToolUse>,
-    /// Routing metadata and the name of its field, when the client opted in.
+    /// Routing metadata and the name of its member, if the client opted in.
     pub metadata: Option<(&'static str, Value)>,
 }
 
 /// Counts of `usage.server_tool_use_details`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerToolUse {
-    /// Calls the model made.
+    /// Calls that the model made.
     pub requested: u32,
-    /// Calls that were run, whatever came of them.
+    /// Calls that were run, with any result.
     pub executed: u32,
-    /// Those of `web_search` among them.
+    /// The calls of `web_search` among the executed ones.
     pub web_searches: u32,
 }
 
@@ -180,7 +180,7 @@ impl Assembler {
     }
 }
 
-/// Ends `cost_details` and writes the member after it.
+/// Ends `cost_details` and writes `server_tool_use_details`.
 fn write_tool_use(out: &mut Vec<u8>, tools: &ServerToolUse, cost: Amount) {
     raw(out, ",\"server_tool_cost\":");
     cost.write(out);

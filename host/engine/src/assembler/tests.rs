@@ -35,7 +35,8 @@ fn finish(reason: FinishReason) -> Event {
     Event::Finish(Finish { reason, service_tier: None })
 }
 
-/// The events of a stream, checked for form: name equals type, numbers from 0.
+/// The events of a stream, after a check of their form: the name equals the type, and numbers count
+/// from 0.
 pub(super) fn parse_stream(stream: &str) -> Vec<Value> {
     let mut blocks: Vec<&str> = stream.split_terminator("\n\n").collect();
     assert_eq!(blocks.pop(), Some("data: [DONE]"));
@@ -74,7 +75,7 @@ pub(super) fn names(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn plain_text_has_every_event_a_client_waits_for() {
+fn plain_text_streams_every_expected_event() {
     let events = streamed(vec![text("Hel"), text("lo"), finish(FinishReason::Stop)], &Outcome::Completed);
     assert_eq!(
         names(&events),
@@ -127,7 +128,7 @@ fn reasoning_ends_before_the_text_begins() {
 }
 
 #[test]
-fn parallel_calls_may_interleave_and_keep_their_places() {
+fn parallel_calls_may_interleave_and_keep_their_indexes() {
     let events = vec![
         call(0),
         arguments(0, "{\"a\""),
@@ -202,7 +203,7 @@ fn a_failure_closes_open_items_and_carries_type_and_code() {
 }
 
 #[test]
-fn a_stream_without_content_is_still_whole() {
+fn a_stream_without_content_has_first_and_terminal_events() {
     let outcome = Outcome::Incomplete("max_output_tokens");
     let events = streamed(vec![finish(FinishReason::Length)], &outcome);
     assert_eq!(names(&events), ["created", "in_progress", "incomplete"]);
@@ -220,7 +221,7 @@ fn server_call(key: u32, call_id: &str) -> Event {
 }
 
 #[test]
-fn a_served_call_is_one_item_whose_arguments_stay_inside() {
+fn a_server_tool_call_is_one_item_without_arguments() {
     let mut assembler = Assembler::new(identity(), true);
     assembler.serve(served());
     assembler.begin();
@@ -261,7 +262,7 @@ fn a_served_call_is_one_item_whose_arguments_stay_inside() {
 }
 
 #[test]
-fn a_call_in_a_namespace_or_of_a_custom_tool_is_the_clients() {
+fn calls_in_namespaces_and_of_custom_tools_go_to_the_client() {
     let mut assembler = Assembler::new(identity(), false);
     assembler.serve(served());
     let start =
@@ -333,7 +334,7 @@ pub(super) fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Events of turns in which functions of the host are called too.
+/// Events of a turn, including calls of functions that the host runs.
 fn any_turn() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         3 => any_event(),
@@ -346,8 +347,8 @@ fn any_turn() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    /// However turns go, the stream is well formed, every call of a server tool is one item, and what the next
-    /// turn is told names each call once.
+    /// For any turns the stream is well formed, every call of a server tool is one item, and the
+    /// items for the next turn are complete.
     #[test]
     fn any_turns_make_one_well_formed_stream(
         turns in proptest::collection::vec(any_turn(), 1..4), finished in proptest::collection::vec(0u8..3, 60)
@@ -360,7 +361,7 @@ proptest! {
         let mut tokens = 0;
         for turn in turns {
             for event in turn {
-                // What does not fit is refused, and the turn would be over.
+                // Events that do not fit are refused. A real turn would end here.
                 let _fits = assembler.apply(event).is_ok();
             }
             tokens += assembler.usage().map_or(0, |usage| usage.input_tokens);
@@ -401,7 +402,8 @@ proptest! {
         }
     }
 
-    /// Whatever a guest emits, a client sees a well-formed stream whose parts add up.
+    /// For any events of a guest the client receives a well-formed stream, whose parts add up to
+    /// the final response.
     #[test]
     fn any_events_make_a_well_formed_stream(events in proptest::collection::vec(any_event(), 0..40)) {
         let mut assembler = Assembler::new(identity(), true);

@@ -1,6 +1,6 @@
-//! Calls that the host answers itself: what the model makes as a function call, the client sees as one item
-//! of a server tool, added when the call begins and done when its result is there. The arguments are the
-//! model's and stay inside.
+//! Calls that the host runs. The model makes a function call; the client receives one item of a
+//! server tool, which is added when the call begins and done when its result is there. The model's
+//! arguments stay inside the host, unless the tool's manifest shows them.
 
 use super::items::{Body, Item, Status};
 use super::json::{raw, string};
@@ -12,61 +12,64 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A member of every item of a server tool's own type. Clients of OpenAI's library for Python take an item whose
-/// type they do not know for a message, and some, its own agents among them, break where it has no content.
+/// A member of every item of a server tool's own type, with an empty array. OpenAI's Python library
+/// parses an item of unknown type as a message, and some of its clients, the OpenAI Agents SDK
+/// among them, fail on a message without content.
 const NO_CONTENT: &str = "content";
 
-/// JSON-RPC's code for what went wrong inside.
+/// The JSON-RPC code for an internal error.
 const INTERNAL_ERROR: i64 = -32603;
 
-/// How a client sees the calls of a function.
+/// How the client sees the calls of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallItem {
-    /// The type of the item: `service:datetime`.
+    /// The type of the item, such as `service:datetime`.
     pub item_type: String,
-    /// What its id begins with.
+    /// The prefix of the item's id.
     pub id_prefix: String,
-    /// Its members from the beginning on; what the tool says later replaces them.
+    /// The members of the item when it is added. Members in the tool's result replace them.
     pub members: Map<String, Value>,
-    /// Whether it has no `status`.
+    /// Whether the item has no `status`.
     pub is_stateless: bool,
-    /// Whether the item has the model's arguments.
+    /// Whether the item has the model's arguments as `arguments`.
     pub shows_arguments: bool,
-    /// Whether there are events about them, too.
+    /// Whether the arguments are streamed as events as well.
     pub streams_arguments: bool,
-    /// A part of the arguments that is shown by itself.
+    /// A part of the arguments that is shown as a member of its own.
     pub text: Option<TextTable>,
-    /// The word in the names of the events that tell of a call's questions to models, if they are told.
+    /// The word in the names of events about the call's questions to models; none if there are no
+    /// such events.
     pub questions: Option<String>,
-    /// Members that are null, because the request did not ask for them.
+    /// Members that are written as null, because the request did not ask for them.
     pub withheld: Vec<String>,
-    /// Full names of the events when the item is added, when its call is run and when it has ended, well or
-    /// not.
+    /// Full names of the events that are written when the item is added.
     pub added: Vec<String>,
-    /// See [`Self::added`].
+    /// Full names of the events that are written when the call is run.
     pub running: Vec<String>,
-    /// See [`Self::added`].
+    /// Full names of the events that are written when the call has completed.
     pub completed: Vec<String>,
-    /// See [`Self::added`].
+    /// Full names of the events that are written when the call has failed.
     pub failed: Vec<String>,
-    /// Whether an `error` that the tool says is the end of the call, not a part of its result.
+    /// Whether an `error` in the tool's result makes the call fail, instead of being a part of the
+    /// result.
     pub fails_by_error: bool,
-    /// The `type` of an error that the host words itself, where errors are objects.
+    /// The `type` of an error that is only a text, for items whose `error` must be an object.
     pub error_type: Option<String>,
-    /// The call is not run: it ends the turn, and the client has to approve it by the id that this makes.
+    /// Set when the client must approve the call. The call is then not run but ends the turn, and
+    /// this makes the id of the approval request.
     pub(crate) asks: Option<Binding>,
-    /// A call that went well is the client's to answer, by its `call_id`.
+    /// The client answers the call, by its `call_id`, after it completed here.
     pub halts: bool,
 }
 
 impl CallItem {
-    /// The item of a tool's own type.
+    /// The item of a server tool's own type.
     pub fn own(item_type: String) -> Self {
         let members = Map::from_iter([(NO_CONTENT.to_owned(), Value::Array(Vec::new()))]);
         Self { item_type, id_prefix: "st".to_owned(), members, ..Self::default() }
     }
 
-    /// Makes an object of an error in words.
+    /// Converts an error text into an error object.
     fn type_error(&self, said: &mut Map<String, Value>) {
         let Some(error_type) = &self.error_type else { return };
         if let Some(error) = said.get_mut("error")
@@ -77,7 +80,8 @@ impl CallItem {
         }
     }
 
-    /// The part of the arguments that is shown by itself; none where they hold none, or are no JSON.
+    /// The part of the arguments that is shown as a member; none if the arguments do not have it or
+    /// are not JSON.
     fn text_of(&self, arguments: &str) -> Option<(&TextTable, String)> {
         let table = self.text.as_ref()?;
         let mut arguments: Value = serde_json::from_str(arguments).ok()?;
@@ -87,13 +91,15 @@ impl CallItem {
         }
     }
 
-    /// The member that shows a part of the arguments, of an item that has it from its beginning.
+    /// The member that shows a part of the arguments, if the item has this member from the
+    /// beginning.
     fn text_members(&self, arguments: &str) -> Map<String, Value> {
         let text = self.text_of(arguments).filter(|(table, _)| self.members.contains_key(&table.member));
         text.map(|(table, text)| (table.member.clone(), Value::from(text))).into_iter().collect()
     }
 
-    /// Members as they are written: comma-separated, without braces. What is the host's to say stays out.
+    /// The members as JSON, comma-separated and without braces. Members that the host sets itself
+    /// are left out.
     pub(super) fn written(&self, call_id: &str, said: Map<String, Value>) -> Result<Vec<u8>, Malformed> {
         let mut object = self.members.clone();
         object.extend(said);
@@ -112,46 +118,46 @@ impl CallItem {
     }
 }
 
-/// The functions that the host serves, each with what a client sees of a call.
+/// The functions that the host runs, each with the form of its calls for the client.
 #[derive(Debug, Default)]
 pub struct Served(BTreeMap<String, Arc<CallItem>>);
 
 impl Served {
-    /// From pairs of function and item.
+    /// From pairs of a function name and an item.
     pub fn new(functions: impl IntoIterator<Item = (String, Arc<CallItem>)>) -> Self {
         Self(functions.into_iter().collect())
     }
 }
 
-/// One call of a function that the host serves.
+/// One call of a function that the host runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerCall {
-    /// The place of its item in the output.
+    /// The index of its item in the output.
     pub item: usize,
-    /// Ties it to its result.
+    /// The id that links the call and its result.
     pub call_id: String,
-    /// The function.
+    /// The name of the function.
     pub function: String,
-    /// What the model passes: JSON if the model did well.
+    /// The arguments as the model wrote them; they may be invalid JSON.
     pub arguments: String,
 }
 
 /// How a call of a server tool ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolOutcome {
-    /// With a result.
+    /// The call has a result.
     Completed,
-    /// With an error, which stands in the item's `error`.
+    /// The call failed; the item's `error` says why.
     Failed,
 }
 
 impl Assembler {
-    /// Takes calls of these functions for calls of server tools from now on.
+    /// From now on, calls of these functions are calls of server tools.
     pub fn serve(&mut self, served: Arc<Served>) {
         self.served = Some(served);
     }
 
-    /// What a client sees of this call, if it is one of a server tool.
+    /// The form of this call for the client, if it is a call of a server tool.
     pub(super) fn call_item(&self, start: &CallStart) -> Option<Arc<CallItem>> {
         let served = self.served.as_ref().filter(|_| start.namespace.is_none())?;
         served.0.get(&start.name).cloned()
@@ -185,10 +191,11 @@ impl Assembler {
         Ok(place)
     }
 
-    /// Shows something that a tool did before the first turn: a call with these arguments, finished at once.
+    /// Adds an item for something that a tool did before the first turn: a call with these
+    /// arguments that is finished at once.
     ///
     /// # Errors
-    /// [`Malformed`] when there is no room for it, or `members` is no JSON object.
+    /// [`Malformed`] when the output would be too large, or `members` is not a JSON object.
     pub fn show_call(
         &mut self,
         item: Arc<CallItem>,
@@ -205,7 +212,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Events of an item that say nothing but its place.
+    /// Writes events that have no members besides the item's id and index.
     pub(super) fn item_events(&mut self, names: &[String], place: usize) {
         for name in names {
             self.item_event(name, place, |_, _| {});
@@ -228,7 +235,7 @@ impl Assembler {
         }
     }
 
-    /// The model has said all arguments of a call.
+    /// Marks the arguments of a call as complete and writes the events about them.
     pub(super) fn end_arguments(&mut self, place: usize) -> Result<(), Malformed> {
         let Some(Body::Tool { item, call_id, arguments, ended, members, .. }) =
             self.items.get_mut(place).map(|item| &mut item.body)
@@ -253,7 +260,8 @@ impl Assembler {
         }
     }
 
-    /// Shows a part of the arguments, in one piece: before its end nobody can tell where in them it stands.
+    /// Writes a part of the arguments in one piece: its position is known only when the JSON is
+    /// complete.
     fn text_events(&mut self, place: usize, table: &TextTable, text: &str) -> Result<(), Malformed> {
         self.grow(text.len())?;
         if !text.is_empty() {
@@ -277,7 +285,8 @@ impl Assembler {
         self.item_events(&item.running, place);
     }
 
-    /// Providers without ids of their own number the calls of each answer anew; here several answers become one.
+    /// Returns the provider's call id, or a new one if it is empty or already used. Some providers
+    /// only number the calls of each answer, and a response may consist of several answers.
     pub(super) fn own_call_id(&self, call_id: String) -> String {
         let taken = |id: &str| {
             self.items.iter().any(|item| match &item.body {
@@ -291,18 +300,18 @@ impl Assembler {
         self.identity.item_id("call", self.items.len())
     }
 
-    /// Closes what the turn left open but for the calls that the host is to run, and returns these, in their
-    /// order.
+    /// Closes everything that the turn left open, except the calls that the host must run. Returns
+    /// these calls in their order.
     ///
     /// # Errors
-    /// [`Malformed`] when what is shown of their arguments is more than a response may hold.
+    /// [`Malformed`] when the shown parts of their arguments exceed the limits of a response.
     pub fn end_turn(&mut self) -> Result<Vec<ServerCall>, Malformed> {
         let is_run = |item: &Item| {
             item.status == Status::InProgress
                 && matches!(&item.body, Body::Tool { item, .. } if item.asks.is_none())
         };
         self.end_all_asking()?;
-        // Without a call there is no other turn.
+        // Without a call that the host runs there is no further turn.
         self.is_ending = !self.items.iter().skip(self.turn_start).any(is_run);
         self.close_open(Status::Completed);
         let mut calls = Vec::new();
@@ -332,13 +341,14 @@ impl Assembler {
         Ok(calls)
     }
 
-    /// Whether the client is told of the questions that the call at `place` puts to models.
+    /// Whether the client receives events about the questions that the call at index `place` asks
+    /// models.
     pub fn tells_questions(&self, place: usize) -> bool {
         let body = self.items.get(place).map(|item| &item.body);
         matches!(body, Some(Body::Tool { item, .. }) if item.questions.is_some())
     }
 
-    /// Whether this turn called something that the client has to answer.
+    /// Whether this turn made a call that the client must answer.
     pub fn has_client_calls(&self) -> bool {
         self.items.iter().skip(self.turn_start).any(|item| match &item.body {
             Body::Call { .. } | Body::Client(_) | Body::Opaque { is_client_call: true, .. } => true,
@@ -349,11 +359,11 @@ impl Assembler {
         })
     }
 
-    /// Ends the call whose item stands at `place`. `members` is a JSON object: the item's members beyond
-    /// type, id and status, which stay ours whatever it says.
+    /// Ends the call at index `place`. `members` is a JSON object with the members of the item;
+    /// `type`, `id` and `status` in it are ignored.
     ///
     /// # Errors
-    /// [`Malformed`] when `members` is no JSON object or too large; the call is open still.
+    /// [`Malformed`] when `members` is not a JSON object or is too large. The call then stays open.
     pub fn finish_call(
         &mut self,
         place: usize,
@@ -376,7 +386,7 @@ impl Assembler {
         let mut all = item.text_members(arguments);
         all.extend(said);
         let written = item.written(call_id, all)?;
-        // Checked before it is counted: what does not fit is left out, and another end still may.
+        // Checked before it is counted, so that a smaller result can still end the call.
         if self.output_bytes.saturating_add(written.len()) > OUTPUT_BYTES_MAX {
             return Err(Malformed::TooLarge);
         }
@@ -393,7 +403,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Closes calls of this turn that nobody has run.
+    /// Closes the calls of this turn that were not run.
     pub(super) fn close_server_calls(&mut self) {
         for index in self.turn_start..self.items.len() {
             if self.items.get(index).is_some_and(|item| item.status == Status::InProgress) {
@@ -402,8 +412,8 @@ impl Assembler {
         }
     }
 
-    /// Begins the answer of another turn, given by a model of this name and tier. What the turns before
-    /// consumed is added to what this one will.
+    /// Begins another turn, with the name and tier of the model that answers. The usage so far is
+    /// kept and added to that of the new turn.
     pub fn next_turn(&mut self, model: &str, service_tier: &str) {
         self.close_server_calls();
         self.asking.clear();
@@ -416,7 +426,6 @@ impl Assembler {
     }
 }
 
-/// What an event about the end of a call's arguments says.
 fn write_arguments(out: &mut Vec<u8>, item: &Item) {
     if let Body::Tool { arguments, .. } = &item.body {
         raw(out, ",\"arguments\":");

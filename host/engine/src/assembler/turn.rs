@@ -1,5 +1,6 @@
-//! What the model made in one turn, as it is told again in the next: items in the normal form of requests,
-//! calls of server tools as the function calls they were. Ids stay out, or no two requests would be alike.
+//! Renders the output of one turn as input for the next: items in the normal form of requests, with
+//! calls of server tools as the function calls that the model made. Ids are omitted, because they
+//! differ in each response, while equal conversations must give equal requests.
 
 use super::Assembler;
 use super::items::{Body, Item, Part, list, write_reasoning_text, write_seal, write_summary_text};
@@ -7,7 +8,7 @@ use super::json::{optional_string, raw, string};
 use bytes::Bytes;
 
 impl Assembler {
-    /// The items of this turn in their order, each a JSON object.
+    /// The items of this turn in their order, each as a JSON object.
     pub fn turn_items(&self) -> Vec<Bytes> {
         let items = self.items.iter().skip(self.turn_start);
         items.filter_map(Item::as_input).map(Bytes::from).collect()
@@ -15,7 +16,7 @@ impl Assembler {
 }
 
 impl Item {
-    /// None for an item that tells nothing.
+    /// None for an item without content.
     fn as_input(&self) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(256);
         match &self.body {

@@ -1,5 +1,4 @@
-//! Items that come in one piece, or in pieces that replace each other: pictures, and what a provider writes
-//! itself.
+//! Items that arrive in one piece, or in pieces that replace each other: pictures and opaque items.
 
 use super::items::{Body, Status, tag_of};
 use super::json::{self, raw, string};

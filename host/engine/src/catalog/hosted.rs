@@ -1,5 +1,5 @@
-//! Tools that a provider runs inside its own endpoint, and things that are stored there: what an endpoint takes of
-//! them, on whose credential, and what a call costs.
+//! Tools that a provider runs inside its own endpoint, and objects stored there: which of them an
+//! endpoint accepts, with which credential, and what a call costs.
 
 use super::Endpoint;
 use crate::cost::Amount;
@@ -8,32 +8,33 @@ use cofferdam_runtime::wire::Event;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the operator lets clients use of an endpoint on the operator's credential.
+/// The provider's tools and stored objects that clients may use with the operator's credential.
 #[derive(Debug, Default)]
 pub struct HostedTools {
-    /// Types of tools, each with the price of a call.
+    /// Types of tools, each with the price of one call.
     pub tools: BTreeMap<String, Amount>,
-    /// Ids of things stored at the provider that requests may name.
+    /// Ids of objects stored at the provider that requests may name.
     pub stored: BTreeSet<String>,
 }
 
-/// What an endpoint does not take of a provider's tool.
+/// What an endpoint does not accept of a provider's tool.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lack<'r> {
-    /// The tool itself.
+    /// The tool as a whole.
     Tool,
-    /// This member.
+    /// The member with this name.
     Member(&'r str),
-    /// What this member names is not the client's to use.
+    /// The client may not use the stored object that this member names.
     Stored(&'r str),
 }
 
-/// What calls of a provider's tools cost, by the type of the item that tells of a call.
+/// Prices of calls of a provider's tools, by the type of the item that reports a call.
 #[derive(Debug, Default)]
 pub(crate) struct CallPrices(BTreeMap<String, Amount>);
 
 impl Endpoint {
-    /// The members that the dialect has of a tool of this type, if it has the tool.
+    /// The members that the dialect supports for a tool of this type; none if it does not have the
+    /// tool.
     fn members_of(&self, tool_type: &str) -> Option<&BTreeSet<String>> {
         static NONE: BTreeSet<String> = BTreeSet::new();
         let table = self.provider.adapter.manifest().provider.as_ref();
@@ -41,14 +42,14 @@ impl Endpoint {
         declared.or_else(|| self.states_tool(tool_type).then_some(&NONE))
     }
 
-    /// Whether a tool of this type can be offered here at all: as one that the client runs, or on the operator's
-    /// credential.
+    /// Whether a tool of this type can be offered here: as a tool that the client runs, or as a
+    /// provider's tool with the operator's credential.
     pub(crate) fn has_tool(&self, tool_type: &str) -> bool {
         self.offers(tool_type) || self.hosted.tools.contains_key(tool_type)
     }
 
-    /// Whether the model is told of tools of this type, and of their calls, as the client sent them. A search of the
-    /// web that is not the client's to use is left out.
+    /// Whether the provider receives tools of this type, and their calls, as the client sent them.
+    /// A web search that the client may not use is left out instead.
     pub(crate) fn takes_kind(&self, tool_type: &str, is_byok: bool) -> bool {
         match is_search(tool_type) {
             true => self.usable(tool_type, is_byok).is_some(),
@@ -56,13 +57,13 @@ impl Endpoint {
         }
     }
 
-    /// The members of a tool that clients may use on this credential.
+    /// The members of a tool that clients may use with this credential.
     fn usable(&self, tool_type: &str, is_byok: bool) -> Option<&BTreeSet<String>> {
         self.members_of(tool_type).filter(|_| is_byok || self.hosted.tools.contains_key(tool_type))
     }
 
-    /// What it does not take of a provider's tool, or of a thing stored there. With the caller's own credential
-    /// (`is_byok`) the operator's lists do not count.
+    /// What the endpoint does not accept of a provider's tool or of a stored object. With the
+    /// caller's own credential (`is_byok`) the operator's lists do not apply.
     pub(crate) fn lacks<'r>(&self, hosted: &'r Hosted, is_byok: bool) -> Option<Lack<'r>> {
         let declared = match &hosted.type_name {
             None => None,
@@ -79,7 +80,7 @@ impl Endpoint {
         })
     }
 
-    /// What calls cost of these types of tools, which a request offers.
+    /// The prices of calls of these tool types, which a request offers.
     pub(crate) fn call_prices(&self, offered: &[String]) -> CallPrices {
         let mut prices = BTreeMap::new();
         for tool_type in offered {
@@ -93,9 +94,9 @@ impl Endpoint {
     }
 }
 
-/// The type of the item that tells of a call.
+/// The type of the item that reports a call.
 fn item_of(tool_type: &str) -> String {
-    // One item for all versions of the tool.
+    // All versions of web search report their calls with the same item.
     if tool_type.starts_with("web_search") {
         "web_search_call".to_owned()
     } else {
@@ -103,7 +104,7 @@ fn item_of(tool_type: &str) -> String {
     }
 }
 
-/// As much of an item as its price depends on.
+/// The members of an item that its price depends on.
 #[derive(Deserialize)]
 struct Item<'a> {
     #[serde(rename = "type", borrow)]
@@ -111,7 +112,7 @@ struct Item<'a> {
 }
 
 impl CallPrices {
-    /// What the calls cost that these events tell of.
+    /// The price of the calls that these events report.
     pub(crate) fn of_events(&self, events: &[Event]) -> Amount {
         if self.0.is_empty() {
             return Amount::default();

@@ -1,11 +1,13 @@
-//! The catalog as `GET /v1/models` shows it: OpenAI's members, those that OpenRouter's SDKs and the tools made
-//! for it insist on, and every endpoint with its own figures.
+//! The catalog as the JSON of `GET /v1/models`: the members of OpenAI's API, those that
+//! OpenRouter's SDKs and tools made for OpenRouter require, and all endpoints with their own
+//! figures.
 
 use super::{Catalog, Endpoint, Model, ModelKind};
 use crate::cost::Amount;
 use serde_json::{Value, json};
 
-/// Kinds of input beside text: OpenRouter's word and the ability an endpoint states.
+/// Kinds of input besides text: the word of OpenRouter's API, and the ability that an endpoint
+/// declares.
 const MODALITIES: [(&str, &str); 4] =
     [("image", "images"), ("file", "files"), ("audio", "audio"), ("video", "video")];
 
@@ -16,13 +18,13 @@ impl Catalog {
         json!({ "object": "list", "total_count": data.len(), "links": { "next": null }, "data": data })
     }
 
-    /// The models as tools see them.
+    /// The models as server tools receive them.
     pub fn models_json(&self) -> Value {
         self.models.iter().map(|model| self.own_json(model)).collect()
     }
 
-    /// One entry of the list, also the body of `GET /v1/models/{id}`. Figures and abilities are those of the
-    /// first endpoint, which is the preferred one.
+    /// One entry of the list, which is also the body of `GET /v1/models/{id}`. Figures and
+    /// abilities are those of the first endpoint, which is the preferred one.
     pub fn model_json(&self, model: &Model) -> Value {
         let mut entry = self.own_json(model);
         let (Some(members), Some(first)) = (entry.as_object_mut(), model.endpoints.first()) else {
@@ -112,7 +114,7 @@ impl Endpoint {
         }
     }
 
-    /// Dollars a token, as texts: what OpenRouter's clients compute with.
+    /// Dollars per token as strings, the form that OpenRouter's clients calculate with.
     fn pricing(&self) -> Value {
         let prices = &self.prices;
         json!({
@@ -125,7 +127,7 @@ impl Endpoint {
         })
     }
 
-    /// What is stated of parameters, in OpenRouter's words; none where nothing is stated.
+    /// The declared abilities in the words of OpenRouter's API; empty where none are declared.
     fn parameters(&self) -> Value {
         let kinds_of_input = |ability: &&String| MODALITIES.iter().all(|(_, kind)| *kind != ability.as_str());
         let stated = self.candidate.supports.iter().filter(kinds_of_input);
@@ -135,7 +137,7 @@ impl Endpoint {
     }
 }
 
-/// Figures of the router's, where 0 says that nothing is known.
+/// The figures for routers use 0 for unknown, while the list uses null.
 fn known(tokens: u32) -> Option<u32> {
     (tokens > 0).then_some(tokens)
 }

@@ -1,19 +1,20 @@
-//! How much of a thing one body may hold. Work on a body grows with these counts as well as with its length.
+//! How many items, parts, tools and options one body may have. Work on a body grows with these
+//! counts as well as with its length.
 
 use super::invalid::InvalidRequest;
 use super::json::Value;
 use super::rule::OPEN_OBJECT;
 
-/// Items of `input` where the operator does not say otherwise.
+/// Default for the most items of `input`.
 pub const ITEMS_MAX: usize = 10_000;
-/// Parts of all items, or of all inputs of an embeddings request, together.
+/// Parts of all items together, or of all inputs of an embeddings request together.
 const PARTS_MAX: usize = 10_000;
-/// Tools of a body, those of namespaces and of items among them.
+/// Tools of a body, including those in namespaces and in items of `input`.
 pub(super) const TOOLS_MAX: usize = 1024;
-/// Members of `provider.options`, and of the options for one provider.
+/// Members of `provider.options`, and of each object in it.
 const OPTIONS_MAX: usize = 256;
 
-/// What one body may hold.
+/// The limits for one body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Items of `input`.
@@ -29,21 +30,22 @@ impl Default for Bounds {
 }
 
 impl Bounds {
-    /// For what a client sends.
+    /// The limits for a body that a client sends.
     #[must_use]
     pub const fn of_client(items: usize) -> Self {
         Self { items, parts: PARTS_MAX }
     }
 
-    /// For what a hook makes of such a request: in normal form a call of a server tool is two items, and a
-    /// message's text is a part.
+    /// The limits for the request that a hook returns. In normal form a call of a server tool
+    /// becomes two items, and the text of a message becomes a part, so a hook must be allowed more
+    /// than the client.
     #[must_use]
     pub const fn of_hook(self) -> Self {
         Self { items: self.items.saturating_mul(2), parts: self.parts.saturating_add(self.items) }
     }
 }
 
-/// Counts the parts of a body until there are too many.
+/// Counts the parts of a body and fails beyond the limit.
 #[derive(Debug)]
 pub(super) struct Parts {
     left: usize,
@@ -61,10 +63,10 @@ impl Parts {
         Self { left: bounds.parts, max: bounds.parts }
     }
 
-    /// Counts the elements of a list.
+    /// Counts the elements of an array.
     ///
     /// # Errors
-    /// The list holds more than are left, by its path.
+    /// The limit is exceeded; the error has the array's path.
     pub(super) fn take(&mut self, list: Value<'_>) -> Result<(), InvalidRequest> {
         for _ in list.items() {
             self.left = self.left.checked_sub(1).ok_or_else(|| {
@@ -75,7 +77,7 @@ impl Parts {
     }
 }
 
-/// Counts the tools of a body until there are too many.
+/// Counts the tools of a body and fails beyond the limit.
 #[derive(Debug)]
 pub(super) struct Tools {
     left: usize,
@@ -88,10 +90,11 @@ impl Default for Tools {
 }
 
 impl Tools {
-    /// Counts the tools of a list; a namespace counts as the tools in it.
+    /// Counts the tools of an array; a namespace counts as the tools inside it.
     ///
     /// # Errors
-    /// There are more than are left, by the path of the list that holds the first of them.
+    /// The limit is exceeded; the error has the path of the array that holds the first tool beyond
+    /// it.
     pub(super) fn take(&mut self, list: Value<'_>) -> Result<(), InvalidRequest> {
         for tool in list.items() {
             match tool.get("tools").filter(|_| tool.get("type").is_some_and(|tag| tag.is("namespace"))) {
@@ -112,7 +115,7 @@ impl Tools {
     }
 }
 
-/// `provider.options`: objects by provider, each of so many members at most.
+/// Checks `provider.options`: objects by provider, each with a limited number of members.
 pub(super) fn check_option_counts(options: Value<'_>) -> Result<(), InvalidRequest> {
     OPEN_OBJECT.check(options)?;
     check_members(options)?;

@@ -1,13 +1,15 @@
-//! The members of a response object that only repeat the request, written once for all of its events.
+//! The members of a response object that repeat the request. They are written once and used in all
+//! events of the response.
 //!
-//! What the client left unset is answered with the effective value, so that strict clients parse it.
+//! For members that the client did not set, the effective value is written, because strict clients
+//! require them.
 
 use super::fields::Fields;
 use super::json::{Kind, Value, separate, write_key, write_member, write_name};
 use super::tools::{Offered, ToolKind};
 
-/// Members echoed as sent, each with what stands for it when unset; in the order of the alphabet,
-/// except those that need code.
+/// Members that are echoed as sent, each with its JSON text when unset. In alphabetical order.
+/// Members that need code are not in this list.
 const PLAIN: [(&str, &str); 18] = [
     ("frequency_penalty", "0.0"),
     ("instructions", "null"),
@@ -29,12 +31,12 @@ const PLAIN: [(&str, &str); 18] = [
     ("user", "null"),
 ];
 
-/// Writes the fragment, without braces and without a comma at either end.
+/// Writes the members as a JSON fragment without braces and without a comma at either end.
 pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>]) -> String {
     let echoed: usize =
         PLAIN.iter().filter_map(|(name, _)| fields.get(name)).map(|value| value.raw().len()).sum();
     let tools_size = fields.get("tools").map_or(0, |tools| tools.raw().len());
-    // What is unset takes 521 bytes.
+    // The defaults alone take 521 bytes.
     let mut out = Vec::with_capacity(768 + echoed + tools_size);
     out.extend_from_slice(b"\"background\":false");
     for (name, unset) in PLAIN {
@@ -59,12 +61,12 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>]) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// An object with some members present in any case.
+/// Writes an object. Members of `filled` that are unset get their default.
 fn write_filled(object: Option<Value<'_>>, filled: &[(&str, &str)], out: &mut Vec<u8>) {
     write_members(object, filled, &[], out);
 }
 
-/// An object with some members present in any case and others left out.
+/// Like [`write_filled`], without the members of `hidden`.
 fn write_members(object: Option<Value<'_>>, filled: &[(&str, &str)], hidden: &[&str], out: &mut Vec<u8>) {
     out.push(b'{');
     let given = object.into_iter().flat_map(Value::members);
@@ -104,7 +106,8 @@ fn write_tools(tools: &[Offered<'_>], out: &mut Vec<u8>) {
         separate(out);
         match tool.kind() {
             ToolKind::Function => write_function(tool.value(), out),
-            // A client's credentials for its own servers have no business in answers and their logs.
+            // Credentials of a client for its own servers must not appear in answers, which clients
+            // may log.
             ToolKind::Mcp | ToolKind::Server(_) => {
                 write_without(tool.value(), &["authorization", "headers"], out)
             }
@@ -114,7 +117,7 @@ fn write_tools(tools: &[Offered<'_>], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// Writes a value without members of these names, at any depth.
+/// Writes a value without the members of these names, at any depth.
 fn write_without(value: Value<'_>, names: &[&str], out: &mut Vec<u8>) {
     match value.kind() {
         Kind::Object => {
@@ -137,7 +140,7 @@ fn write_without(value: Value<'_>, names: &[&str], out: &mut Vec<u8>) {
     }
 }
 
-/// Strict clients want these three members of a function even where they are null.
+/// Writes a function. Strict clients require these three members even where they are null.
 fn write_function(function: Value<'_>, out: &mut Vec<u8>) {
     const FILLED: [&str; 3] = ["description", "parameters", "strict"];
     let complete = FILLED

@@ -11,7 +11,7 @@ use super::weight::Weight;
 use super::{Ability, InvalidRequest, ProviderPreferences, guest, weight};
 use bytes::Bytes;
 
-/// How the client wants vectors.
+/// The encoding of vectors in the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EncodingFormat {
     /// Arrays of numbers.
@@ -26,31 +26,32 @@ pub enum EncodingFormat {
 pub struct EmbeddingsRequest {
     /// `model` as the client wrote it.
     pub model: String,
-    /// How many vectors the answer holds, 1 to 2048.
+    /// How many vectors the answer must have, 1 to 2048.
     pub input_count: usize,
-    /// The length of the vectors, at least 1.
+    /// The requested length of the vectors, at least 1.
     pub dimensions: Option<u32>,
-    /// How the client wants vectors.
+    /// The encoding that the client asks for.
     pub encoding_format: EncodingFormat,
     /// `search_query`, `search_document` and the like.
     pub input_type: Option<String>,
     /// Routing preferences.
     pub provider: ProviderPreferences,
-    /// The session, at most 256 characters; for grouping only.
+    /// The session, at most 256 characters; used only to group usage.
     pub session_id: Option<String>,
-    /// The end user.
+    /// The end user's id.
     pub user: Option<String>,
     /// `trace` as JSON.
     pub trace: Option<Bytes>,
     /// What an endpoint must be able to do.
     pub needs: Vec<Ability>,
-    /// Names of the parameters the client set, for `require_parameters`.
+    /// Names of the parameters that the client set, for `require_parameters`.
     pub parameters: Vec<&'static str>,
-    /// A rough count of input tokens: a quarter of the characters, or the tokens given.
+    /// An estimate of the input tokens: a quarter of the characters, or the number of tokens that
+    /// the client sent.
     pub input_tokens: u32,
-    /// How many input tokens it can be.
+    /// The upper bound of the input tokens.
     pub(crate) weight: Weight,
-    /// What provider guests receive, written once.
+    /// The document for provider guests, written once.
     pub guest_json: Bytes,
 }
 
@@ -58,7 +59,7 @@ impl EmbeddingsRequest {
     /// Parses and checks a body.
     ///
     /// # Errors
-    /// The first thing wrong with it, by path.
+    /// The first violation, with its path.
     pub fn parse(body: &[u8]) -> Result<Self, InvalidRequest> {
         let document = Document::parse(body)?;
         let fields = Fields::check(&BODY, document.root())?;
@@ -84,7 +85,8 @@ impl EmbeddingsRequest {
     }
 }
 
-/// Members whose support an endpoint may lack. Encodings are converted here when need be.
+/// Members that an endpoint may not support. `encoding_format` is not one: the host converts the
+/// encoding if necessary.
 const PARAMETERS: [&str; 2] = ["dimensions", "input_type"];
 
 /// The most vectors of one answer.
@@ -94,7 +96,7 @@ const TOKEN: Rule = Rule::Integer { min: 0, max: u32::MAX as i64 };
 
 const CONTENT: Rule = Rule::List { of: &Rule::Tagged(&PARTS), min: 1, max: INPUTS_MAX };
 
-/// What was counted over an input.
+/// Facts about an input, collected while it is checked.
 #[derive(Debug, Default)]
 struct Input {
     count: usize,
@@ -106,7 +108,7 @@ struct Input {
 }
 
 impl Input {
-    /// A text, one list of tokens, or a list of inputs.
+    /// Checks an input: a text, one list of tokens, or a list of inputs.
     fn check(input: Value<'_>) -> Result<Self, InvalidRequest> {
         let mut counted = Self { count: 1, ..Self::default() };
         if input.kind() == Kind::String {
@@ -128,7 +130,7 @@ impl Input {
         Ok(counted)
     }
 
-    /// What becomes one vector.
+    /// Checks the input of one vector.
     fn element(&mut self, element: Value<'_>) -> Result<(), InvalidRequest> {
         match element.kind() {
             Kind::String => {
@@ -169,7 +171,8 @@ impl Input {
     }
 }
 
-/// The request as provider guests receive it: `input` always an array, absent members left out.
+/// Writes the request for provider guests: `input` is always an array, and absent members are
+/// omitted.
 fn write(fields: &Fields<'_>, size: usize) -> Bytes {
     let mut out = Vec::with_capacity(size + 64);
     out.extend_from_slice(br#"{"model":"#);
@@ -177,7 +180,7 @@ fn write(fields: &Fields<'_>, size: usize) -> Bytes {
         model.write(&mut out);
     }
     if let Some(input) = fields.get("input") {
-        // A lone text or token list is the only element.
+        // A single text or list of tokens becomes the only element.
         let lone = !input.items().next().is_some_and(|first| first.kind() != Kind::Number);
         out.extend_from_slice(if lone { br#","input":["# } else { br#","input":"# });
         input.write(&mut out);

@@ -4,7 +4,7 @@ use super::invalid::InvalidRequest;
 use super::json::Value;
 use super::rule::Shape;
 
-/// The known members of a body that are not null, each checked on its own.
+/// Members that have a rule and are not null, each already checked by its rule.
 #[derive(Debug)]
 pub(super) struct Fields<'d>(Vec<(&'static str, Value<'d>)>);
 
@@ -19,7 +19,7 @@ impl<'d> Fields<'d> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// Puts a value in the place of a member, given or not.
+    /// Sets a member, and replaces the value that it had.
     pub(super) fn set(&mut self, name: &'static str, value: Value<'d>) {
         self.0.retain(|(known, _)| *known != name);
         self.0.push((name, value));
@@ -29,7 +29,7 @@ impl<'d> Fields<'d> {
         self.get(name).map(|value| value.text().into_owned())
     }
 
-    /// The texts of a list, none where it is absent.
+    /// The strings of an array; empty where the member is absent.
     pub(super) fn texts(&self, name: &str) -> Vec<String> {
         let items = self.get(name).into_iter().flat_map(Value::items);
         items.map(|value| value.text().into_owned()).collect()

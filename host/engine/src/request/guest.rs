@@ -1,7 +1,7 @@
 //! The request as provider guests receive it: known members only, never null, input in normal form.
 //!
-//! `model` and `stream` come first and the tools last, so that a later turn of a tool loop can be
-//! written by copying the middle.
+//! `model` and `stream` come first and the tools last, so that a later turn of a tool loop is
+//! written by copying the bytes between them.
 
 use super::fields::Fields;
 use super::input;
@@ -11,7 +11,7 @@ use super::tools::Offered;
 use bytes::Bytes;
 use std::ops::Range;
 
-/// Members that are copied as they are.
+/// Members that are copied unchanged.
 const COPIED: [&str; 18] = [
     "instructions",
     "max_output_tokens",
@@ -33,33 +33,33 @@ const COPIED: [&str; 18] = [
     "modalities",
 ];
 
-/// The written document and where its parts stand.
+/// The written document and the byte ranges of its parts.
 #[derive(Debug)]
 pub(super) struct GuestJson {
     pub(super) json: Bytes,
-    /// One range per tool.
+    /// The range of each tool.
     pub(super) tools: Vec<Range<usize>>,
-    /// The first system or developer message, then the first other one.
+    /// The range of the first system or developer message, then that of the first other message.
     pub(super) opening: [Option<Range<usize>>; 2],
     pub(super) spans: Spans,
 }
 
-/// Where the parts stand that a later turn replaces or extends.
+/// Byte ranges of the parts that a later turn replaces or extends.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Spans {
     model: Range<usize>,
-    /// The bracket that opens `input`.
+    /// The offset of the bracket that opens `input`.
     input_start: usize,
-    /// The bracket that closes `input`.
+    /// The offset of the bracket that closes `input`.
     input_end: usize,
-    /// `,"tools":[...]`, empty where there are none.
+    /// `,"tools":[...]`; empty where the request has no tools.
     tools: Range<usize>,
-    /// `,"tool_choice":...`, empty where there is none.
+    /// `,"tool_choice":...`; empty where the request has none.
     tool_choice: Range<usize>,
 }
 
 impl Spans {
-    /// After the items of `input` were replaced by some of this length.
+    /// Adjusts the ranges after the items of `input` were replaced by `length` bytes.
     pub(super) fn replace_input(&mut self, length: usize) {
         let (old, new) = (self.input_end, self.input_start.saturating_add(1).saturating_add(length));
         let moved = |place: usize| place.saturating_sub(old).saturating_add(new);
@@ -69,10 +69,10 @@ impl Spans {
     }
 }
 
-/// What differs between the client's request and one turn made for it.
+/// The differences between the client's request and one turn of it.
 #[derive(Debug, Clone, Default)]
 pub struct GuestTurn<'a> {
-    /// The catalog id to ask instead of the first candidate.
+    /// The catalog id of the model for this turn, instead of the first candidate.
     pub model: Option<&'a str>,
     /// The items that replace those of `input`, in normal form and comma-separated.
     pub input: Option<&'a [u8]>,
@@ -90,7 +90,7 @@ pub(super) fn input_items(json: &Bytes, spans: &Spans) -> Bytes {
     if json.get(range.clone()).is_some() { json.slice(range) } else { Bytes::new() }
 }
 
-/// Writes the document again with a turn's changes, copying everything between them.
+/// Writes the document again with the changes of a turn. Everything else is copied.
 pub(super) fn write_turn(json: &[u8], spans: &Spans, turn: &GuestTurn<'_>) -> Bytes {
     let added: usize = turn.items.iter().map(|item| item.len() + 1).sum();
     let replaced = turn.tools.map_or(0, <[u8]>::len) + turn.tool_choice.map_or(0, <[u8]>::len);
@@ -99,7 +99,7 @@ pub(super) fn write_turn(json: &[u8], spans: &Spans, turn: &GuestTurn<'_>) -> By
         |range: Range<usize>, out: &mut Vec<u8>| out.extend_from_slice(json.get(range).unwrap_or_default());
     copy(0..spans.model.start, &mut out);
     match turn.model {
-        // A string always serializes.
+        // Serialization of a string cannot fail.
         Some(model) => out.extend_from_slice(serde_json::Value::from(model).to_string().as_bytes()),
         None => copy(spans.model.clone(), &mut out),
     }
@@ -132,7 +132,8 @@ fn replace(name: &str, with: Option<&[u8]>, range: Range<usize>, json: &[u8], ou
     }
 }
 
-/// Writes the document. `size` is the length of the body, a good guess of its own.
+/// Writes the document. `size` is the length of the body, which is close to the length of the
+/// document.
 pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>], size: usize) -> GuestJson {
     let mut out = Vec::with_capacity(size + 192);
     out.extend_from_slice(br#"{"model":"#);
@@ -156,6 +157,7 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>], size: usize) -> 
     }
     write_without_nulls("text", fields.get("text"), &mut out);
     write_without_nulls("reasoning", fields.get("reasoning"), &mut out);
+    // The ranges of the following parts are kept, because `write_turn` replaces them.
     let mut opening = [None, None];
     let mut input_start = out.len();
     if let Some(value) = fields.get("input") {
@@ -174,7 +176,7 @@ pub(super) fn write(fields: &Fields<'_>, tools: &[Offered<'_>], size: usize) -> 
     GuestJson { json: Bytes::from(out), tools: tool_ranges, opening, spans }
 }
 
-/// Appends a member that the client set.
+/// Appends a member if the client set it.
 pub(super) fn write_member(name: &str, value: Option<Value<'_>>, out: &mut Vec<u8>) {
     if let Some(value) = value {
         write_name(name, out);
@@ -182,7 +184,8 @@ pub(super) fn write_member(name: &str, value: Option<Value<'_>>, out: &mut Vec<u
     }
 }
 
-/// An object whose absent members some clients send as null; nothing at all when none is left.
+/// Appends an object without its null members, because some clients send absent members as null.
+/// Appends nothing if no member is left.
 fn write_without_nulls(name: &str, object: Option<Value<'_>>, out: &mut Vec<u8>) {
     let Some(object) = object else { return };
     let mut given = object.members().filter(|(_, value)| !value.is_null()).peekable();

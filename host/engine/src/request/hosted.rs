@@ -1,57 +1,60 @@
-//! What a request has a provider run or read inside its own endpoint: tools, with the members that may restrict them,
-//! and things that are stored there. An endpoint is asked whether it takes each of them.
+//! What a request makes a provider run or read inside its own endpoint: hosted tools, with the
+//! members that an endpoint may not support or that name stored objects, and stored files. Each
+//! endpoint is checked for whether it accepts them.
 
 use super::json::{Kind, Value};
 use super::shapes::server_tools::SERVER_TOOLS;
 use super::shapes::tools::TOOLS;
 
-/// Members that this host reads itself, or that say what the tool is.
+/// Members that the host reads itself, or that identify the tool.
 const OWN: [&str; 2] = ["type", "engine"];
-/// Members whose content is the client's own and names nothing that is stored: texts by name, and a schema.
+/// Members whose content belongs to the client and never names stored objects: header texts and a
+/// schema.
 const FREE: [&str; 2] = ["headers", "output_schema"];
-/// Members of the objects that say where a provider's tool runs.
+/// Known members of the objects that describe where a provider's tool runs.
 const PLACE: [&str; 3] = ["type", "file_ids", "container_id"];
 
-/// A tool that a provider runs, or something stored that a part of the input names.
+/// A tool that a provider runs, or a stored file that a part of the input names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hosted {
-    /// Where it stands: `tools[0]`.
+    /// The JSON path of the tool or file, such as `tools[0]`.
     pub path: String,
-    /// The type of the tool; none for a part of the input.
+    /// The type of the tool; none for a file.
     pub type_name: Option<String>,
-    /// The tool's members.
+    /// The members of the tool that endpoints are checked for.
     pub members: Vec<Member>,
 }
 
 /// A member of a provider's tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its name, or its path within the tool.
+    /// The name of the member, or its path inside the tool.
     pub name: String,
-    /// What it is to an endpoint.
+    /// How the member is checked against an endpoint.
     pub means: Meaning,
-    /// The interface says what it does, so that a tool of this host may take the place of the provider's.
+    /// The API defines the member, so a server tool of this host may be used as the tool's
+    /// substitute.
     pub is_known: bool,
 }
 
-/// What a member is to an endpoint.
+/// How a member is checked against an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
-    /// A setting of the tool, which the dialect has or has not.
+    /// A setting that the dialect may or may not support.
     Setting,
-    /// It names this thing, stored at the provider.
+    /// The id of an object stored at the provider.
     Stored(String),
-    /// It says more of a known member than any dialect is known to have.
+    /// A member that no dialect is known to support, inside an object that is known.
     Unknown,
 }
 
-/// Whether a member of this name names things that are stored.
+/// Whether a member with this name holds ids of stored objects.
 fn names_stored(name: &str) -> bool {
     name == "container" || name.ends_with("_id") || name.ends_with("_ids")
 }
 
 impl Hosted {
-    /// The tool, if a provider would run it. `path` is where it stands.
+    /// The tool, if a provider would run it. `path` computes its JSON path.
     pub(super) fn of_tool(tool: Value<'_>, path: impl FnOnce() -> String) -> Option<Self> {
         let type_name = tool.get("type")?.text();
         if is_clients(&type_name, tool) {
@@ -64,7 +67,8 @@ impl Hosted {
             if OWN.contains(&&*name) {
                 continue;
             }
-            // What names stored things needs no place in the dialect's list beside.
+            // A member whose name says that it holds ids is checked by these ids only, not as a
+            // setting as well.
             let own = members.len();
             if !FREE.contains(&&*name) {
                 note_stored(&name, &name, value, &mut members);
@@ -73,7 +77,8 @@ impl Hosted {
                 members.push(Member::new(&name, Meaning::Setting));
             }
             let is_known = match &*name {
-                // True is what a search does anyway. What this host's search finds is not what a provider has stored.
+                // With true the search behaves as it does anyway. With false it would use only what
+                // the provider has stored, which this host's search cannot do.
                 "external_web_access" => value.is_true(),
                 name => is_known(&type_name, name),
             };
@@ -85,8 +90,8 @@ impl Hosted {
         Some(Self { path: path(), type_name: Some(type_name.into_owned()), members })
     }
 
-    /// The tools of this list that a provider would run, those of namespaces among them. The list may hold anything.
-    /// Stops when there are more than `max`.
+    /// Collects the tools of a list that a provider would run, including those in namespaces.
+    /// Elements of other types are skipped. Stops when there are more than `max`.
     pub(super) fn of_list(tools: Value<'_>, max: usize, out: &mut Vec<Self>) {
         for tool in tools.items() {
             if out.len() > max {
@@ -99,7 +104,7 @@ impl Hosted {
         }
     }
 
-    /// The file that a part names.
+    /// The stored file that a part names by id.
     pub(super) fn of_file(id: Value<'_>) -> Option<Self> {
         let means = (id.kind() == Kind::String).then(|| Meaning::Stored(id.text().into_owned()))?;
         Some(Self { path: id.path(), type_name: None, members: vec![Member::new("", means)] })
@@ -112,7 +117,8 @@ impl Member {
     }
 }
 
-/// Whether the interface has a rule for this member of such a tool, the client's own or this host's.
+/// Whether the API defines this member for tools of the type, as a tool of the client or as a
+/// server tool.
 fn is_known(type_name: &str, member: &str) -> bool {
     let base = if type_name.starts_with("web_search") { "web_search" } else { type_name };
     let mut shapes = TOOLS.variants.iter().filter(|(known, _)| *known == type_name);
@@ -120,7 +126,7 @@ fn is_known(type_name: &str, member: &str) -> bool {
     shapes.any(|(_, shape)| shape.knows(member)) || own.any(|(_, shape)| shape.knows(member))
 }
 
-/// Whether the client runs it, or this host.
+/// Whether the client runs the tool.
 fn is_clients(type_name: &str, tool: Value<'_>) -> bool {
     let member = |object: Value<'_>, name, word| object.get(name).is_some_and(|value| value.is(word));
     match type_name {
@@ -137,7 +143,7 @@ fn is_clients(type_name: &str, tool: Value<'_>) -> bool {
     }
 }
 
-/// Notes the things that a member names, itself or within.
+/// Notes all ids of stored objects in a member, at any depth.
 fn note_stored(path: &str, name: &str, value: Value<'_>, out: &mut Vec<Member>) {
     let note = |id: Value<'_>, out: &mut Vec<Member>| {
         out.push(Member::new(path, Meaning::Stored(id.text().into_owned())));
@@ -159,7 +165,8 @@ fn note_stored(path: &str, name: &str, value: Value<'_>, out: &mut Vec<Member>) 
     }
 }
 
-/// Notes what an object that says where a tool runs has beside what is known: more memory, say, has another price.
+/// Notes unknown members of an object that describes where a tool runs. They may change the price:
+/// more memory, for example.
 fn note_unknown(path: &str, place: Value<'_>, out: &mut Vec<Member>) {
     let given = place.members().filter(|(_, value)| !value.is_null());
     let unknown = given.map(|(key, _)| key.text()).filter(|name| !PLACE.contains(&&**name));

@@ -1,7 +1,8 @@
-//! `input`: checking every item, counting its text, and writing it in one normal form for guests.
+//! `input`: checks every item, counts its text, and writes it in normal form for guests.
 //!
-//! Normal form: an array of items, each with its `type`, message content always an array of parts, items of
-//! server tools as the calls they stand for. Everything else is copied as the client sent it.
+//! In normal form `input` is an array, every item has its `type`, the content of a message is
+//! always an array of parts, and items of server tools are written as the function calls that they
+//! represent. Everything else is copied as the client sent it.
 
 use super::TextFacts;
 use super::bounds::{Bounds, Parts, Tools};
@@ -17,7 +18,7 @@ use super::tool_source::Place;
 use super::tools::{Offered, RequestTool, ToolKind, split_prefix};
 use std::ops::Range;
 
-/// What was counted over an input.
+/// Facts about an input, collected while it is checked.
 #[derive(Debug)]
 pub(super) struct Tally<'d> {
     counts: Counts,
@@ -25,31 +26,32 @@ pub(super) struct Tally<'d> {
     turns: u32,
     last_model: Option<Value<'d>>,
     pub(super) needs: Needs,
-    /// Parts are marked for the provider's cache.
+    /// Which cache marks the content parts have.
     pub(super) marks: Marks,
-    /// Bytes of tool definitions inside items.
+    /// Bytes of the tool definitions inside items.
     pub(super) tool_bytes: usize,
-    /// An item brings tools, so that names in `tool_choice` may refer to them.
+    /// An item brings tools, so names in `tool_choice` may refer to them.
     pub(super) brings_tools: bool,
-    /// What `additional_tools` bring, with their places.
+    /// The tools of `additional_tools` items, each with its path.
     pub(super) brought: Vec<(Place, Offered<'d>)>,
-    /// Kinds of tools and items that not every dialect has.
+    /// Kinds of tools and items that not every dialect supports.
     pub(super) kinds: Kinds,
-    /// An item stands for a call of a server tool.
+    /// An item represents a call of a server tool.
     pub(super) has_server_calls: bool,
-    /// Tools that a provider would run, found by searches, and files stored there.
+    /// Tools found by searches that a provider would run, and files stored at a provider.
     pub(super) hosted: Vec<Hosted>,
-    /// The last item is the result of a call, or has one.
+    /// The last item is the result of a call, or a call that includes its result.
     pub(super) ends_with_result: bool,
     parts: Parts,
-    /// Tools of the whole body.
+    /// Counts the tools of the whole body.
     pub(super) tools: Tools,
 }
 
-/// The most tools and files of a provider that items may bring: each is told by its path, which has to be looked for.
+/// The most tools and files of a provider that items may bring. Errors about them name the path,
+/// and each path needs a walk from the root.
 const HOSTED_MAX: usize = 128;
 
-/// Marks on content parts that an endpoint may not know, by what `require_parameters` calls them.
+/// Marks on content parts that an endpoint may not support, for `require_parameters`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks {
     cache_control: bool,
@@ -57,7 +59,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Whether a part has the mark that goes with this member of the body.
+    /// Whether a part has the mark that belongs to this member of the body.
     pub(super) fn have(self, member: &str) -> bool {
         match member {
             "cache_control" => self.cache_control,
@@ -88,10 +90,10 @@ impl<'d> Tally<'d> {
         }
     }
 
-    /// Checks `input` and counts it.
+    /// Checks `input` and collects its facts.
     ///
     /// # Errors
-    /// The first item that is unknown, malformed or refused, or one too many, by path.
+    /// The first item that is unknown or malformed, or that exceeds a limit, with its path.
     pub(super) fn of(input: Value<'d>, bounds: Bounds) -> Result<Self, InvalidRequest> {
         let mut tally = Self::new(bounds);
         match input.kind() {
@@ -105,6 +107,8 @@ impl<'d> Tally<'d> {
                     return Err(input.invalid("must hold at least 1 item"));
                 }
                 let mut items = input.items().enumerate();
+                // Items beyond the limit are not checked, because the request is refused for their
+                // number.
                 let mut within = items.by_ref().take(bounds.items).filter(|(_, item)| !is_skipped(*item));
                 within.try_for_each(|(at, item)| tally.item(item, at))?;
                 if items.next().is_some() {
@@ -121,12 +125,12 @@ impl<'d> Tally<'d> {
         Ok(tally)
     }
 
-    /// Counts a text that is not part of the input, such as the instructions.
+    /// Counts a text outside the input, such as the instructions.
     pub(super) fn add_text(&mut self, text: Value<'_>) {
         self.counts.add(text.counts());
     }
 
-    /// Characters of text.
+    /// Characters of all texts.
     pub(super) fn chars(&self) -> u64 {
         self.counts.chars
     }
@@ -160,6 +164,7 @@ impl<'d> Tally<'d> {
         let word = tag.text();
         if let Some((_, name)) = split_prefix(&word) {
             server_item(name).check(item)?;
+            // The item includes its result, so the model continues as after a result.
             self.has_server_calls = true;
             self.ends_with_result = true;
             return self.texts(item);
@@ -193,14 +198,14 @@ impl<'d> Tally<'d> {
         Ok(())
     }
 
-    /// The tools that items bring. Notes the kinds of those that are offered beside them.
+    /// Takes the tools that items bring, and notes the kinds of the tools in `tools`.
     pub(super) fn take_brought(&mut self, offered: &[Offered<'_>]) -> Vec<RequestTool> {
         self.kinds.tools.extend(offered.iter().filter_map(Offered::own_type));
         let brought = std::mem::take(&mut self.brought).into_iter();
         brought.map(|(place, tool)| tool.into_copy(place)).collect()
     }
 
-    /// Notes what not every dialect has.
+    /// Notes the kinds that not every dialect supports.
     fn note_kind(&mut self, kind: &'static str, item: Value<'d>) {
         let has = |member| item.get(member).is_some();
         let tool = match kind {
@@ -229,7 +234,8 @@ impl<'d> Tally<'d> {
         }
     }
 
-    /// Only messages and references may leave their type out.
+    /// Checks an item without `type`. Only messages may omit it; an object with nothing but an `id`
+    /// is a reference to a stored item.
     fn untyped(&mut self, item: Value<'d>) -> Result<(), InvalidRequest> {
         if item.get("role").is_some() {
             return self.message(item);
@@ -249,6 +255,8 @@ impl<'d> Tally<'d> {
             _ => {}
         })?;
         self.turns = self.turns.saturating_add(1);
+        // The counts start again at zero, so that after the content they are those of this message
+        // alone.
         let before = std::mem::take(&mut self.counts);
         if let Some(content) = message.get("content") {
             self.parts.take(content)?;
@@ -264,12 +272,12 @@ impl<'d> Tally<'d> {
         Ok(())
     }
 
-    /// The text members of an item that is no message.
+    /// Counts the texts of an item that is not a message.
     fn texts(&mut self, item: Value<'_>) -> Result<(), InvalidRequest> {
         for (key, value) in item.members() {
             self.parts.take(value)?;
             if key.is("output") {
-                // Of a computer: an object, not a list of parts.
+                // The output of a computer is an object, not an array of parts.
                 self.file(value.get("file_id"));
             }
             match key.text().as_ref() {
@@ -285,8 +293,8 @@ impl<'d> Tally<'d> {
         Ok(())
     }
 
-    /// The tools of a provider among those that an item brings. `additional_tools` are looked at where they are
-    /// offered.
+    /// Notes the tools of a provider among the tools that an item brings. Those of
+    /// `additional_tools` are noted where `Offered` becomes a `RequestTool`.
     fn hosted_of(&mut self, item: Value<'_>, tools: Value<'_>) {
         if !item.get("type").is_some_and(|tag| tag.is("additional_tools")) {
             Hosted::of_list(tools, HOSTED_MAX, &mut self.hosted);
@@ -334,7 +342,7 @@ impl Needs {
     }
 }
 
-/// A count as the contract carries it.
+/// A count as the plugin contract has it: 32 bits.
 pub(super) fn saturated(count: u64) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
@@ -343,8 +351,8 @@ fn server_item(name: &str) -> &'static Shape {
     SERVER_ITEMS.iter().find(|(known, _)| *known == name).map_or(&SERVER_ITEM, |(_, shape)| shape)
 }
 
-/// Whether an item refers to reasoning that was stored: what it led to stands in the input, so that the
-/// reference may be left out.
+/// Whether an item refers to stored reasoning. The messages and calls that the reasoning led to are
+/// in the input themselves, so the reference can be left out.
 fn is_skipped(item: Value<'_>) -> bool {
     let id = || item.get("id").is_some_and(|id| id.text().starts_with("rs_"));
     match item.get("type") {
@@ -353,7 +361,7 @@ fn is_skipped(item: Value<'_>) -> bool {
     }
 }
 
-/// Whether an item of this type is a call's result, or a call with its result.
+/// Whether an item of this type is the result of a call, or a call that includes its result.
 fn is_result(kind: &str) -> bool {
     kind.ends_with("_call_output")
         || ["tool_search_output", "mcp_call", "mcp_approval_response"].contains(&kind)
@@ -366,13 +374,13 @@ fn stateless(at: Value<'_>) -> InvalidRequest {
     )
 }
 
-/// Appends `input` in normal form. Returns where the first system or developer message and the first
-/// other message stand: together they tell one conversation from another.
+/// Appends `input` in normal form. Returns the ranges of the first system or developer message and
+/// of the first other message, which together identify a conversation for sticky routing.
 pub(super) fn write(input: Value<'_>, out: &mut Vec<u8>) -> [Option<Range<usize>>; 2] {
     write_for(input, &[], out)
 }
 
-/// The same for models that know items of `kinds` as calls of functions only.
+/// Like [`write`], for models that support items of `kinds` only as function calls.
 pub(super) fn write_for(input: Value<'_>, kinds: &[&str], out: &mut Vec<u8>) -> [Option<Range<usize>>; 2] {
     let mut opening = [None, None];
     out.push(b'[');
@@ -431,7 +439,7 @@ fn write_item(item: Value<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Content as an array: a string becomes its one part, null becomes no part.
+/// Writes content as an array of parts: a string becomes one part, null becomes an empty array.
 fn write_content(content: Value<'_>, assistant: bool, out: &mut Vec<u8>) {
     match content.kind() {
         Kind::Null => out.extend_from_slice(b"[]"),

@@ -1,11 +1,12 @@
-//! Why a body was refused: where, and what was expected there.
+//! Why a request body was refused: the JSON path, and what was expected there.
 //!
-//! Messages are predicates, so that path and message read as one sentence. They never quote a value;
-//! only an unknown discriminator or key is named, cut short and with control characters escaped.
+//! Messages are predicates, so that path and message read as one sentence. They never quote a
+//! value, because values are user content. Only an unknown discriminator or key is quoted,
+//! truncated and with control characters escaped.
 
 use std::fmt;
 
-/// How many characters of a client's own word are repeated in a message.
+/// How many characters of a discriminator or key are quoted in a message.
 const QUOTED_CHARS_MAX: usize = 64;
 
 /// The canonical error type of a refused body.
@@ -13,14 +14,15 @@ const QUOTED_CHARS_MAX: usize = 64;
 pub enum InvalidKind {
     /// Malformed, missing, mistyped, out of range or not supported.
     InvalidRequest,
-    /// Larger than any offset the parser keeps (4 GiB); the server's own limit is far below.
+    /// Larger than the 32-bit offsets of the parser allow (4 GiB). The server's own limit is far
+    /// lower.
     PayloadTooLarge,
-    /// It names something that does not exist, 404.
+    /// The body names something that does not exist; answered with status 404.
     NotFound,
 }
 
 impl InvalidKind {
-    /// The canonical name: `invalid_request` or `payload_too_large`.
+    /// The canonical name, such as `invalid_request`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -42,14 +44,14 @@ impl fmt::Display for InvalidKind {
 pub struct InvalidRequest {
     /// The canonical error type.
     pub kind: InvalidKind,
-    /// Where, as in `input[3].content[0].image_url`; empty for the body as a whole.
+    /// The JSON path, as in `input[3].content[0].image_url`; empty for the body as a whole.
     pub path: String,
-    /// What is wrong there, without the path and without content.
+    /// What is wrong there, without the path and without any value from the body.
     pub message: String,
 }
 
 impl InvalidRequest {
-    /// A refusal at a path.
+    /// A refusal of kind `invalid_request`.
     #[must_use]
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { kind: InvalidKind::InvalidRequest, path: path.into(), message: message.into() }
@@ -68,7 +70,7 @@ impl fmt::Display for InvalidRequest {
 
 impl std::error::Error for InvalidRequest {}
 
-/// A word of the client made safe to repeat: at most 64 characters, control characters escaped.
+/// A string of the client, safe to quote: at most 64 characters, control characters escaped.
 pub(super) fn quoted(word: &str) -> String {
     let mut out = String::with_capacity(word.len().min(QUOTED_CHARS_MAX) + 2);
     for (count, c) in word.chars().enumerate() {

@@ -1,8 +1,9 @@
-//! A JSON document as a flat list of nodes over the client's own bytes.
+//! A JSON document as a flat list of nodes that borrow from the client's bytes.
 //!
-//! Nothing is copied while reading: a node is a span of the body plus the index of the node after its
-//! subtree, so that a tree of any shape costs one allocation, skipping a subtree is one step, and copying
-//! one out is a memory copy. Paths are worked out from node positions, only when an error needs one.
+//! Nothing is copied while reading. A node is a span of the body plus the index of the node after
+//! its subtree. So a tree of any shape is one allocation, skipping a subtree is one step, and
+//! copying a subtree is one memory copy. Paths are computed from node positions, and only for an
+//! error.
 
 mod count;
 mod escape;
@@ -15,7 +16,7 @@ use super::walk::count_step;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The deepest nesting of containers, the body itself included.
+/// The deepest nesting of arrays and objects, including the body itself.
 pub(super) const DEPTH_MAX: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The type's name as it stands in messages.
+    /// The type's name in error messages.
     pub(super) const fn noun(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -43,20 +44,21 @@ impl Kind {
     }
 }
 
-/// One value or key. Keys are string nodes right before their value.
+/// One value or key. A key is a string node right before its value.
 #[derive(Debug, Clone, Copy)]
 struct Node {
-    /// Offsets into the text, quotes and brackets included.
+    /// Offsets into the text. The span includes quotes and brackets.
     start: u32,
     end: u32,
     /// The index after the last node of this subtree; `u32::MAX` while a container is open.
     next: u32,
     kind: Kind,
-    /// A string: it holds escapes. A container: no blanks inside, so its span is already compact.
+    /// For a string: it has escapes. For a container: it has no whitespace inside, so its span is
+    /// already compact.
     flag: bool,
 }
 
-/// What indexes beyond the list read as; they cannot occur in a finished document.
+/// Returned for an index beyond the list, which cannot occur in a finished document.
 const NOWHERE: Node = Node { start: 0, end: 0, next: u32::MAX, kind: Kind::Null, flag: true };
 
 /// A parsed body.
@@ -67,10 +69,11 @@ pub(super) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Reads a whole body: UTF-8, one JSON value, bounded nesting, no key twice, finite numbers.
+    /// Reads a whole body. It must be UTF-8 and one JSON value, with bounded nesting, no duplicate
+    /// keys and only finite numbers.
     ///
     /// # Errors
-    /// The first violation, with line and column, or with the path where there is one.
+    /// The first violation, with line and column, or with the path where one exists.
     pub(super) fn parse(body: &'a [u8]) -> Result<Self, InvalidRequest> {
         scan::scan(body)
     }
@@ -87,7 +90,7 @@ impl<'a> Document<'a> {
         self.text.get(node.start as usize..node.end as usize).unwrap_or_default()
     }
 
-    /// The path of a node. Walks down from the root; only errors pay for it.
+    /// The path of a node. It is found by a walk from the root, which only errors need.
     fn path(&self, target: u32) -> String {
         let mut path = String::new();
         let mut container = Value { document: self, index: 0 };
@@ -98,7 +101,8 @@ impl<'a> Document<'a> {
         path
     }
 
-    /// Appends the step from a container towards the node and returns the child that holds it.
+    /// Appends one step of the path from a container towards the node `target`. Returns the child
+    /// that has it, or none where the walk ends.
     fn step<'d>(&'d self, container: Value<'d>, target: u32, path: &mut String) -> Option<Value<'d>> {
         let holds = |child: Value<'_>| child.index <= target && target < self.node(child.index).next;
         if container.kind() == Kind::Array {
@@ -127,7 +131,7 @@ pub(super) fn push_key(path: &mut String, key: &str) {
     }
 }
 
-/// A place in a document.
+/// A value in a document.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Value<'d> {
     document: &'d Document<'d>,
@@ -147,12 +151,12 @@ impl<'d> Value<'d> {
         self.kind() == Kind::Null
     }
 
-    /// The source text of the value, quotes and blanks included.
+    /// The source text of the value, including quotes and whitespace.
     pub(super) fn raw(self) -> &'d str {
         self.document.span(self.node())
     }
 
-    /// What stands between a string's quotes, escapes unresolved; empty for other kinds.
+    /// The text between the quotes of a string, with escapes as written; empty for other kinds.
     fn quoted_text(self) -> &'d str {
         match self.kind() {
             Kind::String => {
@@ -162,13 +166,13 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The string, escapes resolved; empty for other kinds.
+    /// The string with escapes resolved; empty for other kinds.
     pub(super) fn text(self) -> Cow<'d, str> {
         let text = self.quoted_text();
         if self.node().flag { Cow::Owned(escape::resolve(text)) } else { Cow::Borrowed(text) }
     }
 
-    /// Whether this is that string.
+    /// Whether this is the given string.
     pub(super) fn is(self, word: &str) -> bool {
         if self.node().flag {
             self.text() == word
@@ -177,30 +181,30 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// Bytes of the string before escapes are resolved: an upper bound of its characters.
+    /// The length of the string in bytes as written, which is an upper bound of its characters.
     pub(super) fn bytes_max(self) -> usize {
         self.quoted_text().len()
     }
 
-    /// Bytes of the string, escapes resolved.
+    /// The length of the string in bytes, with escapes resolved.
     pub(super) fn bytes(self) -> usize {
         let text = self.quoted_text();
         if self.node().flag { escape::resolved_bytes(text) } else { text.len() }
     }
 
-    /// Bytes of the value without blanks.
+    /// The length of the value in bytes without whitespace.
     pub(super) fn compact_bytes(self) -> usize {
         let node = self.node();
         let has_blanks = matches!(node.kind, Kind::Array | Kind::Object) && !node.flag;
         if has_blanks { self.compact().len() } else { self.raw().len() }
     }
 
-    /// Unicode scalar values of the string.
+    /// The number of Unicode scalar values of the string.
     pub(super) fn chars(self) -> usize {
         count::chars(self.quoted_text(), self.node().flag)
     }
 
-    /// Counts over the string, for the text facts.
+    /// Counts over the string, for the text facts of routers.
     pub(super) fn counts(self) -> Counts {
         Counts::of(self.quoted_text(), self.node().flag)
     }
@@ -209,39 +213,40 @@ impl<'d> Value<'d> {
         self.kind() == Kind::True
     }
 
-    /// The integer, if the number is written as one and fits.
+    /// The value as an integer, if it is written as one and fits into 64 bits.
     pub(super) fn integer(self) -> Option<i64> {
         self.raw().parse().ok()
     }
 
-    /// The number; every number of a document is finite.
+    /// The value as a number. The scanner has refused numbers that are not finite.
     pub(super) fn number(self) -> Option<f64> {
         if self.kind() == Kind::Number { self.raw().parse().ok() } else { None }
     }
 
-    /// The elements of an array; none for other kinds.
+    /// The elements of an array; empty for other kinds.
     pub(super) fn items(self) -> Items<'d> {
         let end = if self.kind() == Kind::Array { self.end() } else { 0 };
         Items { document: self.document, at: self.index + 1, end }
     }
 
-    /// Keys and values of an object; none for other kinds.
+    /// Keys and values of an object; empty for other kinds.
     pub(super) fn members(self) -> Members<'d> {
         let end = if self.kind() == Kind::Object { self.end() } else { 0 };
         Members { document: self.document, at: self.index + 1, end }
     }
 
-    /// The index after the subtree, within the nodes read so far.
+    /// The index after the subtree, limited to the nodes read so far: the scanner looks at objects
+    /// before the document is complete.
     fn end(self) -> u32 {
         self.node().next.min(u32::try_from(self.document.nodes.len()).unwrap_or(u32::MAX))
     }
 
-    /// The member of that name, unless it is null: everywhere in a body null means absent.
+    /// The member with that name. A null member counts as absent.
     pub(super) fn get(self, name: &str) -> Option<Value<'d>> {
         self.members().find(|(key, _)| key.is(name)).map(|(_, value)| value).filter(|value| !value.is_null())
     }
 
-    /// Appends the value without blanks.
+    /// Appends the value without whitespace.
     pub(super) fn write(self, out: &mut Vec<u8>) {
         let node = self.node();
         match node.kind {
@@ -259,7 +264,7 @@ impl<'d> Value<'d> {
         }
     }
 
-    /// The value without blanks, on its own.
+    /// The value without whitespace.
     pub(super) fn compact(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.raw().len());
         self.write(&mut out);
@@ -270,45 +275,46 @@ impl<'d> Value<'d> {
         self.document.path(self.index)
     }
 
-    /// A refusal of this value.
+    /// An error about this value.
     pub(super) fn invalid(self, message: impl Into<String>) -> InvalidRequest {
         InvalidRequest::new(self.path(), message)
     }
 
-    /// A refusal of a member that is not there.
+    /// An error about a member that is missing.
     pub(super) fn invalid_member(self, name: &str, message: impl Into<String>) -> InvalidRequest {
         let mut path = self.path();
         push_key(&mut path, name);
         InvalidRequest::new(path, message)
     }
 
-    /// A refusal of this value's type.
+    /// An error that says that this value has the wrong type.
     pub(super) fn mistyped(self, wanted: &str) -> InvalidRequest {
         self.invalid(format!("must be {wanted}, not {}", self.kind().noun()))
     }
 }
 
-/// Appends a comma unless a container was just opened: no value ends in an opening bracket.
+/// Appends a comma, unless a container was just opened. No written value ends with an opening
+/// bracket.
 pub(super) fn separate(out: &mut Vec<u8>) {
     if !matches!(out.last(), Some(b'[' | b'{')) {
         out.push(b',');
     }
 }
 
-/// Appends one more element.
+/// Appends a comma where needed, and the element.
 pub(super) fn write_element(item: Value<'_>, out: &mut Vec<u8>) {
     separate(out);
     item.write(out);
 }
 
-/// Appends one more key and its colon.
+/// Appends a comma where needed, the key and a colon.
 pub(super) fn write_key(key: Value<'_>, out: &mut Vec<u8>) {
     separate(out);
     out.extend_from_slice(key.raw().as_bytes());
     out.push(b':');
 }
 
-/// Appends one more key under a name of ours, and its colon.
+/// Appends a comma where needed, a key of the host's own that needs no escapes, and a colon.
 pub(super) fn write_name(name: &str, out: &mut Vec<u8>) {
     separate(out);
     out.push(b'"');
@@ -316,7 +322,7 @@ pub(super) fn write_name(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\":");
 }
 
-/// Appends one more member.
+/// Appends a comma where needed, and the member.
 pub(super) fn write_member(key: Value<'_>, value: Value<'_>, out: &mut Vec<u8>) {
     write_key(key, out);
     value.write(out);

@@ -1,8 +1,8 @@
-//! Server tools that a request asks for otherwise than in `tools`: by an entry of `plugins`, or by the suffix
-//! `:online` of a model's slug, which is the plugin `web` without settings.
+//! Server tools that a request asks for without an entry in `tools`: by an entry of `plugins`, or
+//! by the suffix `:online` of a model slug, which means the plugin `web` without settings.
 //!
-//! What a plugin's entry says becomes the tool's parameters; complaints about them name the entry's own
-//! members. A tool that is in `tools` too is offered once, as its entry there says.
+//! Members of the plugin's entry become the tool's parameters, and error messages name these
+//! members. A tool that is in `tools` as well is offered once, with the settings from `tools`.
 
 use super::invalid::InvalidRequest;
 use super::settings::Ability;
@@ -12,16 +12,17 @@ use super::{RequestPlugin, ResponsesRequest};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-/// A plugin that is a server tool.
+/// A plugin that is implemented by a server tool.
 struct PluginTool {
     id: &'static str,
     tool: &'static str,
-    /// Members of the entry and the parameters they are. Others have no equivalent: `search_prompt` of `web`
-    /// would be told to models that are handed search results, and ours ask for them.
+    /// Pairs of a member of the entry and the parameter that it sets. Members without an equivalent
+    /// are ignored: `search_prompt` of `web` is text for models that receive search results, while
+    /// models here call the search themselves.
     names: Translation,
 }
 
-/// The plugin that `:online` stands for.
+/// The plugin that `:online` means.
 const WEB: PluginTool = PluginTool {
     id: "web",
     tool: "web_search",
@@ -62,13 +63,13 @@ const PLUGIN_TOOLS: [PluginTool; 3] = [
     },
 ];
 
-/// The server tool that a plugin is, by its name without prefix.
+/// The server tool that implements a plugin, by its name without prefix.
 pub(crate) fn tool_of_plugin(id: &str) -> Option<&'static str> {
     PLUGIN_TOOLS.iter().find(|plugin| plugin.id == id).map(|plugin| plugin.tool)
 }
 
 impl RequestPlugin {
-    /// Whether this plugin is a server tool, and no hook.
+    /// Whether this plugin is implemented by a server tool, and not by a hook.
     #[must_use]
     pub fn is_tool(&self) -> bool {
         tool_of_plugin(&self.id).is_some()
@@ -76,11 +77,11 @@ impl RequestPlugin {
 }
 
 impl ResponsesRequest {
-    /// Adds the tools of `plugins`, and of `:online` where `is_online` says that a slug has it, behind those of
-    /// `tools`. `is_there` says which tools this host has, by name.
+    /// Adds the tools that `plugins` and `:online` ask for, after those of `tools`. `is_there` says
+    /// whether this host has a tool; `is_online` says whether a slug has the suffix.
     ///
     /// # Errors
-    /// A tool that is not there, by the path of what asks for it.
+    /// A tool that this host does not have, with the path of the part that asks for it.
     pub(crate) fn add_plugin_tools(
         &mut self,
         is_there: impl Fn(&str) -> bool,
@@ -92,7 +93,7 @@ impl ResponsesRequest {
                     let place = entry.index.map_or(Place::Default(plugin.id), Place::Plugins);
                     (place, plugin.parameters(entry))
                 }
-                // Switched off, for slugs too.
+                // An entry that switches the plugin off wins over `:online` too.
                 Some(_) => continue,
                 None if plugin.id == WEB.id && self.models.iter().any(|slug| is_online(slug)) => {
                     (Place::Model, Bytes::from_static(b"{}"))
@@ -118,7 +119,7 @@ impl ResponsesRequest {
                 is_deferred: false,
             });
             if !self.needs.contains(&Ability::Tools) {
-                // The first of all abilities.
+                // Abilities are in the order of the enum, and `Tools` is its first variant.
                 self.needs.insert(0, Ability::Tools);
             }
         }
@@ -130,15 +131,15 @@ impl PluginTool {
     fn is_asked_for_by(&self, tool: &RequestTool) -> bool {
         match &tool.kind {
             ToolKind::Server(name) => name == self.tool,
-            // It becomes the same tool, or the endpoint's own.
+            // A web search entry becomes this server tool or the endpoint's own search.
             ToolKind::WebSearch => self.id == WEB.id,
             _ => false,
         }
     }
 
-    /// The tool's parameters that an entry states.
+    /// The tool's parameters from the members of an entry.
     fn parameters(&self, entry: &RequestPlugin) -> Bytes {
-        // It is an object that was checked before.
+        // The entry was checked to be an object.
         let stated: Map<String, Value> = serde_json::from_slice(&entry.json).unwrap_or_default();
         let of = |(member, parameter): &(&str, &str)| {
             let value = stated.get(*member).filter(|value| !value.is_null())?;

@@ -1,4 +1,5 @@
-//! Plugin entries: settings for hooks and for model routers, from a request or by default.
+//! Entries of `plugins`: settings for hooks, model routers and server tools, from a request or from
+//! the configured defaults.
 
 use super::invalid::{InvalidRequest, quoted};
 use super::json::{Document, Kind, Value};
@@ -10,11 +11,12 @@ use serde_json::Map;
 /// One entry of `plugins`, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestPlugin {
-    /// Its place in the request, for messages; none for a default that the request does not name.
+    /// The index in the request, for error messages; none for a default that the request does not
+    /// name.
     pub index: Option<usize>,
-    /// Which plugin: one of the twelve known ids or one of those the caller added.
+    /// The plugin's id: one of the twelve known ids, or the id of an installed hook.
     pub id: String,
-    /// False switches the plugin off for this request, also where it is on by default.
+    /// False switches the plugin off for this request, even where it is on by default.
     pub enabled: bool,
     /// The whole entry as JSON.
     pub json: Bytes,
@@ -27,10 +29,10 @@ const ENABLED: &str = "enabled";
 const PLUGINS_MAX: usize = 64;
 
 impl RequestPlugin {
-    /// Checks all of `plugins`. Ids in `extra` are those of installed hooks, which check their own settings.
+    /// Checks all entries. `extra` are ids of installed hooks, which check their own settings.
     ///
     /// # Errors
-    /// The first entry that is unknown, malformed or there twice, by path.
+    /// The first entry that is unknown, malformed or repeated, with its path.
     pub(super) fn list(plugins: Value<'_>, extra: &[String]) -> Result<Vec<Self>, InvalidRequest> {
         Rule::List { of: &Rule::Any, min: 0, max: PLUGINS_MAX }.check(plugins)?;
         let mut list: Vec<Self> = Vec::new();
@@ -46,10 +48,10 @@ impl RequestPlugin {
         Ok(list)
     }
 
-    /// Checks one entry on its own, as operators write defaults. `extra` as in a request.
+    /// Checks one entry on its own, as in the configured defaults. `extra` are ids of installed hooks.
     ///
     /// # Errors
-    /// What is wrong with it; paths start at the entry: `cost_tier`.
+    /// The first violation. Its path starts at the entry, as in `cost_tier`.
     pub fn parse(json: &[u8], extra: &[String]) -> Result<Self, InvalidRequest> {
         let document = Document::parse(json)?;
         Self::check(document.root(), extra)
@@ -57,7 +59,7 @@ impl RequestPlugin {
 
     fn check(entry: Value<'_>, extra: &[String]) -> Result<Self, InvalidRequest> {
         let id = PLUGINS.tag_of(entry)?.text();
-        // A known id keeps its rules also where a hook of that name is installed.
+        // A known id keeps its rules even if a hook with the same name is installed.
         let known = PLUGINS.variants.iter().any(|(name, _)| *name == id);
         if !known && extra.iter().any(|name| *name == id) {
             EXTRA_PLUGIN.check(entry)?;
@@ -68,14 +70,14 @@ impl RequestPlugin {
         Ok(Self { index: None, id: id.into_owned(), enabled, json: Bytes::from(entry.compact()) })
     }
 
-    /// What messages call the entry: `plugins[2]`, or `moderation` for a default.
+    /// The path of the entry in error messages: `plugins[2]`, or the id for a default.
     #[must_use]
     pub fn path(&self) -> String {
         self.index.map_or_else(|| quoted(&self.id), |index| format!("plugins[{index}]"))
     }
 
-    /// This entry where `default` is in force: each of its own members counts, the others are the default's.
-    /// Who names a plugin asks for it, so `enabled` is never the default's.
+    /// This entry combined with a default: its own members win, the remaining ones are those of the
+    /// default. `enabled` is never taken from the default, because naming a plugin asks for it.
     #[must_use]
     pub fn over(self, default: &Self) -> Self {
         let mut members = default.members();
@@ -93,9 +95,9 @@ impl RequestPlugin {
         self.enabled == default.enabled && self.members().iter().all(same)
     }
 
-    /// What the entry states; null states nothing.
+    /// The members that are set; null members are not.
     fn members(&self) -> Map<String, serde_json::Value> {
-        // It was checked to be an object.
+        // The entry was checked to be an object.
         let members: Map<String, serde_json::Value> = serde_json::from_slice(&self.json).unwrap_or_default();
         members.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }

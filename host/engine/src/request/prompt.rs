@@ -1,8 +1,8 @@
-//! Prompt templates: messages that the operator keeps in the configuration and a request names by id.
+//! Prompt templates: messages from the configuration that a request names by id.
 //!
-//! A template's messages stand before the client's `input`. `{{name}}` in their text is a variable: the
-//! request gives a value for each, no more and no fewer, so that a misspelt name is noticed. Values are put
-//! in once; braces inside a value stay what they are.
+//! A template's messages go before the client's `input`. `{{name}}` in their text is a variable. A
+//! request must give exactly the variables that the template uses, so that a misspelt name is an
+//! error. Values are inserted once: braces inside a value are not expanded.
 
 use super::invalid::{InvalidKind, InvalidRequest, quoted};
 use super::json::{Kind, Value};
@@ -11,15 +11,15 @@ use std::borrow::Cow;
 #[cfg(test)]
 mod tests;
 
-/// The longest name of a variable, in bytes.
+/// The longest variable name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Who speaks in a template.
+/// The role of a message in a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptRole {
-    /// Instructions.
+    /// Instructions: `system`.
     System,
-    /// Instructions, by their newer name.
+    /// Instructions: `developer`, the newer name.
     Developer,
     /// The user.
     User,
@@ -28,7 +28,7 @@ pub enum PromptRole {
 }
 
 impl PromptRole {
-    /// The role with this name.
+    /// The role with this name, if there is one.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         [Self::System, Self::Developer, Self::User, Self::Assistant]
@@ -36,7 +36,7 @@ impl PromptRole {
             .find(|role| role.as_str() == name)
     }
 
-    /// The name on the wire.
+    /// The name of the role in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -59,15 +59,16 @@ pub struct PromptTemplate {
 /// A piece of a message's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Piece {
-    /// As it stands.
+    /// Literal text.
     Text(String),
     /// The value of the variable with this name.
     Variable(String),
 }
 
 impl PromptTemplate {
-    /// A template of messages in their order. `{{name}}`, blanks inside the braces allowed, is a variable where
-    /// `name` is a letter or `_` followed by at most 63 letters, digits or `_` of ASCII; all else is text.
+    /// A template of messages in this order. `{{name}}` is a variable; whitespace inside the braces
+    /// is allowed. A name is an ASCII letter or `_`, followed by at most 63 ASCII letters, digits
+    /// or `_`. All other text is literal.
     #[must_use]
     pub fn new(id: String, version: Option<String>, messages: Vec<(PromptRole, String)>) -> Self {
         let messages = messages.into_iter().map(|(role, text)| (role, pieces(&text))).collect();
@@ -80,22 +81,23 @@ impl PromptTemplate {
     }
 }
 
-/// All templates of a host.
+/// All templates of the host.
 #[derive(Debug, Clone, Default)]
 pub struct Prompts(Vec<PromptTemplate>);
 
 impl Prompts {
-    /// Templates in the order of the configuration: of several versions the last is the current one.
+    /// Templates in the order of the configuration. Of several versions of a template, the last one
+    /// is the default.
     #[must_use]
     pub fn new(templates: Vec<PromptTemplate>) -> Self {
         Self(templates)
     }
 
-    /// The conversation that a checked `prompt` and `input` stand for, a JSON array of items.
+    /// Expands a checked `prompt` and `input` into a JSON array of items.
     ///
     /// # Errors
-    /// An id or version that does not exist (404), a variable without a value, a value without a variable, or
-    /// a picture or file where only text can be.
+    /// An unknown id or version (404), a variable without a value, a value without a variable, or a
+    /// picture or file in a message that may only have text.
     pub(super) fn expand(
         &self,
         prompt: Value<'_>,
@@ -161,10 +163,10 @@ fn separate(out: &mut Vec<u8>) {
     }
 }
 
-/// One part of a message under construction.
+/// A part of a message that is being built.
 enum Part<'d> {
     Text(String),
-    /// A part as the client gave it.
+    /// A part as the client sent it.
     Given(Value<'d>),
 }
 
@@ -228,7 +230,7 @@ fn write_parts(parts: &[Part<'_>], out: &mut Vec<u8>) {
 }
 
 fn write_text(text: &str, out: &mut Vec<u8>) {
-    // A string always serializes.
+    // Serialization of a string cannot fail.
     out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
 }
 
@@ -239,17 +241,19 @@ fn value_of<'d>(prompt: Value<'d>, name: &str) -> Result<Value<'d>, InvalidReque
     })
 }
 
-/// The text that a value puts into the text around it; none for a part that has to stand by itself.
+/// The text of a value that can be inserted into the surrounding text; none for a value that must
+/// be a part of its own.
 fn inline(value: Value<'_>) -> Option<Cow<'_, str>> {
     if value.kind() == Kind::String {
         return Some(value.text());
     }
+    // A text with a cache mark must stay a part of its own, or the mark would be lost.
     let marked = value.get("prompt_cache_breakpoint").or_else(|| value.get("cache_control")).is_some();
     let is_text = value.get("type").is_some_and(|tag| tag.is("input_text"));
     value.get("text").filter(|_| is_text && !marked).map(Value::text)
 }
 
-/// Cuts a text at its variables.
+/// Splits a text into literal pieces and variables.
 fn pieces(text: &str) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let (mut plain, mut rest) = (String::new(), text);
@@ -264,7 +268,7 @@ fn pieces(text: &str) -> Vec<Piece> {
                 rest = behind;
             }
             None => {
-                // One brace only: the second may belong to a variable.
+                // Consume only one brace: the next one may open a variable, as in `{{{name}}`.
                 plain.push('{');
                 rest = rest.get(before.len() + 1..).unwrap_or_default();
             }

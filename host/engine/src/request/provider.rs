@@ -1,28 +1,30 @@
-//! The `provider` object: what the client demands of endpoints.
+//! The `provider` object: the client's constraints and preferences for endpoints.
 
 use super::json::{Kind, Value};
 use bytes::Bytes;
 
-/// Routing preferences. The host reads the few fields it acts on itself; routers read the JSON.
+/// Routing preferences. The host reads the few fields that it acts on; routers receive the JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderPreferences {
     /// The checked object as JSON, `{}` when absent.
     pub json: Bytes,
-    /// Whether anything but the first endpoint may be tried. Default true.
+    /// Whether endpoints after the first may be tried. Default true.
     pub allow_fallbacks: bool,
-    /// Whether endpoints must support every parameter that was set. Default false.
+    /// Whether endpoints must support every parameter that the request sets. Default false.
     pub require_parameters: bool,
-    /// Whether `order` names at least one provider, which switches stickiness off.
+    /// Whether `order` names at least one provider. Sticky sessions are then switched off.
     pub has_order: bool,
-    /// `options`: provider slug and the fields that only this provider's guest receives.
+    /// `options`: pairs of a provider slug and the fields that are sent to this provider's guest
+    /// only.
     pub options: Vec<(String, GivenOptions)>,
 }
 
-/// Fields of `provider.options` for one provider, no two of which differ by case alone, each value as JSON.
+/// The fields of `provider.options` for one provider, each value as JSON. No two names differ by
+/// case alone.
 pub type GivenOptions = Vec<(String, Bytes)>;
 
 impl ProviderPreferences {
-    /// The options for one provider. Letters of either case are alike, as they are to routers.
+    /// The options for one provider. Slugs are compared without case, as routers compare them.
     #[must_use]
     pub fn options_for(&self, provider: &str) -> Option<&GivenOptions> {
         let own = self.options.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider));
@@ -43,7 +45,7 @@ impl Default for ProviderPreferences {
 }
 
 impl ProviderPreferences {
-    /// Reads a checked object.
+    /// Reads an object that the tables have checked.
     pub(super) fn of(provider: Value<'_>) -> Self {
         let options = provider.get("options").into_iter().flat_map(Value::members);
         Self {
@@ -56,7 +58,7 @@ impl ProviderPreferences {
     }
 }
 
-/// Null means absent here too.
+/// A member that is null counts as absent here too.
 fn given(options: Value<'_>) -> GivenOptions {
     let fields = options.members().filter(|(_, value)| !value.is_null());
     fields.map(|(name, value)| (name.text().into_owned(), Bytes::from(value.compact()))).collect()

@@ -1,37 +1,40 @@
-//! Items of server tools in a client's history. The model made functions calls and read results, so that is
-//! what it is shown again: each item as a call and, behind the calls that stand next to it, its result. Where the
-//! call was the client's to answer, the result is what the client says.
+//! Renders items of server tools in a client's history. The model originally made function calls
+//! and received results, so each item becomes a function call, followed by its result after the
+//! calls that are adjacent to it. If the client had to answer the call, the client's own output
+//! item is the result.
 //!
-//! The function is called like the tool, prefix included, which no function can be called: under which name the
-//! tool offers it in this request, or that it does not, is put right once its tools are known.
+//! The function gets the tool's name with prefix, which providers do not accept as the name of a
+//! function. When the tools of the request are known, the engine replaces it by the name under
+//! which the tool is offered, or renders the call as text.
 
 use super::json::{Kind, Value, separate, write_key};
 use super::tools::{ToolPrefix, split_prefix};
 use std::collections::BTreeSet;
 
-/// What the call and the item's own bookkeeping are made of; all else is the result.
+/// Members that belong to the call or identify the item; all others are the result.
 const NOT_RESULT: [&str; 4] = ["type", "id", "call_id", "arguments"];
 
-/// One history on its way to a model.
+/// Renders the history of one request.
 #[derive(Debug)]
 pub(super) struct Replay<'d> {
     input: Value<'d>,
-    /// Types of items, beside those with a prefix, that stand for calls of server tools.
+    /// Item types without prefix that are calls of server tools as well.
     kinds: &'d [&'d str],
-    /// Results of calls that wait for the last call of their turn.
+    /// Results that are written after the last of the adjacent calls.
     results: Vec<u8>,
-    /// The calls that the client answers, looked up with the first server tool's item.
+    /// Ids of the calls that the client answers. Computed at the first item of a server tool.
     answered: Option<BTreeSet<String>>,
 }
 
 impl<'d> Replay<'d> {
-    /// Of the items of `input`, where items of `kinds` are a server tool's too.
+    /// Renders items of `input`; items of `kinds` count as calls of server tools as well.
     pub(super) fn new(input: Value<'d>, kinds: &'d [&'d str]) -> Self {
         Self { input, kinds, results: Vec::new(), answered: None }
     }
 
-    /// Makes room for `item` and writes it if it is a server tool's, or the answer to one; says whether it
-    /// was. `place` is its place in the input.
+    /// Writes `item` if it is a call of a server tool or the client's answer to one, and returns
+    /// whether it is. Before any other item, the pending results are written. `place` is the index
+    /// of the item in the input.
     pub(super) fn take(&mut self, item: Value<'_>, place: usize, out: &mut Vec<u8>) -> bool {
         let Some(tag) = item.get("type") else {
             self.end(out);
@@ -55,7 +58,8 @@ impl<'d> Replay<'d> {
         true
     }
 
-    /// Writes what the client says of a server tool's call in the form of another kind of tool.
+    /// Writes the client's answer to a call of a server tool, if the item is one in another form
+    /// than a function's result.
     fn take_answer(&mut self, item: Value<'_>, word: &str, out: &mut Vec<u8>) -> bool {
         let Some(answered) = self.answered.as_ref().filter(|_| is_answer(word)) else { return false };
         let Some(id) = item.get("call_id").map(|id| id.text()).filter(|id| answered.contains(id.as_ref()))
@@ -64,12 +68,12 @@ impl<'d> Replay<'d> {
         };
         let mut result = Vec::new();
         write_result(item, "", &id, &mut result);
-        // It begins with a comma, which separates it from what stands before it: its call at least.
+        // The result begins with a comma. At least its call has been written before it.
         out.append(&mut result);
         true
     }
 
-    /// The calls of server tools that are answered in forms of their own.
+    /// The ids of the calls of server tools that the client answers with an item of its own.
     fn answered(&mut self) -> &BTreeSet<String> {
         let (input, kinds) = (self.input, self.kinds);
         self.answered.get_or_insert_with(|| {
@@ -86,7 +90,7 @@ impl<'d> Replay<'d> {
         })
     }
 
-    /// Writes the results that wait.
+    /// Writes the pending results.
     pub(super) fn end(&mut self, out: &mut Vec<u8>) {
         if !self.results.is_empty() {
             out.append(&mut self.results);
@@ -94,13 +98,14 @@ impl<'d> Replay<'d> {
     }
 }
 
-/// The server tool whose calls items of this type are.
+/// The server tool to which calls of this item type belong.
 fn tool_of<'w>(word: &'w str, kinds: &[&str]) -> Option<&'w str> {
     let plain = || kinds.contains(&word).then(|| word.strip_suffix("_call").unwrap_or(word));
     split_prefix(word).map(|(_, name)| name).or_else(plain)
 }
 
-/// The server tool behind the function that a call names, if a call of one is what it stands for.
+/// The server tool behind the function name of a call; none if the call is not one of a server
+/// tool.
 pub(crate) fn server_tool_of_call(function: &str) -> Option<&str> {
     split_prefix(function).map(|(_, name)| name)
 }
@@ -110,12 +115,12 @@ pub(super) fn has_kinds(input: Value<'_>, kinds: &[&str]) -> bool {
     input.items().any(|item| item.get("type").is_some_and(|tag| kinds.iter().any(|kind| tag.is(kind))))
 }
 
-/// Whether items of this type say what came of a call of another kind than a function's.
+/// Whether items of this type are results of calls other than those of functions and custom tools.
 fn is_answer(word: &str) -> bool {
     word.ends_with("_call_output") && word != "function_call_output" && word != "custom_tool_call_output"
 }
 
-/// Text that ties call and result together: what the item has, or its place.
+/// The id that links call and result: the item's own, or one made from its index.
 fn call_id(item: Value<'_>, place: usize) -> String {
     let given = |name| item.get(name).map(|value| value.text()).filter(|text| !text.is_empty());
     given("call_id").or_else(|| given("id")).map_or_else(|| format!("call_{place}"), |id| id.into_owned())
@@ -123,7 +128,8 @@ fn call_id(item: Value<'_>, place: usize) -> String {
 
 fn write_call(item: Value<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
     let arguments = item.get("arguments").filter(|arguments| arguments.kind() == Kind::String);
-    // What a client was to do is an object of its own.
+    // For tools that the client answers, the item has an object with the operation instead of
+    // arguments.
     let operation = item.get("operation").filter(|operation| operation.kind() == Kind::Object);
     let operation = operation.map(|operation| String::from_utf8_lossy(&operation.compact()).into_owned());
     let arguments = arguments
@@ -153,12 +159,12 @@ fn write_result(item: Value<'_>, name: &str, call_id: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(br#",{"type":"function_call_output","call_id":"#);
     write_text(call_id, out);
     out.extend_from_slice(br#","output":"#);
-    // Members of a checked document are UTF-8.
+    // Members of a parsed document are valid UTF-8.
     write_text(&String::from_utf8_lossy(&result), out);
     out.push(b'}');
 }
 
-/// A picture as text is megabytes that no model can read.
+/// Whether a member has a picture. As text it would be megabytes of base64 that models cannot read.
 fn is_picture(tool: &str, key: Value<'_>, value: Value<'_>) -> bool {
     tool == "image_generation"
         && (key.is("result")
@@ -167,6 +173,6 @@ fn is_picture(tool: &str, key: Value<'_>, value: Value<'_>) -> bool {
 }
 
 fn write_text(text: &str, out: &mut Vec<u8>) {
-    // A string always serializes.
+    // Serialization of a string cannot fail.
     out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
 }

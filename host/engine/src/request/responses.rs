@@ -18,28 +18,32 @@ use super::{
 use bytes::Bytes;
 use std::ops::Range;
 
-/// A checked request. Every string and list in it is bounded by the rules of the interface.
+/// A checked request. The length of every string and list is bounded, by a rule or by the limit of
+/// the whole body.
 #[derive(Debug, Clone)]
 pub struct ResponsesRequest {
-    /// `model` as the client wrote it, slug suffix included.
+    /// `model` as the client wrote it, with a suffix such as `:online`.
     pub model: Option<String>,
     /// The models to try in order: `model`, then `models` without repeats. Never empty.
     pub models: Vec<String>,
-    /// Whether the client reads a stream.
+    /// Whether the answer is sent as a stream of events.
     pub stream: bool,
     /// The largest output in tokens, at least 1.
     pub max_output_tokens: Option<u32>,
-    /// Steps of the server-tool loop, 1 to 30; none when unset or overridden by stop conditions.
+    /// The most steps of the server tool loop, 1 to 30. None when it is unset, or when stop
+    /// conditions replace it.
     pub max_tool_calls: Option<u32>,
-    /// Conditions that end the server-tool loop; empty when unset.
+    /// Conditions that end the server tool loop; empty when unset.
     pub stop_server_tools_when: Vec<StopCondition>,
     /// The tools in the client's order.
     pub tools: Vec<RequestTool>,
-    /// What items of the input have a provider run or read, but for tools that they bring.
+    /// Files stored at a provider, and tools found by searches, that items of the input make a
+    /// provider read or run. The tools of `additional_tools` items are in `brought` instead.
     pub hosted_items: Vec<Hosted>,
     /// Which tool the model may or must call.
     pub tool_choice: ToolChoice,
-    /// Members of output items that the client wants in addition, such as `code_interpreter_call.outputs`.
+    /// Members of output items that the client requests in addition, such as
+    /// `code_interpreter_call.outputs`.
     pub include: Vec<String>,
     /// Whether the model may call several tools in one turn. Default true.
     pub parallel_tool_calls: bool,
@@ -49,11 +53,11 @@ pub struct ResponsesRequest {
     pub plugins: Vec<RequestPlugin>,
     /// The session, at most 256 characters.
     pub session_id: Option<String>,
-    /// A second choice of sticky key.
+    /// The key for sticky routing where there is no `session_id`.
     pub prompt_cache_key: Option<String>,
-    /// The end user, at most 256 characters.
+    /// The end user's id, at most 256 characters.
     pub user: Option<String>,
-    /// The tier asked for, `auto` when unset.
+    /// The requested tier; `auto` when unset.
     pub service_tier: ServiceTier,
     /// The deprecated `route`.
     pub route: Option<Route>,
@@ -61,36 +65,37 @@ pub struct ResponsesRequest {
     pub text_format: TextFormat,
     /// What an endpoint must be able to do, each once, in the order of [`Ability`].
     pub needs: Vec<Ability>,
-    /// Names of the generation parameters the client set, on the body or by marks on content parts, for
-    /// `require_parameters`.
+    /// Names of the generation parameters that the client set, in the body or by marks on content
+    /// parts. Endpoints must support them under `require_parameters`.
     pub parameters: Vec<&'static str>,
     /// Counts over the text of the input.
     pub facts: TextFacts,
-    /// A rough count of input tokens: a quarter of the characters of text, instructions and tools.
+    /// An estimate of the input tokens: a quarter of the characters of input, instructions and
+    /// tools.
     pub input_tokens: u32,
-    /// How many input tokens it can be: what it may cost is reserved by them.
+    /// The upper bound of the input tokens, from which the reservation of cost is computed.
     pub(crate) weight: Weight,
-    /// What the client wants done about a conversation that is too long; none where it does not say.
+    /// `truncation`; none when unset.
     pub truncation: Option<Truncation>,
     /// `debug.echo_upstream_body` of a streamed request; false otherwise.
     pub echo_upstream_body: bool,
     /// `metadata` in the client's order, at most 16 pairs.
     pub metadata: Vec<(String, String)>,
-    /// `trace` as JSON.
+    /// `trace` as JSON without whitespace.
     pub trace: Option<Bytes>,
-    /// What provider guests receive, written once. Its `model` is the first of `models`.
+    /// The document for provider guests, written once. Its `model` is the first of `models`.
     pub guest_json: Bytes,
-    /// The first system or developer message and the first other message, as they stand in `guest_json`:
-    /// what a sticky key is made of when the client names no session.
+    /// The first system or developer message and the first other message, as in `guest_json`. The
+    /// sticky key is made of them when the client names no session.
     pub opening: Vec<Bytes>,
-    /// The input ends with the result of a call: there may be nothing left to say.
+    /// The input ends with the result of a call. The model may then finish without any output.
     pub(crate) ends_with_result: bool,
-    /// Items of the input were calls of server tools and are told as calls of functions that no tool offers under
-    /// that name yet.
+    /// The input has items of server tools. `guest_json` has them as calls of functions under the
+    /// tool's prefixed name, until the tools of the request are known.
     pub(crate) has_server_calls: bool,
-    /// Tools that items of the input bring.
+    /// The tools of `additional_tools` items.
     pub(crate) brought: Vec<RequestTool>,
-    /// Kinds of tools and items that not every dialect has.
+    /// Kinds of tools and items that not every dialect supports.
     pub(crate) kinds: Kinds,
     /// The constant members of the response object, `"background":false,...`: a JSON fragment without
     /// braces and without a comma at either end.
@@ -98,7 +103,7 @@ pub struct ResponsesRequest {
     spans: Spans,
 }
 
-/// Counts over the text of an input, for model routers. Never text itself.
+/// Counts over the text of an input, for model routers. The text itself is never included.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TextFacts {
     /// Unicode scalar values of the last user message.
@@ -113,25 +118,25 @@ pub struct TextFacts {
     pub math_share: f64,
     /// Question marks in the last user message.
     pub questions: u32,
-    /// `model` of the last assistant message, if it has one.
+    /// `model` of the last assistant message, if the client sent one.
     pub last_model: Option<String>,
 }
 
 impl ResponsesRequest {
-    /// Parses and checks a body. `extra_plugins` are ids of installed hooks beyond the twelve known ones. No
-    /// prompt template exists for it.
+    /// Parses and checks a body without prompt templates. `extra_plugins` are ids of installed
+    /// hooks beyond the twelve known ids.
     ///
     /// # Errors
-    /// The first thing wrong with it, by path.
+    /// The first violation, with its path.
     pub fn parse(body: &[u8], extra_plugins: &[String]) -> Result<Self, InvalidRequest> {
         Self::parse_with(body, extra_plugins, &Prompts::default(), Bounds::default())
     }
 
-    /// [`Self::parse`] where `prompt` may name one of these templates: its messages then stand before the
-    /// input, which may be absent. `bounds` says how much the body may hold.
+    /// Like [`Self::parse`], with templates that `prompt` may name. The template's messages go
+    /// before the input, which may then be absent. `bounds` limits how much the body may hold.
     ///
     /// # Errors
-    /// The first thing wrong with it, by path.
+    /// The first violation, with its path.
     pub fn parse_with(
         body: &[u8],
         extra_plugins: &[String],
@@ -142,6 +147,8 @@ impl ResponsesRequest {
         let (expanded, whole);
         let mut fields = Fields::check(&BODY, document.root())?;
         let models = fields.models()?;
+        // The client's own input is checked before a template is expanded, so that paths in errors
+        // are right.
         let mut tally = fields.get("input").map(|input| Tally::of(input, bounds)).transpose()?;
         if let Some(prompt) = fields.get("prompt") {
             expanded = prompts.expand(prompt, fields.get("input"))?;
@@ -209,19 +216,19 @@ impl ResponsesRequest {
 }
 
 impl ResponsesRequest {
-    /// `guest_json` with the changes of one turn: another model, more items, other tools.
+    /// `guest_json` with the changes of one turn: another model, more items or other tools.
     #[must_use]
     pub fn guest_json_for(&self, turn: &GuestTurn<'_>) -> Bytes {
         guest::write_turn(&self.guest_json, &self.spans, turn)
     }
 
-    /// The items of `input` as they stand in `guest_json`, comma-separated, without the brackets.
+    /// The items of `input` as in `guest_json`, comma-separated, without the brackets.
     #[must_use]
     pub fn input_items(&self) -> Bytes {
         guest::input_items(&self.guest_json, &self.spans)
     }
 
-    /// Everything that it has a provider run or read.
+    /// All tools and files that a provider runs or reads for this request.
     pub(crate) fn hosted(&self) -> impl Iterator<Item = &Hosted> {
         self.all_tools().filter_map(|tool| tool.hosted.as_ref()).chain(&self.hosted_items)
     }
@@ -231,7 +238,7 @@ impl ResponsesRequest {
         self.tools.iter().chain(&self.brought)
     }
 
-    /// Puts other items, in normal form and comma-separated, in the place of those of `input`.
+    /// Replaces the items of `input` by `items`, in normal form and comma-separated.
     pub(crate) fn replace_input(&mut self, items: &[u8]) {
         let turn = GuestTurn { input: Some(items), ..GuestTurn::default() };
         let json = self.guest_json_for(&turn);
@@ -239,11 +246,12 @@ impl ResponsesRequest {
         self.guest_json = json;
     }
 
-    /// Takes over what models are told from another request. Routing, session and echo stay what the
-    /// client said.
+    /// Replaces everything that models receive by that of `other`, the request as a hook returned
+    /// it. Routing, session and echo stay as the client sent them.
     pub fn adopt(&mut self, other: Self) {
         self.guest_json = other.guest_json;
-        // What a hook was shown had its calls as functions already.
+        // Hooks receive calls of server tools as function calls, so `other` alone does not show
+        // that there are any.
         self.has_server_calls |= other.has_server_calls;
         self.ends_with_result = other.ends_with_result;
         self.spans = other.spans;
@@ -260,20 +268,21 @@ impl ResponsesRequest {
     }
 }
 
-/// The tools with their places in the JSON that guests receive.
+/// Converts the tools, each with its slice of the JSON that guests receive.
 fn with_json(offered: Vec<Offered<'_>>, ranges: Vec<Range<usize>>, json: &Bytes) -> Vec<RequestTool> {
     let placed = offered.into_iter().zip(ranges).enumerate();
     placed.map(|(index, (tool, range))| tool.into_tool(Place::Tools(index), json.slice(range))).collect()
 }
 
-/// The items of an input, comma-separated, for models that know those of `kinds`, such as `code_interpreter_call`,
-/// as calls of functions only; none if there are none of them.
+/// Renders the items of an input for models that support items of `kinds`, such as
+/// `code_interpreter_call`, only as function calls. None when there are no such items. Input and
+/// result are comma-separated.
 pub(crate) fn retold_items(items: &[u8], kinds: &[String]) -> Option<Bytes> {
     if kinds.is_empty() {
         return None;
     }
     let array = [b"[", items, b"]"].concat();
-    // It is a piece of a document that was read before.
+    // The items are part of a document that was parsed before, so this does not fail.
     let document = Document::parse(&array).ok()?;
     let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
     if !replay::has_kinds(document.root(), &kinds) {
@@ -285,7 +294,7 @@ pub(crate) fn retold_items(items: &[u8], kinds: &[String]) -> Option<Bytes> {
     Some(Bytes::copy_from_slice(items))
 }
 
-/// Members whose support an endpoint may lack, for `require_parameters`.
+/// Members that an endpoint may not support, for `require_parameters`.
 const PARAMETERS: [&str; 17] = [
     "max_output_tokens",
     "temperature",
@@ -307,7 +316,7 @@ const PARAMETERS: [&str; 17] = [
 ];
 
 impl Fields<'_> {
-    /// `model`, then `models`, each once.
+    /// `model`, then `models`, without repeats.
     fn models(&self) -> Result<Vec<String>, InvalidRequest> {
         let mut models: Vec<String> = Vec::new();
         let further = self.get("models").into_iter().flat_map(Value::items);
@@ -328,7 +337,7 @@ impl Fields<'_> {
         conditions.map(StopCondition::of).collect()
     }
 
-    /// Not even looked at when stop conditions are given.
+    /// Ignored, and not even checked, when stop conditions are given.
     fn max_tool_calls(&self) -> Result<Option<u32>, InvalidRequest> {
         if self.get("stop_server_tools_when").is_some() {
             return Ok(None);
@@ -354,7 +363,7 @@ impl Fields<'_> {
         needs.list()
     }
 
-    /// `tools` are the tools as they are written for guests.
+    /// The upper bound of input tokens. `tools` are the ranges of the tools as written for guests.
     fn weight(&self, tools: &[Range<usize>]) -> Weight {
         let told = ["instructions", "input"].into_iter().filter_map(|name| self.get(name));
         let format = self.get("text").and_then(|text| text.get("format"));
@@ -377,7 +386,7 @@ impl Fields<'_> {
 
     fn parameters(&self, marks: Marks) -> Vec<&'static str> {
         let set = |name: &&str| match *name {
-            // The empty object and the format that is the default ask for nothing.
+            // An empty object and the default format request nothing.
             "text" => self.get("text").is_some_and(asks_for_text),
             "reasoning" => self.get("reasoning").is_some_and(asks_to_reason),
             name => self.get(name).is_some() || marks.have(name),
@@ -396,7 +405,7 @@ fn asks_for_text(text: Value<'_>) -> bool {
     format != TextFormat::Text || text.get("verbosity").is_some()
 }
 
-/// Effort other than `none`, a budget, or the switch.
+/// Whether reasoning is requested: by an effort other than `none`, by a budget, or by `enabled`.
 fn asks_to_reason(reasoning: Value<'_>) -> bool {
     let off = reasoning.get("enabled").is_some_and(|enabled| !enabled.is_true());
     let effort = reasoning.get("effort").is_some_and(|effort| !effort.is("none"));

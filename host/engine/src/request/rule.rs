@@ -1,20 +1,21 @@
-//! What a field may hold, as data, and the one function that checks a value against it.
+//! Rules for the values of fields, as data, and the one function that checks a value against a
+//! rule.
 //!
-//! The tables in `shapes` are the readable form of the interface; this file is all the code that runs
-//! them. Null counts as absent everywhere, members without a rule are skipped, and recursion is bounded
-//! by the nesting limit of the document.
+//! The tables in `shapes` are the readable form of the API; this file has all the code that
+//! evaluates them. In an object with a shape, a null member counts as absent and a member without a
+//! rule is skipped. Recursion is bounded by the nesting limit of the document.
 
 use super::invalid::{InvalidRequest, quoted};
 use super::json::{Kind, Value};
 
-/// What a value may be.
+/// What a value may be. All bounds are inclusive.
 #[derive(Debug)]
 pub(super) enum Rule {
-    /// Anything.
+    /// Any value.
     Any,
     /// A boolean.
     Bool,
-    /// A string of `min` to `max` characters.
+    /// A string with `min` to `max` characters.
     Text { min: usize, max: usize },
     /// One of these strings.
     OneOf(&'static [&'static str]),
@@ -22,25 +23,25 @@ pub(super) enum Rule {
     Integer { min: i64, max: i64 },
     /// A number.
     Number { min: f64, max: f64 },
-    /// An array of `min` to `max` such elements.
+    /// An array with `min` to `max` elements.
     List { of: &'static Rule, min: usize, max: usize },
-    /// An object with such values under any key.
+    /// An object with any keys and with values of this rule.
     Map(&'static Rule),
     /// An object of a shape.
     Object(&'static Shape),
-    /// An object whose shape one of its members names.
+    /// An object whose shape depends on one of its members, such as `type`.
     Tagged(&'static Tagged),
-    /// The first of these that takes values of the kind at hand.
+    /// The first of these rules that accepts the JSON type of the value.
     Either(&'static [Rule]),
-    /// A rule that only code can say.
+    /// A check that needs code.
     Custom(fn(Value<'_>) -> Result<(), InvalidRequest>),
 }
 
-/// The members of an object that are looked at.
+/// The members of an object that are checked.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub(super) fields: &'static [Field],
-    /// What holds between the members.
+    /// A check across several members, made after each member was checked on its own.
     pub(super) also: Option<fn(Value<'_>) -> Result<(), InvalidRequest>>,
 }
 
@@ -51,31 +52,31 @@ pub(super) struct Field {
     required: bool,
 }
 
-/// Objects told apart by a member.
+/// Objects whose shape is selected by a member.
 #[derive(Debug)]
 pub(super) struct Tagged {
     /// The member's name: `type`, or `id` for plugins.
     pub(super) tag: &'static str,
-    /// What the objects are called in messages.
+    /// The word for these objects in error messages.
     pub(super) noun: &'static str,
     pub(super) variants: &'static [(&'static str, Shape)],
 }
 
-/// Text of any length; the body's own limit bounds it.
+/// Text of any length; it is bounded by the limit of the whole body.
 pub(super) const TEXT: Rule = Rule::Text { min: 0, max: usize::MAX };
-/// Text that identifies something.
+/// Text that must not be empty.
 pub(super) const NAME: Rule = Rule::Text { min: 1, max: usize::MAX };
-/// An object about which nothing is known.
+/// An object with any members.
 pub(super) const OPEN_OBJECT: Rule = Rule::Object(&Shape::of(&[]));
 /// Any array.
 pub(super) const OPEN_LIST: Rule = Rule::List { of: &Rule::Any, min: 0, max: usize::MAX };
-/// Objects about which nothing is known.
+/// An array of objects with any members.
 pub(super) const OBJECTS: Rule = Rule::List { of: &OPEN_OBJECT, min: 0, max: usize::MAX };
-/// A positive count.
+/// A positive integer of at most 32 bits.
 pub(super) const COUNT: Rule = Rule::Integer { min: 1, max: u32::MAX as i64 };
 /// A number that is not negative.
 pub(super) const AMOUNT: Rule = Rule::Number { min: 0.0, max: f64::MAX };
-/// A list of names of servers, models and the like.
+/// Names of servers, models and the like.
 pub(super) const NAMES: Rule = Rule::List { of: &Rule::Text { min: 1, max: 1024 }, min: 0, max: 1024 };
 
 impl Shape {
@@ -83,7 +84,7 @@ impl Shape {
         Self { fields, also: None }
     }
 
-    /// Whether it has a rule for this member.
+    /// Whether the shape has a rule for this member.
     pub(super) fn knows(&self, name: &str) -> bool {
         self.fields.iter().any(|field| field.name == name)
     }
@@ -124,7 +125,7 @@ impl Rule {
     /// Checks a value.
     ///
     /// # Errors
-    /// The first violation, by path.
+    /// The first violation, with its path.
     pub(super) fn check(&self, value: Value<'_>) -> Result<(), InvalidRequest> {
         if !self.takes(value.kind()) {
             return Err(value.mistyped(self.noun()));
@@ -160,15 +161,15 @@ impl Shape {
     /// Checks an object.
     ///
     /// # Errors
-    /// The first violation, by path.
+    /// The first violation, with its path.
     pub(super) fn check(&self, object: Value<'_>) -> Result<(), InvalidRequest> {
         self.visit(object, |_, _| ())
     }
 
-    /// Checks an object and shows every member that has a rule and is not null.
+    /// Checks an object and calls `found` for every member that has a rule and is not null.
     ///
     /// # Errors
-    /// The first violation, by path.
+    /// The first violation, with its path.
     pub(super) fn visit<'d>(
         &self,
         object: Value<'d>,
@@ -189,6 +190,7 @@ impl Shape {
             found(field.name, value);
         }
         if missing > 0 {
+            // Only the error path searches for the name of the missing member.
             let absent = self.fields.iter().find(|field| field.required && object.get(field.name).is_none());
             return Err(object.invalid_member(absent.map_or("", |field| field.name), "is required"));
         }
@@ -197,10 +199,10 @@ impl Shape {
 }
 
 impl Tagged {
-    /// Checks an object by the shape its tag names, and returns the tag.
+    /// Checks an object against the shape that its tag selects. Returns the tag.
     ///
     /// # Errors
-    /// The first violation, by path; an unknown tag is named.
+    /// The first violation, with its path. An unknown tag is quoted.
     pub(super) fn check(&self, object: Value<'_>) -> Result<&'static str, InvalidRequest> {
         let tag = self.tag_of(object)?;
         let word = tag.text();
@@ -214,7 +216,7 @@ impl Tagged {
     /// The tag of an object.
     ///
     /// # Errors
-    /// When it is no object, or the tag is missing or no string.
+    /// The value is not an object, or the tag is missing or not a string.
     pub(super) fn tag_of<'d>(&self, object: Value<'d>) -> Result<Value<'d>, InvalidRequest> {
         if object.kind() != Kind::Object {
             return Err(object.mistyped("an object"));
@@ -228,7 +230,7 @@ impl Tagged {
         Ok(tag)
     }
 
-    /// The refusal of a tag, naming it.
+    /// The error for an unknown tag, with the tag quoted.
     pub(super) fn unknown(&self, tag: Value<'_>) -> InvalidRequest {
         tag.invalid(format!("names an unknown {}: \"{}\"", self.noun, quoted(&tag.text())))
     }
@@ -243,7 +245,7 @@ fn check_text(value: Value<'_>, min: usize, max: usize) -> Result<(), InvalidReq
             format!("must have at least {min} characters")
         }));
     }
-    // Characters are counted only when the bytes leave it open.
+    // Characters are counted only when the length in bytes does not decide it.
     if bytes > max && value.chars() > max {
         return Err(value.invalid(format!("must have at most {max} characters")));
     }
@@ -255,16 +257,16 @@ fn check_integer(value: Value<'_>, min: i64, max: i64) -> Result<(), InvalidRequ
     if raw.bytes().any(|b| matches!(b, b'.' | b'e' | b'E')) {
         return Err(value.invalid("must be an integer, without fraction or exponent"));
     }
-    // Minus zero is a float to most readers.
+    // Many parsers read -0 as a float.
     let integer = value.integer().filter(|_| min < 0 || !raw.starts_with('-'));
     let is_above = match integer {
         Some(integer) => integer > max,
-        // Of digits alone, and still none that fits.
+        // The value has digits only and does not fit, so it is above the maximum.
         None => raw.bytes().all(|b| b.is_ascii_digit()),
     };
     match integer {
         Some(integer) if (min..=max).contains(&integer) => Ok(()),
-        // The limit of a type is worth a word only to who is above it.
+        // The message names the maximum of an integer type only if the value is above it.
         _ if !is_above && max >= i64::from(u32::MAX) => {
             Err(value.invalid(format!("must be an integer of at least {min}")))
         }

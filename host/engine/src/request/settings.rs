@@ -1,8 +1,9 @@
-//! The small closed sets of a request: tier, route, stop conditions, abilities, text format.
+//! The small closed sets of a request: abilities, tiers, route, stop conditions, truncation, text
+//! format.
 
 use super::json::Value;
 
-/// What an endpoint must be able to do. The words are those of `request-summary.needs` in the WIT.
+/// What an endpoint must support. The words are those of `request-summary.needs` in the WIT files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ability {
     /// At least one tool is offered to the model.
@@ -17,7 +18,7 @@ pub enum Ability {
     Video,
     /// `text.format` is a JSON schema.
     StructuredOutput,
-    /// Reasoning was asked for by effort, budget or switch.
+    /// Reasoning is requested, by effort, budget or switch.
     Reasoning,
     /// `modalities` names `image`.
     ImageOutput,
@@ -35,7 +36,7 @@ impl Ability {
         Self::ImageOutput,
     ];
 
-    /// The word routers know it by.
+    /// The word in the plugin contract and in the configuration.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -60,32 +61,31 @@ impl Needs {
         self.0 |= 1 << ability as u8;
     }
 
-    /// Each ability once, in their order.
+    /// The abilities in the order of the enum, without repeats.
     pub(super) fn list(self) -> Vec<Ability> {
         Ability::ALL.into_iter().filter(|ability| self.0 & (1 << *ability as u8) != 0).collect()
     }
 }
 
-/// `service_tier`; the alias `fast` has become [`ServiceTier::Priority`].
+/// `service_tier`. The alias `fast` is parsed as [`ServiceTier::Priority`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ServiceTier {
     /// The service decides.
     #[default]
     Auto,
-    /// The standard tier, pinned.
+    /// The standard tier only.
     Default,
-    /// The cheaper tier, where there is one.
+    /// The cheaper tier, where one exists.
     Flex,
-    /// The faster tier first.
+    /// The faster tier is tried first.
     Priority,
     /// The scale tier.
     Scale,
-    /// The fastest tier, then priority, then the standard one.
+    /// The fastest tier is tried first, then `priority`, then the standard tier.
     Ultrafast,
 }
 
 impl ServiceTier {
-    /// The tier a checked value names.
     pub(super) fn of(value: Value<'_>) -> Self {
         match value.text().as_ref() {
             "default" => Self::Default,
@@ -97,7 +97,7 @@ impl ServiceTier {
         }
     }
 
-    /// The value on the wire.
+    /// The value of `service_tier` in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -121,12 +121,11 @@ pub enum Route {
 }
 
 impl Route {
-    /// The route a checked value names.
     pub(super) fn of(value: Value<'_>) -> Self {
         if value.is("sort") { Self::Sort } else { Self::Fallback }
     }
 
-    /// The value on the wire.
+    /// The value of `route` in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -136,38 +135,38 @@ impl Route {
     }
 }
 
-/// One entry of `stop_server_tools_when`; any of them ends the loop of server tools.
+/// One entry of `stop_server_tools_when`. The first condition that is met ends the server tool
+/// loop.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StopCondition {
-    /// After that many steps of the loop.
+    /// After this many steps of the loop.
     StepCountIs {
         /// Steps, at least 1.
         step_count: u32,
     },
-    /// After a tool of that name was called.
+    /// After a tool with this name was called.
     HasToolCall {
-        /// The tool's name, not empty.
+        /// The tool's name; not empty.
         tool_name: String,
     },
-    /// When the tokens of all turns exceed it.
+    /// When the tokens of all turns exceed this.
     MaxTokensUsed {
         /// Tokens, at least 1.
         max_tokens: u64,
     },
-    /// When the cost of all turns exceeds it.
+    /// When the cost of all turns exceeds this.
     MaxCost {
         /// Dollars, at least 0.
         max_cost_in_dollars: f64,
     },
-    /// When a turn finishes for that reason.
+    /// When a turn ends with this finish reason.
     FinishReasonIs {
-        /// The reason, not empty: `length` for instance.
+        /// The finish reason, such as `length`; not empty.
         reason: String,
     },
 }
 
 impl StopCondition {
-    /// The condition a checked entry states.
     pub(super) fn of(entry: Value<'_>) -> Self {
         let text = |name| entry.get(name).map(|value| value.text().into_owned()).unwrap_or_default();
         let integer = |name| entry.get(name).and_then(Value::integer).unwrap_or_default();
@@ -190,23 +189,22 @@ impl StopCondition {
     }
 }
 
-/// `truncation`: what is done about a conversation that is too long.
+/// `truncation`: whether items may be dropped from a conversation that is too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truncation {
-    /// What does not fit the context may be dropped.
+    /// Items that do not fit into the context may be dropped.
     Auto,
     /// Nothing may be dropped.
     Disabled,
 }
 
 impl Truncation {
-    /// A checked value.
     pub(super) fn of(value: Value<'_>) -> Self {
         if value.is("auto") { Self::Auto } else { Self::Disabled }
     }
 }
 
-/// `text.format` by its type.
+/// The type of `text.format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TextFormat {
     /// Plain text.
@@ -219,7 +217,6 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
-    /// The type of a checked format.
     pub(super) fn of(format: Value<'_>) -> Self {
         match format.get("type") {
             Some(tag) if tag.is("json_schema") => Self::JsonSchema,

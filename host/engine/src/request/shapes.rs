@@ -1,7 +1,7 @@
-//! The tables of the interface: which members each object may have and what they may hold.
+//! The tables of the API: which members each object may have, and which values they may have.
 //!
-//! Fields and values are those of the public Responses interface and its extensions. A table says what
-//! is checked; whatever it does not name is left alone.
+//! Fields and values are those of the public Responses API and its extensions. Members that a table
+//! does not name are not checked.
 
 pub(super) mod body;
 pub(super) mod embeddings;

@@ -1,8 +1,10 @@
-//! The request as it is told to an endpoint whose dialect lacks kinds of tools or items that the client uses.
+//! Renders a request for an endpoint whose dialect lacks kinds of tools or items that the client
+//! uses.
 //!
-//! Kinds that the client runs itself are told as functions, and what their calls were as calls of these; what
-//! comes back is put into the client's own kind again by [`ToldTools`]. Results of tools that the endpoint does
-//! not have become text. A dialect that has a kind gets it as the client sent it.
+//! Tools that the client runs itself are rendered as functions, and their calls in the history as
+//! function calls; [`ToldTools`] converts the model's calls back into the client's own kind.
+//! Results of tools that the endpoint does not have become text. Kinds that the dialect has are
+//! passed on unchanged.
 
 mod choice;
 mod definitions;
@@ -17,38 +19,38 @@ pub(crate) use names::{ClientKind, ClientTool, ToldTools};
 
 use names::Names;
 
-/// Kinds of tools and items of a request that not every dialect has.
+/// Kinds of tools and items in a request that not every dialect supports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Kinds {
-    /// Types of tools, offered or called.
+    /// Types of tools that are offered or called.
     pub(crate) tools: BTreeSet<String>,
-    /// There are items that belong to no tool.
+    /// There are items that do not belong to a tool, such as `agent_message`.
     pub(crate) has_items: bool,
-    /// The client asks for the conversation to be compacted.
+    /// The client asks for a compaction of the conversation (`compaction_trigger`).
     pub(crate) compacts: bool,
-    /// There are compacted conversations.
+    /// The input has compacted conversations (`compaction`).
     pub(crate) has_compacted: bool,
 }
 
 impl Kinds {
-    /// Whether every dialect has all there is.
+    /// Whether the request has nothing that a dialect might lack.
     pub(crate) fn is_empty(&self) -> bool {
         self.tools.is_empty() && !self.has_items && !self.compacts && !self.has_compacted
     }
 }
 
-/// What the dialect of an endpoint has.
+/// The abilities of an endpoint's dialect.
 pub(crate) struct Dialect<'a> {
-    /// Whether it has tools of a type.
+    /// Whether the dialect has tools of this type.
     pub(crate) has_tool: &'a dyn Fn(&str) -> bool,
-    /// Whether it takes every item of the interface.
+    /// Whether the dialect accepts every item of the API.
     pub(crate) takes_items: bool,
-    /// Opens a compacted conversation that this host sealed for the caller.
+    /// Decrypts a compacted conversation that this host sealed for the caller.
     pub(crate) open: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl Dialect<'_> {
-    /// Whether a request with these kinds has to be told otherwise than the client sent it.
+    /// Whether a request with these kinds must be rendered for this dialect.
     pub(crate) fn lacks(&self, kinds: &Kinds) -> bool {
         kinds.has_compacted
             || (!self.takes_items && (kinds.has_items || kinds.compacts))
@@ -56,25 +58,26 @@ impl Dialect<'_> {
     }
 }
 
-/// A request told for one dialect.
+/// A request rendered for one dialect.
 pub(crate) struct Told {
-    /// For the guest.
+    /// The document for the guest.
     pub(crate) json: Vec<u8>,
-    /// What the functions in it are to the client.
+    /// The client's tools behind the functions in the document.
     pub(crate) tools: Arc<ToldTools>,
 }
 
-/// What is asked of the model when a conversation is to be compacted.
+/// The instruction to the model when a conversation is to be compacted.
 const COMPACT: &str = "The conversation is about to be replaced by a summary of it. Write that summary now, for \
 the model that will continue the work and will see nothing else of the conversation. State: what the user wants, \
 in the user's own words where they matter; what was decided, and why; what was done, with the names of files, \
 commands and identifiers; results that later steps need; what is left to do, and in which order; rules and \
 preferences that hold. Write only the summary. Do not answer the conversation, and do not call tools.";
 
-/// Members that a request for a summary leaves out: tools, and the form of another answer.
+/// Members that a request for a summary omits: tools, and settings for another form of answer.
 const NOT_COMPACTED: [&str; 5] = ["tools", "tool_choice", "parallel_tool_calls", "text", "modalities"];
 
-/// Writes a request for a dialect. `json` is what this host wrote for guests; none if it did not.
+/// Renders a request for a dialect. `json` is the document that this host wrote for guests; none if
+/// it is not JSON, which cannot happen for such a document.
 pub(crate) fn tell(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Option<Told> {
     let document = Document::parse(json).ok()?;
     let root = document.root();
@@ -93,6 +96,7 @@ pub(crate) fn tell(json: &[u8], dialect: &Dialect<'_>, kinds: &Kinds) -> Option<
                 write_name("input", &mut out);
                 items::write(value, dialect, &names, compacts, &mut out);
             }
+            // Both are written after the loop, in terms of the rendered functions.
             "tools" | "tool_choice" => {}
             _ => super::json::write_member(key, value, &mut out),
         }
@@ -113,7 +117,7 @@ const EMPTY_LIST: &str = "[]";
 
 /// Appends a string as JSON.
 fn write_text(text: &str, out: &mut Vec<u8>) {
-    // A string always serializes.
+    // Serialization of a string cannot fail.
     out.extend_from_slice(serde_json::Value::from(text).to_string().as_bytes());
 }
 
@@ -123,7 +127,7 @@ fn write_text_member(name: &str, text: &str, out: &mut Vec<u8>) {
     write_text(text, out);
 }
 
-/// Appends an element that is made of text.
+/// Appends a comma where needed, and a message with one text part.
 fn write_message(role: &str, text: &str, out: &mut Vec<u8>) {
     separate(out);
     out.extend_from_slice(br#"{"type":"message""#);
@@ -136,7 +140,7 @@ fn write_message(role: &str, text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"}]}");
 }
 
-/// Whether a value is this kind of item or tool.
+/// Whether an item or tool has this type.
 fn is_type(value: Value<'_>, name: &str) -> bool {
     value.get("type").is_some_and(|tag| tag.is(name))
 }

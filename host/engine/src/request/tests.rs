@@ -1,4 +1,5 @@
-//! What is accepted, what guests and clients then see, and what is refused with which words.
+//! Which bodies are accepted and what guests and clients receive for them, and which are refused
+//! with which messages.
 
 mod clients;
 mod embeddings;
@@ -23,7 +24,7 @@ fn parse_text(body: &str) -> Result<ResponsesRequest, InvalidRequest> {
     ResponsesRequest::parse(body.as_bytes(), &["alignment".to_owned()])
 }
 
-/// A minimal body with more members.
+/// A minimal body with these members in addition.
 fn body_with(members: &Value) -> Value {
     let mut body = json!({"model": "meta/llama", "input": "Hi"});
     merge(&mut body, members);

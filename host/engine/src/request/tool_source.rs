@@ -1,19 +1,20 @@
-//! Where in a request a tool is asked for, so that what is wrong with it is told in the client's own terms.
+//! Which part of a request asks for a tool, so that errors about the tool name the client's own
+//! members.
 
 use std::fmt;
 
-/// Which part of a request asks for a tool. Displays as its path.
+/// The part of a request that asks for a tool. Displays as its JSON path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// This entry of `tools`.
+    /// The entry of `tools` with this index.
     Tools(usize),
-    /// The tool at the second place of what the item of `input` at the first brings.
+    /// A tool that an item of `input` brings: the index of the item, and the index in its `tools`.
     Input(usize, usize),
-    /// This entry of `plugins`.
+    /// The entry of `plugins` with this index.
     Plugins(usize),
-    /// A plugin that the workspace has by default, by its id.
+    /// A plugin that is on by default in the workspace: its id.
     Default(&'static str),
-    /// The suffix of a slug.
+    /// The `:online` suffix of a model slug.
     Model,
 }
 
@@ -29,21 +30,22 @@ impl fmt::Display for Place {
     }
 }
 
-/// Members of an entry, each with the parameter of a server tool that it is.
+/// Pairs of a member of an entry and the server tool's parameter that it sets.
 pub(crate) type Translation = &'static [(&'static str, &'static str)];
 
-/// Where a tool's settings stand in the request, for messages in the client's own terms.
+/// Where a request asks for a tool and how the tool's settings are named there, for error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolSource {
-    /// What asks for the tool.
+    /// The part of the request that asks for the tool.
     pub place: Place,
-    /// The settings are members of the entry itself, by these names; none where they are its `parameters`.
+    /// Set where the settings are members of the entry itself, under these names; none where they
+    /// are its `parameters`.
     pub(crate) names: Option<Translation>,
 }
 
 impl ToolSource {
-    /// A tool's complaint about its settings, which begins with `parameters.NAME`, as a sentence about the
-    /// request.
+    /// Turns the tool's own message about its settings, which begins with `parameters.NAME`, into a
+    /// sentence that begins with the path of the client's member.
     #[must_use]
     pub fn complaint(&self, message: &str) -> String {
         let place = self.place;

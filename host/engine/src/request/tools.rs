@@ -1,4 +1,5 @@
-//! The tools a client offers, by who runs them.
+//! The tools that a client offers. Their class says which side runs them: the client, the provider
+//! or this service.
 
 use super::bounds::TOOLS_MAX;
 use super::hosted::Hosted;
@@ -12,18 +13,19 @@ use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// Who runs a tool.
+/// Which side runs a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolClass {
-    /// The client: the call ends the response and comes back as input.
+    /// The client runs it: the call ends the response, and the result comes back as input of the
+    /// next request.
     Client,
-    /// The model's provider, inside its own endpoint.
+    /// The model's provider runs it inside its endpoint.
     Hosted,
-    /// This service, in its loop.
+    /// This service runs it in its server tool loop.
     Server,
 }
 
-/// The kind of a tool, one per `type` that a client may send.
+/// The kind of a tool; one for each `type` that a client may send, apart from aliases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolKind {
     /// `function`
@@ -57,12 +59,12 @@ pub enum ToolKind {
     /// `programmatic_tool_calling`
     ProgrammaticToolCalling,
     /// `service:NAME`, `openrouter:NAME`, or the bare alias `tool_search`: the name without prefix.
-    /// Open, because installed tool guests may bring names of their own.
+    /// The set is open, because installed tool guests may add names.
     Server(String),
 }
 
 impl ToolKind {
-    /// Who runs it.
+    /// The side that runs the tool.
     #[must_use]
     pub const fn class(&self) -> ToolClass {
         match self {
@@ -86,7 +88,7 @@ impl ToolKind {
     }
 }
 
-/// The prefix a server tool was asked for with; answers use the same.
+/// The prefix with which the client named a server tool; output items use the same prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolPrefix {
     /// `service:`
@@ -109,29 +111,33 @@ impl ToolPrefix {
 /// A tool of a request, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestTool {
-    /// What asks for it.
+    /// The part of the request that asks for the tool.
     pub source: ToolSource,
-    /// What it is.
+    /// The kind of the tool.
     pub kind: ToolKind,
     /// `type` as the client wrote it.
     pub type_name: String,
-    /// The prefix of a server tool; none for the others and for the bare alias.
+    /// The prefix of a server tool; none for other tools and for the bare alias.
     pub prefix: Option<ToolPrefix>,
     /// The name of a function, custom tool or namespace, or the `server_label` of an MCP server.
     pub name: Option<String>,
-    /// The whole entry of `tools` as JSON; empty where something else asks for it.
+    /// The whole entry of `tools` as JSON; empty where another part of the request asks for the
+    /// tool.
     pub json: Bytes,
-    /// A server tool's parameters as JSON, `{}` when absent; empty bytes for the others.
+    /// The parameters of a server tool as JSON, `{}` when absent; empty bytes for other tools.
     pub settings: Bytes,
-    /// The tool is of a client's own kind, and a server tool takes its place.
+    /// A server tool of this host is used instead of the tool that the client offered, as its
+    /// hosted substitute.
     pub stands_in: bool,
-    /// What it asks of the endpoint, where a provider runs it.
+    /// The requirements for endpoints; set for tools that a provider runs.
     pub hosted: Option<Hosted>,
-    /// A function with `defer_loading: true`: it may wait until a search for tools has found it.
+    /// A function with `defer_loading: true`: it may be withheld from the model until a tool search
+    /// finds it.
     pub is_deferred: bool,
 }
 
-/// The bare name of the server tool that a type names: after one of the prefixes, or the alias.
+/// The name of the server tool in a `type`, without prefix: after one of the prefixes, or the bare
+/// alias.
 #[must_use]
 pub fn server_tool_name(type_name: &str) -> Option<&str> {
     match split_prefix(type_name) {
@@ -141,10 +147,11 @@ pub fn server_tool_name(type_name: &str) -> Option<&str> {
 }
 
 impl RequestTool {
-    /// The entry without `defer_loading`, which to a provider means that it searches for tools itself.
+    /// The entry without `defer_loading`, because a provider that receives this member searches for
+    /// tools itself.
     #[must_use]
     pub fn loaded_json(&self) -> Bytes {
-        // The entry is a piece of a document that was read before.
+        // The entry is part of a document that was parsed before, so this does not fail.
         let Ok(document) = Document::parse(&self.json) else { return self.json.clone() };
         let mut out = vec![b'{'];
         for (key, value) in document.root().members().filter(|(key, _)| !key.is("defer_loading")) {
@@ -154,7 +161,8 @@ impl RequestTool {
         Bytes::from(out)
     }
 
-    /// Whether a model that knows only functions can be told of it as one, or as several, without loss.
+    /// Whether the tool can be rendered without loss as one or more functions, for models that
+    /// support only functions.
     pub(crate) fn is_told_as_functions(&self) -> bool {
         match self.kind {
             ToolKind::Namespace
@@ -162,7 +170,7 @@ impl RequestTool {
             | ToolKind::LocalShell
             | ToolKind::ApplyPatch
             | ToolKind::ToolSearch => true,
-            // In a container the provider runs it.
+            // The client runs a local shell. A shell in a container is run by the provider.
             ToolKind::Shell => {
                 let document = Document::parse(&self.json).ok();
                 let place = document.as_ref().and_then(|it| it.root().get("environment")?.get("type"));
@@ -172,14 +180,15 @@ impl RequestTool {
         }
     }
 
-    /// Whether an endpoint without it may be asked all the same: clients offer a search of the web without asking
-    /// for one. A client that names the endpoint's own search asks for it.
+    /// Whether endpoints without this tool may be used nevertheless. Clients offer web search by
+    /// default, without depending on it; a client that names the engine `native` depends on the
+    /// endpoint's own search.
     pub(crate) fn may_be_left_out(&self) -> bool {
         self.kind == ToolKind::WebSearch && self.engine().as_deref() != Some("native")
     }
 
-    /// Lets a server tool take the place of a tool of the client's own kind, with the whole entry as its
-    /// settings.
+    /// Replaces the tool by its hosted substitute, the server tool `name`. The whole entry becomes
+    /// the substitute's settings.
     pub(crate) fn replace(&mut self, name: &str) {
         self.kind = ToolKind::Server(name.to_owned());
         self.source.names = Some(&[]);
@@ -188,20 +197,20 @@ impl RequestTool {
         self.hosted = None;
     }
 
-    /// A member of a provider's tool that a tool of this host would ignore.
+    /// A member of a provider's tool that this host's substitute would ignore.
     pub(crate) fn unknown_member(&self) -> Option<&str> {
         let members = self.hosted.iter().flat_map(|hosted| &hosted.members);
         members.filter(|member| !member.is_known).map(|member| member.name.as_str()).next()
     }
 
-    /// The search engine that the entry of a client's own kind names.
+    /// The `engine` that the entry names.
     pub(crate) fn engine(&self) -> Option<String> {
         let document = Document::parse(&self.json).ok()?;
         Some(document.root().get("engine")?.text().into_owned())
     }
 
-    /// The name by which the model calls a function or custom tool. Tools of a namespace are told apart by
-    /// it, and the other kinds have no names.
+    /// The name by which the model calls a function or custom tool. None for other kinds: a
+    /// namespace has its own name for grouping, and the remaining kinds have no name.
     #[must_use]
     pub fn function_name(&self) -> Option<&str> {
         let named = matches!(self.kind, ToolKind::Function | ToolKind::Custom);
@@ -212,7 +221,7 @@ impl RequestTool {
 /// `tool_choice`, checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ToolChoice {
-    /// The model decides; also when absent.
+    /// The model decides. This is the default.
     #[default]
     Auto,
     /// No tool may be called.
@@ -237,29 +246,30 @@ pub enum ToolChoice {
         /// The list as JSON.
         tools: Bytes,
     },
-    /// The tool of this type must be called, the type as the client wrote it.
+    /// The tool of this type must be called; the type is as the client wrote it.
     Type(String),
 }
 
-/// An entry of a list of allowed tools.
+/// The name of an entry in a list of allowed tools.
 #[derive(serde::Deserialize)]
 struct Named {
     name: Option<String>,
 }
 
-/// An entry of a list of allowed tools, by its type.
+/// The type of an entry in a list of allowed tools.
 #[derive(serde::Deserialize)]
 struct Typed<'a> {
     #[serde(rename = "type", borrow)]
     tag: Cow<'a, str>,
 }
 
-/// Whether a type of tools is one of those that search the web.
+/// Whether this is one of the types of web search.
 pub(crate) fn is_search(type_name: &str) -> bool {
     type_name.starts_with("web_search")
 }
 
-/// A server tool's or item's prefix and bare name, if the type has one of the prefixes.
+/// The prefix and the bare name of a server tool's type or item type, if it has one of the
+/// prefixes.
 pub(crate) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
     [ToolPrefix::Service, ToolPrefix::OpenRouter]
         .into_iter()
@@ -267,7 +277,7 @@ pub(crate) fn split_prefix(type_name: &str) -> Option<(ToolPrefix, &str)> {
         .filter(|(_, name)| !name.is_empty())
 }
 
-/// A checked entry that still lies in the body.
+/// A checked entry that still borrows from the body.
 #[derive(Debug)]
 pub(super) struct Offered<'d> {
     value: Value<'d>,
@@ -333,19 +343,19 @@ impl<'d> Offered<'d> {
         &self.kind
     }
 
-    /// The type, where not every dialect has tools of it.
+    /// The type, if not every dialect has tools of it.
     pub(super) fn own_type(&self) -> Option<String> {
         let is_common = matches!(self.kind, ToolKind::Function | ToolKind::Server(_));
         Some(self.value.get("type").filter(|_| !is_common)?.text().into_owned())
     }
 
-    /// The entry with a place and JSON of its own.
+    /// Converts the entry, with a copy of its JSON.
     pub(super) fn into_copy(self, place: Place) -> RequestTool {
         let json = Bytes::from(self.value.compact());
         self.into_tool(place, json)
     }
 
-    /// The entry with its place and its JSON.
+    /// Converts the entry. `json` is its slice of the JSON for guests.
     pub(super) fn into_tool(self, place: Place, json: Bytes) -> RequestTool {
         let text = |name| self.value.get(name).map(|value| value.text().into_owned());
         let (name, settings) = match self.kind {
@@ -376,7 +386,8 @@ impl<'d> Offered<'d> {
         }
     }
 
-    /// Whether this entry offers a tool of that type (`function`, `custom` or `mcp`) and name.
+    /// Whether this entry offers a tool with this type (`function`, `custom` or `mcp`) and this
+    /// name. A namespace offers the tools inside it.
     fn offers(&self, type_name: &str, name: Value<'_>) -> bool {
         let named = |tool: Value<'_>, member| tool.get(member).is_some_and(|own| own.text() == name.text());
         match (&self.kind, type_name) {
@@ -393,7 +404,8 @@ impl<'d> Offered<'d> {
 }
 
 impl ToolChoice {
-    /// Whether a search of the web has to be there: it is named, or nothing else of `tools` could be called.
+    /// Whether the choice depends on web search: it names a search, or `tools` has nothing else
+    /// that could be called.
     pub(crate) fn needs_search(&self, tools: &[RequestTool]) -> bool {
         match self {
             Self::Type(name) => is_search(name),
@@ -406,7 +418,7 @@ impl ToolChoice {
         }
     }
 
-    /// The functions and custom tools that the choice asks for by name.
+    /// The functions and custom tools that the choice names.
     pub(crate) fn named(&self) -> BTreeSet<String> {
         match self {
             Self::Function(name) | Self::Custom(name) => BTreeSet::from([name.clone()]),
@@ -418,11 +430,11 @@ impl ToolChoice {
         }
     }
 
-    /// Checks `tool_choice` against what is offered. `complete` is false when items of the input bring
-    /// tools of their own, whose names are not looked up.
+    /// Checks `tool_choice` against the offered tools. `complete` is false when items of the input
+    /// bring further tools; names are then not looked up.
     ///
     /// # Errors
-    /// An unknown form, or a tool that nobody offers, by path and name.
+    /// An unknown form, or a tool that is not offered, with path and name.
     pub(super) fn check(
         value: Value<'_>,
         tools: &[Offered<'_>],

@@ -1,18 +1,18 @@
-//! The one way to walk over a list that a client made. A long walk lets other tasks run between its steps, and
-//! tests count the steps: twice the list must not take more than about twice the steps.
+//! Iteration over lists whose length the client decides. A long walk yields to other tasks between
+//! steps, and tests count the steps: a list twice as long must not take much more than twice the
+//! steps.
 
 use tokio::task::yield_now;
 
-/// Steps of a walk between two of which other tasks run.
+/// After this many steps a walk yields to other tasks.
 const STEPS_AT_ONCE: u32 = 256;
 
-/// The elements of a list, counted.
+/// Iterates over a list and, in tests, counts the steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Walk<I> {
     elements: I,
 }
 
-/// Walks over a list.
 pub(crate) fn walk<L: IntoIterator>(list: L) -> Walk<L::IntoIter> {
     Walk { elements: list.into_iter() }
 }
@@ -30,14 +30,14 @@ impl<I: Iterator> Iterator for Walk<I> {
     }
 }
 
-/// Lets other tasks of the scheduler run from time to time.
+/// Yields to the scheduler after every 256 steps.
 #[derive(Debug, Default)]
 pub(crate) struct Breath {
     steps: u32,
 }
 
 impl Breath {
-    /// To be called at each step of a walk.
+    /// Must be called at each step of a walk.
     pub(crate) async fn step(&mut self) {
         self.steps += 1;
         if self.steps >= STEPS_AT_ONCE {
@@ -68,7 +68,7 @@ mod counter {
         STEPS.set(STEPS.get() + 1);
     }
 
-    /// What `work` gives, and the steps that this thread took for it.
+    /// Returns the result of `work` and the number of steps that this thread took for it.
     pub(crate) fn steps_of<T>(work: impl FnOnce() -> T) -> (T, u64) {
         let before = STEPS.get();
         let done = work();

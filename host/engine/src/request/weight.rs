@@ -1,27 +1,29 @@
-//! The most tokens that a client's input can be.
+//! An upper bound of the tokens of a client's input.
 //!
-//! Providers count with tokenisers that this host does not have, and what they make of a picture or a file is theirs
-//! to say. So this is no guess at the middle but a bound: a token for each byte of text, of a schema or of sealed
-//! reasoning, a fixed count for each picture, and a token for two bytes of any other file.
+//! Providers count with tokenizers that this host does not have, and each provider decides how it
+//! counts pictures and files. So this is not an estimate but a bound: one token for each byte of
+//! text, of a schema or of sealed reasoning, a fixed count for each picture, and one token for two
+//! bytes of any other file.
 
 use super::json::{Kind, Value};
 
-/// A picture, however large: providers scale down what is larger than they take.
+/// Tokens of a picture of any size: providers scale down pictures that are too large.
 const PICTURE_TOKENS: u64 = 6_000;
-/// Bytes of a file, of audio or of video that are one token.
+/// Bytes of a file, audio or video per token.
 const BYTES_PER_TOKEN: u64 = 2;
-/// The least reasoning that models take that have to be given a number.
+/// The smallest reasoning budget that is accepted by models which require a number.
 const REASONING_TOKENS_MIN: u64 = 1_024;
-/// Of so many tokens at most, one is likely.
+/// The likely number of tokens is the upper bound divided by this.
 const MOST_PER_TOKEN: u64 = 4;
-/// What a file is taken for that the provider fetches itself: the largest that providers commonly take.
+/// The assumed size of a file that the provider fetches itself: the largest that providers commonly
+/// accept.
 const UNKNOWN_FILE_BYTES: u64 = 32 << 20;
 
-/// Members that tell items and parts apart and are no words for a model.
+/// Members that only structure items and parts, and that models do not receive as text.
 const FRAME: [&str; 6] = ["type", "role", "status", "phase", "id", "call_id"];
-/// Members that hold schemas or lists of tools: all of them is told to the model, names and punctuation too.
+/// Members with schemas or lists of tools. Models receive them whole, with names and punctuation.
 const SCHEMAS: [&str; 5] = ["tools", "schema", "parameters", "input_schema", "output_schema"];
-/// Where a part has its file, and whether the file itself stands there.
+/// Members that may have the file of a part, and whether the value is the file itself.
 const SOURCES: [(&str, bool); 6] = [
     ("file_data", true),
     ("data", true),
@@ -30,32 +32,32 @@ const SOURCES: [(&str, bool); 6] = [
     ("url", false),
     ("file_id", false),
 ];
-/// The same members, whose bytes are no text.
+/// The same members; their bytes are not text.
 const FILES: [&str; 6] = ["file_data", "data", "file_url", "video_url", "url", "file_id"];
 
-/// Tokens that a part of a request can be.
+/// Upper bounds of tokens for a part of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
-    /// Of what stands in the request, at most.
+    /// For content that is in the request itself.
     known: u64,
-    /// Of files that stand elsewhere, at most.
+    /// For files that the provider fetches.
     elsewhere: u64,
-    /// Of reasoning that a dialect may allow the model beside `max_output_tokens`, at most.
+    /// For reasoning that a dialect may allow the model in addition to `max_output_tokens`.
     reasoning: u64,
 }
 
 impl Weight {
-    /// As many tokens as are written.
+    /// Content in the request itself, of this many tokens.
     pub(super) fn tokens(known: u64) -> Self {
         Self { known, ..Self::default() }
     }
 
-    /// With so many tokens of reasoning, or the least that models take that have to be given a number.
+    /// Sets the reasoning budget to `tokens`, but at least to the smallest that models accept.
     pub(super) fn reasoning(self, tokens: u64) -> Self {
         Self { reasoning: tokens.max(REASONING_TOKENS_MIN), ..self }
     }
 
-    /// Both together.
+    /// The sum of both.
     pub(super) fn plus(self, more: Self) -> Self {
         Self {
             known: self.known.saturating_add(more.known),
@@ -64,17 +66,17 @@ impl Weight {
         }
     }
 
-    /// The most tokens.
+    /// The upper bound of input tokens.
     pub(crate) fn most(self) -> u64 {
         self.known.saturating_add(self.elsewhere)
     }
 
-    /// The most reasoning beside `max_output_tokens`.
+    /// The upper bound of reasoning tokens beyond `max_output_tokens`.
     pub(crate) fn most_reasoning(self) -> u64 {
         self.reasoning
     }
 
-    /// About how many tokens it is, without what stands elsewhere.
+    /// The likely number of tokens, without files that the provider fetches.
     pub(crate) fn about(self) -> u64 {
         self.known.div_ceil(MOST_PER_TOKEN)
     }
@@ -84,7 +86,7 @@ fn sum(weights: impl Iterator<Item = Weight>) -> Weight {
     weights.fold(Weight::default(), Weight::plus)
 }
 
-/// The weight of an input, or of another value of a request that a model is told.
+/// The weight of an input, or of any other value that models receive.
 pub(super) fn of(value: Value<'_>) -> Weight {
     match value.kind() {
         Kind::Null => Weight::default(),
@@ -101,10 +103,11 @@ fn of_object(object: Value<'_>) -> Weight {
     match tag.as_ref() {
         "input_image" | "computer_screenshot" | "image_url" => picture(&["image_url", "file_id"]),
         "image" => picture(&["url"]),
-        // Results of this host's own image tool have a prefix, and are told as text.
+        // Results of this host's own image tool have a type with a prefix, and models receive them
+        // as text.
         "image_generation_call" => picture(&["result"]),
         word @ ("input_file" | "input_audio" | "input_video") => {
-            // Some parts hold their file in an object that is called like the part.
+            // Some parts have their file in an object with the same name as the part's type.
             let part = object.get(word).unwrap_or(object);
             file(part).plus(of_members(part, &FILES))
         }
@@ -116,12 +119,12 @@ fn of_object(object: Value<'_>) -> Weight {
     }
 }
 
-/// The members of an object but for its frame and for those that `left_out` names.
+/// The weight of the members, except those that only structure and those in `left_out`.
 fn of_members(object: Value<'_>, left_out: &[&str]) -> Weight {
     sum(object.members().map(|(key, value)| {
         let is_one_of = |names: &[&str]| names.iter().any(|name| key.is(name));
         match value.kind() {
-            // A list or an object under such a name is no mark.
+            // An array or object under a name of `FRAME` does carry content.
             Kind::String if is_one_of(&FRAME) => Weight::default(),
             _ if is_one_of(left_out) => Weight::default(),
             _ if is_one_of(&SCHEMAS) => Weight::tokens(value.compact_bytes() as u64),
@@ -134,11 +137,11 @@ fn keys(object: Value<'_>) -> Weight {
     sum(object.members().map(|(key, _)| Weight::tokens(key.bytes() as u64)))
 }
 
-/// A file of which `part` says where it is.
+/// The weight of the file of a part.
 fn file(part: Value<'_>) -> Weight {
     let found = SOURCES.iter().find_map(|(name, is_here)| Some((part.get(name)?, *is_here)));
     let Some((source, is_here)) = found else { return Weight::default() };
-    // Some name a place by an object.
+    // Some sources are objects with a `url`.
     let source = source.get("url").unwrap_or(source);
     let here = |bytes: u64| Weight::tokens(bytes.div_ceil(BYTES_PER_TOKEN));
     let written = source.raw().trim_matches('"');
@@ -150,7 +153,7 @@ fn file(part: Value<'_>) -> Weight {
     }
 }
 
-/// How many bytes so many of base64 stand for, at most.
+/// How many bytes `length` characters of base64 decode to, at most.
 fn decoded(length: usize) -> u64 {
     (length as u64).div_ceil(4).saturating_mul(3)
 }
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn text_counts_by_its_bytes_and_frames_do_not_count() {
+    fn text_counts_by_bytes_and_structural_members_do_not_count() {
         assert_eq!(weight(&json!("x")), 1);
         assert_eq!(weight(&json!([{"role": "user", "content": "zwölf"}])), 6);
         assert_eq!(weight(&part(json!({"type": "input_text", "text": "a\nb\u{1F600}"}))), 7);
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_in_names_and_schemas_counts() {
+    fn text_in_names_and_schemas_counts() {
         let long = "n".repeat(500);
         let action = json!([{"type": "web_search_call", "action": {long.clone(): ""}}]);
         assert_eq!(weight(&action), 500);
@@ -218,7 +221,7 @@ mod tests {
     }
 
     proptest! {
-        /// No text escapes the count, wherever it stands and however it is escaped.
+        /// Every text counts, in any place of the input and with any escapes.
         #[test]
         fn every_text_counts_at_least_once(text in "\\PC{0,60}", place in 0..5_usize) {
             let input = match place {

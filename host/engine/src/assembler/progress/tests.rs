@@ -5,7 +5,7 @@ use cofferdam_runtime::wire::{CallStart, Event};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// One call of a tool whose calls are told under this word.
+/// An assembler with one call of a tool, whose events have this word in their names.
 fn assembler(events: Option<&str>) -> Assembler {
     let named = |name: &str| events.map(|word| format!("response.{word}.{name}")).into_iter().collect();
     let item = CallItem {
@@ -31,7 +31,7 @@ fn answered(text: &str, reasoning: &str) -> Note {
     Note::Answered { text: text.to_owned(), reasoning: reasoning.to_owned() }
 }
 
-/// All events between those that begin and end the response, without numbers.
+/// All events except those that begin and end the response, without sequence numbers.
 fn events(mut assembler: Assembler) -> Vec<Value> {
     let stream = assembler.complete(&Outcome::Completed, &Receipt::default());
     let mut events = parse_stream(std::str::from_utf8(&stream).unwrap());
@@ -44,7 +44,7 @@ fn events(mut assembler: Assembler) -> Vec<Value> {
 }
 
 #[test]
-fn a_panel_and_its_analysis_are_told_between_the_call_and_its_end() {
+fn panel_and_analysis_events_come_between_the_call_and_its_end() {
     let mut talk = assembler(Some("talk_call"));
     tell(&mut talk, true, "a/b", Note::Asked);
     tell(&mut talk, true, "c/d", Note::Asked);
@@ -79,7 +79,7 @@ fn a_panel_and_its_analysis_are_told_between_the_call_and_its_end() {
 }
 
 #[test]
-fn what_fails_has_no_event_that_it_is_completed() {
+fn an_analysis_without_json_has_no_completed_event() {
     let mut talk = assembler(Some("talk_call"));
     tell(&mut talk, false, "j/k", Note::Asked);
     tell(&mut talk, false, "j/k", answered("no JSON", ""));
@@ -91,7 +91,7 @@ fn what_fails_has_no_event_that_it_is_completed() {
 }
 
 #[test]
-fn other_tools_have_no_events_of_their_own() {
+fn tools_without_question_events_write_none() {
     let mut talk = assembler(None);
     tell(&mut talk, true, "a/b", Note::Asked);
     talk.finish_call(0, ToolOutcome::Completed, b"{}").unwrap();

@@ -8,7 +8,7 @@ use serde_json::json;
 fn made(events: Vec<Event>) -> (Assembler, Vec<u8>) {
     let mut assembler = Assembler::new(identity(), false);
     for event in events {
-        // What does not fit is refused, and the answer goes on without it.
+        // Events that do not fit are refused, and the answer goes on without them.
         let _fits = assembler.apply(event).is_ok();
     }
     let body = assembler.complete(&Outcome::Completed, &Receipt::default());
@@ -33,7 +33,7 @@ fn start(key: u32, name: &str) -> CallStart {
 }
 
 #[test]
-fn what_is_told_afterwards_is_what_a_live_stream_of_single_deltas_tells() {
+fn a_replayed_stream_equals_a_live_stream_with_single_deltas() {
     let events = vec![
         Event::ReasoningSummaryDelta(SummaryDelta { part: 0, text: "Hm".to_owned() }),
         Event::ReasoningSeal(ReasoningSeal {
@@ -65,7 +65,7 @@ fn what_is_told_afterwards_is_what_a_live_stream_of_single_deltas_tells() {
 }
 
 #[test]
-fn a_server_tools_call_has_the_events_of_its_manifest() {
+fn replayed_server_tool_calls_have_the_events_of_their_manifest() {
     let call = CallItem {
         item_type: "mcp_call".to_owned(),
         id_prefix: "mcp".to_owned(),
@@ -107,7 +107,7 @@ fn a_server_tools_call_has_the_events_of_its_manifest() {
 }
 
 #[test]
-fn ids_stay_the_hosts_and_what_is_no_finished_response_is_not_told() {
+fn response_ids_are_kept_and_unfinished_responses_are_refused() {
     let (assembler, _) = made(Vec::new());
     let item = json!({"type": "message", "id": "twice", "role": "assistant", "content": "odd"});
     let response = json!({"id": "mine", "status": "incomplete", "output": [item, item, {"type": "x"}]});
@@ -183,9 +183,10 @@ fn assert_told(events: &[Value], output: &[Value]) {
 }
 
 proptest! {
-    /// Whatever a guest has emitted, a held answer is told whole, one delta for each part.
+    /// For any events of a guest, a held answer is replayed completely, with one delta for each
+    /// part.
     #[test]
-    fn any_held_answer_is_told_whole(events in proptest::collection::vec(any_event(), 0..40)) {
+    fn any_held_answer_is_replayed_completely(events in proptest::collection::vec(any_event(), 0..40)) {
         let (assembler, body) = made(events);
         let events = told(&assembler, &body);
         let response: Value = serde_json::from_slice(&body).unwrap();
@@ -196,9 +197,9 @@ proptest! {
         assert_told(&events, output);
     }
 
-    /// Whatever a hook makes of an answer is told as a well-formed stream, or not at all.
+    /// Any response of a hook is replayed as a well-formed stream or refused.
     #[test]
-    fn any_response_of_a_hook_is_told_well_formed_or_not(items in proptest::collection::vec(any_json(), 0..5)) {
+    fn any_response_of_a_hook_is_replayed_well_formed_or_refused(items in proptest::collection::vec(any_json(), 0..5)) {
         let (assembler, _) = made(Vec::new());
         let response = json!({"status": "completed", "output": items}).to_string();
         if check_finished(response.as_bytes()).is_ok() {
@@ -208,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_checked(response in proptest::collection::vec(any::<u8>(), 0..60)) {
+    fn arbitrary_bytes_are_refused(response in proptest::collection::vec(any::<u8>(), 0..60)) {
         prop_assert!(check_finished(&response).is_err());
     }
 }

@@ -1,31 +1,31 @@
-//! Counting in strings without resolving their escapes.
+//! Counts over strings without resolving their escapes.
 //!
-//! Prompts are most of a body, so every count here is a plain pass that the compiler can vectorise
-//! or a search of `memchr`.
+//! Prompts are most of a body, so every count is a plain pass that the compiler can vectorise or a
+//! search with `memchr`.
 
 use memchr::memchr_iter;
 
-/// Counts over one text. Characters are exact; the others are good enough for an estimate.
+/// Counts over one text. Characters are exact; the other counts are estimates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct Counts {
     /// Unicode scalar values.
     pub(in super::super) chars: u64,
     /// Digits and mathematical signs.
     pub(in super::super) math: u64,
-    /// Marks of three backticks.
+    /// Code fences of three backticks.
     pub(in super::super) fences: u64,
     /// Question marks.
     pub(in super::super) questions: u64,
 }
 
 impl Counts {
-    /// Counts a string by its source text.
+    /// Counts over a string, given its source text and whether it has escapes.
     pub(super) fn of(text: &str, escaped: bool) -> Self {
         let bytes = text.as_bytes();
         let ascii = bytes.iter().filter(|b| is_math(**b)).count();
         let plain = memchr_iter(b'?', bytes).count();
         let chars = chars(text, escaped);
-        // Only longer texts than they have characters hold signs beyond ASCII.
+        // A text with as many characters as bytes is ASCII only.
         let (signs, wide) = if chars < bytes.len() {
             (math_signs(bytes), occurrences(bytes, "？".as_bytes()))
         } else {
@@ -48,7 +48,7 @@ impl Counts {
     }
 }
 
-/// Occurrences that do not overlap of a short needle whose first byte is rare.
+/// Counts occurrences without overlap. The first byte of the needle should be rare.
 fn occurrences(bytes: &[u8], needle: &[u8]) -> usize {
     let Some(&first) = needle.first() else { return 0 };
     let mut from = 0;
@@ -62,7 +62,8 @@ fn occurrences(bytes: &[u8], needle: &[u8]) -> usize {
     found.count()
 }
 
-/// Hyphens, asterisks and slashes are left out: in prose they are punctuation, list marks and paths.
+/// Hyphens, asterisks and slashes do not count: in prose they are punctuation, list marks and
+/// paths.
 const fn is_math(byte: u8) -> bool {
     byte.is_ascii_digit() | matches!(byte, b'+' | b'=' | b'<' | b'>' | b'^' | b'%')
 }
@@ -85,7 +86,7 @@ pub(super) fn chars(text: &str, escaped: bool) -> usize {
     if escaped { written.saturating_sub(surplus(text.as_bytes())) } else { written }
 }
 
-/// How many characters the escapes take beyond the one each stands for.
+/// By how many characters the escapes in the source text exceed the characters that they represent.
 fn surplus(bytes: &[u8]) -> usize {
     let mut surplus = 0;
     let mut skip_to = 0;
@@ -93,6 +94,7 @@ fn surplus(bytes: &[u8]) -> usize {
         if at < skip_to {
             continue;
         }
+        // A surrogate pair takes 12 bytes, `\uXXXX` takes 6 and all other escapes take 2.
         let length = match bytes.get(at + 1..at + 4) {
             Some([b'u', b'd' | b'D', b'8' | b'9' | b'a' | b'b' | b'A' | b'B']) => 12,
             Some([b'u', ..]) => 6,

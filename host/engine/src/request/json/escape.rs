@@ -1,4 +1,4 @@
-//! Escapes of JSON strings that the scanner has already found well-formed.
+//! Resolves escapes of JSON strings that the scanner has already validated.
 
 /// The string with its escapes resolved.
 pub(super) fn resolve(text: &str) -> String {
@@ -14,7 +14,7 @@ pub(super) fn resolve(text: &str) -> String {
     out
 }
 
-/// How many bytes the string has with its escapes resolved.
+/// The length of the string in bytes after its escapes are resolved.
 pub(super) fn resolved_bytes(text: &str) -> usize {
     let mut bytes = 0;
     let mut rest = text;
@@ -26,7 +26,7 @@ pub(super) fn resolved_bytes(text: &str) -> usize {
     bytes + rest.len()
 }
 
-/// The character an escape stands for and the bytes it takes after the backslash.
+/// The character of an escape, and the bytes that the escape takes after the backslash.
 fn one(escaped: &str) -> (char, usize) {
     let c = match escaped.as_bytes().first() {
         Some(b'u') => return unicode(escaped),

@@ -1,25 +1,29 @@
-//! The scanner: one pass over the body, no recursion, a stack of at most 64 open containers.
+//! The scanner: one pass over the body without recursion, with a stack of at most 64 open
+//! containers.
 
 use super::{DEPTH_MAX, Document, Kind, Node, Value, push_key};
 use crate::request::invalid::{InvalidKind, InvalidRequest};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Objects with more keys are searched for a key given twice with a hash set instead of pair by pair.
+/// Up to this many keys, duplicates are found by comparing pairs; beyond it with a hash set.
 const PAIRWISE_MAX: usize = 16;
 
-/// The most values and keys in a body. A node takes 16 bytes and a value may take two in the body, so
-/// without this bound a large body of small values would take eight times its size in memory.
+/// The most values and keys in a body. A node takes 16 bytes, while a value may take only two bytes
+/// of the body. Without this limit a large body of small values would use eight times its size in
+/// memory.
 const NODES_MAX: usize = 1 << 20;
 
-/// Numbers longer than this can leave the range of a 64-bit float even without an exponent.
+/// A number with more bytes than this may be outside the range of a 64-bit float even without an
+/// exponent.
 const DIGITS_SAFE: usize = 300;
 
-/// An open container.
+/// A container that is not closed yet.
 struct Open {
     node: u32,
     object: bool,
-    /// Blanks seen before it opened.
+    /// The number of whitespace bytes seen before it opened. If it is the same at the end, the span
+    /// is compact.
     blanks: usize,
     keys: usize,
     escaped_keys: bool,
@@ -28,7 +32,7 @@ struct Open {
 struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Blank bytes skipped so far.
+    /// Whitespace bytes skipped so far.
     blanks: usize,
     open: Vec<Open>,
     document: Document<'a>,
@@ -43,13 +47,14 @@ pub(super) fn scan(body: &[u8]) -> Result<Document<'_>, InvalidRequest> {
         let (line, column) = position(body, error.valid_up_to());
         InvalidRequest::new("", format!("is not valid UTF-8 at line {line}, column {column}"))
     })?;
-    // Client bodies have one node per eight to thirty bytes; a wrong guess costs one more allocation.
+    // Client bodies have one node per 8 to 30 bytes. If the guess is too low, the list grows.
     let nodes = Vec::with_capacity((body.len() / 16).clamp(32, 4096));
     let document = Document { text, nodes };
     Scanner { bytes: body, at: 0, blanks: 0, open: Vec::with_capacity(16), document }.run()
 }
 
-/// Line and column of an offset, both from 1; columns count characters as far as the text is UTF-8.
+/// Line and column of an offset, both counted from 1. Columns count characters as far as the text
+/// is UTF-8.
 fn position(bytes: &[u8], at: usize) -> (usize, usize) {
     let before = bytes.get(..at).unwrap_or(bytes);
     let line_start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
@@ -93,7 +98,7 @@ impl<'a> Scanner<'a> {
         InvalidRequest::new("", format!("is not valid JSON: {what} at line {line}, column {column}"))
     }
 
-    /// Offsets fit: the body's length was checked.
+    /// The offsets fit into 32 bits because the body's length was checked.
     #[expect(clippy::cast_possible_truncation, reason = "scan refuses bodies of 4 GiB and more")]
     fn push(&mut self, start: usize, kind: Kind, flag: bool) -> u32 {
         let index = self.document.nodes.len() as u32;
@@ -102,7 +107,8 @@ impl<'a> Scanner<'a> {
         index
     }
 
-    /// Reads a scalar, or opens a container. True when a container waits for its first value.
+    /// Reads a scalar or opens a container. Returns true when the container's first value comes
+    /// next.
     fn value(&mut self) -> Result<bool, InvalidRequest> {
         self.skip_blanks();
         let start = self.at;
@@ -133,6 +139,7 @@ impl<'a> Scanner<'a> {
         self.at += 1;
         let node = self.push(start, if object { Kind::Object } else { Kind::Array }, false);
         if let Some(node) = self.document.nodes.last_mut() {
+            // Marks the container as open; `leave` sets its end.
             node.next = u32::MAX;
         }
         self.open.push(Open { node, object, blanks: self.blanks, keys: 0, escaped_keys: false });
@@ -144,8 +151,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// After a value: a comma leads to the next value (true), brackets close containers, and the end
-    /// of the outermost one ends the document (false).
+    /// Continues after a value: after a comma the next value follows (true). Closing brackets close
+    /// containers, and the end of the outermost container ends the document (false).
     fn ascend(&mut self) -> Result<bool, InvalidRequest> {
         while let Some(top) = self.open.last() {
             let object = top.object;
@@ -176,6 +183,7 @@ impl<'a> Scanner<'a> {
         if let Some(node) = self.document.nodes.get_mut(closed.node as usize) {
             node.end = end;
             node.next = next;
+            // Without whitespace since it opened, the span can be copied as it is.
             node.flag = self.blanks == closed.blanks;
         }
         if closed.keys > 1 {
@@ -203,7 +211,8 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Two readers may pick different ones of two equal keys, so that what was checked is not what is used.
+    /// Refuses duplicate keys. Two parsers may choose different ones of two equal keys; an attacker
+    /// could then pass a check with one value and have the other one used.
     fn refuse_duplicates(&self, object: &Open) -> Result<(), InvalidRequest> {
         let value = Value { document: &self.document, index: object.node };
         let twice = if object.escaped_keys || object.keys > PAIRWISE_MAX {
@@ -223,7 +232,7 @@ impl<'a> Scanner<'a> {
         Err(InvalidRequest::new(path, "is given twice"))
     }
 
-    /// Steps over a string; true when it holds escapes.
+    /// Skips a string. Returns true when it has escapes.
     fn string(&mut self) -> Result<bool, InvalidRequest> {
         self.at += 1;
         let mut escaped = false;
@@ -254,7 +263,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A surrogate alone is no character: no string of UTF-8 could carry it on.
+    /// Skips `\uXXXX`. A lone surrogate is refused, because it is not a character and UTF-8 cannot
+    /// encode it.
     fn unicode_escape(&mut self) -> Result<(), InvalidRequest> {
         let length = match self.code_unit(self.at) {
             Some(0xD800..=0xDBFF) => match self.code_unit(self.at + 6) {
@@ -269,7 +279,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// The value of `\uXXXX` at an offset.
+    /// The code unit of `\uXXXX` at an offset.
     fn code_unit(&self, at: usize) -> Option<u32> {
         let hex = self.bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
         hex.iter().try_fold(0, |unit, byte| Some(unit << 4 | char::from(*byte).to_digit(16)?))
@@ -330,7 +340,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether a key is among the first `count`; if not, it becomes the next.
+/// Whether a key is among the first `count`. If it is not, it is stored at index `count`.
 fn seen_before<'k>(seen: &mut [&'k str; PAIRWISE_MAX], count: usize, key: &'k str) -> bool {
     if seen.iter().take(count).any(|other| *other == key) {
         return true;
@@ -341,7 +351,8 @@ fn seen_before<'k>(seen: &mut [&'k str; PAIRWISE_MAX], count: usize, key: &'k st
     false
 }
 
-/// How many bytes come before the first quote, backslash or control character, eight at a time.
+/// How many bytes come before the first quote, backslash or control character. Tests eight bytes at
+/// once.
 fn plain_bytes(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
@@ -352,7 +363,8 @@ fn plain_bytes(bytes: &[u8]) -> usize {
         let controls = word.wrapping_sub(ONES * 0x20) & !word & HIGH;
         let found = zero_bytes(word ^ (ONES * 0x22)) | zero_bytes(word ^ (ONES * 0x5C)) | controls;
         if found != 0 {
-            // The lowest mark is exact; only marks above a true one may be false.
+            // The subtraction borrows upwards, so only marks above a true one can be wrong: the
+            // lowest is exact.
             return index * 8 + found.trailing_zeros() as usize / 8;
         }
     }

@@ -44,7 +44,7 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn a_template_stands_before_the_input() {
+fn template_messages_come_before_the_input() {
     let variables = json!({"name": "A \"B\" {{tone}}", "tone": {"type": "input_text", "text": "warmly"}});
     let found = messages(json!({"id": "greet", "variables": variables}), json!("Bye"));
     let greeting = text("Greet A \"B\" {{tone}} warmly, A \"B\" {{tone}}!");
@@ -60,7 +60,7 @@ fn a_template_stands_before_the_input() {
 }
 
 #[test]
-fn a_template_is_input_enough() {
+fn a_template_without_input_is_accepted() {
     let found = messages(json!({"id": "greet", "version": "1"}), Value::Null);
     assert_eq!(found, json!([message("developer", &json!([text("Old.")]))]));
     let request = parse(&json!({"model": "m", "prompt": {"id": "greet", "version": "1"}})).unwrap();
@@ -80,7 +80,7 @@ fn pictures_and_files_become_parts_of_a_users_message() {
 }
 
 #[test]
-fn what_does_not_fit_is_named() {
+fn errors_name_the_template_version_or_variable() {
     let file = json!({"type": "input_file", "file_id": "f"});
     for (prompt, message) in [
         (json!({"id": "no"}), "prompt.id names no prompt template of this host: \"no\""),
@@ -141,7 +141,7 @@ fn only_names_in_two_braces_are_variables() {
 
 proptest! {
     #[test]
-    fn any_template_and_any_text_make_a_request(template_text in ".{0,40}", pattern in "[{} a-c]{0,24}", value in ".{0,20}") {
+    fn any_template_and_any_value_make_a_valid_request(template_text in ".{0,40}", pattern in "[{} a-c]{0,24}", value in ".{0,20}") {
         for template_text in [template_text, pattern] {
             let template = template("t", None, &[(PromptRole::User, &template_text)]);
             let names: Vec<String> = ["a", "b", "c", "ab"].iter().filter(|name| template.uses(name)).map(|name| (*name).to_owned()).collect();

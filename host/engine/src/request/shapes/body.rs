@@ -1,7 +1,7 @@
 //! The members of a responses body.
 //!
-//! `input`, `tools`, `plugins` and `max_tool_calls` are only named here: their rules need more than the
-//! value itself and stand in code.
+//! `input`, `tools`, `plugins` and `max_tool_calls` have `Rule::Any` here: their checks need more
+//! than the value itself and are written as code.
 
 use super::parts::{CACHE_CONTROL, CACHE_TTL, PROMPT_PARTS};
 use super::provider::PROVIDER;
@@ -11,15 +11,13 @@ use crate::request::rule::{
     AMOUNT, COUNT, NAME, OPEN_LIST, OPEN_OBJECT, Rule, Shape, TEXT, Tagged, optional, required,
 };
 
-/// A model id.
 pub(super) const MODEL: Rule = Rule::Text { min: 1, max: 256 };
-/// `session_id`
 pub(super) const SESSION_ID: Rule = Rule::Text { min: 0, max: 256 };
 const KEY: Rule = Rule::Text { min: 0, max: 1024 };
 const PENALTY: Rule = Rule::Number { min: -2.0, max: 2.0 };
 const TIERS: &[&str] = &["auto", "default", "fast", "flex", "priority", "scale", "ultrafast"];
 
-/// `reasoning`, of the body and of tools that ask a model.
+/// `reasoning`, in the body and in the parameters of tools that call a model.
 pub(super) const REASONING: Rule = Rule::Object(&Shape::of(&[
     optional("effort", Rule::OneOf(&["none", "minimal", "low", "medium", "high", "xhigh", "max"])),
     optional("summary", Rule::OneOf(&["auto", "concise", "detailed"])),
@@ -29,7 +27,8 @@ pub(super) const REASONING: Rule = Rule::Object(&Shape::of(&[
     optional("mode", Rule::OneOf(&["standard", "pro"])),
 ]));
 
-/// `trace`: known keys are text, all others pass. It is kept until it is broadcast, so its length is bounded.
+/// `trace`: known members are text, all others are accepted. It is kept in memory until request
+/// export, so its length is bounded.
 pub(super) const TRACE: Rule = Rule::Object(&Shape {
     fields: &[
         optional("trace_id", TEXT),
@@ -100,7 +99,6 @@ const STOP_CONDITIONS: Tagged = Tagged {
     ],
 };
 
-/// The body.
 pub(in crate::request) static BODY: Shape = Shape::of(&[
     optional("input", Rule::Any),
     optional("model", MODEL),
@@ -158,7 +156,7 @@ fn trace_is_short(trace: Value<'_>) -> Result<(), InvalidRequest> {
     Ok(())
 }
 
-/// Any number of an image setting.
+/// A number in `image_config`, which may be negative.
 const AMOUNT_OR_LESS: Rule = Rule::Number { min: f64::MIN, max: f64::MAX };
 
 fn check_store(value: Value<'_>) -> Result<(), InvalidRequest> {
@@ -188,7 +186,8 @@ fn refuse_conversation(value: Value<'_>) -> Result<(), InvalidRequest> {
         .invalid("must be null: this service stores no conversations, send the whole conversation in input"))
 }
 
-/// At most 16 pairs, keys of 1 to 64 characters without brackets, values of at most 512 characters.
+/// At most 16 pairs. Keys have at most 64 characters and no brackets, values have at most 512
+/// characters.
 fn check_metadata(map: Value<'_>) -> Result<(), InvalidRequest> {
     if map.kind() != Kind::Object {
         return Err(map.mistyped("an object"));

@@ -4,7 +4,7 @@ use super::body::{MODEL, SESSION_ID, TRACE};
 use super::provider::PROVIDER;
 use crate::request::rule::{COUNT, NAME, OPEN_OBJECT, Rule, Shape, TEXT, Tagged, optional, required};
 
-/// The body; `input` is checked by code of its own.
+/// The body. `input` is checked by code.
 pub(in crate::request) static BODY: Shape = Shape::of(&[
     required("input", Rule::Any),
     required("model", MODEL),
@@ -17,7 +17,7 @@ pub(in crate::request) static BODY: Shape = Shape::of(&[
     optional("user", TEXT),
 ]);
 
-/// Parts of a `{content: [...]}` input.
+/// The parts of an input that is an object with `content`.
 pub(in crate::request) const PARTS: Tagged = Tagged {
     tag: "type",
     noun: "embedding part type",

@@ -1,4 +1,5 @@
-//! Input items. Ids and statuses are optional everywhere: clients replay our own output in every state.
+//! The input items. Ids and statuses are optional everywhere, because clients replay output of this
+//! service in every state.
 
 use super::parts::{ASSISTANT_PARTS, CALL_OUTPUT, INPUT_PARTS};
 use crate::request::invalid::InvalidRequest;
@@ -20,7 +21,7 @@ const STATUS: Rule = Rule::OneOf(&[
     "queued",
 ]);
 
-/// A message of any role, with or without `type`.
+/// A message of any role. `type` is optional.
 pub(in crate::request) static MESSAGE: Shape = Shape {
     fields: &[
         required("role", Rule::OneOf(&["user", "assistant", "system", "developer"])),
@@ -66,7 +67,7 @@ const SCREENSHOT: Rule = Rule::Object(&Shape::of(&[
     optional("file_id", TEXT),
 ]));
 
-/// Every item but messages, `item_reference` and the prefixed ones.
+/// Every item except messages, `item_reference` and items with a server tool's prefix.
 pub(in crate::request) static ITEMS: Tagged = Tagged {
     tag: "type",
     noun: "input item type",
@@ -132,7 +133,7 @@ const FUNCTION_CALL: Shape = Shape::of(&[
     optional("async", Rule::Bool),
 ]);
 
-/// Clients report what no call of the model asked for without `call_id`.
+/// Without `call_id` it is an output that the client reports although the model called nothing.
 const FUNCTION_CALL_OUTPUT: Shape = Shape::of(&[
     ID,
     STATE,
@@ -212,11 +213,12 @@ const ERROR: Field = optional("error", Rule::Either(&[TEXT, OPEN_OBJECT]));
 const MODEL: Field = optional("model", TEXT);
 const INSTANCE: Field = optional("instance_name", TEXT);
 
-/// What every item of a server tool has; also the shape of those whose name is not in the table.
+/// The members of every item of a server tool. It is also the shape of items whose name is not in
+/// [`SERVER_ITEMS`].
 pub(in crate::request) static SERVER_ITEM: Shape = Shape::of(&[ID, STATE, ERROR]);
 
-/// Items of server tools, by name without prefix. They are history that we or a peer wrote; only the
-/// members that are read as text are typed.
+/// Items of server tools, by name without prefix. They were written by this service or by another
+/// one with the same API, so only the members that are read as text are checked.
 pub(in crate::request) static SERVER_ITEMS: &[(&str, Shape)] = &[
     ("datetime", Shape::of(&[ID, STATE, ERROR, optional("datetime", TEXT), optional("timezone", TEXT)])),
     ("web_search", Shape::of(&[ID, STATE, ERROR, optional("action", OPEN_OBJECT)])),
@@ -228,7 +230,7 @@ pub(in crate::request) static SERVER_ITEMS: &[(&str, Shape)] = &[
             ERROR,
             optional("url", TEXT),
             optional("title", TEXT),
-            // A list where nothing was fetched.
+            // An array if nothing was fetched.
             optional("content", Rule::Either(&[TEXT, OPEN_LIST])),
             optional("http_status", Rule::Integer { min: 0, max: 999 }),
         ]),

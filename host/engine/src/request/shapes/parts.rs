@@ -4,13 +4,13 @@ use crate::request::invalid::InvalidRequest;
 use crate::request::json::Value;
 use crate::request::rule::{NAME, OBJECTS, OPEN_LIST, Rule, Shape, TEXT, Tagged, optional, required};
 
-/// `{type: "ephemeral", ttl?}`, on the body and on parts.
+/// `{type: "ephemeral", ttl?}`, in the body and in parts.
 pub(in crate::request) const CACHE_CONTROL: Rule = Rule::Object(&Shape::of(&[
     required("type", Rule::OneOf(&["ephemeral"])),
     optional("ttl", Rule::OneOf(&["5m", "1h"])),
 ]));
 
-/// How long a provider keeps what is cached, of `prompt_cache_options` and of breakpoints (names.md 1.2).
+/// How long a provider keeps cached content: `ttl` of `prompt_cache_options` and of breakpoints.
 pub(in crate::request) const CACHE_TTL: Rule = Rule::OneOf(&["30m", "12h"]);
 
 const BREAKPOINT: Rule =
@@ -62,7 +62,7 @@ const OUTPUT_TEXT: Shape = Shape::of(&[
 
 const REFUSAL: Shape = Shape::of(&[required("refusal", TEXT)]);
 
-/// What users, systems and tools may say.
+/// Parts in messages of users and systems, and in the results of tools.
 pub(in crate::request) const INPUT_PARTS: Tagged = Tagged {
     tag: "type",
     noun: "content part type",
@@ -75,7 +75,8 @@ pub(in crate::request) const INPUT_PARTS: Tagged = Tagged {
     ],
 };
 
-/// What stands in an assistant's history: mostly its own output, but some clients replay it as input.
+/// Parts in messages of the assistant. Most are its own output, but some clients replay it as input
+/// parts.
 pub(in crate::request) static ASSISTANT_PARTS: Tagged = Tagged {
     tag: "type",
     noun: "content part type",
@@ -90,14 +91,14 @@ pub(in crate::request) static ASSISTANT_PARTS: Tagged = Tagged {
     ],
 };
 
-/// What a prompt template's variable may be besides a plain string.
+/// Values of prompt template variables, besides plain strings.
 pub(in crate::request) const PROMPT_PARTS: Tagged = Tagged {
     tag: "type",
     noun: "prompt variable type",
     variants: &[("input_text", INPUT_TEXT), ("input_image", INPUT_IMAGE), ("input_file", INPUT_FILE)],
 };
 
-/// `output` of a call's result: text, or parts.
+/// `output` of a call's result: a text, or parts.
 pub(in crate::request) const CALL_OUTPUT: Rule =
     Rule::Either(&[TEXT, Rule::List { of: &Rule::Tagged(&INPUT_PARTS), min: 0, max: usize::MAX }]);
 

@@ -1,4 +1,4 @@
-//! The twelve plugins of the interface, told apart by `id`.
+//! The twelve known plugins, selected by `id`.
 
 use super::tools::USER_LOCATION;
 use crate::request::invalid::InvalidRequest;
@@ -7,10 +7,10 @@ use crate::request::rule::{
     AMOUNT, COUNT, Field, NAME, NAMES, OBJECTS, OPEN_OBJECT, Rule, Shape, TEXT, Tagged, optional,
 };
 
-/// Characters of all patterns of one router entry together.
+/// The most characters of all model patterns in one router entry together.
 const PATTERN_CHARS_MAX: usize = 65_536;
 
-/// On any plugin, known or not.
+/// A member of every plugin entry.
 pub(in crate::request) const ENABLED: Field = optional("enabled", Rule::Bool);
 
 const ALLOWED: Field = optional("allowed_models", NAMES);
@@ -18,7 +18,6 @@ const EXCLUDED: Field = optional("excluded_models", NAMES);
 const COST_TIER: Field = optional("cost_tier", Rule::OneOf(&["low", "medium", "high", "xhigh", "max"]));
 const TRADEOFF: Field = optional("cost_quality_tradeoff", Rule::Number { min: 0.0, max: 10.0 });
 
-/// Every known plugin.
 pub(in crate::request) static PLUGINS: Tagged = Tagged {
     tag: "id",
     noun: "plugin",
@@ -38,7 +37,7 @@ pub(in crate::request) static PLUGINS: Tagged = Tagged {
     ],
 };
 
-/// Plugins that an installed hook brings; the hook checks its own settings.
+/// Plugins of installed hooks. The hook checks its own settings.
 pub(in crate::request) static EXTRA_PLUGIN: Shape = Shape::of(&[ENABLED]);
 
 const AUTO_ROUTER: Shape = Shape {

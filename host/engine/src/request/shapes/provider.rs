@@ -1,4 +1,4 @@
-//! The `provider` object: routing preferences of both endpoints.
+//! The `provider` object: routing preferences, the same for responses and embeddings.
 
 use crate::request::bounds::check_option_counts;
 use crate::request::invalid::InvalidRequest;
@@ -10,7 +10,7 @@ const SLUGS: Rule = Rule::List { of: &Rule::Text { min: 1, max: 256 }, min: 0, m
 const PRICE: Rule = Rule::Custom(check_price);
 const SORT: Rule = Rule::OneOf(&["price", "throughput", "latency", "exacto"]);
 
-/// A number for the median, or numbers by percentile.
+/// A number, which applies to the median, or numbers by percentile.
 const PERCENTILES: Rule = Rule::Either(&[
     AMOUNT,
     Rule::Object(&Shape::of(&[
@@ -21,7 +21,6 @@ const PERCENTILES: Rule = Rule::Either(&[
     ])),
 ]);
 
-/// `provider`
 pub(in crate::request) const PROVIDER: Rule = Rule::Object(&Shape::of(&[
     optional("order", SLUGS),
     optional("only", SLUGS),
@@ -67,7 +66,8 @@ pub(in crate::request) const PROVIDER: Rule = Rule::Object(&Shape::of(&[
     optional("options", Rule::Custom(check_options)),
 ]));
 
-/// Objects by provider. Providers differ in whether the case of a name counts, so no name stands there in two.
+/// Checks `options`: objects by provider. Some providers compare names with case and others
+/// without, so two names that differ by case alone are refused.
 fn check_options(options: Value<'_>) -> Result<(), InvalidRequest> {
     check_option_counts(options)?;
     check_spellings(options)?;
@@ -82,7 +82,7 @@ fn check_spellings(object: Value<'_>) -> Result<(), InvalidRequest> {
     }
 }
 
-/// Dollars, as a number or as a string that holds one.
+/// Dollars, as a number or as a string with a number.
 fn check_price(value: Value<'_>) -> Result<(), InvalidRequest> {
     let dollars = match value.kind() {
         Kind::Number => value.number(),

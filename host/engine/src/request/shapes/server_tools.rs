@@ -1,4 +1,4 @@
-//! `parameters` of the server tools, by name without prefix.
+//! The `parameters` of server tools, by name without prefix.
 
 use super::body::REASONING;
 use super::parts::CACHE_CONTROL;
@@ -13,7 +13,8 @@ const THINKING: Field = optional("reasoning", REASONING);
 const COMPLETION: Field = optional("max_completion_tokens", COUNT);
 const ENVIRONMENT: Field = optional("environment", OPEN_OBJECT);
 
-/// Settings by tool. A name that is not here belongs to an installed tool, which checks its own.
+/// Shapes by tool. A tool that is not in this table is an installed one, which checks its own
+/// parameters.
 pub(in crate::request) static SERVER_TOOLS: &[(&str, Shape)] = &[
     ("datetime", Shape::of(&[optional("timezone", NAME)])),
     ("web_search", WEB_SEARCH),
@@ -89,7 +90,7 @@ const FUSION: Shape = Shape::of(&[
     optional("cache_control", CACHE_CONTROL),
 ]);
 
-/// A list to search in and a list to leave out contradict each other.
+/// Refuses both lists together: a search is either limited to domains or excludes some.
 fn one_domain_list(parameters: Value<'_>) -> Result<(), InvalidRequest> {
     let named = |name| parameters.get(name).is_some_and(|list| list.items().next().is_some());
     if named("allowed_domains") && named("excluded_domains") {

@@ -1,10 +1,10 @@
-//! Tools that a client or a provider runs. Server tools have a table of their own.
+//! Tools that a client or a provider runs. The parameters of server tools are in `server_tools`.
 
 use crate::request::invalid::InvalidRequest;
 use crate::request::json::Value;
 use crate::request::rule::{COUNT, NAME, NAMES, OPEN_OBJECT, Rule, Shape, TEXT, Tagged, optional, required};
 
-/// Longer than any provider takes, short enough to be a name.
+/// The limit is above that of every provider, so that the provider decides.
 const TOOL_NAME: Rule = Rule::Text { min: 1, max: 256 };
 
 const FUNCTION: Shape = Shape::of(&[
@@ -47,10 +47,10 @@ const NAMESPACE: Shape = Shape::of(&[
     required("tools", Rule::List { of: &Rule::Tagged(&NAMESPACED), min: 1, max: 1024 }),
 ]);
 
-/// `search_context_size` of every way to search.
+/// `search_context_size` in all forms of web search.
 pub(super) const CONTEXT_SIZE: Rule = Rule::OneOf(&["low", "medium", "high"]);
 
-/// An approximate place.
+/// The user's approximate location.
 pub(super) const USER_LOCATION: Rule = Rule::Object(&Shape::of(&[
     optional("type", Rule::OneOf(&["approximate"])),
     optional("city", TEXT),
@@ -59,7 +59,6 @@ pub(super) const USER_LOCATION: Rule = Rule::Object(&Shape::of(&[
     optional("timezone", TEXT),
 ]));
 
-/// Search engines.
 pub(super) const SEARCH_ENGINE: Rule =
     Rule::OneOf(&["auto", "native", "exa", "firecrawl", "parallel", "perplexity"]);
 

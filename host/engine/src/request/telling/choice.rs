@@ -1,11 +1,11 @@
-//! `tool_choice` in terms of the functions that stand for the client's tools.
+//! Renders `tool_choice` in terms of the functions that represent the client's tools.
 
 use super::super::json::{Kind, Value, separate, write_key};
 use super::names::{ClientKind, Names};
 use super::{Dialect, is_type, write_text_member};
 use std::collections::BTreeSet;
 
-/// Appends the choice.
+/// Appends the rendered choice.
 pub(super) fn write(choice: Value<'_>, dialect: &Dialect<'_>, names: &Names, out: &mut Vec<u8>) {
     if choice.kind() != Kind::Object {
         return choice.write(out);
@@ -36,7 +36,7 @@ pub(super) fn write(choice: Value<'_>, dialect: &Dialect<'_>, names: &Names, out
     out.push(b'}');
 }
 
-/// The elements of a list of allowed tools, each function once.
+/// Appends the entries of a list of allowed tools; each function is listed once.
 fn write_allowed(tools: Value<'_>, dialect: &Dialect<'_>, names: &Names, out: &mut Vec<u8>) {
     let (mut seen, mut namespaces) = (BTreeSet::new(), BTreeSet::new());
     for tool in tools.items() {
@@ -68,7 +68,8 @@ fn write_function(name: &str, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// The functions that stand for the tool that a choice names; none where it goes as it is.
+/// The functions that represent the tool which a choice names; empty where the choice is passed on
+/// unchanged.
 fn told(choice: Value<'_>, dialect: &Dialect<'_>, names: &Names) -> Vec<String> {
     let (Some(tag), name) = (choice.get("type"), choice.get("name")) else { return Vec::new() };
     let tag = tag.text();
@@ -79,7 +80,7 @@ fn told(choice: Value<'_>, dialect: &Dialect<'_>, names: &Names) -> Vec<String> 
         known.or_else(|| names.anywhere(kind, &name)).map(str::to_owned).into_iter().collect()
     };
     match &*tag {
-        // A function outside of namespaces has its name to itself.
+        // One of the client's own functions: it kept its name.
         "function" if name.is_some_and(|name| names.is_kept(&name.text())) && namespace.is_none() => {
             Vec::new()
         }

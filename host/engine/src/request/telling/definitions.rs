@@ -1,4 +1,4 @@
-//! The tools that a model is offered: those of `tools`, and those that items of the input bring.
+//! Renders the tools of a request: those of `tools`, and those that items of the input bring.
 
 use super::super::json::{Document, Value, separate, write_key, write_member};
 use super::super::tools::is_search;
@@ -17,12 +17,14 @@ const SEARCH_PARAMETERS: &str =
 
 const CUSTOM_PARAMETERS: &str = r#"{"type":"object","properties":{"input":{"type":"string","description":"The whole input of the tool, as plain text."}},"required":["input"],"additionalProperties":false}"#;
 
-/// The array `tools` for a dialect. Gives each function that stands for another kind of tool its name.
+/// Renders the array `tools` for a dialect. Assigns a name to each function that represents another
+/// kind of tool.
 pub(super) fn write(root: Value<'_>, dialect: &Dialect<'_>, names: &mut Names) -> Vec<u8> {
     let own = root.get("tools");
     let input = root.get("input");
     let brought = || input.into_iter().flat_map(Value::items).filter(|item| brings(*item, dialect));
-    // The client's functions keep their names, wherever they stand.
+    // Names of the client's own functions are reserved first, because those functions must keep
+    // their names.
     for function in own.into_iter().flat_map(Value::items).filter(|tool| is_type(*tool, "function")) {
         names.keep(&name_of(function));
     }
@@ -46,7 +48,8 @@ pub(super) fn write(root: Value<'_>, dialect: &Dialect<'_>, names: &mut Names) -
     writer.out
 }
 
-/// Whether the tools of an item have to be offered as those of the request.
+/// Whether the tools of an item must be offered in `tools`, because the dialect does not accept the
+/// item.
 fn brings(item: Value<'_>, dialect: &Dialect<'_>) -> bool {
     (is_type(item, "additional_tools") && !dialect.takes_items)
         || (is_type(item, "tool_search_output") && !(dialect.has_tool)("tool_search"))
@@ -78,7 +81,7 @@ impl Writer<'_> {
             "shell" => self.fixed(ClientKind::Shell, SHELL),
             "apply_patch" => self.fixed(ClientKind::ApplyPatch, APPLY_PATCH),
             search if is_search(search) => {}
-            // The guest says what is wrong with it.
+            // The guest refuses a tool that it does not support, with a message about it.
             _ => {
                 separate(&mut self.out);
                 tool.write(&mut self.out);
@@ -101,13 +104,15 @@ impl Writer<'_> {
                 self.function(tool, &function, &about);
             }
             if self.out.len() > before {
-                // Once is enough: descriptions of namespaces may be long.
+                // The description of a namespace may be long, so only the first of its functions
+                // gets it.
                 about.clear();
             }
         }
     }
 
-    /// A function under a name that it may not have had, and the description of what it belongs to.
+    /// Writes a function under a name that may differ from its own. `about` is the description of
+    /// its namespace, put before its own.
     fn function(&mut self, tool: Value<'_>, name: &str, about: &str) {
         separate(&mut self.out);
         self.out.extend_from_slice(br#"{"type":"function""#);
@@ -176,7 +181,8 @@ impl Writer<'_> {
         self.out.push(b'}');
     }
 
-    /// A kind whose function is always the same, but for a name that another has.
+    /// Writes a kind that is always the same function. Only the name may differ, when it is already
+    /// taken.
     fn fixed(&mut self, kind: ClientKind, function: &str) {
         let known = ClientTool { kind, namespace: None, name: kind.tool_type().to_owned() };
         let Some(name) = self.names.add(known) else { return };
@@ -198,7 +204,7 @@ impl Writer<'_> {
     }
 }
 
-/// What a custom tool wants its input to look like.
+/// The description of the input format that a custom tool requires.
 fn grammar(format: Value<'_>) -> Option<String> {
     let (syntax, definition) = (format.get("syntax")?.text(), format.get("definition")?.text());
     Some(format!("The input has to follow this {syntax} grammar:\n{definition}"))

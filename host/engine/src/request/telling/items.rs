@@ -1,4 +1,5 @@
-//! The items of the input in terms of functions, calls and text.
+//! Renders the items of the input as items that the dialect supports: function calls, results and
+//! messages with text.
 
 use super::super::json::{Kind, Value, separate, write_key, write_member};
 use super::super::tools::is_search;
@@ -6,7 +7,7 @@ use super::names::{ClientKind, Names};
 use super::{COMPACT, Dialect, is_type, write_message, write_text_member};
 use std::borrow::Cow;
 
-/// Appends the array `input`.
+/// Appends the rendered array `input`.
 pub(super) fn write(
     input: Value<'_>,
     dialect: &Dialect<'_>,
@@ -28,8 +29,8 @@ struct Writer<'w> {
     dialect: &'w Dialect<'w>,
     names: &'w Names,
     out: Vec<u8>,
-    /// Calls and results that stand together, comma-separated: providers want the results of calls right behind
-    /// them, so that messages made of items among them go before.
+    /// Adjacent calls and results, comma-separated. Providers require results directly after their
+    /// calls, so a message rendered from an item between them goes before all of them.
     calls: Vec<u8>,
 }
 
@@ -81,14 +82,14 @@ impl Writer<'_> {
         !(self.dialect.has_tool)(tool)
     }
 
-    /// Leaves an item as it is.
+    /// Copies an item unchanged.
     fn keep(&mut self, item: Value<'_>) {
         self.end_calls();
         separate(&mut self.out);
         item.write(&mut self.out);
     }
 
-    /// Tools that the dialect takes as an item, without searches of the web that are not there.
+    /// Copies an `additional_tools` item, without web searches that the dialect lacks.
     fn added(&mut self, item: Value<'_>) {
         let is_gone = |tool: &Value<'_>| {
             tool.get("type").map(|tag| tag.text()).is_some_and(|tag| is_search(&tag) && self.lacks(&tag))
@@ -127,7 +128,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A text in the place of an item, before the calls among which it stands.
+    /// Writes a message instead of an item. An assistant's message goes before the calls around it;
+    /// any other message ends them.
     fn message(&mut self, role: &str, text: &str) {
         if role != "assistant" {
             self.end_calls();
@@ -141,7 +143,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Begins a call or a result.
+    /// Adds a separator for the next call or result, and returns the buffer for it.
     fn begin(&mut self) -> &mut Vec<u8> {
         if !self.calls.is_empty() {
             self.calls.push(b',');
@@ -156,7 +158,7 @@ impl Writer<'_> {
         self.call_named(item, name.as_deref());
     }
 
-    /// A call as it is, under this name if it has to have another.
+    /// Writes a call; with `name`, under that function name and without `namespace`.
     fn call_named(&mut self, item: Value<'_>, name: Option<&str>) {
         let out = self.begin();
         let Some(name) = name else { return item.write(out) };
@@ -200,10 +202,11 @@ impl Writer<'_> {
         self.call(item, &name, &input);
     }
 
-    /// A call of a kind that has one function, with what it was called with.
+    /// Writes a call of a kind that is rendered as one function. `given` are its arguments.
     fn own_call(&mut self, item: Value<'_>, kind: ClientKind, given: Option<Value<'_>>) {
         if call_id(item).is_empty() {
-            // A search that the provider made itself.
+            // Without a call id it is a search that the provider ran itself, and there is no result
+            // to pair it with.
             return;
         }
         let arguments = given.filter(|given| given.kind() == Kind::Object).map(Value::compact);
@@ -222,7 +225,8 @@ impl Writer<'_> {
         out.push(b'}');
     }
 
-    /// The result of a call: text and parts as they are, all else as the JSON that it is.
+    /// Writes the result of a call. Text and content parts are copied; any other value becomes text
+    /// with its JSON.
     fn output(&mut self, item: Value<'_>, output: Option<Value<'_>>) {
         let parts = |output: Value<'_>| {
             output.kind() == Kind::Array
@@ -262,7 +266,8 @@ impl Writer<'_> {
         self.told_output(item, &told);
     }
 
-    /// The names of the tools that a search of the client has found; their definitions are among the tools.
+    /// Writes the names of the tools that a client's search found. Their definitions are in
+    /// `tools`.
     fn found(&mut self, item: Value<'_>) {
         if call_id(item).is_empty() {
             return;
@@ -302,12 +307,14 @@ impl Writer<'_> {
             Some(summary) => {
                 self.message("user", &format!("[Summary of the conversation before this point]\n{summary}"));
             }
+            // It was not sealed by this host for this caller, so it may be one of the provider
+            // itself.
             None => self.keep(item),
         }
     }
 }
 
-/// What ties a call to its result; the outputs of `local_shell` name it in `id`.
+/// The id that links a call and its result. Outputs of `local_shell` have it in `id`.
 fn call_id(item: Value<'_>) -> String {
     let given = |name| item.get(name).map(|id| id.text()).filter(|id| !id.is_empty());
     let is_search = ["tool_search_call", "tool_search_output"].iter().any(|kind| is_type(item, kind));
@@ -315,16 +322,17 @@ fn call_id(item: Value<'_>) -> String {
     id.map(Cow::into_owned).unwrap_or_default()
 }
 
-/// The kind of a tool in a namespace.
+/// The kind of a tool inside a namespace.
 fn kind_of(tool: Value<'_>) -> ClientKind {
     if is_type(tool, "custom") { ClientKind::Custom } else { ClientKind::Function }
 }
 
+/// Whether a part is media, which function results may contain too.
 fn is_media(part: Value<'_>) -> bool {
     ["input_image", "input_file", "input_audio"].iter().any(|kind| is_type(part, kind))
 }
 
-/// The text of a string or of parts.
+/// The text of a string, or of all parts joined by line breaks.
 fn text_of(content: Value<'_>) -> String {
     if content.kind() == Kind::String {
         return content.text().into_owned();
@@ -334,7 +342,7 @@ fn text_of(content: Value<'_>) -> String {
     texts.join("\n")
 }
 
-/// Text for a model that cannot call the tool again.
+/// Text about a past tool call, for a model that cannot call the tool again.
 fn told(tool: &str, given: &str, gave: &str) -> String {
     let with = if given.is_empty() || given == "{}" { String::new() } else { format!(" with {given}") };
     format!("[I used the tool {tool}{with}. It gave: {gave}]")

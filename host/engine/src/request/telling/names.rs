@@ -1,16 +1,16 @@
-//! Names of the functions that stand for tools of the client's own kinds.
+//! Names of the functions that represent tools of the client's own kinds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The longest name that every provider takes.
+/// The longest function name that every provider accepts.
 const NAME_CHARS_MAX: usize = 64;
 
 /// A kind of tool that the client runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ClientKind {
-    /// A function of a namespace.
+    /// A function in a namespace.
     Function,
-    /// A tool whose input is text.
+    /// A tool whose input is plain text.
     Custom,
     /// `local_shell`
     LocalShell,
@@ -18,12 +18,12 @@ pub(crate) enum ClientKind {
     Shell,
     /// `apply_patch`
     ApplyPatch,
-    /// `tool_search` that the client executes.
+    /// `tool_search` with `execution: "client"`.
     ToolSearch,
 }
 
 impl ClientKind {
-    /// The kind that is always told as one function of the same name, by the type of its tool.
+    /// The kind for a tool type that is always rendered as one function of the same name.
     pub(super) fn of_type(type_name: &str) -> Option<Self> {
         Some(match type_name {
             "local_shell" => Self::LocalShell,
@@ -34,7 +34,7 @@ impl ClientKind {
         })
     }
 
-    /// The type of its tool.
+    /// The `type` of tools of this kind.
     pub(super) fn tool_type(self) -> &'static str {
         match self {
             Self::Function => "function",
@@ -47,50 +47,50 @@ impl ClientKind {
     }
 }
 
-/// A tool as the client knows it.
+/// A tool as the client defined it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClientTool {
     pub(crate) kind: ClientKind,
     pub(crate) namespace: Option<String>,
-    /// Its own name; the type where tools of the kind have no names.
+    /// The tool's own name, or its type where tools of the kind have no names.
     pub(crate) name: String,
 }
 
-/// The functions of one told request that stand for tools of other kinds.
+/// The functions in one rendered request that represent tools of other kinds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ToldTools {
     tools: BTreeMap<String, ClientTool>,
-    /// The answer is the summary that a conversation is compacted to.
+    /// The model's answer is the summary of a compacted conversation.
     pub(crate) compacts: bool,
 }
 
 impl ToldTools {
-    /// What a function stands for, if it is not the client's own.
+    /// The tool that a function represents; none for the client's own functions.
     pub(crate) fn get(&self, function: &str) -> Option<&ClientTool> {
         self.tools.get(function)
     }
 }
 
-/// Names in the making.
+/// Assigns function names to tools while a request is rendered.
 #[derive(Default)]
 pub(super) struct Names {
     told: BTreeMap<String, ClientTool>,
     functions: BTreeMap<ClientTool, String>,
-    /// The first function for a kind and a name, in whatever namespace.
+    /// The first function for a kind and a tool name, in any namespace.
     anywhere: BTreeMap<(ClientKind, String), String>,
     namespaces: BTreeMap<String, Vec<String>>,
     taken: BTreeSet<String>,
-    /// For each name that was wanted again, the number that the last one got.
+    /// For each name that was already taken, the last numeric suffix that was assigned.
     numbers: BTreeMap<String, usize>,
 }
 
 impl Names {
-    /// Keeps a name for a function of the client; false if it was taken.
+    /// Reserves a name for one of the client's own functions. Returns false if the name was taken.
     pub(super) fn keep(&mut self, name: &str) -> bool {
         self.taken.insert(name.to_owned())
     }
 
-    /// The name of the function that stands for a new tool; none if the tool has one.
+    /// Assigns a function name to a tool. None if the tool has one already.
     pub(super) fn add(&mut self, tool: ClientTool) -> Option<String> {
         if self.functions.contains_key(&tool) {
             return None;
@@ -112,30 +112,31 @@ impl Names {
         Some(name)
     }
 
-    /// The name of the function that stands for a tool, offered or not.
+    /// The name of the function that represents a tool. A tool that is only called in the history,
+    /// and not offered, gets the name that it would have.
     pub(super) fn of(&self, kind: ClientKind, namespace: Option<&str>, name: &str) -> String {
         self.known(kind, namespace, name).map(str::to_owned).unwrap_or_else(|| {
             wanted(&ClientTool { kind, namespace: namespace.map(str::to_owned), name: name.to_owned() })
         })
     }
 
-    /// The name of the function that stands for a tool that is offered.
+    /// The name of the function that represents an offered tool.
     pub(super) fn known(&self, kind: ClientKind, namespace: Option<&str>, name: &str) -> Option<&str> {
         let tool = ClientTool { kind, namespace: namespace.map(str::to_owned), name: name.to_owned() };
         self.functions.get(&tool).map(String::as_str)
     }
 
-    /// Whether a function of this name stands for nothing else.
+    /// Whether the name belongs to one of the client's own functions.
     pub(super) fn is_kept(&self, name: &str) -> bool {
         self.taken.contains(name) && !self.told.contains_key(name)
     }
 
-    /// The functions that stand for the tools of a namespace.
+    /// The functions that represent the tools of a namespace.
     pub(super) fn of_namespace(&self, namespace: &str) -> &[String] {
         self.namespaces.get(namespace).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The first function that stands for a tool of this name, in whatever namespace.
+    /// The first function that represents a tool with this name, in any namespace.
     pub(super) fn anywhere(&self, kind: ClientKind, name: &str) -> Option<&str> {
         self.anywhere.get(&(kind, name.to_owned())).map(String::as_str)
     }
@@ -145,7 +146,8 @@ impl Names {
     }
 }
 
-/// The name that a function has unless another has it: namespace and name, of the letters that providers take.
+/// The preferred function name: namespace and name, with characters that providers do not accept
+/// replaced by `_`.
 fn wanted(tool: &ClientTool) -> String {
     let whole = match &tool.namespace {
         Some(namespace) => format!("{namespace}__{}", tool.name),
@@ -156,7 +158,7 @@ fn wanted(tool: &ClientTool) -> String {
     if name.len() <= NAME_CHARS_MAX {
         return name;
     }
-    // Long names often differ at their ends only.
+    // Long names often differ only at the end, so a hash of the whole name keeps them distinct.
     let suffix = format!("_{:08x}", hash(&whole));
     cut(&name, NAME_CHARS_MAX.saturating_sub(suffix.len())).to_owned() + &suffix
 }
@@ -165,7 +167,7 @@ fn cut(name: &str, most: usize) -> &str {
     name.get(..most).unwrap_or(name)
 }
 
-/// FNV-1a: the same in every run, so that a conversation keeps its names.
+/// FNV-1a. It is the same in every run, so a conversation keeps its names.
 fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

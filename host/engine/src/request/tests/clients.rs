@@ -1,4 +1,4 @@
-//! Bodies as real clients send them: none may be refused, and guests see one form.
+//! Bodies as real clients send them. All must be accepted, and guests receive one form.
 
 use super::{accepted, guest, parse_text};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn guest_of(body: &str) -> Value {
 
 #[test]
 fn openai_python() {
-    // responses.create, compact JSON, every omitted argument left out.
+    // responses.create with compact JSON, without arguments that were not set.
     let guest =
         guest_of(r#"{"input":"Say hello.","model":"openai/gpt-4.1-mini","stream":true,"store":false}"#);
     assert_eq!(guest["input"][0]["content"][0], json!({"type": "input_text", "text": "Say hello."}));
@@ -23,7 +23,7 @@ fn openai_python() {
 
 #[test]
 fn openai_python_replays_its_own_output() {
-    // A second turn of `input + response.output`, items dumped with their nulls.
+    // The second turn of `input + response.output`; items are dumped with their nulls.
     let body = r#"{"model":"openai/gpt-5","input":[{"role":"user","content":"Weather?"},{"id":"rs_1","summary":[],"type":"reasoning","content":null,"encrypted_content":"gAAAA","status":null},{"arguments":"{\"city\":\"Paris\"}","call_id":"call_1","name":"get_weather","type":"function_call","id":"fc_1","async_":null,"caller":null,"status":"completed","namespace":null},{"type":"function_call_output","call_id":"call_1","output":"{\"t\":21}"},{"id":"msg_1","content":[{"annotations":[],"text":"21 degrees.","type":"output_text","logprobs":null,"parsed":{"t":21}}],"role":"assistant","status":"completed","type":"message","phase":null},{"role":"user","content":[{"type":"input_text","text":"And tomorrow?"}]}],"include":["reasoning.encrypted_content"],"tools":[{"type":"function","name":"get_weather","description":"Weather","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false},"strict":true}]}"#;
     let guest = guest_of(body);
     let types: Vec<_> = guest["input"].as_array().unwrap().iter().map(|item| item["type"].clone()).collect();
@@ -45,7 +45,7 @@ fn openai_node() {
 
 #[test]
 fn openai_agents() {
-    // Messages without type, include empty, assistant history as a plain string, ids left out.
+    // Messages without type, an empty include, assistant history as a plain string, no ids.
     let guest = guest_of(
         r#"{"include":[],"input":[{"content":"What time is it?","role":"user"},{"content":"Let me look.","role":"assistant"},{"arguments":"{}","call_id":"call_1","name":"now","type":"function_call","id":"__fake_id__","status":"completed"},{"call_id":"call_1","output":"12:00","type":"function_call_output"}],"instructions":"Be brief.","model":"local/demo","parallel_tool_calls":true,"prompt_cache_key":"agents-1","tools":[{"name":"now","parameters":{"properties":{},"title":"now_args","type":"object","additionalProperties":false,"required":[]},"strict":true,"type":"function","description":"The time."}],"tool_choice":"auto","reasoning":{"effort":null},"text":{"verbosity":null}}"#,
     );

@@ -1,4 +1,4 @@
-//! Embeddings: input forms, typed members, what guests receive, refusals.
+//! Embeddings requests: forms of input, typed members, the document for guests, refusals.
 
 use super::super::{Ability, EmbeddingsRequest, EncodingFormat};
 use proptest::prelude::*;
@@ -119,7 +119,7 @@ fn faulty_bodies_are_refused_by_path() {
 
 proptest! {
     #[test]
-    fn what_guests_receive_is_its_own_normal_form(
+    fn writing_the_guest_form_again_does_not_change_it(
         input in prop_oneof![
             ".{1,20}".prop_map(Value::from),
             prop::collection::vec(".{1,9}", 1..5).prop_map(Value::from),

@@ -1,4 +1,4 @@
-//! What guests receive and what the response repeats.
+//! The document for guests, and the members that the response repeats.
 
 use super::{accepted, body_with, echo, guest, parse_text};
 use crate::request::GuestTurn;

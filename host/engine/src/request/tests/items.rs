@@ -1,4 +1,4 @@
-//! Input items: every variant, the normal form, and replayed output.
+//! Input items: every kind, the normal form, and output that clients send back.
 
 use super::{accepted, body_of_item, body_with, guest, refused};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ fn every_content_part_is_accepted() {
     assert_eq!(written(&item), item);
 }
 
-/// One of each, with all their members.
+/// One item of each kind, with all members.
 fn items() -> Vec<Value> {
     let list = json!([
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "id": "fc_1", "status": "completed",
@@ -148,7 +148,7 @@ fn every_item_is_accepted_and_copied() {
 }
 
 #[test]
-fn items_of_server_tools_become_the_calls_they_stand_for() {
+fn items_of_server_tools_become_function_calls_with_results() {
     for item in server_items() {
         let name = item["type"].as_str().unwrap().to_owned();
         for prefix in ["service:", "openrouter:"] {
@@ -167,7 +167,7 @@ fn items_of_server_tools_become_the_calls_they_stand_for() {
 }
 
 #[test]
-fn what_a_server_tool_said_is_told_again_and_calls_of_one_turn_stay_together() {
+fn results_of_server_tools_follow_all_adjacent_calls() {
     let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});
     let result = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "1"});
     let input = json!([
@@ -307,7 +307,7 @@ fn faulty_parts_and_calls_are_refused_by_path() {
 }
 
 #[test]
-fn facts_count_text_and_nothing_else() {
+fn facts_count_only_text() {
     let request = accepted(&body_with(&json!({
         "instructions": "12345",
         "input": [

@@ -1,4 +1,4 @@
-//! The scanner: every way a body can fail to be one JSON document.
+//! The scanner: every error in a body that is not one JSON document.
 
 use super::super::InvalidKind;
 use super::super::json::{DEPTH_MAX, Document};
@@ -71,7 +71,7 @@ fn malformed_bodies_are_refused_with_line_and_column() {
 }
 
 #[test]
-fn bytes_that_are_not_utf8_are_refused_with_their_place() {
+fn invalid_utf8_is_refused_with_line_and_column() {
     assert_eq!(refusal(b"{\n \"a\": \"\xff\"}"), "The request body is not valid UTF-8 at line 2, column 8");
 }
 
@@ -83,7 +83,7 @@ fn numbers_out_of_range_are_refused_by_path() {
 }
 
 #[test]
-fn keys_given_twice_are_refused_at_every_level() {
+fn duplicate_keys_are_refused_at_every_level() {
     let many: String = (0..40).map(|n| format!("\"k{n}\":0,")).collect();
     let table: &[(String, &str)] = &[
         (r#"{"a":1,"a":2}"#.to_owned(), "a is given twice"),
@@ -100,7 +100,7 @@ fn keys_given_twice_are_refused_at_every_level() {
 }
 
 #[test]
-fn keys_in_paths_are_cut_and_escaped() {
+fn keys_in_paths_are_truncated_and_escaped() {
     let key = format!("{}\\n", "k".repeat(70));
     let message = refusal(format!("{{\"{key}\":1,\"{key}\":1}}").as_bytes());
     assert_eq!(message, format!("[\"{}…\"] is given twice", "k".repeat(64)));
@@ -127,7 +127,7 @@ fn bodies_of_too_many_values_are_refused() {
 }
 
 #[test]
-fn only_objects_are_requests() {
+fn bodies_that_are_not_objects_are_refused() {
     for (body, noun) in [("[]", "an array"), ("1", "a number"), ("\"a\"", "a string"), ("null", "null")] {
         let error = parse_text(body).unwrap_err();
         assert_eq!(error.to_string(), format!("The request body must be an object, not {noun}"));
@@ -137,7 +137,7 @@ fn only_objects_are_requests() {
 }
 
 #[test]
-fn strings_are_found_to_their_end_at_every_alignment() {
+fn strings_are_scanned_correctly_at_every_alignment() {
     for length in 0..40 {
         for stop in ["\\\"", "\\\\", "\\u00e9", "é", "😀", "\\ud83d\\ude00", "\u{7f}"] {
             let body = format!("\"{}{stop}{}\"", "x".repeat(length), "y".repeat(length));
@@ -150,7 +150,7 @@ fn strings_are_found_to_their_end_at_every_alignment() {
 }
 
 #[test]
-fn counts_see_through_escapes() {
+fn counts_resolve_escapes() {
     let body = r#""2 + 2 = 4?\n```rust\n```\u00e9 \ud83d\ude00 ∑×?？""#;
     let document = Document::parse(body.as_bytes()).unwrap();
     let counts = document.root().counts();
@@ -193,17 +193,17 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_tokens_never_panic_and_agree_with_another_reader(
+    fn accepted_token_sequences_are_accepted_by_serde_json(
         body in "([\\[\\]{}:,\"\\\\ 0-9eE.+-]|true|null|\"a\"|\"b\":|\\\\u00){0,40}",
     ) {
         let ours = Document::parse(body.as_bytes()).is_ok();
         let theirs = serde_json::from_str::<serde_json::Value>(&body).is_ok();
-        // They take the last of two equal keys, we refuse both.
+        // serde_json accepts duplicate keys, which the scanner refuses.
         prop_assert!(!ours || theirs, "{}", body);
     }
 
     #[test]
-    fn any_document_is_read_and_written_alike(document in documents(), pretty in any::<bool>()) {
+    fn reading_and_writing_a_document_preserves_it(document in documents(), pretty in any::<bool>()) {
         let body = if pretty { serde_json::to_string_pretty(&document) } else { serde_json::to_string(&document) }.unwrap();
         let ours = Document::parse(body.as_bytes()).unwrap();
         let written = ours.root().compact();
@@ -211,7 +211,7 @@ proptest! {
     }
 
     #[test]
-    fn any_string_is_resolved_and_counted_like_another_reader(text in "\\PC*|[\\x00-\\x20\"\\\\]*") {
+    fn strings_are_resolved_and_counted_as_by_serde_json(text in "\\PC*|[\\x00-\\x20\"\\\\]*") {
         let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
         for body in [serde_json::to_string(&text).unwrap(), format!("\"{escaped}\"")] {
             let document = Document::parse(body.as_bytes()).unwrap();

@@ -1,4 +1,5 @@
-//! Work grows with a body and not with its square: steps of the one walker, for n and for 2n of each shape.
+//! Checks that work grows linearly with the length of lists in a body. Each shape is parsed with n
+//! and with 2n elements, and the steps of iterators are counted.
 
 use crate::request::walk::steps_of;
 use crate::request::{EmbeddingsRequest, ResponsesRequest, retold_items};
@@ -19,7 +20,7 @@ fn functions(count: usize) -> Vec<Value> {
     )
 }
 
-/// Bodies of every shape that has a list, of `n` elements each.
+/// Bodies of every shape that has a list, each with `n` elements.
 fn shapes(n: usize) -> Vec<(&'static str, Value)> {
     let user = |content: Value| json!({"role": "user", "content": content});
     let tools = |tools: Vec<Value>| json!({"model": "m", "input": "x", "tools": tools});
@@ -72,14 +73,14 @@ fn shapes(n: usize) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Everything that is done with a body before models are asked.
+/// All work on a body before models are asked.
 fn work(body: &Value) {
     let request = ResponsesRequest::parse(body.to_string().as_bytes(), &[]).unwrap();
     retold_items(&request.input_items(), &["web_search_call".to_owned()]);
 }
 
 #[test]
-fn twice_the_body_is_twice_the_work() {
+fn work_grows_linearly_with_the_body() {
     for n in [100, 500] {
         for ((shape, one), (_, two)) in shapes(n).iter().zip(shapes(2 * n)) {
             let ((), once) = steps_of(|| work(one));
@@ -90,7 +91,7 @@ fn twice_the_body_is_twice_the_work() {
 }
 
 #[test]
-fn twice_the_embeddings_are_twice_the_work() {
+fn work_grows_linearly_with_embedding_inputs() {
     let body = |n: usize| {
         let content = repeated(n, |_| json!({"type": "text", "text": "x"}));
         let mut input = repeated(n, |_| json!("x"));
@@ -103,7 +104,7 @@ fn twice_the_embeddings_are_twice_the_work() {
 }
 
 #[test]
-fn what_there_is_too_much_of_is_refused_by_path_and_limit() {
+fn lists_beyond_a_limit_are_refused_with_path_and_limit() {
     let tool = |name: &str| json!({"type": "function", "name": name});
     let text = || json!({"type": "input_text", "text": "x"});
     let options: serde_json::Map<String, Value> = (0..257).map(|n| (format!("o{n}"), json!({}))).collect();
@@ -149,7 +150,7 @@ fn what_there_is_too_much_of_is_refused_by_path_and_limit() {
 }
 
 #[test]
-fn as_much_as_may_be_is_taken() {
+fn lists_at_the_limit_are_accepted() {
     let text = || json!({"type": "input_text", "text": "x"});
     let namespace = json!({"type": "namespace", "name": "n", "tools":
         vec![json!({"type": "function", "name": "f"}); 1024]});

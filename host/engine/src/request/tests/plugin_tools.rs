@@ -1,4 +1,4 @@
-//! Server tools that plugins and slugs ask for.
+//! Server tools that `plugins` and slugs ask for.
 
 use super::super::{Ability, Place, ToolKind};
 use super::{accepted, body_with};
@@ -8,7 +8,8 @@ fn with_plugins(plugins: &Value) -> Value {
     body_with(&json!({"plugins": plugins}))
 }
 
-/// What a request asks for, as place, tool and parameters, when the host has everything.
+/// The tools that are added for a request, as path, name and parameters, on a host that has every
+/// tool.
 fn added(body: &Value) -> Vec<(Place, String, Value)> {
     let mut request = accepted(body);
     request.add_plugin_tools(|_| true, |slug| slug.ends_with(":online")).unwrap();
@@ -21,7 +22,7 @@ fn added(body: &Value) -> Vec<(Place, String, Value)> {
 }
 
 #[test]
-fn entries_become_tools_with_the_tools_own_words() {
+fn plugin_entries_become_tools_with_renamed_parameters() {
     let web = json!({"id": "web", "engine": "exa", "mode": "auto", "max_results": 3, "max_uses": 2,
         "include_domains": ["a.b"], "exclude_domains": null, "search_prompt": "p",
         "user_location": {"country": "DE"}, "x_search": {}});
@@ -44,7 +45,7 @@ fn entries_become_tools_with_the_tools_own_words() {
 }
 
 #[test]
-fn a_slug_asks_for_a_search_unless_an_entry_says_more() {
+fn online_slugs_add_web_search_unless_an_entry_configures_it() {
     let online = |members: Value| {
         let mut body = body_with(&members);
         body["model"] = json!("a/b:online");
@@ -60,7 +61,7 @@ fn a_slug_asks_for_a_search_unless_an_entry_says_more() {
 }
 
 #[test]
-fn what_the_host_lacks_is_refused_by_what_asks_for_it() {
+fn missing_tools_are_refused_with_the_path_that_asks_for_them() {
     for (body, message) in [
         (
             with_plugins(&json!([{"id": "moderation"}, {"id": "web"}])),
@@ -78,7 +79,7 @@ fn what_the_host_lacks_is_refused_by_what_asks_for_it() {
 }
 
 #[test]
-fn complaints_of_tools_name_the_members_that_the_client_wrote() {
+fn tool_errors_name_the_members_of_the_plugin_entry() {
     let mut request = accepted(&with_plugins(&json!([{"id": "web", "include_domains": ["x"]}])));
     request.add_plugin_tools(|_| true, |_| false).unwrap();
     let source = request.tools[0].source;

@@ -1,11 +1,12 @@
-//! What holds for any body: no panic, and the form for guests is its own normal form.
+//! Properties of all bodies: parsing never panics, and writing the document for guests again does
+//! not change it.
 
 use super::{body_with, echo, guest, parse};
 use crate::request::{EmbeddingsRequest, ResponsesRequest};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A value of any kind, biased towards the words of the interface.
+/// A value of any kind, with a bias towards words of the API.
 fn anything() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "message",
@@ -137,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn what_guests_receive_is_its_own_normal_form(body in body(), pretty in any::<bool>()) {
+    fn writing_the_guest_form_again_does_not_change_it(body in body(), pretty in any::<bool>()) {
         let text = if pretty { serde_json::to_string_pretty(&body) } else { serde_json::to_string(&body) }.unwrap();
         let first = ResponsesRequest::parse(text.as_bytes(), &[]).unwrap();
         let second = ResponsesRequest::parse(&first.guest_json, &[]).unwrap();
@@ -147,7 +148,7 @@ proptest! {
         }
         prop_assert_eq!(&first.tools, &second.tools);
         prop_assert_eq!(&first.needs, &second.needs);
-        // Members outside the form for guests are all that may differ.
+        // Members that are not sent to guests may differ.
         prop_assert_eq!(first.service_tier, second.service_tier);
         let echo = echo(&first);
         for name in ["temperature", "tools", "metadata", "reasoning", "text"] {
@@ -169,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn any_byte_changed_never_panics(body in body(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn changing_any_byte_never_panics(body in body(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut text = body.to_string().into_bytes();
         let at = at.index(text.len());
         text[at] = byte;

@@ -1,4 +1,4 @@
-//! Members of the body: every rule has its refusal, by path.
+//! Members of the body: each rule has a refusal, with its path.
 
 use super::{accepted, body_with, parse_text, refused};
 use serde_json::{Value, json};
@@ -133,7 +133,7 @@ fn faulty_reasoning_text_and_input_are_refused_by_path() {
 }
 
 #[test]
-fn what_only_a_store_could_serve_is_refused_with_the_reason() {
+fn members_that_need_stored_responses_are_refused_with_the_reason() {
     let table = [
         (json!({"store": true}), "store must be false: this service stores no responses"),
         (json!({"store": "false"}), "store must be a boolean, not a string"),

@@ -345,7 +345,7 @@ fn an_installed_hook_does_not_loosen_the_rules_of_a_known_plugin() {
 }
 
 #[test]
-fn what_a_provider_would_run_is_found_with_its_members() {
+fn hosted_tools_are_found_with_their_members() {
     let request = accepted(&body_with(&json!({"tools": [
         {"type": "function", "name": "f", "later": 1},
         {"type": "web_search", "engine": "native", "max_uses": null, "filters": {"allowed_domains": []}},
@@ -376,7 +376,7 @@ fn what_a_provider_would_run_is_found_with_its_members() {
 }
 
 #[test]
-fn items_bring_so_many_tools_and_files_of_a_provider_and_no_more() {
+fn provider_tools_and_files_in_items_are_limited() {
     let body = |count: usize| {
         let tools = vec![json!({"type": "web_search"}); count];
         body_with(&json!({"input": [{"type": "tool_search_output", "call_id": "c", "tools": tools},

@@ -1,4 +1,4 @@
-//! The typed members the engine reads.
+//! The members that the engine reads as typed values.
 
 use super::super::{Ability, Route, ServiceTier, StopCondition, TextFormat};
 use super::{accepted, body_with};
@@ -29,7 +29,7 @@ fn a_minimal_request_has_every_default() {
 }
 
 #[test]
-fn candidates_are_model_then_models_each_once() {
+fn candidates_are_model_then_models_without_repeats() {
     let request = accepted(&body_with(&json!({"models": ["b/b", "meta/llama", "c/c", "b/b"]})));
     assert_eq!(request.models, ["meta/llama", "b/b", "c/c"]);
 }
