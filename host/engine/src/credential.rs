@@ -1,5 +1,5 @@
-//! Whose credential goes along with an attempt. A secret of the vault is released
-//! for one attempt, right before it is sent, and to the host of the origin alone.
+//! Selects and releases the credential of an attempt. A secret of the vault is released for one
+//! attempt, right before it is sent, and only to the host of the provider's origin.
 
 use crate::attempt::{AttemptFailure, Cause};
 use crate::catalog::Provider;
@@ -11,42 +11,43 @@ use cofferdam_store::{
 };
 use std::time::Duration;
 
-/// How long reading a secret may take; usually it takes microseconds.
+/// The longest time for reading a secret, which usually takes microseconds.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What authenticates requests to a provider.
+/// How requests to a provider are authenticated.
 #[derive(Debug)]
 pub struct Authentication {
-    /// Where the credential stands in a request.
+    /// The header in which the credential is sent.
     pub placement: Placement,
-    /// The operator's.
+    /// The operator's credential.
     pub own: Option<OwnKey>,
-    /// The caller's, which wins when it is bound to the origin's host.
+    /// The caller's own credential. It is used instead of `own` when the caller's vault has a
+    /// secret of this name that is bound to the origin's host.
     pub byok: Option<BoundSecret>,
 }
 
 /// The operator's credential for a provider.
 #[derive(Debug)]
 pub enum OwnKey {
-    /// Read once, from the environment; it belongs to the origin.
+    /// Read once from the environment. It is sent to the provider's origin only.
     Fixed(Credential),
     /// A secret of the operator's vault.
     Vault(BoundSecret),
 }
 
-/// A secret, and the host it is wanted for: the one of the provider's origin.
+/// The name of a secret, and the host of the provider's origin to which it must be bound.
 #[derive(Clone, Debug)]
 pub struct BoundSecret {
-    /// Its name.
+    /// The name in the vault.
     pub name: SecretName,
-    /// Where it would go.
+    /// The host it is sent to.
     pub host: HostName,
 }
 
 /// The credential of one attempt.
 pub(crate) struct Used {
     pub(crate) credential: Credential,
-    /// It is the caller's own.
+    /// Whether it is the caller's own.
     pub(crate) is_byok: bool,
 }
 
@@ -59,8 +60,8 @@ pub(crate) struct Credentials<'a> {
 }
 
 impl Credentials<'_> {
-    /// Whether the caller's own credential would be used at `provider`. A vault that
-    /// cannot be read has none; the attempt will say so.
+    /// Whether the caller's own credential would be used at `provider`. False if the vault cannot
+    /// be read; then the attempt reports the error.
     pub(crate) async fn has_byok(&self, provider: &Provider) -> bool {
         let Some(secret) = provider.authentication.as_ref().and_then(|it| it.byok.as_ref()) else {
             return false;
@@ -68,13 +69,14 @@ impl Credentials<'_> {
         self.is_bound(secret).await.unwrap_or(false)
     }
 
-    /// A compacted conversation of the caller's workspace.
+    /// Opens a compacted conversation that was sealed for the caller's workspace.
     pub(crate) fn open_conversation(&self, sealed: &str) -> Option<String> {
         self.store.open_conversation(self.caller.workspace, sealed)
     }
 
-    /// The credential for one attempt at `provider`; none where none is configured. `callers_alone`: the caller was
-    /// to pay the provider itself, and where its own credential is gone meanwhile, the operator's does not stand in.
+    /// The credential for one attempt at `provider`; `None` where none is configured. With
+    /// `callers_alone` the request was routed on the assumption that the caller pays the provider:
+    /// if the caller's credential is gone by now, the operator's is not used instead.
     pub(crate) async fn release(
         &self,
         provider: &Provider,
@@ -84,9 +86,10 @@ impl Credentials<'_> {
             return if callers_alone { Err(withdrawn(provider)) } else { Ok(None) };
         };
         let failed = |error| failed(provider, error);
-        // One workspace's vault says nothing about the endpoint.
+        // A problem with one workspace's vault does not count against the endpoint.
         let callers = |error| AttemptFailure { cause: Cause::Plugin, ..failed(error) };
-        // That a caller has no key of its own is no refusal to be audited.
+        // Lookup and release are one step: a caller without a key of its own is a normal case and
+        // must not leave a refusal in the audit log.
         if let Some(secret) = byok
             && let Some(release) = self.released_if_bound(secret, provider).await.map_err(callers)?
         {
@@ -129,7 +132,7 @@ impl Credentials<'_> {
         aside(move || store.release(actor, scope, &secret.name, &secret.host, &purpose)).await
     }
 
-    /// The caller's own, if it has one for this host: looked for and released in one step.
+    /// Releases the caller's own secret if it has one that is bound to this host.
     async fn released_if_bound(
         &self,
         secret: &BoundSecret,
@@ -145,10 +148,10 @@ impl Credentials<'_> {
     }
 }
 
-/// The operator's credential for a broadcast destination with this name.
+/// The operator's credential for the request export destination of this name.
 ///
 /// # Errors
-/// Why there is none, for the operator; it says nothing about the value.
+/// A text for the operator's log, without anything of the value.
 pub(crate) async fn operators(
     store: &Store,
     key: &OwnKey,
@@ -168,20 +171,21 @@ pub(crate) async fn operators(
     placement.fill(release.expose()).map_err(|error| error.to_string())
 }
 
-/// The store reads its files on the calling thread; requests must not wait for a slow disk, and for one that hangs
-/// not for ever.
+/// The store reads its files on the calling thread. A blocking thread and a time limit keep
+/// requests from waiting for a slow disk, or for ever for one that hangs.
 async fn aside<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, ReleaseError> + Send + 'static,
 ) -> Result<T, ReleaseError> {
     let read = tokio::task::spawn_blocking(read);
     match tokio::time::timeout(STORE_PATIENCE, read).await {
-        // It only fails to finish when the program ends.
+        // The task is cancelled only when the program ends.
         Ok(finished) => finished.unwrap_or(Err(ReleaseError::Store(StoreError::Closed))),
         Err(_elapsed) => Err(ReleaseError::Store(StoreError::TimedOut)),
     }
 }
 
-/// Where the operator's side of a release is at fault.
+/// The failure of an attempt whose credential was not released. The cause is logged for the
+/// operator.
 fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
     match error {
         ReleaseError::Busy => AttemptFailure::plain(
@@ -209,7 +213,7 @@ fn unavailable() -> AttemptFailure {
     AttemptFailure::plain(Cause::NoCredential, ErrorKind::ProviderUnavailable, "Provider returned error")
 }
 
-/// Sent again, the request is routed as the vault is now.
+/// When the client repeats the request, it is routed by what the vault contains then.
 fn withdrawn(provider: &Provider) -> AttemptFailure {
     let message = format!(
         "Provider {}: your own key for it was taken away or bound to another host while the request ran. Send the \
@@ -219,7 +223,8 @@ fn withdrawn(provider: &Provider) -> AttemptFailure {
     AttemptFailure::plain(Cause::Withdrawn, ErrorKind::ProviderUnavailable, &message)
 }
 
-/// Only the caller can cure this, so it is told, and no other endpoint is tried.
+/// Only the caller can correct its secret. So the message says what is wrong with it, and no other
+/// endpoint is tried.
 fn unfit_byok(provider: &Provider, secret: &BoundSecret, error: CredentialError) -> AttemptFailure {
     let message = format!("Provider {}: the secret {} cannot be used: {error}", provider.name, secret.name);
     AttemptFailure::plain(Cause::Request, ErrorKind::InvalidRequest, &message)

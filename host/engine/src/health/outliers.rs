@@ -1,28 +1,29 @@
-//! Endpoints that do far worse than the others of their model are set aside for a while, even where nothing of
-//! theirs fails by itself.
+//! Finds endpoints that do far worse than the others of their model, so that they are avoided for a
+//! while even if their own failures do not open the breaker.
 
-/// A share of failures this much above that of the others is far off.
+/// A failure rate this much above that of the others makes an outlier.
 const SHARE_ABOVE: f64 = 0.25;
-/// A latency this many times that of the others is far off, if it is also [`LATENCY_ABOVE_MS`] above it.
+/// A latency this many times that of the others makes an outlier, if it is also
+/// [`LATENCY_ABOVE_MS`] above it.
 const LATENCY_TIMES: f64 = 4.0;
 /// In milliseconds.
 const LATENCY_ABOVE_MS: f64 = 1_000.0;
 
-/// What is compared of one endpoint of a model. What was not measured often enough is none.
+/// What is compared of one endpoint of a model. `None` means not measured often enough.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peer {
-    /// Who it is compared with: the tiers of a provider differ on purpose.
+    /// Only endpoints of the same tier are compared: the tiers of a provider differ on purpose.
     pub(super) tier: String,
-    /// The share of failures, 0 to 1.
+    /// The share of failed requests, 0 to 1.
     pub(super) failed_share: Option<f64>,
-    /// Milliseconds to first content of streams, and to the whole of other answers.
+    /// Milliseconds to the first content of streams, and to the end of other answers.
     pub(super) latency_ms: [Option<f64>; 2],
-    /// It is set aside already, for whatever reason.
+    /// Whether it is avoided already, for any reason.
     pub(super) is_ejected: bool,
 }
 
-/// Which of a model's endpoints are to be set aside now, by their places. At most half of them are set aside at a
-/// time, those included that were before.
+/// The indexes of the endpoints to avoid now. At most half of a model's endpoints are avoided at a
+/// time, including those that were before.
 pub(super) fn outliers(peers: &[Peer]) -> Vec<usize> {
     let ejected = peers.iter().filter(|peer| peer.is_ejected).count();
     let room = (peers.len() / 2).saturating_sub(ejected);
@@ -36,7 +37,7 @@ pub(super) fn outliers(peers: &[Peer]) -> Vec<usize> {
     worst.into_iter().take(room).map(|(_, place)| place).collect()
 }
 
-/// How far off an endpoint is, 1 being just too far; none for one that is set aside.
+/// How far an endpoint is off, where 1 is just too far. `None` for one that is avoided already.
 fn excess(peers: &[Peer], place: usize) -> Option<f64> {
     let peer = peers.get(place).filter(|peer| !peer.is_ejected)?;
     let others = |value: &dyn Fn(&Peer) -> Option<f64>| {
@@ -59,7 +60,7 @@ fn excess(peers: &[Peer], place: usize) -> Option<f64> {
     Some(worst)
 }
 
-/// The lower one of two in the middle.
+/// The lower median.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied()
@@ -128,7 +129,7 @@ mod tests {
     }
 
     proptest! {
-        /// However bad all are, at most half are set aside, and nobody twice.
+        /// However bad all are, at most half are avoided, and none is chosen twice.
         #[test]
         fn never_more_than_half(peers in proptest::collection::vec(peer(), 0..20)) {
             let chosen = outliers(&peers);

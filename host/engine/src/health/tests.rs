@@ -1,4 +1,4 @@
-//! One endpoint's health over time, and that of several side by side.
+//! The health of one endpoint over time, and of several side by side.
 
 use super::*;
 use crate::attempt::{AttemptFailure, Cause};
@@ -19,7 +19,6 @@ fn health(id: u64) -> Arc<Health> {
     Arc::new(Health::new(id, key, id))
 }
 
-/// A clock at a plausible moment of a process.
 fn clock() -> Clock {
     Clock::manual()
 }
@@ -45,7 +44,7 @@ fn speed_is_measured_apart_for_streams_and_whole_answers() {
     let (health, clock) = (health(1), clock());
     let watch = answer(&health, &clock, Duration::from_millis(400));
     clock.advance(Duration::from_secs(5));
-    // Three of them its client kept it waiting.
+    // Three of the five seconds were spent waiting for the client.
     watch.finished(&output(100), Duration::from_secs(3));
     let statistics = told(&health, &clock);
     assert!((statistics.latency_ms.p50 / 400.0 - 1.0).abs() < 0.1, "{statistics:?}");
@@ -242,8 +241,8 @@ fn an_endpoint_written_twice_is_no_peer_of_itself() {
 }
 
 proptest! {
-    /// Whatever happens to the endpoints of a model, comparing them leaves at least half of those that were in
-    /// use before, and everybody is back in the end.
+    /// After any sequence of attempts, the comparison leaves at least half of a model's endpoints
+    /// in use, and all of them are in use again in the end.
     #[test]
     fn half_of_a_model_is_never_set_aside_as_outliers(
         deeds in proptest::collection::vec((0usize..6, any::<bool>(), 0u64..10_000), 0..400),

@@ -109,7 +109,8 @@ pub(super) struct AnyValue {
     pub(super) value: Option<Scalar>,
 }
 
-/// The scalar values of an attribute. Lists and maps are left out: not every collector takes them nested.
+/// The scalar values of an attribute. Lists and maps are left out: not every collector takes them
+/// nested.
 #[derive(Clone, PartialEq, prost::Oneof, Serialize)]
 #[expect(clippy::enum_variant_names, reason = "the names of the JSON encoding")]
 #[serde(rename_all = "camelCase")]
