@@ -1,5 +1,5 @@
-//! From the models a request names to the endpoints that are tried, in order:
-//! the host lists what could serve, the router guest decides.
+//! From the models that a request names to the endpoints that are tried, in order: the host lists
+//! the candidates, the router guest orders them.
 
 use crate::catalog::{Catalog, Endpoint, Model, ModelKind, split_suffix};
 use crate::credential::Credentials;
@@ -9,10 +9,11 @@ use cofferdam_runtime::wire::{Candidate, Purpose, RequestSummary};
 use cofferdam_runtime::{CallContext, Plugin};
 use std::sync::Arc;
 
-/// Vendors under which the service's own model routers are known, the first being its own name.
+/// Vendor parts of slugs that name the service's own model routers. The first is the service's own
+/// name.
 const ROUTER_VENDORS: [&str; 2] = ["service", "openrouter"];
 
-/// The name of a model router in a slug of one of the service's own vendors, suffix taken off.
+/// The name of a model router in a slug of one of these vendors, without suffix.
 pub(crate) fn router_slug(slug: &str) -> Option<&str> {
     let (vendor, name) = slug.split_once('/')?;
     ROUTER_VENDORS.contains(&vendor).then(|| split_suffix(name).0)
@@ -58,13 +59,13 @@ fn unknown_model(catalog: &Catalog, slug: &str) -> Refusal {
     Refusal::not_found(catalog.unknown(slug))
 }
 
-/// A client's word made safe to repeat in a message.
+/// A client's text, shortened and escaped so that it can be repeated in a message.
 pub(crate) fn printable(word: &str) -> String {
     let cut: String = word.chars().take(128).collect();
     cut.escape_debug().to_string()
 }
 
-/// One request's routing.
+/// The inputs of one routing decision.
 pub(crate) struct Route<'a> {
     pub(crate) router: &'a Arc<Plugin>,
     pub(crate) credentials: Credentials<'a>,
@@ -74,14 +75,14 @@ pub(crate) struct Route<'a> {
     pub(crate) allow_fallbacks: bool,
     /// The endpoint that answered this conversation last, by the id of its health.
     pub(crate) remembered: Option<u64>,
-    /// Whether routers are told which endpoints to try last.
+    /// Whether routers learn which endpoints to try last.
     pub(crate) eject: bool,
-    /// Milliseconds of the clock that only grows, for what was measured of endpoints.
+    /// Milliseconds of the monotonic clock, for the health of endpoints.
     pub(crate) now_ms: u64,
     pub(crate) seed: u64,
 }
 
-/// Every endpoint of `models` that `serves`, with the place of its model.
+/// Every endpoint of `models` that `serves` accepts, with the index of its model.
 pub(crate) fn candidates(
     models: &[Arc<Model>],
     serves: impl Fn(&Endpoint) -> bool,
@@ -98,12 +99,13 @@ pub(crate) fn candidates(
 pub(crate) struct Order {
     /// In the router's order.
     pub(crate) endpoints: Vec<Arc<Endpoint>>,
-    /// Places among them of those that the caller has a credential of its own for.
+    /// Indexes of those for which the caller has a credential of its own.
     pub(crate) byok: Vec<usize>,
 }
 
 impl Order {
-    /// Whether the caller had a credential of its own for this endpoint when the request was routed.
+    /// Whether the caller had a credential of its own for this endpoint when the request was
+    /// routed.
     pub(crate) fn is_byok(&self, endpoint: &Endpoint) -> bool {
         let mut byok = self.byok.iter().filter_map(|place| self.endpoints.get(*place));
         byok.any(|own| std::ptr::eq(Arc::as_ptr(own), endpoint))
@@ -111,7 +113,7 @@ impl Order {
 }
 
 impl Route<'_> {
-    /// The candidates as the router is shown them.
+    /// The candidates in the form that the router gets.
     async fn describe(&self, candidates: &[(u32, Arc<Endpoint>)]) -> Vec<Candidate> {
         let mut described = Vec::with_capacity(candidates.len());
         for (rank, endpoint) in candidates {
@@ -124,14 +126,14 @@ impl Route<'_> {
         described
     }
 
-    /// The place of the endpoint that answered this conversation last.
+    /// The index of the endpoint that answered this conversation last.
     fn sticky(&self, candidates: &[(u32, Arc<Endpoint>)]) -> Option<u32> {
         let remembered = self.remembered?;
         let places = candidates.iter().zip(0..);
         places.filter(|((_, endpoint), _)| endpoint.health.id() == remembered).map(|(_, place)| place).next()
     }
 
-    /// Has the router guest order the candidates and notes it in the trail.
+    /// Lets the router guest order the candidates, and records the order in the routing trace.
     pub(crate) async fn order(
         mut self,
         candidates: Vec<(u32, Arc<Endpoint>)>,
@@ -176,7 +178,7 @@ impl Route<'_> {
     }
 }
 
-/// The summary's fields that both purposes fill alike.
+/// The fields of the summary that are the same for responses and embeddings.
 ///
 /// `requested` is the first model as the client wrote it.
 pub(crate) fn summary(purpose: Purpose, requested: &str, models: &[Arc<Model>]) -> RequestSummary {

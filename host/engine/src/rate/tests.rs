@@ -130,7 +130,7 @@ fn another_quota_counts_at_once_and_forgets_nothing() {
     let clock = Clock::manual();
     let limit = limit(&clock);
     limit.debit(1, quota(1_000), 900);
-    // What was used stays what it was, whatever the pace.
+    // What was used stays the same when the rate changes.
     assert_eq!(limit.standing(1, quota(10_000)).remaining, 9_100);
     assert_eq!(limit.standing(1, quota(901)).remaining, 1);
     assert_eq!(limit.check(1, quota(600)).unwrap_err().wait_s, 31);
@@ -151,7 +151,7 @@ fn memory_is_bounded_and_those_who_use_most_are_remembered() {
     }
     assert!(limit.lock().len() <= 100);
     assert!(limit.check(0, quota).is_err());
-    // Whoever has nothing used up any more is forgotten first.
+    // A key that has nothing left to pay off is forgotten first.
     clock.advance(Duration::from_secs(60));
     for who in 1_000..1_100 {
         limit.take(who, quota).unwrap();
@@ -160,7 +160,7 @@ fn memory_is_bounded_and_those_who_use_most_are_remembered() {
 }
 
 proptest! {
-    /// Over any stretch of time no more is granted than what may be used at once and what the pace gives.
+    /// In any period no more is granted than what may be used at once and what the rate gives.
     #[test]
     fn no_pattern_of_requests_beats_the_quota(
         per_minute in 1_u64..5_000,
@@ -185,7 +185,8 @@ proptest! {
         }
     }
 
-    /// No figures and no quotas make anybody wait for ever, and what is left is never more than the quota.
+    /// No figures and no quotas block a key for ever, and what is left is never more than the
+    /// quota.
     #[test]
     fn any_figures_keep_their_bounds(
         steps in proptest::collection::vec((any::<u64>(), 1_u64..=u64::from(u32::MAX), 0_u64..100_000), 1..40),
