@@ -157,6 +157,8 @@ impl Attempting<'_> {
         let first_event = endpoint.first_event.unwrap_or(self.timeouts.first_event);
         let begin_by = Instant::now() + first_event;
         let asked_for_stream = upstream.streamed;
+        // While the provider is waited for, the instance of a stateless guest may serve another call of
+        // the same owner.
         instance.pause();
         let reply = send(self.egress, self.timeouts, endpoint, upstream, used, pace).await?;
         instance.resume(self.context).await.map_err(|error| AttemptFailure::call(&error))?;

@@ -147,10 +147,12 @@ impl Candidates<'_> {
         let Failed { failures, retries, spare } = failed;
         let mut places = Places::new(places);
         while let Some((place, endpoint, mut watch)) = self.start(&mut places, failures, pace.is_streamed()) {
+            // Set before the attempt, because the client may leave at any point of it.
             pace.attendance().asks(endpoint.is_read_on(self.memory.clock.monotonic_ms()));
             let output_max = self.tokens.output_at(endpoint);
             notes.entry.asked(endpoint, self.input_tokens, output_max, pace.attendance());
             let (failed, charged) = match trial.run(endpoint, pace).await {
+                // The next endpoint may give content. The endpoint is not blamed: it has answered.
                 Ok(answer) if answer.is_empty() && !self.may_be_empty && !pace.has_left() => {
                     watch.answered();
                     let failed = AttemptFailure { status: answer.status(), ..AttemptFailure::empty() };
@@ -174,6 +176,7 @@ impl Candidates<'_> {
             failures.note_head(&failed, pace.is_streamed());
             let next = failures.add(endpoint, failed, notes.trail);
             notes.trail.charged(charged);
+            // After the client has left, only the answer that had begun is read on.
             if next.is_break() || pace.has_left() {
                 return ControlFlow::Break(None);
             }

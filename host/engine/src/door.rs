@@ -271,6 +271,7 @@ impl Visit<'_> {
         mut planned: Vec<Planned>,
     ) -> Result<(GuestReply, Vec<Sent>), HttpError> {
         let host = host_of(request);
+        // A secret that could not be searched for in the plugin's outputs must not be sent.
         if !planned.is_empty() && self.door.released.is_full(self.plugin) {
             return Err(HttpError::Exhausted);
         }

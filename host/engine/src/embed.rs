@@ -90,6 +90,7 @@ impl Engine {
             seed: random_seed(),
         };
         let bill = Arc::default();
+        // Opened first: a caller that has nothing left to spend is refused before any guest runs.
         let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
         let order = order.map_err(|refusal| trail.beside(refusal, field))?;

@@ -165,6 +165,8 @@ impl Entry {
     /// when the intent could not be written.
     pub(crate) async fn reserve(&mut self, turn: Turn<'_>, pace: &mut Pace) -> Result<(), Refusal> {
         let Some((funds, all)) = self.bill.funds() else { return Ok(()) };
+        // The former turn's reservation is released first, so that it does not count against this
+        // one.
         self.pledge = None;
         self.pledge = Some(funds.pledge(|| all.total().0, turn.estimate().0).map_err(credit::refusal)?);
         let written = match &mut self.reservation {

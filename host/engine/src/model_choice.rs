@@ -116,6 +116,7 @@ impl Engine {
             models.extend(choice.models.iter().cloned());
             last = Some(Chosen { router: router.name().to_owned(), choice });
         }
+        // Several routers may choose the same model, which is tried at its first place.
         let mut known = BTreeSet::new();
         models.retain(|model| known.insert(model.clone()));
         request.models = models;

@@ -186,6 +186,7 @@ impl Pace {
         loop {
             let alarm = if self.client.is_some() { self.spoke + self.silence } else { self.end };
             let until = alarm.min(step).min(self.end);
+            // `biased`: work that is ready takes precedence over the deadline.
             tokio::select! {
                 biased;
                 output = &mut work => return Ok(output),

@@ -234,6 +234,7 @@ impl Job {
             Box::pin(self.show_request(entry)).await?;
         }
         tools::add_plugin_tools(&self.engine, &mut self.request)?;
+        // Which endpoints have a tool themselves depends on the caller's own credentials.
         self.look_for_own_keys().await;
         tools::stand_in(&self.engine, &mut self.request, &self.own_keys);
         if ServerTools::are_asked_for(&self.request)? {

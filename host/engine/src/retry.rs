@@ -129,6 +129,7 @@ impl Retries {
             return None;
         }
         let mut places = Vec::with_capacity(ATTEMPTS_MAX);
+        // A provider that asks for a longer wait is left out.
         for (place, _) in self.passing.drain(..).filter(|(_, asked)| *asked <= wait) {
             if self.made >= ATTEMPTS_MAX || !budget.spend() {
                 break;

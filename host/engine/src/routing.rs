@@ -153,6 +153,7 @@ impl Route<'_> {
             }
         };
         let most = if self.allow_fallbacks { usize::MAX } else { 1 };
+        // The guest returns indexes. Those out of range are ignored.
         let ordered = decision.order.iter().filter_map(|place| {
             let place = *place as usize;
             candidates.get(place).zip(described.get(place))

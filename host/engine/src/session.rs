@@ -93,6 +93,7 @@ impl Sessions {
     /// The endpoint has answered the conversation. `from_cache`: part of the prompt was in its
     /// cache.
     pub(crate) fn answered(&self, session: Session, endpoint: u64, from_cache: bool, now_ms: u64) {
+        // Without a name, an answer that used no cache only renews the endpoint that is remembered.
         let stays = session.is_named || from_cache || self.endpoint(session, now_ms) == Some(endpoint);
         if !stays {
             return;

@@ -289,6 +289,7 @@ impl ServerTools {
         let (offer, doors, is_over, cost) = (&self.offer, &self.doors, self.is_over, &self.cost);
         let (notes, mut told) = channel(NOTES_WAITING_MAX);
         let is_told = pace.is_streamed();
+        // Progress is reported only to a client that gets events while the calls run.
         let reporter = |item| {
             (is_told && assembler.tells_questions(item)).then(|| Reporter { item, notes: notes.clone() })
         };
@@ -305,6 +306,7 @@ impl ServerTools {
         // The client sees the calls before it waits for their results.
         pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
         let mut spending = Spending::new(entry, cost);
+        // Some calls run at once, but their results come in the order of the calls.
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         for call in calls {

@@ -62,6 +62,7 @@ impl Door {
         let bill = Arc::clone(asking.bill());
         let answered = async {
             let turn = self.asking.pool.turn(question.depth).await?;
+            // Checked after the wait, because other questions may have spent meanwhile.
             if self.asking.bill.is_overdrawn() {
                 let message = "This request has cost as much as it may.";
                 return Err(Refusal::new(402, ErrorKind::PaymentRequired, message));

@@ -139,6 +139,7 @@ impl Worker {
 
     async fn try_once(&self, body: bytes::Bytes) -> Tried {
         let Destination { name, kind, origin, path, key, headers } = &self.destination;
+        // Released for each try, so that a replaced secret is used at once.
         let credential: Option<Credential> = match key {
             None => None,
             Some(key) => match operators(&self.store, &key.key, &key.placement, name).await {

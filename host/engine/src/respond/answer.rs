@@ -44,13 +44,16 @@ impl Job {
             entry.answered(is_byok);
             let price =
                 |usage: &Usage, calls: Amount| Cost::of(usage, &endpoint.prices, is_byok).with_calls(calls);
+            // Time spent waiting for the client does not count for the endpoint's speed.
             let held = pace.held();
             let read = self.read(&price, events, &mut reading, &mut assembler, entry, pace).await;
             let Ok(TurnEnd { outcome, is_endpoints_fault, is_cut_here }) = read else {
                 return Ok(Vec::new());
             };
+            // Read before the entry forgets the turn.
             let calls = entry.noted_calls();
             let is_failed = matches!(outcome, Outcome::Failed(..));
+            // The provider will not report the rest of its usage, so the rest is estimated.
             if is_cut_here || (is_failed && pace.has_left()) {
                 self.cost = self.cost.plus(&entry.break_off());
             }

@@ -42,6 +42,7 @@ impl Job {
             answering.and_then(|endpoint| left_out(endpoint, self.order.is_byok(endpoint), &self.request)),
         );
         let last = assembler.complete(&outcome, &self.receipt(self.cost.plus(&entry.lost())));
+        // One body, or a stream that was held back: hooks see it before the client gets any of it.
         if !pace.is_streamed() {
             let body = match whole(last, outcome) {
                 Ok(body) if !self.hooks.is_empty() => Box::pin(self.show_response(body, entry, pace)).await,
@@ -50,6 +51,7 @@ impl Job {
             if let Err(refusal) = &body {
                 entry.failed(refusal.kind);
             }
+            // After the hooks, which may turn the answer into an error.
             entry.settle(if body.is_err() { UsageOutcome::Failed } else { settled });
             if let Some(reading) = reading.filter(|_| body.is_ok()) {
                 reading.close().await;
@@ -63,8 +65,11 @@ impl Job {
                 body => body,
             };
         }
+        // Settled first: if the client leaves during the last send, the outcome is still the one
+        // that was reached.
         entry.settle(settled);
         let said = pace.say(last).await;
+        // The client may send its next request while the provider's connection is drained.
         self.caller.allowance.give_place_back();
         if said.is_ok()
             && let Some(mut reading) = reading

@@ -50,6 +50,7 @@ impl Job {
         if calls.is_empty() {
             return Ok(Step::End(outcome, reading));
         }
+        // Frees the connection and the instance for the next turn.
         if let Some(mut reading) = reading {
             reading.drain().await;
             reading.close().await;
@@ -64,6 +65,7 @@ impl Job {
             Err(Interrupted::Late) => return self.late(entry, pace),
             Err(Interrupted::Malformed(malformed)) => return Ok(Step::End(refused(malformed), None)),
         }
+        // The client has to run its own functions before the model can continue.
         if tools.is_over() || assembler.has_client_calls() {
             return Ok(Step::End(outcome, None));
         }

@@ -61,6 +61,7 @@ impl ServerTools {
         pace: &mut Pace,
         time: Duration,
     ) -> Result<(), Interrupted> {
+        // Without approved calls the history was rendered when the tools were opened.
         let Some(history) = self.history.take_if(|history| !history.approved.is_empty()) else {
             return Ok(());
         };
@@ -79,6 +80,7 @@ impl ServerTools {
         });
         let work: Vec<Work<'_>> = work.collect();
         let mut spending = Spending::new(entry, cost);
+        // Some calls run at once, but their results come in the order of the calls.
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         let mut done = Vec::with_capacity(calls.len());

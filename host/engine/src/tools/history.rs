@@ -132,6 +132,7 @@ impl History {
                 history.add(role, &item, &answers, (offer, approvals), &mut results)?;
                 continue;
             }
+            // Results follow the last of several consecutive calls, where providers require them.
             if !is_call(raw) {
                 history.pieces.append(&mut results);
             }
