@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_limited_for_each_and_come_back() {
+    fn permits_are_limited_per_owner_and_released_on_drop() {
         let running = Running::default();
         let first = enter(&running, 1, 2).unwrap();
         let second = enter(&running, 1, 2).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_request_is_given_back_once_by_word_or_by_its_last_clone() {
+    fn a_permit_is_released_once_explicitly_or_with_the_last_clone() {
         let running = Running::default();
         let allowance = Allowance::new(None, enter(&running, key(), 1));
         let clone = allowance.clone();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_charged_to_whoever_is_limited() {
+    fn tokens_are_charged_to_the_key_and_the_workspace_that_are_limited() {
         let clock = Clock::manual();
         let quota = Quota::of_minute(1_000).unwrap();
         let workspace = "00000000-0000-4000-8000-000000000000".parse().unwrap();

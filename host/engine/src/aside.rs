@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_long_input_leaves_the_thread() {
+    async fn only_long_input_is_worked_on_in_another_thread() {
         let here = thread::current().id();
         assert_eq!(thread_for(BYTES_INLINE).await, here);
         assert_ne!(thread_for(BYTES_INLINE + 1).await, here);

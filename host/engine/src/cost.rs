@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_pays_its_provider_is_told_and_not_charged() {
+    fn what_the_caller_pays_its_provider_is_reported_and_not_charged() {
         let prices = Prices { input: per_token(1.0), output: per_token(10.0), ..Prices::default() };
         let usage = Usage { input_tokens: 1000, output_tokens: 100, ..no_usage() };
         let own = Cost::of(&usage, &prices, true);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_figures_saturate() {
+    fn figures_out_of_range_saturate() {
         assert_eq!(Amount::from_dollars(f64::NAN), Amount(0));
         assert_eq!(Amount::from_dollars(-3.0), Amount(0));
         assert_eq!(Amount::from_dollars(1e300), Amount(u64::MAX));

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_who_refused_what_is_used_up_and_when_there_is_more() {
+    fn a_refusal_names_the_limit_that_is_used_up_and_when_it_resets() {
         let credit = refusal(Refused::Credit { is_busy: false });
         assert_eq!((credit.status, credit.kind), (402, ErrorKind::PaymentRequired));
         assert!(credit.message.starts_with("Insufficient credits: this host "), "{}", credit.message);

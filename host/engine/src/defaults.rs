@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_says_comes_before_its_default_member_by_member() {
+    fn members_of_a_request_entry_override_those_of_the_default() {
         let defaults = defaults(
             json!([
                 {"id": "auto-router", "cost_tier": "low", "excluded_models": ["x/*"]},
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_that_nobody_names_is_as_the_operator_wrote_it() {
+    fn a_default_that_the_request_does_not_name_is_unchanged() {
         let defaults = defaults(json!([{"id": "own", "enabled": false}, {"id": "web", "max_uses": 2}]), true);
         let merged = under(&defaults, Vec::new()).unwrap();
         assert_eq!(merged, defaults.into_iter().map(|default| default.entry).collect::<Vec<_>>());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_adds_to_what_everyone_has() {
+    fn defaults_of_a_workspace_are_added_to_the_general_ones() {
         let mut everyone = defaults(json!([{"id": "moderation"}]), true);
         everyone.append(&mut defaults(json!([{"id": "own", "depth": 1}]), false));
         let own = defaults(
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_may_be_repeated_and_not_changed() {
+    fn a_fixed_default_may_be_repeated_but_not_changed() {
         let fixed = defaults(json!([{"id": "own", "depth": 1, "enabled": true}]), true);
         for entry in [json!({"id": "own"}), json!({"id": "own", "depth": 1, "enabled": true, "more": null})] {
             let merged = under(&fixed, entries(json!([entry]))).unwrap();

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_one_line_and_bounded() {
+    fn a_body_is_written_on_one_line_and_is_bounded() {
         let echo = Echo::new(5_000);
         echo.note(b"{\n \"a\": 1\n}", None);
         echo.note(b"no\njson", None);

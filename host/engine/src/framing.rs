@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn sse_without_a_final_blank_line_still_counts_at_a_clean_end() {
+    fn sse_event_without_final_blank_line_is_complete_at_a_clean_end() {
         assert_eq!(frames_of(Framing::Sse, &[b"data: [DONE]"]), [pair("", "[DONE]")]);
     }
 
@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_reads_are_cut_changes_nothing(
+        fn frames_do_not_depend_on_where_reads_are_cut(
             pieces in proptest::collection::vec("(data|event|id|:| ?|\r|\n|\r\n|[a-z{}é]{0,4}){0,8}", 0..20),
             cuts in proptest::collection::vec(0usize..400, 0..12),
             sse in any::<bool>(),

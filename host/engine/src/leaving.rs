@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_than_sixty_four_are_read_on_at_once_and_all_end_with_the_host() {
+    async fn at_most_sixty_four_answers_are_read_on_and_all_end_with_the_host() {
         let (leavers, rows) = (Arc::new(Leavers::default()), Arc::new(AtomicUsize::new(0)));
         for _ in 0..70 {
             drop(waiting(departure(&leavers), &rows));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_not_sent_or_is_not_worth_it_ends_at_once() {
+    async fn requests_that_are_unsent_or_not_worth_reading_end_at_once() {
         let (leavers, rows) = (Arc::new(Leavers::default()), Arc::new(AtomicUsize::new(0)));
         let unsent = departure(&leavers);
         unsent.attendance.sent().store(false, Ordering::Relaxed);

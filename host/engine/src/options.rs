@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn betas_pass_one_by_one() {
+    fn betas_are_filtered_one_by_one() {
         let allowed = allowed(&[], &["b-2"]);
         let (json, dropped) = sifted(&allowed, &[("betas", r#"["B-1","b-2","b-3",4,"b-1"]"#)]);
         assert_eq!(json, r#"{"betas":["b-1","b-2"]}"#);
@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_passes_is_listed(name in "\\PC{0,12}", value in "[0-9]{1,3}") {
+        fn only_listed_options_pass(name in "\\PC{0,12}", value in "[0-9]{1,3}") {
             let given = vec![(name, Bytes::from(value))];
             let Sifted { json, dropped } = allowed(&[], &[]).sift(&given);
             let kept: Map<String, Value> = serde_json::from_slice(&json).unwrap();

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_the_host_ends_every_wait_and_is_the_reason() {
+    async fn the_end_of_the_host_ends_every_wait_and_is_named_as_the_reason() {
         let (end, ending) = End::new();
         let mut pace = Pace::new(None, Duration::from_secs(600)).ending(&ending);
         assert_eq!(pace.told(Refusal::internal()).status, 500);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_the_request_ends_every_wait() {
+    async fn the_deadline_of_the_request_ends_every_wait() {
         let mut pace = Pace::new(None, Duration::from_millis(5));
         assert_eq!(
             pace.during(std::future::pending::<()>(), Duration::from_secs(40)).await,

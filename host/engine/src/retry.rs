@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_tried_again_after_a_wait_between_half_and_whole() {
+    fn errors_that_pass_are_retried_after_half_to_the_whole_wait() {
         for (share, wait_ms) in [(0.0, 145), (1.0, 270)] {
             let causes = [Cause::Endpoint, Cause::Limited, Cause::Endpoint];
             let mut retries = after(&causes.map(|cause| failure(cause, Some(20))));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_pass_is_the_end() {
+    fn an_error_that_does_not_pass_ends_retries() {
         for hopeless in [
             failure(Cause::Request, None),
             failure(Cause::Credential, None),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_more_time_is_left_out() {
+    fn a_provider_that_asks_for_a_longer_wait_is_left_out() {
         let mut retries =
             after(&[failure(Cause::Limited, Some(4_000)), failure(Cause::Limited, Some(1_000))]);
         let round = retries.next(&budget().1, LONG, 0.0).unwrap();
@@ -213,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_beyond_the_requests_own_time() {
+    fn no_wait_exceeds_the_deadline_of_the_request() {
         let mut retries = after(&[failure(Cause::Limited, Some(4_000))]);
         assert_eq!(retries.next(&budget().1, Duration::from_secs(4), 0.0), None);
     }
 
     #[test]
-    fn rounds_and_attempts_are_few() {
+    fn rounds_and_attempts_are_limited() {
         let (_, budget) = budget();
         let fail = |retries: &mut Retries, places: &[usize]| {
             places.iter().for_each(|place| retries.note(*place, &failure(Cause::Unreachable, None)));
@@ -270,7 +270,7 @@ mod tests {
 
         /// However often a request fails, it makes at most four further attempts.
         #[test]
-        fn a_request_ends(candidates in 1usize..30, share in 0.0f64..1.0) {
+        fn retries_of_a_request_are_limited(candidates in 1usize..30, share in 0.0f64..1.0) {
             let (_, budget) = budget();
             let mut retries = Retries::default();
             let mut places: Vec<usize> = (0..candidates).collect();

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_keys_that_is_there_counts() {
+    fn the_first_present_session_key_counts() {
         let sessions = Sessions::default();
         let find = |header, fields: Value| session(&sessions, header, &fields).unwrap();
         let body = find(Some("h"), json!({"session_id": "s", "prompt_cache_key": "c"}));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_known_by_how_it_began() {
+    fn a_conversation_is_identified_by_its_opening() {
         let sessions = Sessions::default();
         let turn = |role: &str, text: &str| json!({"role": role, "content": text});
         let find = |items: &[Value]| session(&sessions, None, &json!({"input": items})).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_and_models_are_apart_and_an_order_switches_it_off() {
+    fn sessions_differ_by_account_and_model_and_an_order_disables_them() {
         let sessions = Sessions::default();
         let named = request(&json!({"session_id": "s"}));
         let of = |letter, model: &str| sessions.find(&caller(letter), model, None, &named).unwrap();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn another_conversation_stays_after_a_cache_hit() {
+    fn an_unnamed_conversation_stays_after_a_cache_hit() {
         let sessions = Sessions::default();
         let session = session(&sessions, None, &json!({})).unwrap();
         sessions.answered(session, 7, false, 0);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_idle_minutes_end_it() {
+    fn a_session_ends_after_ten_idle_minutes() {
         let sessions = Sessions::default();
         let session = session(&sessions, None, &json!({"session_id": "s"})).unwrap();
         sessions.answered(session, 7, false, 0);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_the_endpoint_ends_it_and_that_of_another_does_not() {
+    fn a_session_ends_with_a_failure_of_its_own_endpoint_only() {
         let sessions = Sessions::default();
         let session = session(&sessions, None, &json!({"session_id": "s"})).unwrap();
         sessions.answered(session, 7, false, 0);

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thing_is_told_once_a_minute() {
+    fn each_subject_is_logged_once_a_minute() {
         let (told, start) = (Told::default(), Instant::now());
         assert!(told.is_due("a", start) && told.is_due("b", start));
         assert!(!told.is_due("a", start + Duration::from_secs(59)));
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn ever_new_things_do_not_fill_the_log() {
+    fn many_new_subjects_do_not_fill_the_log() {
         let (told, start) = (Told::default(), Instant::now());
         let count = |at| (0..10_000).filter(|thing| told.is_due(&format!("{thing}"), at)).count();
         assert_eq!(count(start), THINGS_MAX);

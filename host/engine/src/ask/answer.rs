@@ -50,7 +50,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_answer_is_all_text_and_all_items() {
+    fn an_answer_has_the_text_and_the_items_of_the_response() {
         let body = json!({"model": "a/b", "output": [
             {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
             {"type": "message", "content": [{"type": "output_text", "text": "One "}, {"type": "refusal", "refusal": "x"}]},
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_or_none_is_a_failure() {
+    fn a_response_that_is_too_large_or_malformed_is_a_failure() {
         let large = vec![b' '; ANSWER_BYTES_MAX + 1];
         assert_eq!(read(&large, &Bill::default()).unwrap_err().kind, ErrorKind::PayloadTooLarge);
         assert_eq!(read(b"{}", &Bill::default()).unwrap_err().kind, ErrorKind::Server);

@@ -134,7 +134,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_a_question_costs_is_on_every_bill_above_it() {
+    fn the_cost_of_a_question_is_added_to_all_accounts_above_it() {
         let client = Arc::new(Bill::new(None, Some(Amount(100))));
         let question = Arc::new(Bill::new(Some(Arc::clone(&client)), None));
         let deeper = Bill::new(Some(Arc::clone(&question)), None);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_pays_elsewhere_counts_for_its_limit_and_is_not_charged() {
+    fn cost_paid_to_providers_directly_counts_for_the_limit_and_is_not_charged() {
         let client = Arc::new(Bill::new(None, Some(Amount(100))));
         let question = Bill::new(Some(Arc::clone(&client)), None);
         client.own(Amount(10));
@@ -164,7 +164,7 @@ mod tests {
     proptest! {
         /// However the steps interleave, the client's account is the sum of all that was spent.
         #[test]
-        fn nothing_is_lost_or_counted_twice(steps in proptest::collection::vec((0usize..4, 0u64..1000), 0..40)) {
+        fn costs_are_neither_lost_nor_counted_twice(steps in proptest::collection::vec((0usize..4, 0u64..1000), 0..40)) {
             let client = Arc::new(Bill::default());
             let question = Arc::new(Bill::new(Some(Arc::clone(&client)), None));
             let other = Arc::new(Bill::new(Some(Arc::clone(&client)), None));

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_whole_and_has_models() {
+    fn a_question_gets_models_and_is_not_streamed() {
         for (written, models) in [
             (r#"{"input":"x"}"#, vec!["a/b", "c/d"]),
             (r#"{"input":"x","model":null}"#, vec!["a/b", "c/d"]),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_field_as_for_a_client() {
+    fn errors_name_the_field_as_for_a_client() {
         for (written, starts) in [
             (r#"{"model":"a/b","input":"x","temperature":"hot"}"#, "temperature "),
             ("[]", ""),

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_depth_makes_its_own_wait_and_no_deeper_one() {
+    async fn a_full_depth_delays_only_questions_of_that_depth() {
         let pool = Pool::default();
         let mut running = Vec::new();
         for _ in 0..AT_ONCE {

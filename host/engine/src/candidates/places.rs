@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_another_request_probes_waits_for_those_that_are_well() {
+    fn an_endpoint_probed_by_another_request_is_tried_after_the_healthy_ones() {
         let all = [0, 1, 2, 3];
         assert_eq!(tried(&all, &[], &[]), [(0, true), (1, true), (2, true), (3, true)]);
         assert_eq!(tried(&all, &[0], &[]), [(0, true), (1, true), (2, true), (3, true)], "its own turn");

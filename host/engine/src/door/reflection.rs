@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn reflections_far_apart_are_borne() {
+    fn reflections_far_apart_do_not_suspend() {
         let (reflections, start) = (Reflections::default(), Instant::now());
         for minute in 0..20 {
             assert!(!reflections.count(used("a"), start + Duration::from_secs(minute * 30)));

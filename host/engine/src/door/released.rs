@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_out_of_texts_and_of_json_however_it_is_escaped() {
+    fn values_are_removed_from_texts_and_json_with_any_escapes() {
         let mut search = search();
         let output = search.output(Output {
             for_model: format!("{{\"a\":\"{}\"}}", escaped(VALUE)),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn surrogates_and_broken_escapes_stay() {
+    fn surrogates_and_broken_escapes_are_kept() {
         for (text, plain) in [
             ("a\\/b\\u0063", Some("a/bc")),
             ("\\u00e9\\ud83d\\ude00", Some("é\\ud83d\\ude00")),
@@ -242,7 +242,7 @@ mod tests {
 
         /// Input without a value stays the same, byte for byte.
         #[test]
-        fn other_bytes_stay(bytes in proptest::collection::vec(any::<u8>(), 0..64), text in "\\PC{0,40}") {
+        fn input_without_a_value_is_unchanged(bytes in proptest::collection::vec(any::<u8>(), 0..64), text in "\\PC{0,40}") {
             let mut search = search();
             prop_assert_eq!(search.json(bytes.clone()), bytes);
             prop_assert_eq!(search.text(text.clone()), text);

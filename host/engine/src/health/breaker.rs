@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_open_it() {
+    fn consecutive_failures_open_the_breaker() {
         let mut breaker = Breaker::new(1);
         for round in 0..3 {
             for _ in 1..IN_A_ROW {
@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn a_large_share_of_failures_opens_it() {
+    fn a_large_share_of_failures_opens_the_breaker() {
         let mut breaker = Breaker::new(1);
         breaker.succeeded(0, 0);
         assert!(breaker.failed(0, 0, true));
     }
 
     #[test]
-    fn it_lets_single_requests_through_after_a_while_and_closes_with_a_success() {
+    fn a_half_open_breaker_admits_single_requests_and_closes_after_a_success() {
         let mut breaker = opened(1_000);
         assert!(!breaker.admits(1_000) && !breaker.admits(8_999));
         assert!(breaker.admits(11_000), "the cool-down is over");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_given_back_is_there_for_the_next() {
+    fn a_returned_probe_can_be_taken_again() {
         let mut breaker = opened(0);
         let first = breaker.take_turn(20_000).unwrap();
         assert!(!breaker.admits(20_001));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_before_decides_nothing() {
+    fn attempts_begun_before_the_breaker_opened_do_not_count() {
         let mut breaker = opened(5_000);
         assert!(!breaker.succeeded(4_999, 20_000), "it began before the failures");
         assert!(!breaker.failed(6_000, 20_000, false), "it was no probe");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_good_time_is_forgiven() {
+    fn a_long_closed_time_resets_the_cool_down() {
         let mut breaker = opened(0);
         breaker.failed(10_000, 10_000, false);
         breaker.succeeded(30_000, 30_000);
@@ -280,7 +280,7 @@ mod tests {
         /// After any sequence of steps the breaker can close again, it admits at most one request a
         /// second while it is not closed, and a success that began now closes it.
         #[test]
-        fn it_always_comes_back(steps in steps(), seed: u64) {
+        fn an_open_breaker_always_admits_requests_again(steps in steps(), seed: u64) {
             let mut breaker = Breaker::new(seed);
             let mut now_ms = 0;
             let mut admitted_ms = None;

@@ -104,7 +104,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nothing_measured_is_zero() {
+    fn percentiles_without_values_are_zero() {
         assert_eq!(Histogram::new(1.0).percentiles(0), [0.0; 4]);
     }
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_values_break_nothing() {
+    fn extreme_values_give_finite_percentiles() {
         let mut histogram = Histogram::new(1.0);
         for value in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE] {
             histogram.add(0, value);
@@ -151,7 +151,7 @@ mod tests {
 
         /// The kept sum equals the sum of the slots, whatever the steps of the clock.
         #[test]
-        fn the_sum_is_that_of_the_slots(steps in proptest::collection::vec((0u64..400_000, 1.0f64..1e6), 1..100)) {
+        fn the_kept_sum_equals_the_sum_of_the_slots(steps in proptest::collection::vec((0u64..400_000, 1.0f64..1e6), 1..100)) {
             let mut histogram = Histogram::new(1.0);
             let mut now_ms = 0;
             for (step, value) in steps {

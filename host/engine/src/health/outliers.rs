@@ -80,33 +80,33 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_far_more_often_than_the_others_is_an_outlier() {
+    fn an_endpoint_that_fails_far_more_often_is_an_outlier() {
         assert_eq!(outliers(&[failing(0.01), failing(0.4), failing(0.02)]), [1]);
         assert_eq!(outliers(&[failing(0.4), failing(0.35), failing(0.45)]), [] as [usize; 0]);
         assert_eq!(outliers(&[failing(0.0), failing(0.3)]), [1]);
     }
 
     #[test]
-    fn one_that_is_far_slower_than_the_others_is_an_outlier() {
+    fn an_endpoint_that_is_far_slower_is_an_outlier() {
         assert_eq!(outliers(&[slow(300.0), slow(350.0), slow(2_500.0)]), [2]);
         assert_eq!(outliers(&[slow(10.0), slow(12.0), slow(90.0)]), [] as [usize; 0], "nobody minds 80 ms");
     }
 
     #[test]
-    fn tiers_are_not_compared() {
+    fn endpoints_of_different_tiers_are_not_compared() {
         let flex = Peer { tier: "flex".to_owned(), ..slow(20_000.0) };
         assert!(outliers(&[slow(300.0), slow(300.0), flex]).is_empty());
     }
 
     #[test]
-    fn nobody_is_an_outlier_alone() {
+    fn a_single_measured_endpoint_is_not_an_outlier() {
         assert!(outliers(&[failing(1.0)]).is_empty());
         assert!(outliers(&[failing(1.0), Peer::default()]).is_empty());
         assert!(outliers(&[]).is_empty());
     }
 
     #[test]
-    fn the_worst_go_first_and_half_of_them_stay() {
+    fn the_worst_are_chosen_first_and_at_least_half_stay() {
         let peers = [failing(0.3), failing(0.9), failing(0.5), failing(0.0), failing(0.0), failing(0.0)];
         assert_eq!(outliers(&peers), [1, 2, 0]);
         let mut peers = peers;
@@ -131,7 +131,7 @@ mod tests {
     proptest! {
         /// However bad all are, at most half are avoided, and none is chosen twice.
         #[test]
-        fn never_more_than_half(peers in proptest::collection::vec(peer(), 0..20)) {
+        fn at_most_half_are_avoided(peers in proptest::collection::vec(peer(), 0..20)) {
             let chosen = outliers(&peers);
             let before = peers.iter().filter(|peer| peer.is_ejected).count();
             prop_assert!(chosen.is_empty() || before + chosen.len() <= peers.len() / 2);

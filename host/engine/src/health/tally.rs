@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn few_requests_have_no_share() {
+    fn too_few_requests_give_no_failure_share() {
         assert_eq!(Counts { requests: 9, failures: 9 }.failed_share(10), None);
         assert_eq!(Counts { requests: 10, failures: 5 }.failed_share(10), Some(0.5));
         assert_eq!(Counts::default().failed_share(0), None);

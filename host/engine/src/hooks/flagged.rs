@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_and_the_clients_own_text_are_told() {
+    fn a_refusal_has_the_reasons_and_the_clients_own_text() {
         let shown = r#"{"input":[{"content":[{"text":"some words"}]}]}"#;
         assert_eq!(
             metadata(Some("violence, hate#/input/0/content/0/text"), shown),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_hook_does_not_say_is_not_there() {
+    fn what_a_hook_leaves_out_is_absent() {
         let told = json!({"reasons": [], "provider_name": "hook-x", "model_slug": "a/b"});
         assert_eq!(metadata(None, "{}"), told);
         assert_eq!(metadata(Some("#/input"), "{\"input\":[]}"), told);
@@ -95,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn of_an_object_its_json_is_told() {
+    fn a_flagged_object_is_shown_as_json() {
         let shown = json!({"tools": [{"name": "a".repeat(200)}]}).to_string();
         let told = metadata(Some("x#/tools/0"), &shown)["flagged_input"].as_str().unwrap().to_owned();
         assert!(told.starts_with(r#"{"name":"aaa"#) && told.len() == INPUT_CHARS_MAX, "{told}");
     }
 
     #[test]
-    fn a_long_text_loses_its_middle() {
+    fn the_middle_of_a_long_text_is_left_out() {
         assert_eq!(shortened(&"é".repeat(100)), "é".repeat(100));
         let text = format!("{}{}", "a".repeat(80), "z".repeat(80));
         assert_eq!(shortened(&text), format!("{}...{}", "a".repeat(49), "z".repeat(48)));
@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_code_is_told_within_bounds(code in "\\PC{0,200}|[a-z,#/~0-9]{0,200}", text in "\\PC{0,300}") {
+        fn any_code_gives_a_bounded_refusal(code in "\\PC{0,200}|[a-z,#/~0-9]{0,200}", text in "\\PC{0,300}") {
             let told = metadata(Some(&code), &json!({"input": text}).to_string());
             prop_assert!(told["reasons"].as_array().unwrap().len() <= REASONS_MAX);
             prop_assert!(shortened(&text).chars().count() <= INPUT_CHARS_MAX);

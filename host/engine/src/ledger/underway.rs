@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn output_that_was_not_seen_is_charged_by_the_time_and_never_above_what_is_reserved() {
+    async fn unseen_output_is_charged_by_time_and_at_most_what_is_reserved() {
         let answer = underway(5_000);
         let output = |left| answer.missing_by_now(left).output_tokens;
         assert_eq!((output(None), answer.missing_by_now(None).input_tokens), (10, 5), "no time has passed");
@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_endpoint_that_was_not_reached_yet_is_charged_nothing() {
+    async fn nothing_is_charged_for_an_endpoint_that_was_not_reached() {
         let answer = Underway { attendance: Arc::default(), output_bytes: 0, ..underway(5_000) };
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(answer.missing_by_now(None), no_usage());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_endpoint_that_was_never_measured_is_charged_what_was_seen() {
+    async fn without_a_measured_speed_only_seen_output_is_charged() {
         let key = underway(1).health.key().clone();
         let answer = Underway { health: Arc::new(Health::new(2, key, 0)), ..underway(5_000) };
         tokio::time::sleep(Duration::from_secs(20)).await;

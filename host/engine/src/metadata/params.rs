@@ -31,7 +31,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn floors_have_the_names_of_the_metadata() {
+    fn lower_limits_have_the_names_of_the_metadata() {
         let entry = br#"{"id":"pareto-router","min_coding_score":0.5}"#;
         assert_eq!(
             params(br#"{"preferred_min_throughput":{"p50":40,"p90":9}}"#, Some(entry)),

@@ -191,7 +191,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn a_transcript_is_the_input_and_what_came_since() {
+    fn a_transcript_has_the_input_and_the_items_added_since() {
         let body = br#"{"model":"a/b","input":"Hi"}"#;
         let input = ResponsesRequest::parse(body, &[]).unwrap().input_items();
         let tool = |name: &str| Deferred {

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_tool_tells_is_json_for_a_hook() {
+    fn a_tool_result_is_json_for_a_hook() {
         assert_eq!(as_json("{\"a\":1}".to_owned()), b"{\"a\":1}");
         assert_eq!(as_json("12 o\"clock".to_owned()), b"\"12 o\\\"clock\"");
     }

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn twice_the_calls_are_twice_the_work() {
+    async fn work_grows_linearly_with_the_number_of_calls() {
         for item in [
             json!({"type": "service:x"}),
             json!({"type": "service:x", "call_id": "same"}),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_run_while_a_long_history_is_told() {
+    async fn rendering_a_long_history_yields_to_other_tasks() {
         let items = parsed(&vec![json!({"type": "service:x"}); 2_000]);
         let offer = Offer::default();
         let telling = retold(&items, &offer);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_are_told_before_their_neighbours_and_without_their_results() {
+    async fn calls_rendered_as_text_stand_before_adjacent_calls_without_results() {
         let call = |id: &str, name: &str| json!({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"});
         let output =
             |id: &str, text: &str| json!({"type": "function_call_output", "call_id": id, "output": text});

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_to_client_and_model_alike_and_bounded() {
+    fn an_error_is_the_same_for_client_and_model_and_bounded() {
         let failed = Finished::failed(&"x".repeat(10_000), true);
         let error: Value = serde_json::from_slice(&failed.members).unwrap();
         assert_eq!(error["error"].as_str().unwrap().len(), MESSAGE_CHARS_MAX);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_may_say_that_its_call_failed() {
+    fn a_tool_may_mark_its_call_as_failed() {
         assert_eq!(outcome(br#"{"error":"x","status":"failed"}"#), ToolOutcome::Failed);
         for members in ["{}", r#"{"status":"completed"}"#, r#"{"status":7}"#, r#"{"a":{"status":"failed"}}"#]
         {

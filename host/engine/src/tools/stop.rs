@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn each_condition_fires_at_its_edge_and_not_before() {
+    fn each_condition_fires_exactly_at_its_limit() {
         let table = [
             (StopCondition::StepCountIs { step_count: 1 }, true),
             (StopCondition::StepCountIs { step_count: 2 }, false),
