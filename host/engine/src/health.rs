@@ -258,7 +258,7 @@ impl Health {
         }
     }
 
-    /// An attempt that began at `began_ms` has its first content, or its whole answer.
+    /// Records that an attempt that began at `began_ms` has its first content, or its whole answer.
     fn answered(&self, began_ms: u64, now_ms: u64, streamed: bool) {
         let mut state = self.lock();
         state.five_minutes.add(now_ms, REQUEST);
@@ -293,7 +293,7 @@ impl Health {
         self.lock().overall.0
     }
 
-    /// An answer contained reasoning.
+    /// Records that an answer contained reasoning.
     fn reasoned(&self, now_ms: u64) {
         self.reasons_until_ms.store(now_ms.saturating_add(REASONING_MS), Ordering::Relaxed);
     }
@@ -303,8 +303,8 @@ impl Health {
         now_ms < self.reasons_until_ms.load(Ordering::Relaxed)
     }
 
-    /// An attempt that began at `began_ms` failed for the endpoint's own reasons. `had_begun`:
-    /// [`Self::answered`] has counted its request already.
+    /// Records that an attempt that began at `began_ms` failed for the endpoint's own reasons.
+    /// `had_begun`: [`Self::answered`] has counted its request already.
     fn failed(&self, began_ms: u64, now_ms: u64, had_begun: bool) {
         let mut state = self.lock();
         let counts = if had_begun { BROKEN_ANSWER } else { FAILED_REQUEST };
@@ -322,8 +322,8 @@ impl Health {
         }
     }
 
-    /// The provider limits the rate of this host, for `wait_ms` milliseconds if it says so. This is
-    /// not a failure, but the endpoint is avoided for that time.
+    /// Records that the provider limits the rate of this host, for `wait_ms` milliseconds if it
+    /// says so. This is not a failure, but the endpoint is avoided for that time.
     fn limited(&self, now_ms: u64, wait_ms: Option<u64>) {
         let until_ms = now_ms.saturating_add(wait_ms.unwrap_or(LIMITED_MS).min(LIMITED_MAX_MS));
         let mut state = self.lock();

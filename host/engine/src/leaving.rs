@@ -127,7 +127,8 @@ impl Departure {
         Arc::clone(&self.attendance)
     }
 
-    /// The client has left before `work` was done: reads the answer on, or drops the work.
+    /// Called when the client has left before `work` was done: reads the answer on, or drops the
+    /// work.
     pub(crate) fn leave<T: 'static>(&self, work: Pin<Box<dyn Future<Output = T> + Send>>) {
         let Attendance { is_worth_reading, is_sent, has_left } = &*self.attendance;
         if !is_worth_reading.load(Ordering::Relaxed) || !is_sent.load(Ordering::Relaxed) {

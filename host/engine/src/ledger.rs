@@ -210,12 +210,12 @@ impl Entry {
         }
     }
 
-    /// The endpoint gave no answer, and nothing is charged for the attempt.
+    /// Records that the endpoint gave no answer, so nothing is charged for the attempt.
     pub(crate) fn unanswered(&mut self) {
         self.underway = None;
     }
 
-    /// The endpoint answers. `is_byok`: the caller's own credential was used.
+    /// Records that the endpoint answers. `is_byok`: the caller's own credential was used.
     pub(crate) fn answered(&mut self, is_byok: bool) {
         if let Some(underway) = &mut self.underway {
             underway.is_byok = is_byok;

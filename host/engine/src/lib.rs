@@ -110,7 +110,7 @@ pub struct EngineParts {
     pub eject: bool,
     /// Whether the endpoints are tried again when all have failed with errors that pass.
     pub retry: bool,
-    /// The wall clock. Measurements use the clock of `memory`.
+    /// The clock for timestamps. Measurements use the clock of `memory`.
     pub clock: Clock,
     /// The health of endpoints, sessions and the retry budget. Shared with the engines before and
     /// after a reload.

@@ -15,7 +15,7 @@ const ROUNDS_MAX: u32 = 2;
 /// The longest wait before the first retry, unless a provider names another. It doubles with each
 /// round.
 const WAIT: Duration = Duration::from_millis(250);
-/// A provider that asks for a longer wait than this is not tried again.
+/// If a provider asks for a longer wait than this, its failure counts as one that does not pass.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What one request adds to the budget, in thousandths of a retry: a tenth of all requests may be
@@ -90,7 +90,7 @@ pub(crate) struct Retries {
     /// The failures of this round that pass: the index of the candidate, and the wait that its
     /// provider asks for.
     passing: Vec<(usize, Duration)>,
-    /// Whether something failed that does not pass.
+    /// Whether something failed that does not pass. Then the request is not retried.
     is_hopeless: bool,
     round: u32,
     made: usize,

@@ -90,8 +90,8 @@ impl Sessions {
         (now_ms < remembered.until_ms).then_some(remembered.endpoint)
     }
 
-    /// The endpoint has answered the conversation. `from_cache`: part of the prompt was in its
-    /// cache.
+    /// Records that the endpoint has answered the conversation. `from_cache`: part of the prompt
+    /// was in its cache.
     pub(crate) fn answered(&self, session: Session, endpoint: u64, from_cache: bool, now_ms: u64) {
         // Without a name, an answer that used no cache only renews the endpoint that is remembered.
         let stays = session.is_named || from_cache || self.endpoint(session, now_ms) == Some(endpoint);
@@ -106,7 +106,7 @@ impl Sessions {
         halves.young.insert(session.hash, Remembered { endpoint, until_ms });
     }
 
-    /// The endpoint has failed the conversation, which need not stay with it any more.
+    /// Records that the endpoint has failed the conversation, which need not stay with it any more.
     pub(crate) fn failed(&self, session: Session, endpoint: u64) {
         let mut halves = self.lock();
         let Halves { young, old } = &mut *halves;

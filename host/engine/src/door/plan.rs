@@ -117,8 +117,8 @@ fn named(grant: &Grant, host: &HostName, injection: &Injection) -> Result<Planne
             slot
         }
         Placement::Query(name) => {
-            // Query strings end up in logs, so only the grant may place a secret there (egress rule
-            // R3).
+            // Query strings end up in logs, so only the grant may place a secret there
+            // (egress rule R3).
             Slot::query(name)?;
             let log = format!(
                 "a guest may not put {secret} into the query itself; to allow it: injections = \

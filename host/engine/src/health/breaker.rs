@@ -109,7 +109,8 @@ impl Breaker {
         }
     }
 
-    /// An attempt that began at `began_ms` was answered. Returns true when that closes the breaker.
+    /// Records that an attempt that began at `began_ms` was answered. Returns true when that closes
+    /// the breaker.
     ///
     /// An attempt that began before the breaker opened does not count: it says nothing about the
     /// state since.
@@ -125,8 +126,8 @@ impl Breaker {
         }
     }
 
-    /// An attempt that began at `began_ms` failed. `is_often`: failures are a large share of the
-    /// recent attempts. Returns true when that opens the breaker.
+    /// Records that an attempt that began at `began_ms` failed. `is_often`: failures are a large
+    /// share of the recent attempts. Returns true when that opens the breaker.
     pub(super) fn failed(&mut self, began_ms: u64, now_ms: u64, is_often: bool) -> bool {
         self.in_a_row = self.in_a_row.saturating_add(1);
         let opens = match self.state {

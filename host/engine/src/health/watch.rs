@@ -45,7 +45,7 @@ impl Watch {
         Self { health, clock, streamed, began_ms, content_ms: None, turn }
     }
 
-    /// The first content of a stream has arrived, or the whole of another answer.
+    /// Records the first content of a stream, or the whole of another answer.
     pub(crate) fn answered(&mut self) {
         self.turn = None;
         let now_ms = self.clock.monotonic_ms();
@@ -53,7 +53,7 @@ impl Watch {
         self.health.answered(self.began_ms, now_ms, self.streamed);
     }
 
-    /// The attempt failed before that.
+    /// Records that the attempt failed before that.
     pub(crate) fn failed(mut self, failed: &AttemptFailure) {
         let now_ms = self.clock.monotonic_ms();
         match failed.blame() {
@@ -64,13 +64,13 @@ impl Watch {
         self.turn = None;
     }
 
-    /// An answer that had begun broke off, for the endpoint's own reasons.
+    /// Records that an answer that had begun broke off, for the endpoint's own reasons.
     pub(crate) fn broke(&self) {
         self.health.failed(self.began_ms, self.clock.monotonic_ms(), self.content_ms.is_some());
     }
 
-    /// The answer is complete. The speed of a stream is measured from its first content on. `held`
-    /// is the time spent waiting for the client, which does not count.
+    /// Records that the answer is complete. The speed of a stream is measured from its first
+    /// content on. `held` is the time spent waiting for the client, which does not count.
     pub(crate) fn finished(&self, usage: &Usage, held: Duration) {
         let output_tokens = usage.output_tokens;
         let now_ms = self.clock.monotonic_ms();

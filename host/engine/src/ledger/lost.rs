@@ -17,8 +17,8 @@ pub(crate) struct Charged {
 }
 
 impl Entry {
-    /// The endpoint was sent the request and did not answer in time. It has read the input, which
-    /// is charged. Returns the charge.
+    /// Records that the endpoint was sent the request and did not answer in time. It has read the
+    /// input, which is charged. Returns the charge.
     pub(crate) fn timed_out(&mut self, is_byok: bool) -> Option<Charged> {
         let underway = self.underway.take()?;
         let usage = Usage { input_tokens: underway.input_tokens, ..no_usage() };
@@ -26,14 +26,14 @@ impl Entry {
         Some(Charged { is_estimated: true, ..self.lose(&underway, &usage, is_byok) })
     }
 
-    /// The current answer is not used. Returns what is charged for it.
+    /// Records that the current answer is not used. Returns what is charged for it.
     pub(crate) fn passed_over(&mut self, events: &[Event], is_byok: bool) -> Option<Charged> {
         let mut underway = self.underway.take()?;
         underway.is_whole(events, is_byok);
         Some(self.charge_whole(&underway))
     }
 
-    /// The current answer may still be used, while other endpoints are asked.
+    /// Sets the current answer aside: it may still be used, while other endpoints are asked.
     pub(crate) fn set_aside(&mut self, events: &[Event], is_byok: bool) {
         self.aside = self.underway.take();
         if let Some(aside) = &mut self.aside {
@@ -52,7 +52,7 @@ impl Entry {
         }
     }
 
-    /// The answer that was set aside is not used. Returns what is charged for it.
+    /// Charges the answer that was set aside and is not used. Returns the charge.
     pub(crate) fn charge_aside(&mut self) -> Option<Charged> {
         let aside = self.aside.take()?;
         Some(self.charge_whole(&aside))
@@ -65,8 +65,8 @@ impl Entry {
         Charged { is_estimated, ..self.lose(underway, &usage, underway.is_byok) }
     }
 
-    /// An attempt failed while its answer was read on for its usage. It is charged like an answer
-    /// that broke off.
+    /// Records that an attempt failed while its answer was read on for its usage. It is charged
+    /// like an answer that broke off.
     pub(crate) fn break_off_lost(&mut self, is_byok: bool) {
         let Some(underway) = self.underway.take() else { return };
         let usage = underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico));

@@ -152,7 +152,7 @@ impl Job {
         }
     }
 
-    /// The endpoint's answer is complete, so the conversation stays with it.
+    /// Records that the endpoint's answer is complete, so that the conversation stays with it.
     fn answered(&self, endpoint: &Endpoint, usage: &Usage) {
         let memory = &self.engine.parts.memory;
         if let Some(session) = self.session {
@@ -161,7 +161,7 @@ impl Job {
         }
     }
 
-    /// The endpoint's answer broke off after it had begun.
+    /// Records that the endpoint's answer broke off after it had begun.
     fn broke(&self, endpoint: &Endpoint, watch: &Watch, is_endpoints_fault: bool) {
         if !is_endpoints_fault {
             return;
