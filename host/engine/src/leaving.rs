@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
-    /// Counts how many of it are dropped.
+    /// Counts the values that are dropped.
     struct Row(Arc<AtomicUsize>);
 
     impl Drop for Row {

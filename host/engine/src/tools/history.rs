@@ -277,7 +277,7 @@ impl Answers {
             Some(Value::Bool(true)) => Ok(()),
             _ => Err(text(item, "reason").to_owned()),
         };
-        // Of several answers, a refusal counts.
+        // If there are several answers, a refusal takes precedence.
         let known = self.approved.entry(id.to_owned()).or_insert_with(|| answer.clone());
         if known.is_ok() {
             *known = answer;
