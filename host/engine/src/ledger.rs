@@ -172,8 +172,8 @@ impl Entry {
         let written = match &mut self.reservation {
             Some(reservation) => {
                 if let Some(first) = turn.endpoints.first() {
-                    // The name stands in the intent, in case the process ends before an endpoint is
-                    // asked.
+                    // Names the likely endpoint in the intent, in case the process ends before one
+                    // is asked.
                     reservation.note(|row| name_until_asked(row, first));
                 }
                 pace.during(reservation.commit_intent(), INTENT_TIME_MAX).await

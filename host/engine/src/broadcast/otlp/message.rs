@@ -1,6 +1,7 @@
-//! The messages of an OTLP trace export (`opentelemetry/proto/collector/trace/v1/trace_service.proto`), as far as
-//! this host fills them. One set of types serves both encodings: `prost` writes protobuf, `serde` writes the JSON
-//! encoding of OTLP/HTTP, with ids in hexadecimal and 64-bit numbers as text.
+//! The messages of an OTLP trace export
+//! (`opentelemetry/proto/collector/trace/v1/trace_service.proto`), with the fields that this host
+//! fills. One set of types serves both encodings: `prost` writes protobuf, and `serde` writes the
+//! JSON encoding of OTLP/HTTP, with ids in hexadecimal and 64-bit numbers as text.
 
 use serde::{Serialize, Serializer};
 use std::fmt::Write as _;
