@@ -7,18 +7,19 @@ use bytes::Bytes;
 /// How a client wants its answer, from the request's headers.
 #[derive(Clone, Debug, Default)]
 pub struct RespondOptions {
-    /// The field for routing metadata, when the client opted in:
+    /// The name of the routing metadata in the answer, if the client asked for it:
     /// `service_metadata` or `openrouter_metadata`.
     pub metadata_field: Option<&'static str>,
-    /// The value of `x-session-id`; the body's `session_id` wins.
+    /// The value of `x-session-id`. The `session_id` of the body takes precedence.
     pub session_header: Option<String>,
 }
 
-/// The longest session identifier, in characters (interface section 8).
+/// The longest session id, in characters.
 const SESSION_CHARS_MAX: usize = 256;
 
 impl RespondOptions {
-    /// Refuses a session header that counts and is too long. The body's value wins over it.
+    /// Refuses a session header that is too long, unless the body has a `session_id`, which takes
+    /// precedence.
     pub(crate) fn check_session(&self, in_body: Option<&str>) -> Result<(), Refusal> {
         let header = self.session_header.as_deref().filter(|_| in_body.is_none());
         match header {
@@ -30,11 +31,11 @@ impl RespondOptions {
     }
 }
 
-/// An answer.
+/// A successful answer.
 pub struct Answer {
-    /// The id of the response or embedding.
+    /// The id of the response or of the embeddings.
     pub id: String,
-    /// What to send.
+    /// The body to send.
     pub body: AnswerBody,
 }
 

@@ -1,5 +1,5 @@
-//! One try of one endpoint, up to the first real content: until then nothing
-//! has been promised to the client and the next endpoint may be tried.
+//! One attempt at one endpoint, up to its first real content. Until then nothing has been sent to
+//! the client, so after a failure the next endpoint can be tried.
 
 pub(crate) mod candidates;
 mod fallback;
@@ -29,22 +29,24 @@ use tokio::time::Instant;
 
 /// How much of an error answer is read, in bytes.
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// How much of it the client is told, in bytes.
+/// How much of an error answer the client gets, in bytes.
 const RAW_BYTES_MAX: usize = 4 << 10;
-/// Egress waits this much longer than the request itself, whose own limits end the wait and name the reason.
+/// Egress gets this much more time than the request itself, so that the request's own deadline ends
+/// the wait and the error names the right limit.
 const SLACK: Duration = Duration::from_secs(10);
-/// How long an error answer may take, in its whole length.
+/// How long reading a whole error answer may take.
 const ERROR_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// An answer that has begun: its first events, and the rest if there is one.
+/// An answer that has begun: its first events, and the rest if it is not complete.
 pub(crate) struct Begun {
     pub(crate) events: Vec<Event>,
     pub(crate) reading: Option<Box<Reading>>,
     pub(crate) status: Option<u16>,
     pub(crate) used: Option<Used>,
-    /// What functions of the request stood for, where it was told otherwise than the client sent it.
+    /// The functions that stand for client tools of other kinds, where the request was rendered
+    /// differently from what the client sent.
     pub(crate) told: Option<Arc<ToldTools>>,
-    /// It has come to a normal end without content.
+    /// Whether the answer ended normally without content.
     pub(crate) is_empty: bool,
 }
 
@@ -54,15 +56,16 @@ pub(crate) struct Attempting<'a> {
     pub(crate) credentials: Credentials<'a>,
     pub(crate) timeouts: &'a Timeouts,
     pub(crate) context: &'a CallContext,
-    /// The checked request for the guest.
+    /// The checked request as JSON for the guest.
     pub(crate) request: &'a [u8],
-    /// What it was made of. Each endpoint's guest gets the options of its provider.
+    /// The parsed request from which `request` was written. Each endpoint's guest gets the options
+    /// of its provider.
     pub(crate) checked: &'a ResponsesRequest,
-    /// Whose credential the request was routed with.
+    /// The router's order. It records at which endpoints the caller's own credential is to be used.
     pub(crate) order: &'a Order,
-    /// What the provider's own items may be.
+    /// Which kinds of items the provider may make itself.
     pub(crate) permits: Permits,
-    /// Where the client wants to see what is sent.
+    /// Set where the client asked to see the upstream requests (`debug.echo_upstream_body`).
     pub(crate) echo: Option<&'a Echo>,
 }
 
@@ -87,8 +90,8 @@ impl Answered for Begun {
 impl Trial for Attempting<'_> {
     type Answer = Begun;
 
-    /// Tries `endpoint` until its first content, or its whole answer if the
-    /// request is not streamed.
+    /// Tries `endpoint` until its first content, or its whole answer if the request is not
+    /// streamed.
     async fn run(&self, endpoint: &Endpoint, pace: &mut Pace) -> Result<Begun, AttemptFailure> {
         let provider = &endpoint.provider;
         let call = |error: CallError| AttemptFailure::call(&error);
@@ -124,7 +127,8 @@ impl Trial for Attempting<'_> {
 }
 
 impl Attempting<'_> {
-    /// The request as an endpoint's dialect can take it; none where it takes it as it is.
+    /// The request rendered for the dialect of `endpoint`; `None` where the dialect takes it as it
+    /// is.
     fn told(&self, endpoint: &Endpoint) -> Option<Told> {
         let provider = endpoint.provider.adapter.manifest().provider.as_ref();
         let (kinds, is_byok) = (&self.checked.kinds, self.order.is_byok(endpoint));
@@ -136,8 +140,8 @@ impl Attempting<'_> {
         (!kinds.is_empty() && dialect.lacks(kinds)).then(|| tell(self.request, &dialect, kinds)).flatten()
     }
 
-    /// Whether the request may go there on the caller's own credential only: it was routed with that, or asks for
-    /// what the operator does not let clients use.
+    /// Whether only the caller's own credential may be used there: the request was routed with it,
+    /// or it asks for something that the operator does not offer on the operator's credential.
     fn is_callers_alone(&self, endpoint: &Endpoint) -> bool {
         self.order.is_byok(endpoint) || endpoint.misses(self.checked, false).is_some()
     }
@@ -154,6 +158,8 @@ impl Attempting<'_> {
         let first_event = endpoint.first_event.unwrap_or(self.timeouts.first_event);
         let begin_by = Instant::now() + first_event;
         let asked_for_stream = upstream.streamed;
+        // While the provider is waited for, the instance of a stateless guest may serve another call of
+        // the same owner.
         instance.pause();
         let reply = send(self.egress, self.timeouts, endpoint, upstream, used, pace).await?;
         instance.resume(self.context).await.map_err(|error| AttemptFailure::call(&error))?;
@@ -180,7 +186,8 @@ impl Attempting<'_> {
     ) -> Result<Begun, AttemptFailure> {
         let mut events = Vec::new();
         let mut held_bytes = 0;
-        // A stream has begun with its first content, and that ends this function.
+        // For a stream this function returns at the first content, so an error in here comes before
+        // it. A whole answer counts as begun as soon as its head is here.
         let begun = !pace.is_streamed();
         loop {
             let limit = if reading.awaits_first_event() {
@@ -201,12 +208,12 @@ impl Attempting<'_> {
             } else {
                 events.extend(more);
             }
-            // Without a stream nothing is promised before the end: a failure
-            // after the first word still lets another endpoint answer.
+            // Without a stream nothing was sent to the client before the end: even after the first
+            // content a failure lets another endpoint answer.
             if ended && !pace.is_streamed() {
                 verdict = verdict_for(&events, false);
             }
-            // An answer that is too long to be held back fails where it is put together.
+            // An answer that is too long to be held back is refused later, where it is assembled.
             let is_over = ended || held_bytes > HELD_BYTES_MAX;
             match verdict {
                 Verdict::Failed(failure) => {
@@ -228,7 +235,7 @@ impl Attempting<'_> {
 }
 
 impl Attempting<'_> {
-    /// An answer with an item that only a client or this host may make is none.
+    /// Refuses an answer with an item that only a client or this host may make.
     fn check(&self, endpoint: &Endpoint, events: &[Event]) -> Result<(), AttemptFailure> {
         if self.permits.allow_all(events) {
             return Ok(());
@@ -239,7 +246,8 @@ impl Attempting<'_> {
     }
 }
 
-/// For a request that is not streamed an error anywhere decides.
+/// Without a stream, an error event anywhere in the answer decides. In a stream, the first content
+/// does.
 fn verdict_for(events: &[Event], streamed: bool) -> Verdict {
     let error = events.iter().find_map(|event| match event {
         Event::Error(failure) => Some(failure.clone()),
@@ -251,7 +259,8 @@ fn verdict_for(events: &[Event], streamed: bool) -> Verdict {
     }
 }
 
-/// A guest that answers by itself has nobody to blame but its request.
+/// An answer that the guest made without an upstream request. There is no provider to blame: only
+/// the request and the guest decided it.
 fn local(events: Vec<Event>) -> Result<Begun, AttemptFailure> {
     let is_empty = match verdict(&events) {
         Verdict::Answered => false,
@@ -280,7 +289,8 @@ pub(crate) async fn send(
             "Provider returned error",
         ));
     };
-    // A provider that is asked for one body sends its head when all of the body is written.
+    // A provider that is asked for a single body sends the head when the whole body is ready, so
+    // the head gets the time of the whole answer.
     let usual = if upstream.streamed { timeouts.first_event } else { timeouts.total };
     let head = endpoint.first_event.unwrap_or(usual);
     let outgoing = Outgoing {
@@ -307,7 +317,7 @@ pub(crate) async fn send(
     })
 }
 
-/// Tells the operator which provider nothing was sent to, and why, once a minute.
+/// Logs, at most once a minute for each provider, why nothing could be sent to it.
 fn tell_unreached(provider: &Provider, origin: &Origin, error: &EgressError) {
     if provider.attempts.unreached.is_due(&provider.name, std::time::Instant::now()) {
         let (provider, host, port) = (&provider.name, origin.host(), origin.port());
@@ -331,10 +341,10 @@ fn headers_of(upstream: &UpstreamRequest) -> Result<Vec<(HeaderName, HeaderValue
     })
 }
 
-/// Whether the answer comes as a stream of events; a provider may also answer a
-/// request for a stream with one body.
+/// Whether the answer is a stream of events. A provider may answer with one body although a stream
+/// was asked for.
 fn is_event_stream(headers: &HeaderMap) -> bool {
-    // Who was asked for a stream and does not say what it sends is taken to have listened.
+    // Without a content type the answer is taken for the stream that was asked for.
     let Some(kind) = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes) else { return true };
     let starts = |known: &&str| {
         kind.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes()))
@@ -346,7 +356,7 @@ fn framing_of(manifest: &Manifest) -> Framing {
     manifest.provider.as_ref().map(|provider| provider.framing).unwrap_or_default()
 }
 
-/// The head as the guest may see it: only headers its manifest names.
+/// The head as the guest may see it: only the headers that its manifest names.
 pub(crate) fn response_head(manifest: &Manifest, reply: &Reply, streamed: bool) -> ResponseHead {
     let wanted = manifest.provider.as_ref().map_or(&[][..], |provider| &provider.response_headers);
     let headers = wanted.iter().filter_map(|name| {
@@ -366,10 +376,11 @@ pub(crate) async fn map_error(
 ) -> AttemptFailure {
     let status = reply.status;
     if status.as_u16() < 400 {
-        // A redirect or another status without an answer; redirects are never followed.
+        // A redirect or another status without an answer. Redirects of providers are never
+        // followed.
         return AttemptFailure { status: Some(status.as_u16()), ..AttemptFailure::malformed() };
     }
-    // An error whose body does not come is still the error its status says.
+    // If the body does not arrive, the status alone decides.
     let mut body = pace.during(beginning(reply), ERROR_TIME_MAX).await.unwrap_or_default();
     if let Some(used) = used {
         used.credential.cover(&mut body);
@@ -380,7 +391,7 @@ pub(crate) async fn map_error(
     }
 }
 
-/// As much of an error answer as the client is told.
+/// The part of an error answer that is passed on to the client.
 fn raw(body: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(body.get(..RAW_BYTES_MAX).unwrap_or(body));
     (!text.trim().is_empty()).then(|| text.into_owned())

@@ -6,49 +6,50 @@ use cofferdam_store::{
 };
 use std::time::Duration;
 
-/// How long reading a secret may take; usually it takes microseconds.
+/// The longest time for reading a secret, which usually takes microseconds.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What authenticates requests to a provider.
+/// How requests to a provider are authenticated.
 #[derive(Debug)]
 pub struct Authentication {
-    /// Where the credential stands in a request.
+    /// The header in which the credential is sent.
     pub placement: Placement,
-    /// The operator's.
+    /// The operator's credential.
     pub own: Option<OwnKey>,
-    /// The caller's, which wins when it is bound to the origin's host.
+    /// The caller's own credential. It is used instead of `own` when the caller's vault has a
+    /// secret of this name that is bound to the origin's host.
     pub byok: Option<BoundSecret>,
 }
 
-/// The operator's credential for a provider.
+/// How requests to a provider are authenticated.
 #[derive(Debug)]
 pub enum OwnKey {
-    /// Read once, from the environment; it belongs to the origin.
+    /// Read once from the environment. It is sent to the provider's origin only.
     Fixed(Credential),
     /// A secret of the operator's vault.
     Vault(BoundSecret),
 }
 
-/// A secret, and the host it is wanted for: the one of the provider's origin.
+/// The name of a secret, and the host of the provider's origin to which it must be bound.
 #[derive(Clone, Debug)]
 pub struct BoundSecret {
-    /// Its name.
+    /// The name in the vault.
     pub name: SecretName,
-    /// Where it would go.
+    /// The host it is sent to.
     pub host: HostName,
 }
 
 /// The credential of one attempt.
 pub(crate) struct Used {
     pub(crate) credential: Credential,
-    /// It is the caller's own.
+    /// Whether it is the caller's own.
     pub(crate) is_byok: bool,
 }
 
-/// The operator's credential for a broadcast destination with this name.
+/// The operator's credential for the request export destination of this name.
 ///
 /// # Errors
-/// Why there is none, for the operator; it says nothing about the value.
+/// A text for the operator's log, without anything of the value.
 pub(crate) async fn operators(
     store: &Store,
     key: &OwnKey,
@@ -68,14 +69,14 @@ pub(crate) async fn operators(
     placement.fill(release.expose()).map_err(|error| error.to_string())
 }
 
-/// The store reads its files on the calling thread; requests must not wait for a slow disk, and for one that hangs
-/// not for ever.
+/// The store reads its files on the calling thread. A blocking thread and a time limit keep
+/// requests from waiting for a slow disk, or for ever for one that hangs.
 pub(crate) async fn aside<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, ReleaseError> + Send + 'static,
 ) -> Result<T, ReleaseError> {
     let read = tokio::task::spawn_blocking(read);
     match tokio::time::timeout(STORE_PATIENCE, read).await {
-        // It only fails to finish when the program ends.
+        // The task is cancelled only when the program ends.
         Ok(finished) => finished.unwrap_or(Err(ReleaseError::Store(StoreError::Closed))),
         Err(_elapsed) => Err(ReleaseError::Store(StoreError::TimedOut)),
     }

@@ -3,21 +3,21 @@
 use crate::limits::allowance::Allowance;
 use cofferdam_store::{InternId, KeyId, ReleaseScope, WorkspaceId};
 
-/// Who asks.
+/// The identity of the client of a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The workspace the key belongs to.
     pub workspace: WorkspaceId,
-    /// The intern it is confined to.
+    /// The intern, if the key is one of an intern.
     pub intern: Option<InternId>,
-    /// The key.
+    /// The key that authenticated the request.
     pub key: KeyId,
-    /// What the request may use of what the key and the workspace may use.
+    /// What the request may use of the limits of its key and its workspace.
     pub allowance: Allowance,
 }
 
 impl Caller {
-    /// Whose secrets are released for it: an intern's effective ones, else the workspace's.
+    /// Whose secrets are released for it: the effective ones of the intern, else the workspace's.
     pub(crate) fn release_scope(&self) -> ReleaseScope {
         match self.intern {
             Some(intern) => ReleaseScope::Intern(intern),

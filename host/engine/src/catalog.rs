@@ -23,10 +23,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Vendors of the service's own model routers; the first is its own name.
+/// Vendor parts of slugs that name the service's own model routers. The first is the service's own
+/// name.
 pub(crate) const ROUTER_VENDORS: [&str; 2] = ["service", "openrouter"];
 
-/// The name of a model router in a slug of one of [`ROUTER_VENDORS`], without its suffix.
+/// The name of a model router in a slug of one of these vendors, without suffix.
 pub(crate) fn router_slug(slug: &str) -> Option<&str> {
     let (vendor, name) = slug.split_once('/')?;
     ROUTER_VENDORS.contains(&vendor).then(|| split_suffix(name).0)
@@ -122,7 +123,7 @@ pub struct Model {
     pub endpoints: Vec<Arc<Endpoint>>,
 }
 
-/// All models of the host.
+/// The endpoints that are tried.
 #[derive(Default)]
 pub struct Catalog {
     models: Vec<Arc<Model>>,

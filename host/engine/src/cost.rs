@@ -1,5 +1,5 @@
-//! What an answer costs. Amounts are whole pico-dollars inside, so that sums
-//! have no rounding; a decimal number is written only at the edge.
+//! What an answer costs. Amounts are whole pico-dollars, so sums are exact; they become decimal
+//! numbers only where they are written.
 
 use cofferdam_runtime::wire::Usage;
 use cofferdam_store::Dollars;
@@ -16,19 +16,19 @@ const TOKENS_PER_PRICE: f64 = 1e6;
 pub struct Amount(pub u64);
 
 impl Amount {
-    /// The nearest whole amount; negative and absurd figures become zero and the maximum.
+    /// The nearest whole amount. Negative figures become zero and figures out of range the maximum.
     pub fn from_dollars(dollars: f64) -> Self {
-        // A float cast saturates, and NaN becomes zero.
+        // A cast from a float saturates, and NaN becomes zero.
         Self((dollars * PICO_PER_DOLLAR).round() as u64)
     }
 
-    /// Both together.
+    /// The sum, at most the maximum.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         Self(self.0.saturating_add(more.0))
     }
 
-    /// What is left of it without `less`.
+    /// The difference, at least zero.
     #[must_use]
     pub fn minus(self, less: Self) -> Self {
         Self(self.0.saturating_sub(less.0))
@@ -55,25 +55,25 @@ impl Serialize for Amount {
     }
 }
 
-/// Prices of one endpoint, per token; images per piece.
+/// Prices of one endpoint: per token, and for images per piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prices {
-    /// Fresh input.
+    /// Input that was neither read from a cache nor written to one.
     pub input: Amount,
-    /// Output.
+    /// Output that is not reasoning.
     pub output: Amount,
-    /// Input read from a cache; the price of fresh input when not stated.
+    /// Input read from a cache. The catalog sets the price of fresh input where none is stated.
     pub cached_input: Amount,
-    /// Input written to a cache; the price of fresh input when not stated.
+    /// Input written to a cache. The catalog sets the price of fresh input where none is stated.
     pub cache_write: Amount,
-    /// Reasoning; the price of output when not stated.
+    /// Reasoning. The catalog sets the price of output where none is stated.
     pub reasoning: Amount,
     /// One generated image.
     pub image: Amount,
 }
 
 impl Prices {
-    /// Whether anything is charged.
+    /// Whether any price is above zero.
     pub(crate) fn is_any(&self) -> bool {
         *self != Self::default()
     }
@@ -84,25 +84,29 @@ pub fn per_token(dollars_per_million: f64) -> Amount {
     Amount::from_dollars(dollars_per_million / TOKENS_PER_PRICE)
 }
 
-/// What an answer costs, and whom it is paid to.
+/// What an answer costs, and to which party it is paid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// The price of the input, whoever pays it.
+    /// The catalog price of the input, even if it is not charged here.
     pub input: Amount,
-    /// The price of output, reasoning and images, whoever pays it.
+    /// The catalog price of output, reasoning and images, even if it is not charged here.
     pub output: Amount,
-    /// What is charged here for input and output: nothing where the caller pays the provider itself.
+    /// What is charged here for input and output: nothing where the caller pays the provider
+    /// directly.
     pub inference: Amount,
-    /// What the caller pays the provider itself: the provider's own figure, else the price.
+    /// What the caller pays the provider directly: the provider's own figure, else the catalog
+    /// price.
     pub byok: Amount,
-    /// What inference cost at the provider: the provider's own figure, and what the caller pays there.
+    /// What inference cost at the provider: the provider's own figure, and what the caller pays
+    /// there.
     pub upstream: Option<Amount>,
     /// What is charged for server tools.
     pub tools: Amount,
 }
 
 impl Cost {
-    /// What `usage` costs at `prices`; `is_byok` when it was had with the caller's own credential.
+    /// What `usage` costs at `prices`. `is_byok`: the answer was made with the caller's own
+    /// credential.
     pub fn of(usage: &Usage, prices: &Prices, is_byok: bool) -> Self {
         let special = usage.cached_tokens.saturating_add(usage.cache_write_tokens);
         let fresh = usage.input_tokens.saturating_sub(special);
@@ -130,13 +134,13 @@ impl Cost {
         Self { input, output, inference, byok, upstream, tools: Amount::default() }
     }
 
-    /// With calls of the provider's own tools.
+    /// Adds the price of calls to the provider's own tools.
     #[must_use]
     pub fn with_calls(self, calls: Amount) -> Self {
         Self { output: self.output.plus(calls), inference: self.inference.plus(calls), ..self }
     }
 
-    /// What is charged.
+    /// What is charged here.
     pub fn total(&self) -> Amount {
         self.inference.plus(self.tools)
     }
@@ -146,7 +150,7 @@ impl Cost {
         self.total().plus(self.byok)
     }
 
-    /// Both together, part by part.
+    /// The sum of both, part by part.
     pub fn plus(&self, other: &Self) -> Self {
         Self {
             input: self.input.plus(other.input),
@@ -162,7 +166,7 @@ impl Cost {
     }
 }
 
-/// What two answers consumed together.
+/// The sum of two usages.
 pub fn sum(one: &Usage, more: &Usage) -> Usage {
     Usage {
         input_tokens: one.input_tokens.saturating_add(more.input_tokens),
@@ -242,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_pays_its_provider_is_told_and_not_charged() {
+    fn what_the_caller_pays_its_provider_is_reported_and_not_charged() {
         let prices = Prices { input: per_token(1.0), output: per_token(10.0), ..Prices::default() };
         let usage = Usage { input_tokens: 1000, output_tokens: 100, ..no_usage() };
         let own = Cost::of(&usage, &prices, true);
@@ -263,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_figures_saturate() {
+    fn figures_out_of_range_saturate() {
         assert_eq!(Amount::from_dollars(f64::NAN), Amount(0));
         assert_eq!(Amount::from_dollars(-3.0), Amount(0));
         assert_eq!(Amount::from_dollars(1e300), Amount(u64::MAX));

@@ -1,5 +1,5 @@
-//! Whose credential goes along with an attempt. A secret of the vault is released
-//! for one attempt, right before it is sent, and to the host of the origin alone.
+//! Selects and releases the credential of an attempt. A secret of the vault is released for one
+//! attempt, right before it is sent, and only to the host of the provider's origin.
 
 use crate::authentication::{Authentication, BoundSecret, OwnKey, Used, aside};
 use crate::caller::Caller;
@@ -18,8 +18,8 @@ pub(crate) struct Credentials<'a> {
 }
 
 impl Credentials<'_> {
-    /// Whether the caller's own credential would be used at `provider`. A vault that
-    /// cannot be read has none; the attempt will say so.
+    /// Whether the caller's own credential would be used at `provider`. False if the vault cannot
+    /// be read; then the attempt reports the error.
     pub(crate) async fn has_byok(&self, provider: &Provider) -> bool {
         let Some(secret) = provider.authentication.as_ref().and_then(|it| it.byok.as_ref()) else {
             return false;
@@ -27,13 +27,14 @@ impl Credentials<'_> {
         self.is_bound(secret).await.unwrap_or(false)
     }
 
-    /// A compacted conversation of the caller's workspace.
+    /// Opens a compacted conversation that was sealed for the caller's workspace.
     pub(crate) fn open_conversation(&self, sealed: &str) -> Option<String> {
         self.store.open_conversation(self.caller.workspace, sealed)
     }
 
-    /// The credential for one attempt at `provider`; none where none is configured. `callers_alone`: the caller was
-    /// to pay the provider itself, and where its own credential is gone meanwhile, the operator's does not stand in.
+    /// The credential for one attempt at `provider`; `None` where none is configured. With
+    /// `callers_alone` the request was routed on the assumption that the caller pays the provider:
+    /// if the caller's credential is gone by now, the operator's is not used instead.
     pub(crate) async fn release(
         &self,
         provider: &Provider,
@@ -43,9 +44,10 @@ impl Credentials<'_> {
             return if callers_alone { Err(withdrawn(provider)) } else { Ok(None) };
         };
         let failed = |error| failed(provider, error);
-        // One workspace's vault says nothing about the endpoint.
+        // A problem with one workspace's vault does not count against the endpoint.
         let callers = |error| AttemptFailure { cause: Cause::Plugin, ..failed(error) };
-        // That a caller has no key of its own is no refusal to be audited.
+        // Lookup and release are one step: a caller without a key of its own is a normal case and
+        // must not leave a refusal in the audit log.
         if let Some(secret) = byok
             && let Some(release) = self.released_if_bound(secret, provider).await.map_err(callers)?
         {
@@ -88,7 +90,7 @@ impl Credentials<'_> {
         aside(move || store.release(actor, scope, &secret.name, &secret.host, &purpose)).await
     }
 
-    /// The caller's own, if it has one for this host: looked for and released in one step.
+    /// Releases the caller's own secret if it has one that is bound to this host.
     async fn released_if_bound(
         &self,
         secret: &BoundSecret,
@@ -104,7 +106,8 @@ impl Credentials<'_> {
     }
 }
 
-/// Where the operator's side of a release is at fault.
+/// The failure of an attempt whose credential was not released. The cause is logged for the
+/// operator.
 fn failed(provider: &Provider, error: ReleaseError) -> AttemptFailure {
     match error {
         ReleaseError::Busy => AttemptFailure::plain(
@@ -132,7 +135,7 @@ fn unavailable() -> AttemptFailure {
     AttemptFailure::plain(Cause::NoCredential, ErrorKind::ProviderUnavailable, "Provider returned error")
 }
 
-/// Sent again, the request is routed as the vault is now.
+/// When the client repeats the request, it is routed by what the vault contains then.
 fn withdrawn(provider: &Provider) -> AttemptFailure {
     let message = format!(
         "Provider {}: your own key for it was taken away or bound to another host while the request ran. Send the \
@@ -142,7 +145,8 @@ fn withdrawn(provider: &Provider) -> AttemptFailure {
     AttemptFailure::plain(Cause::Withdrawn, ErrorKind::ProviderUnavailable, &message)
 }
 
-/// Only the caller can cure this, so it is told, and no other endpoint is tried.
+/// Only the caller can correct its secret. So the message says what is wrong with it, and no other
+/// endpoint is tried.
 fn unfit_byok(provider: &Provider, secret: &BoundSecret, error: CredentialError) -> AttemptFailure {
     let message = format!("Provider {}: the secret {} cannot be used: {error}", provider.name, secret.name);
     AttemptFailure::plain(Cause::Request, ErrorKind::InvalidRequest, &message)

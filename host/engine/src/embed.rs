@@ -1,4 +1,4 @@
-//! `POST /v1/embeddings`: the same path as a response, without a stream.
+//! `POST /v1/embeddings`. A request takes the same path as one for a response, without a stream.
 
 use crate::Answer;
 use crate::AnswerBody;
@@ -40,7 +40,7 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Vectors, the status of the provider that made them, and the credential that it took.
+/// Vectors, the status of the provider that made them, and the credential that was sent to it.
 struct Vectors {
     vectors: Embeddings,
     status: Option<u16>,
@@ -69,7 +69,7 @@ impl Engine {
     /// Answers a request for embeddings. `body` is the client's JSON.
     ///
     /// # Errors
-    /// A [`Refusal`].
+    /// The [`Refusal`] that the client gets.
     pub async fn embed(
         self: &Arc<Self>,
         caller: Caller,
@@ -98,6 +98,7 @@ impl Engine {
             seed: random_seed(),
         };
         let bill = Arc::default();
+        // Opened first: a caller that has nothing left to spend is refused before any guest runs.
         let mut entry = Entry::open(&self.parts.store, &caller, UsageKind::Embeddings, &id, false, &bill)?;
         let order = route.order(routing::candidates(&models, |_| true), &mut trail).await;
         let order = order.map_err(|refusal| trail.beside(refusal, field))?;
@@ -106,7 +107,7 @@ impl Engine {
         entry.broadcast(self.parts.broadcast.begin(&self.parts.clock, about));
         let mut pace = Pace::new(None, self.parts.timeouts.total).ending(&self.parts.ending);
         let Order { endpoints, byok } = &order;
-        // There is no output.
+        // Embeddings have no output tokens.
         let tokens = TurnTokens { input: request.weight.most(), output: Some(0), reasoning: 0 };
         let turn = Turn { endpoints, byok, tokens };
         if let Err(refusal) = entry.reserve(turn, &mut pace).await {
@@ -115,7 +116,8 @@ impl Engine {
         }
         let attempting =
             Attempting { engine: self, request: &request, order: &order, context: &context, credentials };
-        // A session groups embeddings and does not route them (names.md 6).
+        // A session id groups the embeddings of a client in records, but does not influence which
+        // endpoint is used.
         let candidates = Candidates {
             order: endpoints,
             preferred: None,
@@ -149,7 +151,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// The metadata of a request that was not routed yet. `is_told`: the client wants to see it.
+    /// The routing trace of a request that was not routed yet. `is_told`: the client gets it as
+    /// routing metadata.
     fn trail(&self, request: &EmbeddingsRequest, is_told: bool) -> Trail {
         let mut trail = Trail::new(&request.model, self.parts.region.as_deref());
         if is_told {
@@ -160,7 +163,7 @@ impl Engine {
     }
 }
 
-/// What routers are told of the request.
+/// The summary of the request that routers get.
 fn summary(request: &EmbeddingsRequest, models: &[Arc<Model>]) -> RequestSummary {
     RequestSummary {
         preferences: request.provider.json.to_vec(),
@@ -241,7 +244,8 @@ impl Attempting<'_> {
         Ok((vectors, status.as_u16()))
     }
 
-    /// One vector for each input, all of the same length, of numbers only.
+    /// Checks that there is one vector for each input, all of the length asked for, with finite
+    /// numbers only.
     fn checked(&self, embeddings: Embeddings) -> Result<Embeddings, AttemptFailure> {
         let width = embeddings.vectors.first().map_or(0, Vec::len);
         let even = embeddings.vectors.iter().all(|vector| vector.len() == width);
@@ -257,7 +261,7 @@ impl Attempting<'_> {
     }
 }
 
-/// The endpoint made vectors of a length of its own.
+/// The endpoint made vectors of another length than the client asked for.
 fn undimensioned() -> AttemptFailure {
     AttemptFailure::dialect(Failure {
         kind: ErrorKind::InvalidRequest,
@@ -276,7 +280,7 @@ fn unsupported(index: u32) -> AttemptFailure {
     })
 }
 
-/// Takes an estimate of the input where the provider has not said how long it is.
+/// Fills in an estimate of the input where the provider did not report it.
 fn assume(entry: &mut Entry, vectors: &mut Embeddings, input_tokens: u64) {
     if vectors.prompt_tokens == 0 {
         vectors.prompt_tokens = input_tokens;
@@ -294,7 +298,7 @@ fn settle(entry: &mut Entry, endpoint: &Endpoint, embeddings: &Embeddings, is_by
     cost.plus(&entry.lost())
 }
 
-/// What destinations are told of a request.
+/// What a request export says about the request.
 fn about(
     request: &EmbeddingsRequest,
     caller: &Caller,
@@ -348,7 +352,7 @@ struct BodyUsage {
     is_byok: bool,
 }
 
-/// In OpenRouter's names, of which its SDKs want the last two.
+/// The members have OpenRouter's names, and its SDKs require the last two.
 #[derive(Serialize)]
 struct CostDetails {
     upstream_inference_cost: Option<Amount>,
@@ -357,7 +361,7 @@ struct CostDetails {
     upstream_inference_completions_cost: Amount,
 }
 
-/// What was made, for the client to be told.
+/// The parts of an answer.
 struct Made<'a> {
     id: &'a str,
     endpoint: &'a Endpoint,
@@ -367,7 +371,7 @@ struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// `field` is the name under which the client asked for routing metadata.
+    /// The JSON body. `field` is the name under which the client asked for routing metadata.
     fn body(&self, format: EncodingFormat, field: Option<&'static str>) -> Result<Bytes, serde_json::Error> {
         let Self { id, endpoint, vectors: embeddings, cost, trail } = self;
         let embedding = |vector: &Vec<u8>| match format {
@@ -399,7 +403,7 @@ impl Made<'_> {
     }
 }
 
-/// The numbers of a vector as guests give it.
+/// Decodes a vector: guests return 32-bit floats in little-endian order.
 fn floats(vector: &[u8]) -> impl Iterator<Item = f32> {
     let (numbers, _) = vector.as_chunks::<4>();
     numbers.iter().map(|bytes| f32::from_le_bytes(*bytes))

@@ -15,58 +15,60 @@ use cofferdam_store::{Clock, Store};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// Everything a running engine is made of. Replaced whole when the
-/// configuration is reloaded; requests under way keep the parts they began with.
+/// Everything a running engine consists of. A reload of the configuration makes a new engine;
+/// running requests keep the parts they began with.
 pub struct EngineParts {
     /// The loaded guests.
     pub plugins: Plugins,
-    /// The way out.
+    /// Sends requests to providers and other hosts.
     pub egress: Egress,
-    /// Where usage is written.
+    /// Holds secrets, credit and usage rows.
     pub store: Store,
-    /// What is served.
+    /// The models and endpoints that are served.
     pub catalog: Catalog,
     /// Templates that requests name by `prompt`.
     pub prompts: Prompts,
-    /// The most items of a request's input.
+    /// The most items in the input of a request.
     pub items_max: usize,
-    /// Who is told of finished requests.
+    /// Sends records of finished requests.
     pub broadcast: Broadcaster,
-    /// Plugin entries that requests have without asking.
+    /// Plugin entries that requests have without naming them.
     pub defaults: PluginDefaults,
-    /// Limits of time.
+    /// Time limits of requests.
     pub timeouts: Timeouts,
-    /// Tells when requests are to end although their time is not up.
+    /// Signals that the host ends, which ends requests before their deadline.
     pub ending: Ending,
-    /// Reported in routing metadata.
+    /// The region in routing metadata.
     pub region: Option<String>,
-    /// Whether routers are told to try endpoints last that fail, are limited or do far worse than their peers.
+    /// Whether routers are asked to try an endpoint last when it fails, is limited or does far
+    /// worse than its peers.
     pub eject: bool,
-    /// Whether a request that every endpoint failed with something that passes is tried again.
+    /// Whether the endpoints are tried again when all have failed with errors that pass.
     pub retry: bool,
-    /// The time.
+    /// The clock for timestamps. Measurements use the clock of `memory`.
     pub clock: Clock,
-    /// What is known of endpoints, sessions and retries; shared with the engines before and after.
+    /// The health of endpoints, sessions and the retry budget. Shared with the engines before and
+    /// after a reload.
     pub memory: Arc<Memory>,
 }
 
-/// The engine: answers requests.
+/// Answers requests. One engine belongs to one loaded configuration.
 pub struct Engine {
     pub(crate) parts: EngineParts,
     pub(crate) router: Arc<Plugin>,
-    /// Ids of entries in a request's `plugins` beyond the twelve known ones.
+    /// Ids that entries in a request's `plugins` may have, in addition to the twelve known ones.
     pub(crate) entry_ids: Vec<String>,
-    /// The guests that choose models, once a request has named one.
+    /// The guests that choose models. Filled when a request first names one.
     pub(crate) model_routers: OnceCell<ModelRouters>,
 }
 
-/// There is no usable router plugin.
+/// The error when there is no usable router plugin.
 #[derive(Debug, thiserror::Error)]
 #[error("no plugin named `router` of kind router is loaded")]
 pub struct NoRouter;
 
 impl Engine {
-    /// Puts the parts together.
+    /// Builds an engine.
     ///
     /// # Errors
     /// [`NoRouter`].
@@ -79,7 +81,7 @@ impl Engine {
         Ok(Self { parts, router, entry_ids, model_routers: OnceCell::new() })
     }
 
-    /// What is served.
+    /// The models and endpoints that are served.
     pub fn catalog(&self) -> &Catalog {
         &self.parts.catalog
     }
@@ -89,7 +91,7 @@ impl Engine {
         &self.parts.plugins
     }
 
-    /// Compares the endpoints of each model and sets outliers aside. To be called every few seconds.
+    /// Compares the endpoints of each model and marks outliers. To be called every few seconds.
     pub fn compare_endpoints(&self) {
         let now_ms = self.parts.memory.clock.monotonic_ms();
         for model in self.parts.catalog.models() {
@@ -97,13 +99,13 @@ impl Engine {
         }
     }
 
-    /// How often a request was not tried again because too many others had been.
+    /// How often the retry budget refused to try the endpoints of a request again.
     pub fn retries_refused(&self) -> u64 {
         self.parts.memory.retries.refused()
     }
 
-    /// The guests that must be ready before requests are taken: the router and
-    /// the adapters of configured providers.
+    /// The guests that must be ready before requests are accepted: the router and the adapters of
+    /// configured providers.
     pub fn required_plugins(&self) -> Vec<Arc<Plugin>> {
         let mut required = vec![Arc::clone(&self.router)];
         for endpoint in self.parts.catalog.models().iter().flat_map(|model| &model.endpoints) {

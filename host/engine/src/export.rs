@@ -1,9 +1,10 @@
-//! Telling others of finished requests: one record each, by webhook or as an OpenTelemetry span.
+//! Request export: one record for each finished request, sent by webhook or as an OpenTelemetry
+//! span.
 //!
-//! A record holds counts, names, ids, the cost and the client's `trace`, never content and never a secret. It
-//! is made when the usage row is, put into a bounded queue for each destination, and sent by that
-//! destination's own worker: no request waits for a destination, and one that does not answer loses records,
-//! which is counted, and nothing else.
+//! A record holds counts, names, ids, the cost and the client's `trace`, never content and never a
+//! secret. It is made together with the usage row and put into a bounded queue for each
+//! destination. Each destination has a worker of its own, so no request waits for one. A
+//! destination that does not answer loses records, which is counted, and has no other effect.
 
 mod otlp;
 mod record;
@@ -25,10 +26,10 @@ use tokio::sync::mpsc::{Sender, channel};
 use tokio::sync::oneshot;
 use worker::Worker;
 
-/// Records that wait for one destination; further ones are dropped.
+/// Records that wait for one destination. Further ones are dropped.
 const QUEUE_MAX: usize = 1024;
 
-/// How a destination is told.
+/// The format in which a destination gets records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DestinationKind {
     /// One POST with a JSON object for each request.
@@ -48,7 +49,6 @@ pub enum OtlpFormat {
 }
 
 impl OtlpFormat {
-    /// The content type of a request in this encoding.
     fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Json => "application/json",
@@ -57,17 +57,17 @@ impl OtlpFormat {
     }
 }
 
-/// Where records go: the operator's grant of one origin.
+/// Where records are sent. The operator grants exactly one origin.
 pub struct Destination {
-    /// Its name in the configuration.
+    /// Its name in the configuration and in metrics.
     pub name: String,
-    /// How it is told.
+    /// The format of its records.
     pub kind: DestinationKind,
     /// Scheme, host, port and the beginning of the path.
     pub origin: Origin,
     /// What is appended to the path of `origin`.
     pub path: String,
-    /// What authenticates us there.
+    /// The credential for this destination, if it needs one.
     pub key: Option<DestinationKey>,
     /// Further headers of every request.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -75,27 +75,26 @@ pub struct Destination {
 
 /// A destination's credential.
 pub struct DestinationKey {
-    /// Where it stands in a request.
+    /// The header in which it is sent.
     pub placement: cofferdam_egress::Placement,
-    /// What it is.
+    /// A fixed value, or a secret of the operator's vault.
     pub key: OwnKey,
 }
 
-/// Counts of one destination, each record in one of them in the end.
+/// Counts of one destination. Each record ends in exactly one of them.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Taken by the destination.
+    /// Accepted by the destination.
     pub sent: AtomicU64,
     /// Refused by the destination, or given up after the last try.
     pub failed: AtomicU64,
-    /// Not even tried: the queue was full.
+    /// Never tried, because the queue was full.
     pub dropped: AtomicU64,
 }
 
-/// What goes through a queue.
 enum Message {
     Record(Arc<Record>),
-    /// Answer when everything before is sent or given up.
+    /// Asks for an answer once all messages before it are sent or given up.
     Flush(oneshot::Sender<()>),
 }
 
@@ -105,15 +104,15 @@ struct Queue {
     tally: Arc<Tally>,
 }
 
-/// Takes records for all destinations. Clones share the queues; the workers end when the last is gone and
-/// what waits is sent.
+/// Takes records for all destinations. Clones share the queues. When the last clone is dropped, the
+/// workers send what is queued and end.
 #[derive(Clone, Default)]
 pub struct Broadcaster {
     queues: Arc<[Queue]>,
 }
 
 impl Broadcaster {
-    /// Starts a worker for each destination, on the runtime this is called on.
+    /// Starts a worker for each destination, on the current tokio runtime.
     #[must_use]
     pub fn start(destinations: Vec<Destination>, egress: &Egress, store: &Store) -> Self {
         let queues = destinations.into_iter().map(|destination| {
@@ -132,11 +131,11 @@ impl Broadcaster {
         self.queues.iter().map(|queue| (queue.name.as_str(), &*queue.tally))
     }
 
-    /// Waits until what was told so far is sent or given up, at most for `patience`.
+    /// Waits until all records taken so far are sent or given up, at most for `patience`.
     pub async fn flush(&self, patience: Duration) {
         let flushed = self.queues.iter().map(|queue| async {
             let (done, is_done) = oneshot::channel();
-            // A worker that is gone has nothing left to send.
+            // A worker that has ended has nothing left to send.
             if queue.sender.send(Message::Flush(done)).await.is_ok() {
                 is_done.await.unwrap_or_default();
             }
@@ -146,7 +145,7 @@ impl Broadcaster {
         }
     }
 
-    /// Begins the record of a request, if anybody is to be told of it.
+    /// Begins the record of a request. `None` when there are no destinations.
     pub(crate) fn begin(&self, clock: &Clock, about: impl FnOnce() -> About) -> Option<Box<Pending>> {
         (!self.queues.is_empty()).then(|| Box::new(Pending::new(self.clone(), clock.clone(), about())))
     }

@@ -1,4 +1,4 @@
-//! Why an attempt gave no answer.
+//! Why an attempt gave no answer, and what that means for the next step.
 
 pub(crate) mod blame;
 
@@ -17,50 +17,54 @@ pub(crate) struct AttemptFailure {
     pub(crate) status: Option<u16>,
     pub(crate) failure: Failure,
     pub(crate) cause: Cause,
-    /// The caller's own credential went along.
+    /// The caller's own credential was sent.
     pub(crate) is_byok: bool,
-    /// The beginning of the provider's own answer, if it refused.
+    /// The beginning of the provider's own error answer.
     pub(crate) raw: Option<String>,
-    /// This host has waited no longer.
+    /// This host stopped waiting.
     pub(crate) is_timed_out: bool,
 }
 
-/// What kind of failure it was, as far as the next step depends on it.
+/// The kind of failure, as far as the next step depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The provider refused the request itself: another endpoint of the model would too.
+    /// The provider refused the request itself. Other endpoints of the model would refuse it too.
     Request,
-    /// The endpoint's own trouble.
+    /// The endpoint failed.
     Endpoint,
-    /// It could not be reached: nothing was sent.
+    /// The endpoint could not be reached: nothing was sent.
     Unreachable,
-    /// An answer without content. As often as not that is what the request asked for.
+    /// The answer has no content. Often the request itself is the reason, so the endpoint is not
+    /// blamed.
     Empty,
     /// The dialect cannot carry the request; another one may.
     Dialect,
-    /// The provider did not accept our credential.
+    /// The provider did not accept the operator's credential.
     Credential,
-    /// This host has no credential that it could send.
+    /// The operator's credential is configured but cannot be used.
     NoCredential,
     /// The provider did not accept the caller's own credential.
     CallersCredential,
-    /// The caller's own credential, with which the request was routed, is gone.
+    /// The request was routed with the caller's own credential, which has been removed since.
     Withdrawn,
-    /// The provider's limit for us.
+    /// The provider's rate limit for the credential that was sent.
     Limited,
-    /// It took too long. `begun` says whether the answer had started.
+    /// The time was up: the whole request's if `total`, else that of one step. `begun` says whether
+    /// the answer had started.
     Late { total: bool, begun: bool },
-    /// This host has no room.
+    /// This host has no capacity left.
     Saturated,
-    /// The plugin broke.
+    /// The plugin failed.
     Plugin,
 }
 
-/// What a plugin is shown is long from here on, in bytes: it takes a noticeable part of its usual memory and time.
+/// From this length on, in bytes, a plugin's input takes a noticeable part of its usual memory and
+/// time.
 const LONG_BYTES: usize = 1 << 20;
 
-/// The limit that a plugin exceeded because it was shown so many bytes, if the operator can raise it:
-/// `plugins.NAME.memory_mib`. A plugin that was shown little exceeds its limits for other reasons.
+/// The configuration key of the limit that a plugin exceeded because its input was `shown` bytes
+/// long, such as `plugins.NAME.memory_mib`. `None` for short input: then the limit was exceeded for
+/// another reason, and raising it would not help.
 pub(crate) fn exceeded(error: &CallError, shown: usize) -> Option<String> {
     let limit = match error.kind {
         _ if shown < LONG_BYTES => return None,
@@ -93,8 +97,9 @@ impl AttemptFailure {
         Self::plain(Cause::Plugin, ErrorKind::ProviderUnavailable, "Provider returned error")
     }
 
-    /// The plugin could not write the request. One that had too little memory or time for it is told of the
-    /// limit, and another endpoint may have more.
+    /// The plugin could not write the upstream request. When it ran out of memory or time over a
+    /// long request, the message names the limit, and another endpoint's plugin may have a higher
+    /// one.
     pub(crate) fn prepare(error: &CallError, shown: usize) -> Self {
         let Some(limit) = exceeded(error, shown) else { return Self::call(error) };
         tracing::warn!(plugin = %error.plugin, %error, "a request is too large for a provider plugin");
@@ -110,7 +115,8 @@ impl AttemptFailure {
     }
 
     pub(crate) fn egress(error: &EgressError) -> Self {
-        // Of what was not sent the operator was told with the provider's name, once a minute.
+        // A failed connection is logged by `tell_unreached` already, with the provider's name and
+        // once a minute.
         if !error.is_connect() {
             tracing::info!(%error, "an exchange with a provider failed");
         }
@@ -123,22 +129,20 @@ impl AttemptFailure {
         }
     }
 
-    /// The dialect cannot carry the request.
     pub(crate) fn dialect(failure: Failure) -> Self {
         Self::new(Cause::Dialect, None, failure)
     }
 
-    /// An error inside a successful answer, or one that a guest made by itself.
+    /// An error inside a successful answer, or in an answer that a guest made by itself.
     pub(crate) fn in_band(failure: Failure, status: Option<u16>) -> Self {
         Self::new(in_band_cause(failure.kind), status, failure)
     }
 
-    /// The answer is not one.
+    /// The answer cannot be understood.
     pub(crate) fn malformed() -> Self {
         Self::plain(Cause::Endpoint, ErrorKind::ProviderUnavailable, "Provider returned error")
     }
 
-    /// The answer ended without content.
     pub(crate) fn empty() -> Self {
         Self::plain(Cause::Empty, ErrorKind::ProviderUnavailable, "Provider returned error")
     }
@@ -158,8 +162,9 @@ impl AttemptFailure {
         failed
     }
 
-    /// With the credential in mind that went along: a provider's words may repeat it, and who owns it has to
-    /// know that it was refused.
+    /// Adds what follows from the credential that was sent: the provider's message may repeat it,
+    /// so it is covered; and where the caller's own credential was refused, the caller has to learn
+    /// that.
     pub(crate) fn after(mut self, used: Option<&Used>) -> Self {
         let Some(used) = used else { return self };
         self.failure.message = used.credential.covered(self.failure.message);
@@ -183,7 +188,7 @@ impl AttemptFailure {
     }
 }
 
-/// What an error inside a successful answer stands for.
+/// The cause that an error inside a successful answer stands for.
 fn in_band_cause(kind: ErrorKind) -> Cause {
     match crate::refusal::status_of(kind) {
         401..=403 => Cause::Credential,

@@ -1,6 +1,6 @@
-//! What a response is: the request as checked, the endpoints that could serve
-//! it, the attempts, the assembled answer, and what it cost. The engine knows
-//! no HTTP server and no provider's format; guests translate, egress sends.
+//! The engine makes responses: it parses the request, selects the endpoints that can serve it,
+//! makes the attempts, assembles the answer and charges it. The engine contains no HTTP server and
+//! no provider's format: guests translate formats, and the egress crate sends requests.
 //!
 //! Modules stand in the order a request meets them, from its entry down to what all of them share. Each imports
 //! only modules below it; a test reads the imports.

@@ -1,20 +1,21 @@
-//! Lines of the log that clients could repeat at will. Each is written at most once a minute.
+//! Limits log lines that clients could cause at will to one a minute for each subject.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two lines about the same thing.
+/// The time between two lines about the same subject.
 const PAUSE: Duration = Duration::from_secs(60);
-/// Things that are remembered at once. While all of them are younger than [`PAUSE`], nothing else is told.
+/// The most subjects at once. While all of them are younger than [`PAUSE`], other subjects are not
+/// logged.
 const THINGS_MAX: usize = 256;
 
-/// When the log was told of what.
+/// When each subject was logged last.
 #[derive(Debug, Default)]
 pub(crate) struct Told(Mutex<BTreeMap<String, Instant>>);
 
 impl Told {
-    /// Whether the log is to be told of this now.
+    /// Whether `thing` is to be logged now. If so, counts it as logged.
     pub(crate) fn is_due(&self, thing: &str, now: Instant) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = |since: &Instant| now.saturating_duration_since(*since) >= PAUSE;
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thing_is_told_once_a_minute() {
+    fn each_subject_is_logged_once_a_minute() {
         let (told, start) = (Told::default(), Instant::now());
         assert!(told.is_due("a", start) && told.is_due("b", start));
         assert!(!told.is_due("a", start + Duration::from_secs(59)));
@@ -46,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn ever_new_things_do_not_fill_the_log() {
+    fn many_new_subjects_do_not_fill_the_log() {
         let (told, start) = (Told::default(), Instant::now());
         let count = |at| (0..10_000).filter(|thing| told.is_due(&format!("{thing}"), at)).count();
         assert_eq!(count(start), THINGS_MAX);

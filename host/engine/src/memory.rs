@@ -1,5 +1,6 @@
-//! What an engine remembers from one request to the next. It outlives the configuration: a reload takes over what
-//! is known of the endpoints that it still names, forgets the others, and gives no plugin a suspended secret back.
+//! What is kept from one request to the next. It outlives a reload of the configuration: the health
+//! of endpoints that are still named stays, that of others is dropped, and secrets that were
+//! suspended for a plugin stay suspended.
 
 pub mod health;
 pub(crate) mod reflection;
@@ -17,23 +18,24 @@ use cofferdam_store::Clock;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The memory of all engines of a process, one after the other.
+/// The memory shared by all engines of a process, of which there is one after each reload.
 pub struct Memory {
     pub(crate) clock: Clock,
     pub(crate) retries: Budget,
     pub(crate) sessions: Sessions,
-    /// Secrets that hosts sent back lately.
+    /// Counts of secrets that hosts sent back.
     pub(crate) reflections: Arc<Reflections>,
-    /// Plugins of whose missing grants the log was told.
+    /// Limits how often missing grants of plugins are logged.
     pub(crate) lacking: Told,
-    /// Hosts of plugins of which the log was told that they cannot be reached.
+    /// Limits how often unreachable hosts of plugins are logged.
     pub(crate) unreached: Arc<Told>,
-    /// Answers that are read on although their clients have left.
+    /// Answers that are read on after their clients have left.
     pub(crate) leavers: Arc<Leavers>,
     endpoints: Mutex<Endpoints>,
 }
 
-/// Held by the catalogs that name them, so that whatever no configuration in use names is gone.
+/// Weak references. The catalogs hold the strong ones, so an entry ends with the last configuration
+/// that names it.
 #[derive(Default)]
 struct Endpoints {
     known: BTreeMap<EndpointKey, Weak<Health>>,
@@ -41,14 +43,14 @@ struct Endpoints {
 }
 
 impl Default for Memory {
-    /// A memory on the machine's clock.
+    /// A memory on the system clock.
     fn default() -> Self {
         Self::new(&Clock::system())
     }
 }
 
 impl Memory {
-    /// Nothing is remembered yet.
+    /// An empty memory.
     pub fn new(clock: &Clock) -> Self {
         Self {
             clock: clock.clone(),
@@ -62,12 +64,13 @@ impl Memory {
         }
     }
 
-    /// Ends what is read on for clients that have left: their usage rows are written when this is done.
+    /// Ends the answers that are read on for clients that have left. Their usage rows are written
+    /// when this returns.
     pub async fn end_reading_on(&self) {
         self.leavers.end().await;
     }
 
-    /// What is known of an endpoint, for a catalog to hold.
+    /// The health of an endpoint, for a catalog to hold.
     pub fn endpoint(&self, key: EndpointKey) -> Arc<Health> {
         let mut endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(health) = endpoints.known.get(&key).and_then(Weak::upgrade) {

@@ -1,5 +1,5 @@
-//! Work on long input, beside the threads that serve all requests: what takes milliseconds at a time would hold up
-//! every other task of its thread.
+//! CPU-bound work on long input, moved off the async worker threads. Work of several milliseconds
+//! would delay every other task of its thread.
 
 use crate::refusal::Refusal;
 use std::sync::{Arc, LazyLock};
@@ -7,14 +7,17 @@ use std::thread::available_parallelism;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-/// Input up to this length is worked on where it is: handing it over takes longer.
+/// Input up to this length, in bytes, is worked on in place: the hand-over to another thread would
+/// take longer.
 const BYTES_INLINE: usize = 256 << 10;
 
-/// As many at once as there are processors. The requests that wait are bounded by what all their bodies may take.
+/// One permit for each processor. The requests that wait for one are bounded by the memory limit
+/// for request bodies.
 static TURNS: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from))));
 
-/// Does `work`, which grows with this many bytes of input.
+/// Runs `work`, whose time grows with `bytes` of input: in place when the input is short, else on a
+/// blocking thread.
 ///
 /// # Errors
 /// 500 when the work panicked.
@@ -44,7 +47,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_long_input_leaves_the_thread() {
+    async fn only_long_input_is_worked_on_in_another_thread() {
         let here = thread::current().id();
         assert_eq!(thread_for(BYTES_INLINE).await, here);
         assert_ne!(thread_for(BYTES_INLINE + 1).await, here);

@@ -1,4 +1,4 @@
-//! Account defaults: plugin entries that the requests of a workspace have without naming them (names.md 5).
+//! Account defaults: plugin entries that the requests of a workspace have without naming them.
 
 use crate::refusal::Refusal;
 use crate::refusal::printable;
@@ -7,36 +7,38 @@ use cofferdam_runtime::wire::ErrorKind;
 use cofferdam_store::{Store, WorkspaceId};
 use std::collections::BTreeMap;
 
-/// One entry that requests have without asking.
+/// One plugin entry that the operator configured as a default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginDefault {
-    /// The entry.
+    /// The entry, as it would stand in a request's `plugins`.
     pub entry: RequestPlugin,
-    /// Requests cannot change it or switch it off.
+    /// Whether requests may not change it or switch it off (`prevent_overrides`).
     pub is_fixed: bool,
 }
 
-/// The entries that the operator set, for every workspace and for some of them.
+/// The operator's default entries, for all workspaces and for individual ones.
 #[derive(Debug, Default)]
 pub struct PluginDefaults {
     everyone: Vec<PluginDefault>,
-    /// By name or id; those of everyone are in them.
+    /// By name or id. Each list already includes the entries for all workspaces.
     workspaces: BTreeMap<String, Vec<PluginDefault>>,
 }
 
 impl PluginDefaults {
-    /// Defaults for everyone, and for workspaces by name or id: what these set comes before what everyone has,
-    /// member by member. What is fixed for everyone is fixed for them as they have it.
+    /// Defaults for all workspaces, and for individual ones by name or id. A workspace's own entry
+    /// is laid over the general one, member by member. An entry that is fixed in general stays
+    /// fixed, with the workspace's own members.
     pub fn new(everyone: Vec<PluginDefault>, workspaces: BTreeMap<String, Vec<PluginDefault>>) -> Self {
         let workspaces = workspaces.into_iter().map(|(name, own)| (name, joined(&everyone, own))).collect();
         Self { everyone, workspaces }
     }
 
-    /// Puts the defaults of a workspace under what its request asks for: defaults first, in their order, each
-    /// with what the request says of it, then the others of the request.
+    /// Merges the defaults of a workspace with the entries of its request: the defaults come first,
+    /// in their order, each with the members of the request's entry laid over it, then the other
+    /// entries of the request.
     ///
     /// # Errors
-    /// 403 naming an entry that would change what is fixed.
+    /// 403 naming an entry that would change a fixed default.
     pub(crate) fn apply(
         &self,
         store: &Store,
@@ -64,7 +66,7 @@ impl PluginDefaults {
     }
 }
 
-/// What a workspace has, given what everyone has.
+/// Lays a workspace's own defaults over those for all workspaces.
 fn joined(everyone: &[PluginDefault], mut own: Vec<PluginDefault>) -> Vec<PluginDefault> {
     let mut list: Vec<PluginDefault> = everyone
         .iter()
@@ -80,7 +82,7 @@ fn joined(everyone: &[PluginDefault], mut own: Vec<PluginDefault>) -> Vec<Plugin
     list
 }
 
-/// What a request has, given the defaults.
+/// Lays the entries of a request over the defaults.
 fn under(defaults: &[PluginDefault], mut asked: Vec<RequestPlugin>) -> Result<Vec<RequestPlugin>, Refusal> {
     let mut list = Vec::with_capacity(defaults.len() + asked.len());
     for PluginDefault { entry: default, is_fixed } in defaults {
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_says_comes_before_its_default_member_by_member() {
+    fn members_of_a_request_entry_override_those_of_the_default() {
         let defaults = defaults(
             json!([
                 {"id": "auto-router", "cost_tier": "low", "excluded_models": ["x/*"]},
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_that_nobody_names_is_as_the_operator_wrote_it() {
+    fn a_default_that_the_request_does_not_name_is_unchanged() {
         let defaults = defaults(json!([{"id": "own", "enabled": false}, {"id": "web", "max_uses": 2}]), true);
         let merged = under(&defaults, Vec::new()).unwrap();
         assert_eq!(merged, defaults.into_iter().map(|default| default.entry).collect::<Vec<_>>());
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_adds_to_what_everyone_has() {
+    fn defaults_of_a_workspace_are_added_to_the_general_ones() {
         let mut everyone = defaults(json!([{"id": "moderation"}]), true);
         everyone.append(&mut defaults(json!([{"id": "own", "depth": 1}]), false));
         let own = defaults(
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_may_be_repeated_and_not_changed() {
+    fn a_fixed_default_may_be_repeated_but_not_changed() {
         let fixed = defaults(json!([{"id": "own", "depth": 1, "enabled": true}]), true);
         for entry in [json!({"id": "own"}), json!({"id": "own", "depth": 1, "enabled": true, "more": null})] {
             let merged = under(&fixed, entries(json!([entry]))).unwrap();

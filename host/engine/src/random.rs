@@ -1,6 +1,6 @@
 //! Ids and seeds, from the randomness of the operating system.
 
-/// 32 hexadecimal digits that nobody can guess, for ids.
+/// 32 unpredictable hexadecimal digits, for ids.
 pub(crate) fn random_hex() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }

@@ -1,15 +1,15 @@
-//! Why a request gets an error instead of an answer: the status, the canonical
-//! type, a message for the client and what may be said about earlier attempts.
-//! No HTTP types here; the server turns a refusal into the envelope.
+//! Why a request gets an error instead of an answer: the status, the canonical type, a message for
+//! the client and metadata about earlier attempts. This module has no HTTP types; the server turns
+//! a refusal into the error envelope.
 
 use crate::request::{InvalidKind, InvalidRequest};
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use serde_json::{Value, json};
 
-/// How a message begins that tells of a provider's failure.
+/// The beginning of a message about a provider's failure.
 pub(crate) const PROVIDER_FAILED: &str = "Provider returned error";
 
-/// What the client is told when a provider's plugin broke: it was not the provider.
+/// The message when a provider's plugin failed, and not the provider.
 pub(crate) const PLUGIN_FAILED: &str = "A plugin of this host failed while it spoke to the provider";
 
 /// A request that ends in an error before anything was sent to the client.
@@ -19,18 +19,19 @@ pub struct Refusal {
     pub status: u16,
     /// The canonical error type.
     pub kind: ErrorKind,
-    /// For the client: says what and where, never quotes content or secrets.
+    /// For the client. It names the problem and its place in the request, and never quotes content
+    /// or secrets.
     pub message: String,
-    /// Further members of `error.metadata` beside `error_type`, a JSON object or null.
+    /// Further members of `error.metadata` besides `error_type`, a JSON object or null.
     pub metadata: Box<Value>,
     /// Seconds for `Retry-After`.
     pub retry_after_s: Option<u64>,
-    /// Routing metadata, when the client opted in and routing took place.
+    /// Routing metadata, when the client asked for it and routing took place.
     pub service_metadata: Option<Box<Value>>,
 }
 
 impl Refusal {
-    /// A refusal with no metadata.
+    /// A refusal without metadata.
     pub fn new(status: u16, kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -52,7 +53,7 @@ impl Refusal {
         Self::new(404, ErrorKind::NotFound, message)
     }
 
-    /// 503: this host has no room now; trying again shortly makes sense.
+    /// 503: this host has no capacity now. The client may try again shortly.
     pub fn saturated() -> Self {
         Self {
             retry_after_s: Some(1),
@@ -60,12 +61,12 @@ impl Refusal {
         }
     }
 
-    /// 500: this host failed. The cause stands in the log only.
+    /// 500: this host failed. The cause is only in the log.
     pub fn internal() -> Self {
         Self::new(500, ErrorKind::Server, "Internal Server Error")
     }
 
-    /// A refusal a guest asked for, with the status its kind stands for.
+    /// The refusal for a guest's failure, with the status of its kind.
     pub fn from_failure(failure: &Failure) -> Self {
         let mut refusal = Self::new(status_of(failure.kind), failure.kind, failure.message.clone());
         refusal.retry_after_s = failure.retry_after_ms.map(|ms| ms.div_ceil(1000));
@@ -85,7 +86,7 @@ impl From<InvalidRequest> for Refusal {
     }
 }
 
-/// The HTTP status a canonical error type stands for.
+/// The HTTP status of a canonical error type.
 pub(crate) fn status_of(kind: ErrorKind) -> u16 {
     match kind {
         ErrorKind::ContextLengthExceeded
@@ -116,8 +117,8 @@ pub(crate) fn status_of(kind: ErrorKind) -> u16 {
     }
 }
 
-/// The string for `response.error.code` and the in-band `error` event, which
-/// know a smaller set than the canonical types.
+/// The string for `response.error.code` and the in-band `error` event, which use a smaller set than
+/// the canonical types.
 pub(crate) fn stream_code(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::RateLimitExceeded => "rate_limit_exceeded",
@@ -129,8 +130,8 @@ pub(crate) fn stream_code(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// Whether a failure in the middle of an answer means that the answer is
-/// complete but for its length.
+/// Whether a failure in the middle of an answer means that the answer is complete except for its
+/// length.
 pub(crate) fn is_length(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -141,8 +142,8 @@ pub(crate) fn is_length(kind: ErrorKind) -> bool {
     )
 }
 
-/// What the client is told of a provider's failure: that it is the provider's, and
-/// its words where the client can act on them.
+/// The message for the client about a provider's failure: that the provider failed, and the
+/// provider's own words where the client can act on them.
 pub(crate) fn client_message(failure: &Failure) -> String {
     match failure.kind {
         ErrorKind::Timeout => "The operation was aborted due to timeout".to_owned(),
@@ -153,14 +154,14 @@ pub(crate) fn client_message(failure: &Failure) -> String {
     }
 }
 
-/// The words of a failure, if a client can act on them.
+/// The provider's words, if a client can act on them.
 pub(crate) fn words(failure: &Failure) -> Option<&str> {
     let is_far =
         matches!(failure.kind, ErrorKind::Server | ErrorKind::Unmapped | ErrorKind::ProviderUnavailable);
     (!is_far && !failure.message.is_empty()).then_some(failure.message.as_str())
 }
 
-/// A client's word made safe to repeat in a message.
+/// A client's text, shortened and escaped so that it can be repeated in a message.
 pub(crate) fn printable(word: &str) -> String {
     let cut: String = word.chars().take(128).collect();
     cut.escape_debug().to_string()

@@ -1,4 +1,5 @@
-//! `POST /v1/responses`: from a body to an answer. Modules stand in the order of a request's steps.
+//! `POST /v1/responses`: from a body to an answer. The modules are listed in the order of a
+//! request's steps.
 
 mod plan;
 
@@ -48,7 +49,7 @@ impl Engine {
     /// Answers a request for a response. `body` is the client's JSON.
     ///
     /// # Errors
-    /// A [`Refusal`] as long as nothing was promised to the client.
+    /// A [`Refusal`], as long as nothing was sent to the client.
     pub async fn respond(
         self: &Arc<Self>,
         caller: Caller,
@@ -88,13 +89,13 @@ impl Engine {
         Ok(Answer { id, body: AnswerBody::Whole(Bytes::from(body)) })
     }
 
-    /// Reads the body of a request.
+    /// Parses the body of a request.
     fn read(&self, body: &[u8]) -> Result<ResponsesRequest, Refusal> {
         let bounds = Bounds::of_client(self.parts.items_max);
         Ok(ResponsesRequest::parse_with(body, &self.entry_ids, &self.parts.prompts, bounds)?)
     }
 
-    /// Answers a plugin's question as if a client had asked; the body of the response.
+    /// Answers a plugin's question like a client's request. Returns the body of the response.
     ///
     /// # Errors
     /// The [`Refusal`] that a client would get.
@@ -105,8 +106,8 @@ impl Engine {
         asking: Asking,
         time: Duration,
     ) -> Result<Vec<u8>, Refusal> {
-        // What a workspace has by default is there to look at what models are told, and so at questions; tools
-        // that it offers by default are the client's models'.
+        // Default hooks look at everything that models get, and so at questions. Default tools are
+        // meant for the client's models only, so a question does not get them.
         let plugins = &mut request.plugins;
         let own: Vec<String> = plugins.iter().map(|entry| entry.id.clone()).collect();
         self.parts.defaults.apply(&self.parts.store, caller.workspace, plugins)?;
@@ -121,11 +122,11 @@ impl Engine {
 struct Chosen {
     endpoint: Arc<Endpoint>,
     begun: Begun,
-    /// To be told how the answer ends.
+    /// Gets the end of the answer, for the endpoint's health.
     watch: Watch,
 }
 
-/// One request under way.
+/// One running request.
 struct Job {
     engine: Arc<Engine>,
     caller: Caller,
@@ -135,24 +136,26 @@ struct Job {
     context: CallContext,
     hex: String,
     trail: Trail,
-    /// The conversation it belongs to, where that makes a difference.
+    /// The conversation it belongs to, if there is a choice of endpoints.
     session: Option<Session>,
     /// The loop of server tools, for a request that has any.
     tools: Option<Box<ServerTools>>,
     /// The endpoints in the router's order.
     order: Order,
-    /// The one that answered the turn before: it has the conversation in its cache, so it is tried first.
+    /// Index of the endpoint that answered the turn before. It is tried first, because it has the
+    /// conversation in its cache.
     preferred: Option<usize>,
-    /// What the turns that are over cost.
+    /// The cost of the turns that are over.
     cost: Cost,
     scratches: Option<Scratches>,
-    /// What was sent upstream, for a client that wants to see it.
+    /// What was sent upstream, if the client asked to see it.
     echo: Option<Echo>,
-    /// What a model router chose, for a request that named one.
+    /// The choice of a model router, if the request named one.
     chosen_models: Option<model_choice::Chosen>,
-    /// What its plugins ask models.
+    /// The scope of the questions that its plugins ask.
     asking: Asking,
-    /// Providers for which the caller has a credential of its own, where it has been looked for.
+    /// Providers for which the caller has a credential of its own. Filled only where the request
+    /// depends on it.
     own_keys: BTreeSet<String>,
 }
 
@@ -176,7 +179,7 @@ impl Job {
             trail.params = params(&request.provider.json, engine.router_entry(&request));
             trail.preferences = request.provider.clone();
         }
-        // It is handed on from step to step, and large.
+        // Boxed because it is large and passed on from step to step.
         Ok(Box::new(Self {
             engine,
             caller,
@@ -204,15 +207,15 @@ impl Job {
         Occasion { engine, caller, context, scratches, asking }
     }
 
-    /// Opens the ledger for it.
+    /// Opens the ledger for the request.
     fn entry(&self) -> Result<Entry, Refusal> {
         let (store, streamed) = (&self.engine.parts.store, self.request.stream);
         let (id, bill) = (&self.context.request_id, self.asking.bill());
         Entry::open(store, &self.caller, UsageKind::Responses, id, streamed, bill)
     }
 
-    /// Everything up to the choice of an endpoint: hooks, what tools offer, models. A stream is kept alive
-    /// meanwhile.
+    /// Everything up to the choice of an endpoint: hooks, the functions of tools, models. A stream
+    /// is kept alive meanwhile.
     async fn prepare(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Plan, Refusal> {
         let left = pace.left();
         let plan = pace.during(self.plan_with(entry), left).await;
@@ -229,13 +232,14 @@ impl Job {
 
     async fn plan_with(&mut self, entry: &mut Entry) -> Result<Plan, Refusal> {
         if !self.hooks.is_empty() || !self.request.tools.is_empty() {
-            // Before hooks and tools are asked, which takes time and perhaps money.
+            // Checked before hooks and tools run, because they take time and may cost money.
             self.check_models()?;
         }
         if !self.hooks.is_empty() {
             Box::pin(self.show_request(entry)).await?;
         }
         tools::add_plugin_tools(&self.engine, &mut self.request)?;
+        // Which endpoints have a tool themselves depends on the caller's own credentials.
         self.look_for_own_keys().await;
         tools::stand_in(&self.engine, &mut self.request, &self.own_keys);
         if ServerTools::are_asked_for(&self.request)? {
@@ -247,7 +251,7 @@ impl Job {
         self.plan()
     }
 
-    /// Lets hooks look at the request, and notes what they spent on tools.
+    /// Calls the hooks with the request and records what they spent on tools.
     async fn show_request(&mut self, entry: &mut Entry) -> Result<(), Refusal> {
         let Self { engine, caller, context, scratches, hooks, request, cost, asking, .. } = self;
         let occasion = Occasion { engine, caller, context, scratches, asking };
@@ -255,13 +259,13 @@ impl Job {
         Ok(())
     }
 
-    /// Answers. For a stream everything goes through `pace` and the result is
-    /// empty; otherwise it is the body.
+    /// Answers the request. For a stream everything is sent through `pace` and the result is empty;
+    /// otherwise the result is the body.
     async fn run(mut self: Box<Self>, mut entry: Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
         let field = self.options.metadata_field;
         let plan = match self.prepare(&mut entry, pace).await {
             Ok(plan) => plan,
-            // Nothing was routed, so there is nothing to tell of it.
+            // Nothing was routed, so there is no routing metadata.
             Err(refusal) => return self.refuse(refusal, &entry, pace).await,
         };
         match self.choose(plan, &mut entry, pace).await {
@@ -272,7 +276,7 @@ impl Job {
                 let refusal = self.trail.beside(refusal, field);
                 self.refuse(refusal, &entry, pace).await
             }
-            // The entry tells that the client has left.
+            // Dropping the entry records that the client has left.
             Err(_) if pace.has_left() => Ok(Vec::new()),
             Err(refusal) => {
                 entry.failed(refusal.kind);
@@ -284,7 +288,7 @@ impl Job {
         }
     }
 
-    /// Tells the client of a refusal: in the stream, once that has a head.
+    /// Reports a refusal to the client: as an event, once a stream has begun.
     async fn refuse(&self, refusal: Refusal, entry: &Entry, pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
         let refusal = pace.told(refusal);
         if !pace.has_spoken() {
@@ -294,14 +298,14 @@ impl Job {
         Ok(Vec::new())
     }
 
-    /// Ends a stream with a refusal, none of the answer in it.
+    /// Ends a stream with a refusal, without any part of the answer.
     async fn fail(&self, refusal: Refusal, entry: &Entry, pace: &mut Pace) {
         let mut assembler = Assembler::new(self.identity(&self.trail.requested, "default"), true);
         self.echo(&mut assembler);
         assembler.assume(Some(entry.usage()));
         let outcome = Outcome::Failed(refusal.kind, refusal.message);
         let receipt = self.receipt(self.cost);
-        // A client that is gone needs no last word.
+        // If the client is gone, the last event is not needed.
         pace.say(assembler.complete(&outcome, &receipt)).await.unwrap_or_default();
     }
 }

@@ -1,5 +1,5 @@
-//! From the models a request names to the endpoints that are tried, in order:
-//! the host lists what could serve, the router guest decides.
+//! From the models that a request names to the endpoints that are tried, in order: the host lists
+//! the candidates, the router guest orders them.
 
 pub(crate) mod model_choice;
 
@@ -51,7 +51,7 @@ fn unknown_model(catalog: &Catalog, slug: &str) -> Refusal {
     Refusal::not_found(catalog.unknown(slug))
 }
 
-/// One request's routing.
+/// The inputs of one routing decision.
 pub(crate) struct Route<'a> {
     pub(crate) router: &'a Arc<Plugin>,
     pub(crate) credentials: Credentials<'a>,
@@ -61,14 +61,14 @@ pub(crate) struct Route<'a> {
     pub(crate) allow_fallbacks: bool,
     /// The endpoint that answered this conversation last, by the id of its health.
     pub(crate) remembered: Option<u64>,
-    /// Whether routers are told which endpoints to try last.
+    /// Whether routers learn which endpoints to try last.
     pub(crate) eject: bool,
-    /// Milliseconds of the clock that only grows, for what was measured of endpoints.
+    /// Milliseconds of the monotonic clock, for the health of endpoints.
     pub(crate) now_ms: u64,
     pub(crate) seed: u64,
 }
 
-/// Every endpoint of `models` that `serves`, with the place of its model.
+/// Every endpoint of `models` that `serves` accepts, with the index of its model.
 pub(crate) fn candidates(
     models: &[Arc<Model>],
     serves: impl Fn(&Endpoint) -> bool,
@@ -85,12 +85,13 @@ pub(crate) fn candidates(
 pub(crate) struct Order {
     /// In the router's order.
     pub(crate) endpoints: Vec<Arc<Endpoint>>,
-    /// Places among them of those that the caller has a credential of its own for.
+    /// Indexes of those for which the caller has a credential of its own.
     pub(crate) byok: Vec<usize>,
 }
 
 impl Order {
-    /// Whether the caller had a credential of its own for this endpoint when the request was routed.
+    /// Whether the caller had a credential of its own for this endpoint when the request was
+    /// routed.
     pub(crate) fn is_byok(&self, endpoint: &Endpoint) -> bool {
         let mut byok = self.byok.iter().filter_map(|place| self.endpoints.get(*place));
         byok.any(|own| std::ptr::eq(Arc::as_ptr(own), endpoint))
@@ -98,7 +99,7 @@ impl Order {
 }
 
 impl Route<'_> {
-    /// The candidates as the router is shown them.
+    /// The candidates in the form that the router gets.
     async fn describe(&self, candidates: &[(u32, Arc<Endpoint>)]) -> Vec<Candidate> {
         let mut described = Vec::with_capacity(candidates.len());
         for (rank, endpoint) in candidates {
@@ -111,14 +112,14 @@ impl Route<'_> {
         described
     }
 
-    /// The place of the endpoint that answered this conversation last.
+    /// The index of the endpoint that answered this conversation last.
     fn sticky(&self, candidates: &[(u32, Arc<Endpoint>)]) -> Option<u32> {
         let remembered = self.remembered?;
         let places = candidates.iter().zip(0..);
         places.filter(|((_, endpoint), _)| endpoint.health.id() == remembered).map(|(_, place)| place).next()
     }
 
-    /// Has the router guest order the candidates and notes it in the trail.
+    /// Lets the router guest order the candidates, and records the order in the routing trace.
     pub(crate) async fn order(
         mut self,
         candidates: Vec<(u32, Arc<Endpoint>)>,
@@ -138,6 +139,7 @@ impl Route<'_> {
             }
         };
         let most = if self.allow_fallbacks { usize::MAX } else { 1 };
+        // The guest returns indexes. Those out of range are ignored.
         let ordered = decision.order.iter().filter_map(|place| {
             let place = *place as usize;
             candidates.get(place).zip(described.get(place))
@@ -163,7 +165,7 @@ impl Route<'_> {
     }
 }
 
-/// The summary's fields that both purposes fill alike.
+/// The fields of the summary that are the same for responses and embeddings.
 ///
 /// `requested` is the first model as the client wrote it.
 pub(crate) fn summary(purpose: Purpose, requested: &str, models: &[Arc<Model>]) -> RequestSummary {

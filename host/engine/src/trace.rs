@@ -1,5 +1,5 @@
-//! Routing metadata: what was asked, what was tried, what answered. It is
-//! written from what happened, never from what was planned.
+//! Routing metadata: what was asked, what was tried and what answered. The routing trace records
+//! what happened, never what was planned.
 
 mod params;
 
@@ -14,62 +14,63 @@ use cofferdam_runtime::wire::ErrorKind;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// One try of one endpoint.
+/// One attempt at one endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     pub(crate) provider: String,
     pub(crate) model: String,
-    /// The status the provider answered with; none when it did not get that far.
+    /// The provider's status; `None` when it sent none.
     pub(crate) status: Option<u16>,
-    /// Why it failed; none for the one that answered.
+    /// Why it failed; `None` for the attempt that answered.
     pub(crate) error: Option<ErrorKind>,
-    /// Whether the provider was reached, or the guest answered by itself.
+    /// Whether the provider was reached, or the guest answered without one.
     pub(crate) has_reached: bool,
-    /// What of the client's options for this provider did not go there.
+    /// The client's options for this provider that were not sent.
     dropped_options: Vec<String>,
-    /// What it cost although it is not the answer.
+    /// What was charged although it is not the answer.
     pub(crate) charged: Option<Charged>,
 }
 
 impl Attempt {
-    /// What it counts as where the provider gave no status: 200, or what its error stands for. Clients insist on
-    /// a number (names.md 6), and local models and refused connections have none.
+    /// The provider's status. Where there is none, 200 or the status of its error: clients require
+    /// a number, and local models and refused connections have none.
     fn effective_status(&self) -> u16 {
         self.status.unwrap_or_else(|| self.error.map_or(200, status_of))
     }
 }
 
-/// Everything a request's routing left behind.
+/// The trace of a request's routing.
 #[derive(Clone, Debug)]
 pub(crate) struct Trail {
     /// The model as the client wrote it.
     pub(crate) requested: String,
     pub(crate) strategy: String,
     pub(crate) region: Option<String>,
-    /// [`params()`], where the client wants to be told.
+    /// The result of [`params()`], where the client asked for metadata.
     pub(crate) params: Option<Value>,
-    /// The request's, where the client wants to be told what of them was not used.
+    /// The `provider` object of the request, where the client asked for metadata. It shows which
+    /// options were not used.
     pub(crate) preferences: ProviderPreferences,
-    /// Endpoints of the requested models before the router chose.
+    /// The number of endpoints of the requested models, before the router chose.
     pub(crate) total: usize,
     /// Model and provider of each candidate, in the router's order.
     pub(crate) available: Vec<(String, String)>,
-    /// Which of them answered.
+    /// The index in `available` of the candidate that answered.
     pub(crate) selected: Option<usize>,
     pub(crate) attempts: Vec<Attempt>,
     /// Milliseconds from the first dispatch to the end of the upstream body.
     pub(crate) generation_ms: Option<u64>,
     pub(crate) is_byok: bool,
-    /// What was done beside asking the model, stage by stage.
+    /// What was done besides asking the model, one value for each stage.
     pub(crate) pipeline: Vec<Value>,
 }
 
 impl Trail {
-    /// Nothing was tried yet for a request that names this model first.
+    /// An empty trace of a request whose first model is `requested`.
     pub(crate) fn new(requested: &str, region: Option<&str>) -> Self {
         Self {
             requested: requested.to_owned(),
-            // Until a router says otherwise.
+            // Until a router sets another strategy.
             strategy: "direct".to_owned(),
             region: region.map(str::to_owned),
             params: None,
@@ -84,8 +85,8 @@ impl Trail {
         }
     }
 
-    /// The refusal with this object beside its error, if the client asked for it under a name. A failure of this
-    /// host has none (names.md 6).
+    /// Adds this object to a refusal, if the client asked for it. Internal errors of this host
+    /// (500) have none.
     pub(crate) fn beside(&self, mut refusal: Refusal, field: Option<&'static str>) -> Refusal {
         if field.is_some() && refusal.status != 500 {
             refusal.service_metadata = Some(Box::new(self.json()));
@@ -93,7 +94,7 @@ impl Trail {
         refusal
     }
 
-    /// Notes which candidate answered, with what status and whose credential.
+    /// Records which candidate answered, with which status and credential.
     pub(crate) fn answered(
         &mut self,
         place: usize,
@@ -106,7 +107,7 @@ impl Trail {
         self.tried(endpoint, status, None, true);
     }
 
-    /// Notes an attempt and how it ended.
+    /// Records an attempt and how it ended.
     pub(crate) fn tried(
         &mut self,
         endpoint: &Endpoint,
@@ -128,7 +129,7 @@ impl Trail {
         });
     }
 
-    /// Notes that an attempt was the answer which had seemed to be none.
+    /// Records that an earlier attempt without content is the answer after all.
     pub(crate) fn answered_after_all(&mut self, attempt: usize, place: usize, used: Option<&Used>) {
         self.is_byok = used.is_some_and(|used| used.is_byok);
         self.selected = Some(place);
@@ -137,14 +138,14 @@ impl Trail {
         }
     }
 
-    /// Notes what the last attempt cost although it is not the answer.
+    /// Records what was charged for the last attempt although it is not the answer.
     pub(crate) fn charged(&mut self, charged: Option<Charged>) {
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.charged = charged;
         }
     }
 
-    /// The same of an earlier attempt.
+    /// The same for an earlier attempt.
     pub(crate) fn charged_at(&mut self, attempt: usize, charged: Option<Charged>) {
         if let Some(attempt) = self.attempts.get_mut(attempt) {
             attempt.charged = charged;
@@ -156,13 +157,14 @@ impl Trail {
         self.attempts.iter().any(|attempt| attempt.has_reached)
     }
 
-    /// Notes how long ago the first endpoint was asked, which is when the answer or the last error has ended.
+    /// Records the time since the first endpoint was asked. Called when the answer or the last
+    /// error has ended.
     pub(crate) fn ended(&mut self, since_dispatch: Option<Duration>) {
         let reached = since_dispatch.filter(|_| self.has_reached());
         self.generation_ms = reached.map(|since| since.as_millis() as u64);
     }
 
-    /// The object of interface section 2.8.
+    /// The object that clients get as `service_metadata` or `openrouter_metadata`.
     pub(crate) fn json(&self) -> Value {
         let available: Vec<Value> = self
             .available
@@ -202,7 +204,7 @@ impl Trail {
             "strategy": self.strategy,
             "region": self.region,
             "summary": self.summary(),
-            // 0 says that no provider was reached (names.md 6).
+            // 0 means that no provider was reached.
             "attempt": if self.has_reached() { self.attempts.len() } else { 0 },
             "is_byok": self.is_byok,
             "endpoints": { "total": self.total, "available": available },
@@ -220,7 +222,7 @@ impl Trail {
         metadata
     }
 
-    /// The answer that had begun failed after all.
+    /// Records that the answer failed after it had begun.
     pub(crate) fn broke(&mut self, kind: ErrorKind) {
         self.selected = None;
         if let Some(attempt) = self.attempts.last_mut() {
@@ -241,7 +243,7 @@ impl Trail {
         summary
     }
 
-    /// The failed attempts but for the one at `told`, for `error.metadata.previous_errors`.
+    /// The failed attempts except the one at `told`, for `error.metadata.previous_errors`.
     pub(crate) fn previous_errors(&self, told: usize) -> Vec<Value> {
         let others = self.attempts.iter().enumerate().filter(|(place, _)| *place != told);
         others

@@ -1,5 +1,5 @@
-//! Ids of requests for approval. A client sends the request for approval back with its answer, and this host
-//! keeps neither: the id itself proves that this host has asked for this very call.
+//! Ids of approval requests. A client sends the approval request back together with its answer, and
+//! this host stores neither: the id itself proves that this host asked about exactly this call.
 
 use crate::caller::Caller;
 use cofferdam_store::{APPROVAL_PROOF_DIGITS, InternId, Store, WorkspaceId};
@@ -28,7 +28,7 @@ impl Approvals {
         Self { store: store.clone(), workspace: caller.workspace, intern: caller.intern }
     }
 
-    /// For the server that a tool with these settings speaks to.
+    /// For the server that a tool with these settings connects to.
     pub(crate) fn bind(&self, settings: &[u8]) -> Binding {
         #[derive(Default, Deserialize)]
         struct Server<'a> {
@@ -37,7 +37,7 @@ impl Approvals {
             #[serde(borrow)]
             server_url: Option<Cow<'a, str>>,
         }
-        // Settings of other forms are of tools that speak to no server.
+        // Settings of another form belong to tools without a server.
         let Server { server_label, server_url } = serde_json::from_slice(settings).unwrap_or_default();
         Binding {
             approvals: self.clone(),
@@ -48,18 +48,17 @@ impl Approvals {
 }
 
 impl Binding {
-    /// The label of the server.
     pub(crate) fn label(&self) -> &str {
         &self.label
     }
 
-    /// The id of the request for approval of this call. `begin` is different for each.
+    /// The id of the approval request for this call. `begin` must be different for each.
     pub(crate) fn id(&self, begin: &str, name: &str, arguments: &str) -> String {
         let proof = self.asked(begin, name, arguments, |store, asked| store.prove_approval(asked));
         format!("{begin}{proof}")
     }
 
-    /// Whether this is the id of a request for approval of this call.
+    /// Whether this is the id of an approval request for this call.
     pub(crate) fn has_made(&self, id: &str, name: &str, arguments: &str) -> bool {
         let Some((begin, proof)) =
             id.len().checked_sub(APPROVAL_PROOF_DIGITS).and_then(|at| id.split_at_checked(at))

@@ -1,29 +1,29 @@
-//! How the questions of a running call go on, for whoever shows it.
+//! The progress of the questions of a running tool call, for the events of the client's stream.
 
 use tokio::sync::mpsc::Sender;
 
-/// Something happened to a question.
+/// One step of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Whether it is one of several that were asked together.
+    /// Whether it is one of several questions that were asked together.
     pub(crate) in_panel: bool,
-    /// The model as it was asked for.
+    /// The model as the question named it.
     pub(crate) model: String,
     pub(crate) note: Note,
 }
 
-/// What happened.
+/// One step of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
-    /// It was put.
+    /// The question was put.
     Asked,
-    /// It was answered.
+    /// It was answered. `reasoning` is empty where the model gave none.
     Answered { text: String, reasoning: String },
-    /// There is no answer; the message is for the client.
+    /// There is no answer. The message is meant for the client.
     Failed { message: String, status: u16 },
 }
 
-/// Tells of the questions of one call, whose item stands at a place of the output.
+/// Reports the questions of one tool call. `item` is the index of the call's item in the output.
 #[derive(Clone)]
 pub(crate) struct Reporter {
     pub(crate) item: usize,
@@ -31,9 +31,9 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// Waits until there is room to tell it.
+    /// Waits while the channel is full, so that a slow client slows the questions.
     pub(crate) async fn tell(&self, progress: Progress) {
-        // Who does not listen any more needs no news.
+        // The receiver is gone when the client has left; then progress is of no use.
         self.notes.send((self.item, progress)).await.unwrap_or_default();
     }
 }

@@ -1,5 +1,6 @@
-//! Trying the endpoints of a request in their order until one answers: the only place that goes from one attempt
-//! to the next, for responses and embeddings alike. What is measured, remembered and budgeted is noted here.
+//! Tries the endpoints of a request in their order until one answers. Responses and embeddings both
+//! use it, and no other code goes from one attempt to the next. Health, sessions, retry budget,
+//! ledger and routing trace are updated here.
 
 mod places;
 mod spare;
@@ -27,10 +28,11 @@ use tokio::time::sleep;
 
 /// What is tried at one endpoint after another.
 pub(crate) trait Trial: Sync {
-    /// What it gives.
+    /// What a successful attempt returns.
     type Answer: Answered + Send;
 
-    /// Tries one endpoint, up to the first content of a stream or to the end of another answer.
+    /// Tries one endpoint, up to the first content of a stream or to the end of an answer that is
+    /// not streamed.
     fn run(
         &self,
         endpoint: &Endpoint,
@@ -38,49 +40,50 @@ pub(crate) trait Trial: Sync {
     ) -> impl Future<Output = Result<Self::Answer, AttemptFailure>> + Send;
 }
 
-/// What an answer tells of its attempt.
+/// What an answer says about its attempt.
 pub(crate) trait Answered {
-    /// The provider's status; none for a guest that answers by itself.
+    /// The provider's status; `None` for a guest that answers without a provider.
     fn status(&self) -> Option<u16>;
-    /// The credential that went along.
+    /// The credential that was sent.
     fn used(&self) -> Option<&Used>;
-    /// What has come of it, for answers that are made of events.
+    /// The events so far, for answers that are made of events.
     fn events(&self) -> &[Event];
-    /// Whether it has come to a normal end without content.
+    /// Whether the answer ended normally without content.
     fn is_empty(&self) -> bool;
 }
 
-/// The endpoints of one request, and how far it may go with them.
+/// The endpoints of one request, and how it may use them.
 pub(crate) struct Candidates<'a> {
     /// In the router's order.
     pub(crate) order: &'a [Arc<Endpoint>],
-    /// The place of the one that is tried before the others.
+    /// Index in `order` of the endpoint that is tried before the others.
     pub(crate) preferred: Option<usize>,
     /// Whether endpoints may be tried again when all have failed.
     pub(crate) may_retry: bool,
-    /// Whether those that are in trouble are tried last.
+    /// Whether endpoints in trouble are tried last.
     pub(crate) eject: bool,
     /// The conversation that the request belongs to.
     pub(crate) session: Option<Session>,
-    /// A rough count of the request's input, for the ledger.
+    /// A rough count of the request's input tokens, for the ledger.
     pub(crate) input_tokens: u64,
-    /// The most tokens that it can have.
+    /// The most tokens that the turn can have.
     pub(crate) tokens: TurnTokens,
-    /// Whether a normal end without content is an answer before every endpoint was asked.
+    /// Whether a normal end without content is accepted at once, before the other endpoints are
+    /// asked.
     pub(crate) may_be_empty: bool,
     pub(crate) memory: &'a Memory,
 }
 
 /// The endpoint that answers, and its answer.
 pub(crate) struct Won<T> {
-    /// Its place in the order.
+    /// Index of the endpoint in the order.
     pub(crate) place: usize,
     pub(crate) answer: T,
-    /// To be told how the answer ends.
+    /// Gets the end of the answer, for the endpoint's health.
     pub(crate) watch: Watch,
 }
 
-/// Where what happens is noted.
+/// Where attempts are recorded: the ledger and the routing trace.
 pub(crate) struct Notes<'a> {
     pub(crate) entry: &'a mut Entry,
     pub(crate) trail: &'a mut Trail,
@@ -90,15 +93,15 @@ pub(crate) struct Notes<'a> {
 struct Failed<T> {
     failures: Failures,
     retries: Retries,
-    /// The first answer without content, in case that no endpoint has any.
+    /// The first answer without content. It is used if no endpoint gives content.
     spare: Option<Spare<T>>,
 }
 
 impl Candidates<'_> {
-    /// Tries one after another until one answers.
+    /// Tries one endpoint after another until one answers.
     ///
     /// # Errors
-    /// What failed, when nothing is left to be tried.
+    /// All failures, when no endpoint is left to be tried.
     pub(crate) async fn try_in_order<T: Trial>(
         &self,
         trial: &T,
@@ -124,15 +127,15 @@ impl Candidates<'_> {
         self.wordless(failed.spare, notes).ok_or(failed.failures)
     }
 
-    /// Nothing is left to be tried: an answer without content is better than none.
+    /// Uses the answer without content when nothing else is left: it is better than an error.
     fn wordless<T: Answered>(&self, spare: Option<Spare<T>>, notes: &mut Notes<'_>) -> Option<Won<T>> {
         let spare = spare?;
         let endpoint = self.order.get(spare.place())?;
         Some(spare.take(endpoint, notes))
     }
 
-    /// Tries each of the endpoints at `places` once; breaks with the answer, or with nothing when no other may be
-    /// tried.
+    /// Tries each of the endpoints at `places` once. Breaks with the answer, or with `None` when no
+    /// other endpoint may be tried.
     async fn round<T: Trial>(
         &self,
         places: Vec<usize>,
@@ -144,10 +147,12 @@ impl Candidates<'_> {
         let Failed { failures, retries, spare } = failed;
         let mut places = Places::new(places);
         while let Some((place, endpoint, mut watch)) = self.start(&mut places, failures, pace.is_streamed()) {
+            // Set before the attempt, because the client may leave at any point of it.
             pace.attendance().asks(endpoint.is_read_on(self.memory.clock.monotonic_ms()));
             let output_max = self.tokens.output_at(endpoint);
             notes.entry.asked(endpoint, self.input_tokens, output_max, pace.attendance());
             let (failed, charged) = match trial.run(endpoint, pace).await {
+                // The next endpoint may give content. The endpoint is not blamed: it has answered.
                 Ok(answer) if answer.is_empty() && !self.may_be_empty && !pace.has_left() => {
                     watch.answered();
                     let failed = AttemptFailure { status: answer.status(), ..AttemptFailure::empty() };
@@ -171,6 +176,7 @@ impl Candidates<'_> {
             failures.note_head(&failed, pace.is_streamed());
             let next = failures.add(endpoint, failed, notes.trail);
             notes.trail.charged(charged);
+            // After the client has left, only the answer that had begun is read on.
             if next.is_break() || pace.has_left() {
                 return ControlFlow::Break(None);
             }
@@ -197,14 +203,14 @@ impl Candidates<'_> {
         Some((place, endpoint, watch.unwrap_or_else(anyway)))
     }
 
-    /// A conversation does not stay with an endpoint that fails it.
+    /// Ends the conversation's preference for an endpoint that failed.
     fn unpin(&self, endpoint: &Endpoint, failed: &AttemptFailure) {
         if let Some(session) = self.session.filter(|_| failed.blame() != Blame::Other) {
             self.memory.sessions.failed(session, endpoint.health.id());
         }
     }
 
-    /// Waits until those that failed may be tried again, if they may; says which.
+    /// Waits until failed endpoints may be tried again, if they may. Returns their indexes.
     async fn wait(&self, retries: &mut Retries, pace: &mut Pace) -> Option<Vec<usize>> {
         let left = pace.left();
         let Round { wait, places } =
@@ -222,7 +228,7 @@ impl Candidates<'_> {
     }
 }
 
-/// What an attempt costs that has failed: nothing, unless it was sent and not answered in time.
+/// Charges a failed attempt: nothing, unless it was sent and not answered in time.
 fn charge_failed(failed: &AttemptFailure, entry: &mut Entry, pace: &Pace) -> Option<Charged> {
     let is_sent = pace.attendance().is_sent();
     pace.attendance().has_answered();
@@ -230,7 +236,7 @@ fn charge_failed(failed: &AttemptFailure, entry: &mut Entry, pace: &Pace) -> Opt
         return entry.timed_out(failed.is_byok);
     }
     if is_sent && pace.has_left() && failed.status.is_none_or(|status| status < 400) {
-        // The answer was read on for its usage, and ended without any.
+        // The client left, the answer was read on for its usage, and it ended without any.
         entry.break_off_lost(failed.is_byok);
     }
     entry.unanswered();

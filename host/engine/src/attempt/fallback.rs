@@ -1,5 +1,5 @@
-//! What happens after a failed attempt, and what the client is told when none
-//! is left.
+//! Collects the failed attempts of a request, decides which endpoints may still be tried, and makes
+//! the refusal when none is left.
 
 use crate::catalog::Endpoint;
 use crate::failure::{AttemptFailure, Cause};
@@ -12,26 +12,27 @@ use std::ops::ControlFlow;
 /// The failures of one request so far.
 #[derive(Default)]
 pub(crate) struct Failures {
-    /// The last failure that is not a limit.
+    /// The last failure that is not a rate limit.
     last: Option<Failed>,
-    /// The limit that ends first, or the last if none says when.
+    /// The rate limit that ends first, or the last one if none says when it ends.
     limited: Option<Failed>,
-    /// Models whose request was refused: no other endpoint of them is tried.
+    /// Models that refused the request itself: no other endpoint of them is tried.
     refused_models: Vec<String>,
-    /// The head of an answer that is not streamed has come.
+    /// Whether the head of a successful answer arrived for a request that is not streamed.
     has_begun: bool,
 }
 
-/// One of the failures.
+/// One failure.
 struct Failed {
     why: AttemptFailure,
     provider: String,
-    /// Its place among the attempts.
+    /// Its index among the attempts of the routing trace.
     place: usize,
 }
 
 impl Failed {
-    /// Whether this provider says that it takes requests again sooner than `other`.
+    /// Whether this provider accepts requests again sooner than that of `other`, by their
+    /// `Retry-After`.
     fn ends_before(&self, other: &Self) -> bool {
         let wait = |failed: &Self| failed.why.failure.retry_after_ms.unwrap_or(u64::MAX);
         wait(self) < wait(other)
@@ -44,12 +45,12 @@ impl Failures {
         !self.refused_models.contains(&endpoint.candidate.model)
     }
 
-    /// Notes what a failed attempt of a request that is streamed or not has come to.
+    /// Notes whether a failed attempt got as far as a successful head.
     pub(crate) fn note_head(&mut self, failed: &AttemptFailure, streamed: bool) {
         self.has_begun |= !streamed && failed.status.is_some_and(|status| (200..300).contains(&status));
     }
 
-    /// Notes a failure. Breaks when nothing else may be tried.
+    /// Records a failure. Breaks when no other endpoint may be tried.
     pub(crate) fn add(
         &mut self,
         endpoint: &Endpoint,
@@ -80,14 +81,14 @@ impl Failures {
         if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// The answer when every candidate has failed: the last error, but a limit
-    /// only if every candidate was limited.
+    /// The refusal after every candidate has failed: the last error, or the rate limit if every
+    /// failure was one.
     pub(crate) fn refusal(self, trail: &Trail) -> Refusal {
         let Some(Failed { why: mut failed, provider, place }) = self.last.or(self.limited) else {
             return Refusal::not_found("No endpoints found for this model");
         };
         if let Cause::Late { total: true, begun } = &mut failed.cause {
-            // Whichever endpoint's answer it was that had begun.
+            // An answer of any attempt may have begun, not only that of the last.
             *begun |= self.has_begun;
         }
         let mut refusal = refusal_of(&failed, &provider);
@@ -96,7 +97,8 @@ impl Failures {
             if let Some(code) = &failed.failure.code {
                 members.insert("provider_code".to_owned(), json!(code));
             }
-            // What a provider says of the operator's credential or of its own fault is not for the client.
+            // A provider's text about the operator's credential, or about its own fault, is not
+            // shown to the client.
             let told = failed.cause != Cause::Credential && failed.status != Some(500);
             if let Some(raw) = failed.raw.as_ref().filter(|_| told) {
                 members.insert("raw".to_owned(), json!(raw));
@@ -111,10 +113,10 @@ impl Failures {
     }
 }
 
-/// Who refused, so that nobody looks for the reason in the wrong place.
+/// Whether the host or the provider refused. Clients see it as `refused_by`.
 fn refused_by(cause: Cause) -> &'static str {
     match cause {
-        // It was never asked, or its answer would have been read.
+        // The provider was not asked, or the host did not wait for the end of its answer.
         Cause::Dialect
         | Cause::Plugin
         | Cause::Saturated
@@ -143,7 +145,7 @@ fn refusal_of(failed: &AttemptFailure, provider: &str) -> Refusal {
             Refusal::new(504, ErrorKind::Timeout, "The operation was aborted due to timeout")
         }
         Cause::Credential => {
-            // Ours, not the client's: its own key was fine.
+            // The operator's credential was refused. The client's own key for this host is fine.
             Refusal::new(502, ErrorKind::ProviderUnavailable, PROVIDER_FAILED)
         }
         Cause::NoCredential => {

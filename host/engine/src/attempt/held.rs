@@ -2,8 +2,9 @@
 
 use cofferdam_runtime::wire::Event;
 
-/// Adds events to those that are held, pieces of one text joined: an answer of many short pieces would take many
-/// times its length. Returns the bytes of content that were added.
+/// Adds events to those that are held. Consecutive pieces of one text are joined: thousands of
+/// short pieces would take many times the memory of their text. Returns the number of content bytes
+/// added.
 pub(super) fn add(held: &mut Vec<Event>, more: Vec<Event>) -> usize {
     let mut bytes = 0usize;
     for event in more {
@@ -15,7 +16,7 @@ pub(super) fn add(held: &mut Vec<Event>, more: Vec<Event>) -> usize {
     bytes
 }
 
-/// Appends the event to the one before; gives it back where that is not possible.
+/// Appends the event to the last one. Returns it where the two cannot be joined.
 fn join(last: Option<&mut Event>, event: Event) -> Option<Event> {
     match (last, event) {
         (Some(Event::TextDelta(last)), Event::TextDelta(delta))

@@ -5,9 +5,10 @@ use cofferdam_runtime::{Plugin, wire};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The model routers of this host and what they choose from; the same for every request.
+/// The model routers of this host and the models they choose from. They are the same for every
+/// request.
 pub(crate) struct ModelRouters {
     pub(crate) by_slug: BTreeMap<String, Arc<Plugin>>,
-    /// The models that answer, each as a model router sees it.
+    /// The models for responses, each with the description that a model router gets.
     pub(crate) models: Vec<(Arc<Model>, wire::Model)>,
 }

@@ -1,6 +1,7 @@
-//! What of `provider.options` reaches a provider's guest: the fields that the adapter's manifest or the operator
-//! lists, under the spelling of the list. Providers read names in more than one spelling, and add fields that cost
-//! money faster than a list of forbidden names could follow.
+//! Filters `provider.options`: a provider's guest gets only the fields that the adapter's manifest
+//! or the operator lists, in the spelling of the list. A list of forbidden names would not be
+//! enough: providers accept names in more than one spelling, and keep adding fields that cost
+//! money.
 
 use crate::refusal::printable;
 use crate::request::GivenOptions;
@@ -11,22 +12,22 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The field whose values are names with a list of their own.
 const BETAS: &str = "betas";
 
-/// The names that one provider's list allows.
+/// The option names that are allowed for one provider.
 #[derive(Debug, Default)]
 pub struct AllowedOptions {
     fields: Names,
     betas: Names,
 }
 
-/// Names by their lower case, each as it is listed.
+/// Names by their lower case, each with its listed spelling.
 #[derive(Debug, Default)]
 struct Names(BTreeMap<String, String>);
 
-/// What of a request's options for one provider goes to its guest, and what does not.
+/// The options for one provider, split into what its guest gets and what it does not.
 pub(crate) struct Sifted {
     /// A JSON object.
     pub(crate) json: Vec<u8>,
-    /// Fields as the client wrote them; a beta stands behind the name of its field.
+    /// Names as the client wrote them. A beta has the form `betas: NAME`.
     pub(crate) dropped: Vec<String>,
 }
 
@@ -41,7 +42,8 @@ impl Names {
 }
 
 impl AllowedOptions {
-    /// The lists of an adapter's manifest with those of the operator, whose spelling counts.
+    /// The lists of an adapter's manifest joined with the operator's, whose spelling takes
+    /// precedence.
     #[must_use]
     pub fn new(table: Option<&ProviderTable>, options: &[String], betas: &[String]) -> Self {
         let [own_options, own_betas] = table.map_or([&[][..]; 2], |table| [&table.options, &table.betas]);
@@ -51,12 +53,12 @@ impl AllowedOptions {
         }
     }
 
-    /// Lets through what is listed.
+    /// Keeps the listed options.
     pub(crate) fn sift(&self, given: &GivenOptions) -> Sifted {
         let mut kept = Map::new();
         let mut dropped = Vec::new();
         for (name, value) in given {
-            // The value is a piece of a document that was read before.
+            // The value is part of a document that was parsed before, so it is valid.
             let value = || serde_json::from_slice::<Value>(value).unwrap_or_default();
             if let Some(listed) = self.fields.find(name) {
                 kept.insert(listed.to_owned(), value());
@@ -70,7 +72,8 @@ impl AllowedOptions {
         Sifted { json: Value::Object(kept).to_string().into_bytes(), dropped }
     }
 
-    /// Betas are a list of names, or one text with commas between them. None where no name is left.
+    /// Keeps the listed betas. The value is a list of names, or one text with commas between them.
+    /// `None` where no name is left.
     fn sift_betas(&self, written: &Value, dropped: &mut Vec<String>) -> Option<Value> {
         let names: Vec<&str> = match written {
             Value::String(names) => names.split(',').collect(),
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn betas_pass_one_by_one() {
+    fn betas_are_filtered_one_by_one() {
         let allowed = allowed(&[], &["b-2"]);
         let (json, dropped) = sifted(&allowed, &[("betas", r#"["B-1","b-2","b-3",4,"b-1"]"#)]);
         assert_eq!(json, r#"{"betas":["b-1","b-2"]}"#);
@@ -137,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_passes_is_listed(name in "\\PC{0,12}", value in "[0-9]{1,3}") {
+        fn only_listed_options_pass(name in "\\PC{0,12}", value in "[0-9]{1,3}") {
             let given = vec![(name, Bytes::from(value))];
             let Sifted { json, dropped } = allowed(&[], &[]).sift(&given);
             let kept: Map<String, Value> = serde_json::from_slice(&json).unwrap();

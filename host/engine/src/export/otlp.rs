@@ -1,6 +1,6 @@
-//! Records as OpenTelemetry spans, one export request for a batch. Attributes follow the semantic conventions for
-//! generative AI (`gen_ai.*`); what those have no name for is `cofferdam.*`, and every key of the client's trace is
-//! `trace.KEY`.
+//! Records as OpenTelemetry spans, one export request for a batch. Attributes follow the semantic
+//! conventions for generative AI (`gen_ai.*`). What those have no name for is `cofferdam.*`, and
+//! each key of the client's trace becomes `trace.KEY`.
 
 mod message;
 
@@ -17,12 +17,10 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// The length of a trace id.
 const TRACE_ID_BYTES: usize = 16;
-/// The length of a span id.
 const SPAN_ID_BYTES: usize = 8;
 
-/// The body of `POST /v1/traces` with one span for each record.
+/// The body of `POST /v1/traces`, with one span for each record.
 pub(super) fn body(records: &[Arc<Record>], format: OtlpFormat) -> Vec<u8> {
     let request = export(records);
     match format {
@@ -146,8 +144,8 @@ fn nanoseconds(ms: u64) -> u64 {
     ms.saturating_mul(1_000_000)
 }
 
-/// The id that a text spells in hexadecimal, if it has this length and is not all zeros, which OpenTelemetry calls
-/// invalid.
+/// Decodes an id of `bytes` bytes from hexadecimal. All zeros are refused, because OpenTelemetry
+/// calls them invalid.
 fn parse_id(text: &str, bytes: usize) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if digits.len() != bytes * 2 {
@@ -162,8 +160,8 @@ fn parse_id(text: &str, bytes: usize) -> Option<Vec<u8>> {
     id.filter(|id| id.iter().any(|byte| *byte != 0))
 }
 
-/// An id of this length: the one that the text spells, without hyphens, else the beginning of the text's hash, so
-/// that equal texts give equal ids.
+/// An id of `bytes` bytes: the one that the text spells in hexadecimal, hyphens removed, else the
+/// beginning of the text's SHA-256 hash, so that equal texts give equal ids.
 fn id(text: &str, bytes: usize) -> Vec<u8> {
     let plain: String = text.chars().filter(|character| *character != '-').collect();
     parse_id(&plain, bytes)

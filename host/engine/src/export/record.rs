@@ -1,4 +1,4 @@
-//! What is told of one request.
+//! The content of one record.
 
 use super::Broadcaster;
 use bytes::Bytes;
@@ -8,17 +8,17 @@ use cofferdam_store::{Clock, InternId, UsageOutcome, UsageRow};
 /// What the request said about itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct About {
-    /// When it was accepted, Unix milliseconds.
+    /// When it was accepted, in Unix milliseconds.
     pub(crate) started_ms: u64,
     /// The model as the client wrote it.
     pub(crate) requested: String,
-    /// The intern whose key it was.
+    /// The intern whose key was used.
     pub(crate) intern: Option<InternId>,
     /// `session_id`, of the body or else of the header.
     pub(crate) session_id: Option<String>,
-    /// `user`.
+    /// The field `user` of the request.
     pub(crate) user: Option<String>,
-    /// `trace`, a JSON object of at most 16 KiB.
+    /// The field `trace` of the request, a JSON object of at most 16 KiB.
     pub(crate) trace: Option<Bytes>,
 }
 
@@ -29,11 +29,11 @@ pub(super) struct Record {
     /// Unix milliseconds.
     pub(super) ended_ms: u64,
     pub(super) row: UsageRow,
-    /// Why it failed, if it did and anybody knows.
+    /// Why it failed, where that is known.
     pub(super) error: Option<ErrorKind>,
 }
 
-/// A record that waits for the end of its request.
+/// The record of a request that still runs.
 pub struct Pending {
     broadcaster: Broadcaster,
     clock: Clock,
@@ -51,7 +51,7 @@ impl Pending {
         self.error = Some(error);
     }
 
-    /// Tells of the request, which ended like this with this usage.
+    /// Completes the record with the usage row and the outcome, and puts it into the queues.
     pub(crate) fn tell(self, row: &UsageRow, outcome: UsageOutcome) {
         let Self { broadcaster, clock, about, error } = self;
         let ended_ms = clock.now_ms().max(about.started_ms);
@@ -61,7 +61,6 @@ impl Pending {
 }
 
 impl Record {
-    /// The word for how it ended.
     pub(super) fn outcome(&self) -> &'static str {
         match self.row.outcome {
             UsageOutcome::Completed => "completed",

@@ -1,4 +1,4 @@
-//! A record as a webhook receives it.
+//! The JSON form of a record, which a webhook receives.
 
 use super::record::Record;
 use crate::cost::Amount;
@@ -21,14 +21,14 @@ struct Body<'a> {
     model: &'a str,
     provider: &'a str,
     usage: Usage,
-    /// Dollars.
+    /// Charged here, in dollars.
     cost: Amount,
-    /// Dollars that the caller's own credentials paid elsewhere.
+    /// Paid at providers with the caller's own credentials, in dollars.
     byok_cost: Amount,
-    /// Usage and cost are this host's estimates in part; left out where they are not.
+    /// Whether usage and cost are in part estimates of this host. Left out when false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     estimated: bool,
-    /// Endpoints that were asked.
+    /// The number of endpoints that were asked.
     attempts: u32,
     workspace_id: String,
     key_id: String,

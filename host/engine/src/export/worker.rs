@@ -1,4 +1,4 @@
-//! Sending the records of one destination, off the path of any request.
+//! Sends the records of one destination, independently of any request.
 
 use super::{Destination, DestinationKind, Message, Tally, otlp, webhook};
 use crate::authentication::operators;
@@ -14,15 +14,15 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-/// Spans of one request to a collector.
+/// The most spans in one request to a collector.
 const SPANS_MAX: usize = 256;
-/// Webhook requests under way at once.
+/// The most webhook requests at once.
 const HOOKS_MAX: usize = 8;
-/// How long spans wait for company.
+/// How long the first span of a batch waits for further ones.
 const LINGER: Duration = Duration::from_millis(500);
-/// Before each further try; after the last, the records are given up.
+/// The waits before the second and the third try. After the last try the records are given up.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
-/// Of one try. What a destination answers beyond its status is of no interest.
+/// For one try. Only the status of the answer is used, so the body may be short.
 const LIMITS: Limits =
     Limits { head: Duration::from_secs(10), idle: Duration::from_secs(5), body_bytes_max: 64 << 10 };
 
@@ -32,17 +32,17 @@ pub(super) struct Worker {
     egress: Egress,
     store: Store,
     tally: Arc<Tally>,
-    /// Whether the last try went well: only changes are logged.
+    /// Whether the last try succeeded. Only changes are logged.
     is_well: bool,
 }
 
-/// What came of one try.
+/// The result of one try.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tried {
     Taken,
-    /// May go better later.
+    /// May succeed later.
     Unavailable,
-    /// Will not.
+    /// Will fail again.
     Refused,
 }
 
@@ -51,7 +51,7 @@ impl Worker {
         Self { destination, egress, store, tally, is_well: true }
     }
 
-    /// Sends what comes until nobody is left to send anything.
+    /// Sends records until the last sender is dropped.
     pub(super) async fn run(mut self, mut messages: Receiver<Message>) {
         while let Some(first) = messages.recv().await {
             let (batch, flushed) = self.gather(first, &mut messages).await;
@@ -59,13 +59,13 @@ impl Worker {
                 self.send(&batch).await;
             }
             for done in flushed {
-                // Whoever asked may have lost patience.
+                // The receiver may have timed out.
                 done.send(()).unwrap_or_default();
             }
         }
     }
 
-    /// The records to send together, and who waits for them.
+    /// The records to send together, and the flush requests to answer after that.
     async fn gather(
         &self,
         first: Message,
@@ -124,7 +124,7 @@ impl Worker {
         }
     }
 
-    /// Tries until the body is taken, refused, or tried often enough.
+    /// Tries until the body is accepted or refused, or all tries are used up.
     async fn insist(&self, body: Vec<u8>) -> Tried {
         let body = bytes::Bytes::from(body);
         let mut pauses = PAUSES.iter();
@@ -139,6 +139,7 @@ impl Worker {
 
     async fn try_once(&self, body: bytes::Bytes) -> Tried {
         let Destination { name, kind, origin, path, key, headers } = &self.destination;
+        // Released for each try, so that a replaced secret is used at once.
         let credential: Option<Credential> = match key {
             None => None,
             Some(key) => match operators(&self.store, &key.key, &key.placement, name).await {
@@ -170,7 +171,7 @@ impl Worker {
             }
         };
         let status = reply.status.as_u16();
-        // Read to its end, so that the connection can be used again.
+        // Read the body to its end, so that the connection can be used again.
         while let Ok(Some(_)) = reply.body.chunk().await {}
         match status {
             200..=299 => Tried::Taken,

@@ -1,33 +1,33 @@
-//! Whose fault a failed attempt was, and whether it passes by itself.
+//! Whether a failed attempt counts against the endpoint, and whether the failure passes by itself.
 
 use crate::failure::{AttemptFailure, Cause};
 use cofferdam_runtime::wire::ErrorKind;
 use std::time::Duration;
 
-/// Whom a failed attempt speaks against.
+/// What a failed attempt counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
-    /// The endpoint: whoever asks it now is likely to fare the same.
+    /// The endpoint: other requests to it are likely to fail in the same way now.
     Endpoint,
-    /// Nobody, but the provider wants to be left alone by this host for a while.
+    /// The provider's rate limit: the endpoint works, but should be avoided for a while.
     Limit,
-    /// The request, its caller, its client or this host.
+    /// The request, its caller, its client or this host. The endpoint is not blamed.
     Other,
 }
 
 impl AttemptFailure {
-    /// Whom it speaks against.
     pub(crate) fn blame(&self) -> Blame {
         match self.cause {
-            // A credential of the operator's that is missing or refused fails every request.
+            // Without a working credential of the operator's every request to the endpoint fails.
             Cause::Endpoint
             | Cause::Unreachable
             | Cause::Credential
             | Cause::NoCredential
             | Cause::Late { total: false, .. } => Blame::Endpoint,
-            // The limit of a caller's own credential is nobody else's.
+            // The limit of a caller's own credential does not affect other callers.
             Cause::Limited if !self.is_byok => Blame::Limit,
-            // A plugin that breaks may have been made to by the request; so may an answer without content.
+            // A request can make a plugin fail on purpose, and can be the reason for an answer
+            // without content, so neither counts against the endpoint.
             Cause::Limited
             | Cause::Request
             | Cause::Dialect
@@ -40,8 +40,8 @@ impl AttemptFailure {
         }
     }
 
-    /// How long its provider wants to be left alone before the same request is sent again; none for a failure
-    /// that does not pass by itself, or might have been an answer that was paid for.
+    /// How long to wait before the same request may be sent again. `None` for a failure that does
+    /// not pass by itself, or after which the provider may have charged for an answer.
     pub(crate) fn passes_after(&self) -> Option<Duration> {
         let asked = self.failure.retry_after_ms.map(Duration::from_millis);
         match self.cause {

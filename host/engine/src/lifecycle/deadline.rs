@@ -1,5 +1,5 @@
-//! Waiting, with a limit on every wait, and the signs of life a streaming
-//! client gets while nothing else can be said.
+//! The deadline of a request. Every wait of a request goes through it and is limited by it, and a
+//! streaming client gets keep-alive comments during long waits.
 
 use crate::lifecycle::departure::Attendance;
 use crate::lifecycle::shutdown::Ending;
@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep_until};
 
-/// How long a stream stays silent before a sign of life.
+/// How long a stream may be silent before a keep-alive comment.
 const SILENCE: Duration = Duration::from_secs(15);
-/// A comment line without a blank line after it: some clients take a comment
-/// followed by a blank line for an empty event.
+/// A comment line without a blank line after it: some clients take a comment followed by a blank
+/// line for an empty event.
 const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n");
 
-/// How long the parts of a request may take.
+/// The time limits of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     /// From sending a request upstream to the first event of a stream.
@@ -30,23 +30,23 @@ pub struct Timeouts {
     pub total: Duration,
 }
 
-/// A wait that took too long.
+/// The error of a wait that took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Late {
-    /// This step's own limit.
+    /// The limit of this step.
     Step,
-    /// The limit of the whole request.
+    /// The deadline of the whole request.
     Total,
 }
 
-/// The clock of one request and, for a stream, the way to its client.
+/// The deadline of one request and, for a stream, the channel to its client.
 pub(crate) struct Pace {
     client: Option<Sender<Bytes>>,
     is_held: bool,
     silence: Duration,
     spoke: Instant,
     end: Instant,
-    /// The end of the host, for a request of a client.
+    /// The end of the host. `None` for requests that do not end with it.
     ending: Option<Ending>,
     is_cut_short: bool,
     has_spoken: bool,
@@ -55,10 +55,10 @@ pub(crate) struct Pace {
     attendance: Arc<Attendance>,
 }
 
-/// What a client is told whose request ends with the host.
+/// The message of a request that ends with the host.
 pub(crate) const STOPPING: &str = "This host is stopping. Please try again.";
 
-/// The client is gone; nobody reads what the request still produces.
+/// The client is gone, so the request need not produce anything more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientGone;
 
@@ -80,32 +80,32 @@ impl Pace {
         }
     }
 
-    /// Has this tell whether the client has left.
+    /// Sets the state that records whether the client has left.
     pub(crate) fn attended(self, attendance: Arc<Attendance>) -> Self {
         Self { attendance, ..self }
     }
 
-    /// What is known for the case that the client leaves.
+    /// The state that decides what happens if the client leaves.
     pub(crate) fn attendance(&self) -> &Arc<Attendance> {
         &self.attendance
     }
 
-    /// Whether the client has left and the answer is read on for its usage alone.
+    /// Whether the client has left and the answer is read on for its usage only.
     pub(crate) fn has_left(&self) -> bool {
         self.attendance.has_left()
     }
 
-    /// Has the request end with the host.
+    /// Makes the request end with the host.
     pub(crate) fn ending(self, ending: &Ending) -> Self {
         Self { ending: Some(ending.clone()), ..self }
     }
 
-    /// Whether the request's time is up because the host ends.
+    /// Whether the request ended because the host ends.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.is_cut_short
     }
 
-    /// A refusal as the client is told it: when the host ends, that is the reason.
+    /// The refusal that the client gets. If the host ends, that is the reason it gives.
     pub(crate) fn told(&self, refusal: Refusal) -> Refusal {
         if !self.is_cut_short {
             return refusal;
@@ -118,42 +118,42 @@ impl Pace {
         }
     }
 
-    /// Whether anything went to the client, so that its status is decided.
+    /// Whether anything was sent to the client, so that the status can no longer change.
     pub(crate) fn has_spoken(&self) -> bool {
         self.has_spoken
     }
 
-    /// Whether the request's time is up.
+    /// Whether the deadline has passed.
     pub(crate) fn is_over(&self) -> bool {
         Instant::now() >= self.end
     }
 
-    /// How much time the request has left.
+    /// The time until the deadline.
     pub(crate) fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// The first endpoint is being asked.
+    /// Called when an endpoint is asked. The first call counts.
     pub(crate) fn note_dispatch(&mut self) {
         self.dispatched.get_or_insert_with(Instant::now);
     }
 
-    /// How long ago that was.
+    /// The time since the first endpoint was asked.
     pub(crate) fn since_dispatch(&self) -> Option<Duration> {
         self.dispatched.map(|dispatched| dispatched.elapsed())
     }
 
-    /// How long the client has kept this request waiting so far.
+    /// How long the request has waited for its client so far.
     pub(crate) fn held(&self) -> Duration {
         self.held
     }
 
-    /// The same for a stream whose answer is held back until it is complete, if `is_held`.
+    /// Sets whether the answer of a stream is held back until it is complete.
     pub(crate) fn held_back(self, is_held: bool) -> Self {
         Self { is_held, ..self }
     }
 
-    /// Whether the client of this request gets the answer while it is made.
+    /// Whether the client gets the answer while it is made.
     pub(crate) fn is_streamed(&self) -> bool {
         self.client.is_some() && !self.is_held
     }
@@ -163,7 +163,7 @@ impl Pace {
         self.is_held
     }
 
-    /// Sends bytes to a streaming client, waiting until it takes them.
+    /// Sends bytes to a streaming client and waits until it takes them.
     pub(crate) async fn say(&mut self, bytes: Vec<u8>) -> Result<(), ClientGone> {
         match &self.client {
             Some(client) if !bytes.is_empty() => {
@@ -178,14 +178,15 @@ impl Pace {
         Ok(())
     }
 
-    /// Waits for `work`, at most until `limit` or the end of the request,
-    /// keeping a streaming client alive meanwhile.
+    /// Waits for `work`, at most until `limit` or the deadline of the request. A streaming client
+    /// gets keep-alive comments meanwhile.
     pub(crate) async fn during<F: Future>(&mut self, work: F, limit: Duration) -> Result<F::Output, Late> {
         let step = Instant::now() + limit;
         let mut work = pin!(work);
         loop {
             let alarm = if self.client.is_some() { self.spoke + self.silence } else { self.end };
             let until = alarm.min(step).min(self.end);
+            // `biased`: work that is ready takes precedence over the deadline.
             tokio::select! {
                 biased;
                 output = &mut work => return Ok(output),
@@ -208,7 +209,7 @@ impl Pace {
 
     fn keep_alive(&mut self) {
         self.spoke = Instant::now();
-        // A client that has not taken the last chunk yet has something to read.
+        // If the channel is full, the client has bytes to read and needs no comment.
         if let Some(client) = &self.client
             && client.try_send(KEEP_ALIVE).is_ok()
         {
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_the_host_ends_every_wait_and_is_the_reason() {
+    async fn the_end_of_the_host_ends_every_wait_and_is_named_as_the_reason() {
         let (end, ending) = End::new();
         let mut pace = Pace::new(None, Duration::from_secs(600)).ending(&ending);
         assert_eq!(pace.told(Refusal::internal()).status, 500);
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_of_the_request_ends_every_wait() {
+    async fn the_deadline_of_the_request_ends_every_wait() {
         let mut pace = Pace::new(None, Duration::from_millis(5));
         assert_eq!(
             pace.during(std::future::pending::<()>(), Duration::from_secs(40)).await,

@@ -1,8 +1,9 @@
 //! Requests whose clients have left.
 //!
-//! A request ends at once with its client, the request upstream too. Where an endpoint is priced and reasons, its usage
-//! would stay unknown: how much it has reasoned is told only at the end of an answer. There the answer is read on for its
-//! usage, for a short time and for a bounded number of requests at once.
+//! A request normally ends at once with its client, and the upstream request is cancelled. But
+//! where an endpoint is priced and reasons, its usage would stay unknown, because providers report
+//! reasoning tokens only at the end of an answer. There the answer is read on for its usage, for a
+//! limited time and a limited number of requests at once.
 
 use crate::limits::allowance::Allowance;
 use std::future::Future;
@@ -20,10 +21,10 @@ const READ_TIME_MAX: Duration = Duration::from_secs(10);
 /// How many answers are read on at once.
 const READS_MAX: u32 = 64;
 
-/// Work that goes on without its client.
+/// The rest of a request, which continues without its client.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The answers that are read on.
+/// The answers that are being read on.
 pub(crate) struct Leavers {
     places: Arc<Semaphore>,
     is_over: watch::Sender<bool>,
@@ -36,10 +37,11 @@ impl Default for Leavers {
 }
 
 impl Leavers {
-    /// Goes on with `work` until it ends or its time is over. Where there is no place it is dropped at once.
+    /// Continues `work` until it ends or its time is up. Where no permit is free, it is dropped at
+    /// once.
     fn go_on(&self, mut work: Work) {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return };
-        // There is none when the process ends.
+        // While the process ends there may be no runtime any more.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut is_over = self.is_over.subscribe();
         let reading = async move {
@@ -49,33 +51,36 @@ impl Leavers {
                 () = &mut work => {}
                 () = tokio::time::sleep(READ_TIME_MAX) => {}
             }
-            // The usage row is written before the place is free.
+            // Dropping the work writes the usage row, which must happen before the permit is
+            // released.
             drop(work);
             drop(place);
         };
         runtime.spawn(reading.in_current_span());
     }
 
-    /// Ends all of them, and has those that come end at once. Each has charged what is known by then.
+    /// Ends all of them and waits for their usage rows. Later ones end at once. Each is charged
+    /// what is known by then.
     pub(crate) async fn end(&self) {
         self.is_over.send_replace(true);
-        // Nothing closes the semaphore.
+        // The semaphore is never closed.
         drop(self.places.acquire_many(READS_MAX).await);
     }
 }
 
-/// What is known of a request for the case that its client leaves.
+/// The state of a request that decides what happens if its client leaves.
 #[derive(Debug, Default)]
 pub(crate) struct Attendance {
-    /// The endpoint that is asked is to be read on.
+    /// Whether the answer of the current endpoint is to be read on.
     is_worth_reading: AtomicBool,
-    /// It may have seen the request.
+    /// Whether the current endpoint may have seen the request.
     is_sent: AtomicBool,
     has_left: AtomicBool,
 }
 
 impl Attendance {
-    /// An endpoint is about to be asked. What it is asked stays unsent until [`Self::sent`] is set.
+    /// Called before an endpoint is asked. The request counts as unsent until [`Self::sent`] is
+    /// set.
     pub(crate) fn asks(&self, is_worth_reading: bool) {
         self.is_sent.store(false, Ordering::Relaxed);
         self.is_worth_reading.store(is_worth_reading, Ordering::Relaxed);
@@ -91,18 +96,18 @@ impl Attendance {
         self.is_sent.load(Ordering::Relaxed)
     }
 
-    /// The endpoint has said all, or failed.
+    /// The endpoint's answer is complete or has failed, so there is nothing to read on for.
     pub(crate) fn has_answered(&self) {
         self.is_worth_reading.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the client has left, and the answer is read on.
+    /// Whether the client has left and the answer is read on.
     pub(crate) fn has_left(&self) -> bool {
         self.has_left.load(Ordering::Relaxed)
     }
 }
 
-/// What happens when the client of one request leaves.
+/// Decides what happens when the client of one request leaves.
 #[derive(Clone)]
 pub(crate) struct Departure {
     attendance: Arc<Attendance>,
@@ -122,7 +127,8 @@ impl Departure {
         Arc::clone(&self.attendance)
     }
 
-    /// The client has left while `work` was under way.
+    /// Called when the client has left before `work` was done: reads the answer on, or drops the
+    /// work.
     pub(crate) fn leave<T: 'static>(&self, work: Pin<Box<dyn Future<Output = T> + Send>>) {
         let Attendance { is_worth_reading, is_sent, has_left } = &*self.attendance;
         if !is_worth_reading.load(Ordering::Relaxed) || !is_sent.load(Ordering::Relaxed) {
@@ -135,7 +141,7 @@ impl Departure {
     }
 }
 
-/// Work whose result a client waits for. Dropped before its end, the client has left.
+/// Work whose result a client waits for. If this is dropped before the end, the client has left.
 pub(crate) struct Attended<T: 'static> {
     work: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     departure: Departure,
@@ -173,7 +179,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
-    /// Counts what is dropped.
+    /// Counts the values that are dropped.
     struct Row(Arc<AtomicUsize>);
 
     impl Drop for Row {
@@ -211,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_than_sixty_four_are_read_on_at_once_and_all_end_with_the_host() {
+    async fn at_most_sixty_four_answers_are_read_on_and_all_end_with_the_host() {
         let (leavers, rows) = (Arc::new(Leavers::default()), Arc::new(AtomicUsize::new(0)));
         for _ in 0..70 {
             drop(waiting(departure(&leavers), &rows));
@@ -225,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_not_sent_or_is_not_worth_it_ends_at_once() {
+    async fn requests_that_are_unsent_or_not_worth_reading_end_at_once() {
         let (leavers, rows) = (Arc::new(Leavers::default()), Arc::new(AtomicUsize::new(0)));
         let unsent = departure(&leavers);
         unsent.attendance.sent().store(false, Ordering::Relaxed);

@@ -1,34 +1,34 @@
-//! The end of the host: requests that still run are told to end now.
+//! The end of the host: a signal that makes running requests end.
 
 use tokio::sync::watch;
 
-/// Tells all requests that run to end now.
+/// The sender of the signal.
 #[derive(Debug)]
 pub struct End(watch::Sender<bool>);
 
-/// What a request knows of the end of the host.
+/// The receiving side, which each request holds.
 #[derive(Clone, Debug)]
 pub struct Ending(watch::Receiver<bool>);
 
 impl End {
-    /// The host goes on, until [`End::tell`].
+    /// Creates both sides. Requests run until [`End::tell`].
     #[must_use]
     pub fn new() -> (Self, Ending) {
         let (sender, receiver) = watch::channel(false);
         (Self(sender), Ending(receiver))
     }
 
-    /// Ends the requests that run, and those that come still.
+    /// Ends the requests that run, and makes later ones end at once.
     pub fn tell(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Ending {
-    /// Waits until requests are to end.
+    /// Waits for the signal.
     pub(crate) async fn told(&mut self) {
         if self.0.wait_for(|told| *told).await.is_err() {
-            // Who could tell is gone.
+            // The sender was dropped, so the signal can never come.
             std::future::pending().await
         }
     }

@@ -1,7 +1,6 @@
-//! A streamed answer as the server's body reads it: polling the stream runs the
-//! request. There is no task behind it, so a client that reads slowly slows the
-//! provider down, and dropping the stream drops guest and upstream, unless the
-//! answer is read on for its usage.
+//! A streamed answer. Polling it runs the request: there is no task behind it, so a client that
+//! reads slowly slows the provider down, and dropping the stream drops guest and upstream request,
+//! unless the answer is read on for its usage.
 
 use crate::lifecycle::departure::{Attended, Departure};
 use crate::refusal::Refusal;
@@ -19,10 +18,10 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// Runs `work` until it has something to say, or has ended without a word.
+    /// Runs `work` until it has sent its first chunk, or has ended without one.
     ///
     /// # Errors
-    /// What `work` ended with; it must not end with an error after it has spoken.
+    /// The error of `work`, which must not fail after it has sent a chunk.
     pub(crate) async fn start<F>(
         departure: Departure,
         work: impl FnOnce(Sender<Bytes>) -> F,
@@ -37,13 +36,13 @@ impl EventStream {
         Ok(stream)
     }
 
-    /// The next chunk; none when the stream is complete.
+    /// The next chunk; `None` when the stream is complete.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(first));
         }
-        // After the head is out there is no way left to report an error but the
-        // events themselves, which the work has written.
+        // After the head is sent, an error can be reported only as an event, which the work has
+        // written itself.
         self.poll_work(context).map(|chunk| chunk.unwrap_or_default())
     }
 

@@ -1,8 +1,7 @@
-//! What one request may use of what its key and its workspace may use: the tokens
-//! that it will be charged, and its place among the requests that run at once. The
-//! server makes one when it lets a request in; every usage row of the request
-//! charges it when it is settled, on whatever way out. A request without limits
-//! carries nothing.
+//! What one request may use of the limits of its key and its workspace: the tokens that it will be
+//! charged, and its permit among the requests that run at once. The server creates an allowance
+//! when it admits a request. Each usage row of the request charges it when the row is settled,
+//! whichever way the request ends. For a request without limits it is empty.
 
 use crate::limits::rate::{Limit, Quota};
 use cofferdam_store::{Clock, KeyId, WorkspaceId};
@@ -10,29 +9,29 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Tokens that keys and workspaces have used up.
+/// Tokens used so far, by the keys and workspaces that have a token limit.
 pub struct TokenLimits {
-    /// By key.
+    /// Use by key.
     pub by_key: Limit<KeyId>,
-    /// By workspace.
+    /// Use by workspace.
     pub by_workspace: Limit<WorkspaceId>,
 }
 
 impl TokenLimits {
-    /// Nobody has used anything yet.
+    /// Limits of which nothing is used yet.
     #[must_use]
     pub fn new(clock: &Clock) -> Self {
         Self { by_key: Limit::new(clock.clone()), by_workspace: Limit::new(clock.clone()) }
     }
 }
 
-/// Who pays for the tokens of a request.
+/// The token limits that one request counts against.
 pub struct Meter {
-    /// Where they are counted.
+    /// The shared counters.
     pub limits: Arc<TokenLimits>,
-    /// The key, when its tokens are limited.
+    /// The key and its quota, when its tokens are limited.
     pub key: Option<(KeyId, Quota)>,
-    /// The workspace, when its tokens are limited.
+    /// The workspace and its quota, when its tokens are limited.
     pub workspace: Option<(WorkspaceId, Quota)>,
 }
 
@@ -47,7 +46,7 @@ impl Meter {
     }
 }
 
-/// What one request may use. Clones are of the same request.
+/// What one request may use. Clones belong to the same request.
 #[derive(Clone, Default)]
 pub struct Allowance(Option<Arc<Held>>);
 
@@ -57,23 +56,23 @@ struct Held {
 }
 
 impl Allowance {
-    /// An allowance whose tokens are paid by `meter` and which holds a place until the
-    /// request is over; each only where there is a limit.
+    /// An allowance whose tokens are charged to `meter` and which holds the permit `place` until
+    /// the request is over. Each is `None` where there is no limit.
     #[must_use]
     pub fn new(meter: Option<Meter>, place: Option<Place<KeyId>>) -> Self {
         let is_limited = meter.is_some() || place.is_some();
         Self(is_limited.then(|| Arc::new(Held { meter, place: Mutex::new(place) })))
     }
 
-    /// Charges tokens, input and output together.
+    /// Charges tokens, input and output together, to the key and the workspace.
     pub(crate) fn charge(&self, tokens: u64) {
         if let Some(meter) = self.0.as_ref().and_then(|held| held.meter.as_ref()) {
             meter.charge(tokens);
         }
     }
 
-    /// Gives the place back: the client has what it asked for, and what is left to do
-    /// must not keep it from asking again. Otherwise the last clone gives it back.
+    /// Releases the permit before the last clone is dropped: the client has its whole answer, and
+    /// the work that is left must not keep it from sending its next request.
     pub(crate) fn give_place_back(&self) {
         if let Some(held) = &self.0 {
             drop(held.place.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -87,11 +86,10 @@ impl fmt::Debug for Allowance {
     }
 }
 
-/// How many requests of each of them run at this moment. Who runs none is not
-/// remembered.
+/// The number of requests that run at this moment, for each `K`. A `K` without running requests
+/// takes no memory.
 pub struct Running<K>(Arc<Mutex<Counts<K>>>);
 
-/// Requests that run, by whose they are and together.
 struct Counts<K> {
     each: BTreeMap<K, u64>,
     all: u64,
@@ -104,10 +102,11 @@ impl<K> Default for Running<K> {
 }
 
 impl<K: Ord + Copy> Running<K> {
-    /// A place, if `may_enter` allows it, which is told how many requests of the same one and of all run.
+    /// Takes a permit for `who` if `may_enter` allows it. `may_enter` gets the number of requests
+    /// that run already: those of `who`, and all together.
     ///
     /// # Errors
-    /// That of `may_enter`.
+    /// The error of `may_enter`.
     pub fn enter<E>(&self, who: K, may_enter: impl FnOnce(u64, u64) -> Result<(), E>) -> Result<Place<K>, E> {
         let mut running = lock(&self.0);
         let Counts { each, all } = &mut *running;
@@ -119,7 +118,7 @@ impl<K: Ord + Copy> Running<K> {
     }
 }
 
-/// One of the requests that run at once. Given back when dropped.
+/// The permit of one running request. Dropping it releases it.
 pub struct Place<K: Ord> {
     running: Arc<Mutex<Counts<K>>>,
     who: K,
@@ -140,7 +139,7 @@ impl<K: Ord> Drop for Place<K> {
 }
 
 fn lock<K>(running: &Mutex<Counts<K>>) -> MutexGuard<'_, Counts<K>> {
-    // A panic elsewhere leaves counts that are still counts.
+    // The counts are usable even if another thread panicked while it held the lock.
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -152,13 +151,13 @@ mod tests {
         "abcdefghijkl".parse().unwrap()
     }
 
-    /// A place among so many of its own.
+    /// Takes a permit if fewer than `most` are held by `who`.
     fn enter<K: Ord + Copy>(running: &Running<K>, who: K, most: u64) -> Option<Place<K>> {
         running.enter(who, |own, _| if own < most { Ok(()) } else { Err(()) }).ok()
     }
 
     #[test]
-    fn places_are_limited_for_each_and_come_back() {
+    fn permits_are_limited_per_owner_and_released_on_drop() {
         let running = Running::default();
         let first = enter(&running, 1, 2).unwrap();
         let second = enter(&running, 1, 2).unwrap();
@@ -166,7 +165,8 @@ mod tests {
         let other = enter(&running, 2, 2).unwrap();
         let counts = running.enter(3, |own, all| Err::<(), _>((own, all))).err();
         assert_eq!(counts, Some((0, 3)));
-        // Fewer places than are taken: nobody enters until enough have left.
+        // The limit is now below the number of permits held: no permit is given until enough are
+        // released.
         drop((first, other));
         assert!(enter(&running, 1, 1).is_none());
         drop(second);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_request_is_given_back_once_by_word_or_by_its_last_clone() {
+    fn a_permit_is_released_once_explicitly_or_with_the_last_clone() {
         let running = Running::default();
         let allowance = Allowance::new(None, enter(&running, key(), 1));
         let clone = allowance.clone();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_charged_to_whoever_is_limited() {
+    fn tokens_are_charged_to_the_key_and_the_workspace_that_are_limited() {
         let clock = Clock::manual();
         let quota = Quota::of_minute(1_000).unwrap();
         let workspace = "00000000-0000-4000-8000-000000000000".parse().unwrap();

@@ -1,9 +1,8 @@
-//! How much somebody may use in a minute: of requests, of tokens. One number per
-//! somebody: the moment at which all that was used so far is used up at the even
-//! pace of its quota (the generic cell rate algorithm). Times come from the
-//! injected monotonic clock, so setting the machine's clock neither locks anybody
-//! out nor lets anybody in. Memory is bounded: who has nothing used up is not
-//! remembered.
+//! Rate limits: how many requests or tokens a key, workspace or address may use in a minute. One
+//! number is kept for each of them: the time at which its use so far is paid off at the rate of its
+//! quota (the generic cell rate algorithm). Times come from the injected monotonic clock, so a
+//! change of the system clock has no effect. Memory is bounded, and a key that has nothing left to
+//! pay off takes none.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,14 +11,14 @@ use std::time::Duration;
 
 use cofferdam_store::Clock;
 
-/// Somebodies remembered at most, per limit.
+/// The most keys that are remembered by one limit.
 const REMEMBERED_MAX: usize = 65_536;
 const MINUTE_NS: u64 = 60_000_000_000;
-/// How long what was used at most keeps somebody waiting: a provider that reports
-/// nonsense must not lock a key for good.
+/// The longest time that use beyond the quota can block a key: a provider that reports absurd usage
+/// must not lock the key out permanently.
 const OVERDRAFT_NS_MAX: u64 = 24 * 60 * MINUTE_NS;
 
-/// A pace, and how far ahead of it anybody may be.
+/// A rate, and how many units may be used at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     per_minute: u64,
@@ -27,32 +26,32 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// So many units a minute, of which `at_once` may be used together. `None` for 0 a
-    /// minute, which is no limit.
+    /// A quota of `per_minute` units, of which `at_once` may be used together. `None` for a rate of
+    /// 0, which means no limit.
     #[must_use]
     pub fn new(per_minute: u64, at_once: u64) -> Option<Self> {
         (per_minute > 0).then_some(Self { per_minute, at_once })
     }
 
-    /// So many units a minute, all of which may be used together. `None` for 0, which is
+    /// A quota of `per_minute` units, all of which may be used together. `None` for 0, which means
     /// no limit.
     #[must_use]
     pub fn of_minute(per_minute: u64) -> Option<Self> {
         Self::new(per_minute, per_minute)
     }
 
-    /// How long this many units last at the pace.
+    /// How long this many units last at the rate.
     fn time_of(self, units: u64) -> u64 {
-        // Rounded down, so that what may be used at once never costs more than is there.
+        // Rounded down, so that a whole `at_once` never takes more time than it allows.
         scaled(units, MINUTE_NS, self.per_minute)
     }
 
-    /// How far ahead of the pace anybody can get at most.
+    /// The most time by which use can be ahead of the rate.
     fn ahead_ns_max(self) -> u64 {
         self.time_of(self.at_once).saturating_add(OVERDRAFT_NS_MAX)
     }
 
-    /// Where somebody stands who is so far ahead of the pace.
+    /// The standing of a key whose use is this far ahead of the rate.
     fn standing(self, ahead_ns: u64) -> Standing {
         let room_ns = self.time_of(self.at_once).saturating_sub(ahead_ns);
         Standing {
@@ -63,44 +62,44 @@ impl Quota {
     }
 }
 
-/// `number * by / of`, rounded down, at most the greatest number there is.
+/// `number * by / of`, rounded down, at most `u64::MAX`.
 fn scaled(number: u64, by: u64, of: u64) -> u64 {
     let scaled = u128::from(number) * u128::from(by) / u128::from(of.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// How much of a quota is left to somebody.
+/// How much of a quota is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// Units a minute.
     pub limit: u64,
-    /// Units that could be used at this moment.
+    /// Units that could be used now.
     pub remaining: u64,
-    /// Until nothing is used up any more, if nothing else is used.
+    /// The time until the whole quota is available again, without further use.
     pub whole_in: Duration,
 }
 
-/// Too often, or too much.
+/// The error when the rate limit is exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooOften {
-    /// How many whole seconds to wait for the next unit, at least 1.
+    /// Whole seconds to wait for the next unit, at least 1.
     pub wait_s: u64,
     /// What is left: less than one unit.
     pub standing: Standing,
 }
 
-/// What somebody has used up.
+/// The use of one key.
 #[derive(Debug, Clone, Copy)]
 struct Used {
-    /// When it is used up.
+    /// When it is paid off.
     until_ns: u64,
-    /// At this pace, which a configuration may change.
+    /// The rate for which `until_ns` was computed. A reload may change the quota.
     per_minute: u64,
 }
 
 impl Used {
-    /// How far ahead of the pace of a quota that is. With another pace the units stay,
-    /// and the time they last changes.
+    /// How far the use is ahead of the rate of `quota`. If the rate has changed, the units stay the
+    /// same and their time changes.
     fn ahead_ns(self, quota: Quota, now_ns: u64) -> u64 {
         let ahead_ns = self.until_ns.saturating_sub(now_ns);
         if self.per_minute == quota.per_minute {
@@ -110,7 +109,7 @@ impl Used {
     }
 }
 
-/// What each of them has used up.
+/// The use of all keys under one limit.
 pub struct Limit<K> {
     clock: Clock,
     remembered_max: usize,
@@ -118,13 +117,13 @@ pub struct Limit<K> {
 }
 
 impl<K: Eq + Hash + Copy> Limit<K> {
-    /// Nobody has used anything yet.
+    /// A limit of which nothing is used yet.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock, remembered_max: REMEMBERED_MAX, used: Mutex::default() }
     }
 
-    /// Uses one unit up, unless it is too often. Who is refused has used nothing up.
+    /// Uses one unit, if the limit allows it. A refused call uses nothing.
     ///
     /// # Errors
     /// [`TooOften`].
@@ -138,7 +137,7 @@ impl<K: Eq + Hash + Copy> Limit<K> {
         Ok(quota.standing(ahead_ns))
     }
 
-    /// Looks whether one more unit would be too often.
+    /// Checks whether one more unit is available, without using it.
     ///
     /// # Errors
     /// [`TooOften`].
@@ -147,15 +146,15 @@ impl<K: Eq + Hash + Copy> Limit<K> {
         check(ahead_ns(&self.lock(), who, quota, now_ns), quota)
     }
 
-    /// Where somebody stands; asking uses nothing up and is never refused.
+    /// How much is left. This uses nothing and is never refused.
     #[must_use]
     pub fn standing(&self, who: K, quota: Quota) -> Standing {
         let now_ns = self.now_ns();
         quota.standing(ahead_ns(&self.lock(), who, quota, now_ns))
     }
 
-    /// Uses up what was used in fact, whether it was there or not: at worst somebody
-    /// waits for a day.
+    /// Adds use that has already happened, even beyond the quota. At worst the key has to wait for
+    /// a day.
     pub fn debit(&self, who: K, quota: Quota, units: u64) {
         if units == 0 {
             return;
@@ -166,7 +165,7 @@ impl<K: Eq + Hash + Copy> Limit<K> {
         self.remember(&mut used, who, quota, ahead_ns.min(quota.ahead_ns_max()), now_ns);
     }
 
-    /// Gives back the unit that [`Limit::take`] has just taken.
+    /// Returns the unit that [`Limit::take`] has just taken.
     pub fn give_back(&self, who: K, quota: Quota) {
         let now_ns = self.now_ns();
         let mut used = self.lock();
@@ -182,7 +181,8 @@ impl<K: Eq + Hash + Copy> Limit<K> {
         if used.len() >= self.remembered_max && !used.contains_key(&who) {
             used.retain(|_, used| used.until_ns > now_ns);
             if used.len() >= self.remembered_max {
-                // So many at a time: the half that has used least gets off.
+                // The table is full: the half with the least use is forgotten, many at a time to
+                // keep this rare.
                 let mut all: Vec<u64> = used.values().map(|used| used.until_ns).collect();
                 let middle = all.len() / 2;
                 let (_, median, _) = all.select_nth_unstable(middle);
@@ -195,7 +195,7 @@ impl<K: Eq + Hash + Copy> Limit<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Used>> {
-        // A panic elsewhere leaves a map that is still a map.
+        // The map is usable even if another thread panicked while it held the lock.
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -204,7 +204,7 @@ fn ahead_ns<K: Eq + Hash>(used: &HashMap<K, Used>, who: K, quota: Quota, now_ns:
     used.get(&who).map_or(0, |used| used.ahead_ns(quota, now_ns))
 }
 
-/// Whether somebody who is so far ahead may use one more.
+/// Whether one more unit may be used by a key that is this far ahead of the rate.
 fn check(ahead_ns: u64, quota: Quota) -> Result<Standing, TooOften> {
     let standing = quota.standing(ahead_ns);
     let after_ns = ahead_ns.saturating_add(quota.time_of(1));

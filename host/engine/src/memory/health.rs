@@ -1,8 +1,9 @@
-//! What the host knows of how an endpoint does: how fast it is, how often it fails, and whether to keep away from
-//! it for a while. Routers are told, and decide.
+//! The health of endpoints: how fast an endpoint is, how often it fails, and whether to avoid it
+//! for a while. Routers get these figures and decide.
 //!
-//! Everything is measured on requests as they run, costs each of them a short lock and no memory, and is of a
-//! fixed size. What belongs to an endpoint outlives the configuration that names it.
+//! Everything is measured on the requests themselves. Each costs a short lock and no allocation,
+//! and all state has a fixed size. The health of an endpoint survives a reload of the configuration
+//! that still names the endpoint.
 
 mod breaker;
 mod histogram;
@@ -21,95 +22,101 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tally::{Counts, Tally};
 
-/// How long after a failure an endpoint counts as having an outage, in milliseconds (names.md 7).
+/// How long after a failure routers see an outage of the endpoint, in milliseconds.
 const OUTAGE_MS: u64 = 30_000;
-/// So many requests of the last minute, and this share of them failed, open the breaker.
+/// The breaker opens when at least this many requests of the last minute are known and at least
+/// this share of them failed.
 const OFTEN_REQUESTS: u32 = 20;
 const OFTEN_SHARE: f64 = 0.5;
-/// So many requests or answers have to be known of an endpoint before it is compared with others.
+/// An endpoint is compared with others when this many of its requests or answers are known.
 const COMPARED_MIN: u32 = 20;
-/// How long an outlier is set aside, in milliseconds: this, times how often it was one lately, up to the other.
+/// How long an outlier is avoided, in milliseconds: the first value times the number of recent
+/// times, up to the second.
 const OUTLIER_MS: u64 = 30_000;
 const OUTLIER_MAX_MS: u64 = 300_000;
-/// The longest time that a provider's limit sets an endpoint aside, and the time where it names none.
+/// How long an endpoint is avoided after a rate limit, in milliseconds: at most the first value,
+/// and the second where the provider names no time.
 const LIMITED_MAX_MS: u64 = 60_000;
 const LIMITED_MS: u64 = 1_000;
-/// The smallest values that are told apart.
+/// Smaller values are counted like these.
 const LATENCY_MIN_MS: f64 = 1.0;
 const THROUGHPUT_MIN: f64 = 0.1;
-/// A mean follows the last so many values.
+/// The mean weighs about this many of the last values.
 const MEAN_OF: u32 = 30;
-/// How long an endpoint is known to reason after an answer with reasoning, in milliseconds.
+/// How long after an answer with reasoning an endpoint counts as one that reasons, in milliseconds.
 const REASONING_MS: u64 = 3_600_000;
 
 const REQUEST: Counts = Counts { requests: 1, failures: 0 };
 const FAILED_REQUEST: Counts = Counts { requests: 1, failures: 1 };
 const BROKEN_ANSWER: Counts = Counts { requests: 0, failures: 1 };
 
-/// Which endpoint something was measured of, whatever the configuration says of it otherwise.
+/// Identifies the endpoint that was measured. A reload that changes other settings keeps the
+/// measurements.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EndpointKey {
     /// The catalog's id of the model.
     pub model: String,
-    /// The provider's name.
+    /// The name of the provider in the configuration.
     pub provider: String,
-    /// What the provider calls the model.
+    /// The provider's own name for the model.
     pub upstream: String,
     /// The service tier.
     pub tier: String,
 }
 
-/// What is known of one endpoint.
+/// The measurements of one endpoint.
 pub struct Health {
     id: u64,
     key: EndpointKey,
     retries: AtomicU64,
-    /// Whether its breaker is closed, for attempts to know without the lock.
+    /// Whether the breaker is closed. Attempts read it without the lock.
     is_well: AtomicBool,
-    /// Until when it is known to reason.
+    /// Until when the endpoint counts as one that reasons.
     reasons_until_ms: AtomicU64,
     state: Mutex<State>,
 }
 
-/// What operators are shown of an endpoint.
+/// The figures of one endpoint for metrics and operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// What its breaker lets through.
+    /// The state of the breaker.
     pub phase: Phase,
-    /// Routers are told to use it as a last resort only.
+    /// Whether routers see it as a last resort.
     pub is_ejected: bool,
     /// Attempts of the last five minutes.
     pub requests: u32,
-    /// How many of them failed for the endpoint's own reasons.
+    /// Those of them that failed for the endpoint's own reasons.
     pub failures: u32,
-    /// How often its breaker opened.
+    /// How often the breaker opened.
     pub openings: u64,
-    /// How often it was set aside because others do far better.
+    /// How often the endpoint was avoided as an outlier.
     pub outliers: u64,
-    /// Attempts made there after every endpoint of a request had failed.
+    /// Attempts made after every endpoint of a request had failed.
     pub retries: u64,
 }
 
-/// What changes, behind one lock.
+/// All state behind the lock.
 struct State {
     five_minutes: Tally<10>,
-    /// What opens the breaker and what is compared with others; begins anew when either has had its effect.
+    /// For the breaker and the comparison with others. Cleared when one of them takes effect.
     minute: Tally<6>,
     streamed: Speed,
     whole: Speed,
-    /// Tokens a second from the attempt to the end of the answer, of streams and others, and of how many answers.
+    /// The mean of tokens a second from the attempt to the end of the answer, over streams and
+    /// other answers, and the number of answers it is made of.
     overall: (f64, u32),
     breaker: Breaker,
     failed_at_ms: Option<u64>,
     limited_until_ms: u64,
     outlier_until_ms: u64,
-    /// How often it was an outlier without having been none for long.
+    /// How often it was an outlier, in close succession.
     outlier_times: u64,
     openings: u64,
     outliers: u64,
 }
 
-/// How fast answers of one kind come. A stream's first content and a whole answer are no measure of each other.
+/// The speed of streams or of whole answers. They are kept apart, because the time to the first
+/// content of a stream cannot be compared with the time of a whole answer.
 struct Speed {
     latency_ms: Histogram,
     throughput: Histogram,
@@ -126,7 +133,7 @@ impl Speed {
     }
 }
 
-/// The geometric mean of the last values, roughly: one odd value weighs little.
+/// An approximate geometric mean of the last values. A single extreme value changes it little.
 #[derive(Default)]
 struct Mean {
     log: f64,
@@ -149,7 +156,7 @@ impl State {
         if streamed { &mut self.streamed } else { &mut self.whole }
     }
 
-    /// What was measured before no longer counts against it.
+    /// Clears what the endpoint is judged by, after the breaker or the comparison took effect.
     fn begin_anew(&mut self) {
         self.minute.clear();
         self.streamed.mean_ms = Mean::default();
@@ -166,7 +173,7 @@ impl State {
 }
 
 impl Health {
-    /// Nothing is known yet. `id` is different for each, `seed` is where jitter comes from.
+    /// Health without measurements. `id` is unique in the process; jitter is derived from `seed`.
     pub(crate) fn new(id: u64, key: EndpointKey, seed: u64) -> Self {
         let state = State {
             five_minutes: Tally::new(30_000),
@@ -192,34 +199,34 @@ impl Health {
         }
     }
 
-    /// A number that no other endpoint of this process has.
+    /// A number that is unique in this process.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Which endpoint this is of.
+    /// The endpoint that this belongs to.
     pub fn key(&self) -> &EndpointKey {
         &self.key
     }
 
-    /// Whether its breaker is closed.
+    /// Whether the breaker is closed.
     pub(crate) fn is_well(&self) -> bool {
         self.is_well.load(Ordering::Relaxed)
     }
 
-    /// An attempt begins: half-open, this takes the turn of the next second. None where another attempt has it, or
-    /// where nothing is let through.
+    /// Called when an attempt begins. If the breaker is half-open, this takes the probe of this
+    /// second. `None` where another attempt has taken it, or where the breaker is open.
     fn take_turn(&self, now_ms: u64) -> Option<Turn> {
         if self.is_well() { Some(Turn::Free) } else { self.lock().breaker.take_turn(now_ms) }
     }
 
-    /// The attempt that took the turn said nothing of the endpoint.
+    /// Returns the probe of an attempt that ended without a result for the endpoint.
     fn give_back(&self, turn: Turn) {
         self.lock().breaker.give_back(turn);
     }
 
-    /// What a router is told for a request that is streamed or not. Half-open, the endpoint is no last resort as
-    /// long as no attempt has taken the turn of the second.
+    /// The figures for a router, for streams or for other requests. A half-open endpoint is not
+    /// reported as ejected until an attempt has taken the probe of the second.
     pub(crate) fn statistics(&self, now_ms: u64, streamed: bool) -> Statistics {
         let mut state = self.lock();
         let counts = state.five_minutes.sum(now_ms);
@@ -236,7 +243,7 @@ impl Health {
         }
     }
 
-    /// What operators are shown.
+    /// The figures for metrics and operators.
     pub fn reading(&self, now_ms: u64) -> Reading {
         let mut state = self.lock();
         let counts = state.five_minutes.sum(now_ms);
@@ -251,7 +258,7 @@ impl Health {
         }
     }
 
-    /// An attempt that began at `began_ms` has its first content, or its whole answer.
+    /// Records that an attempt that began at `began_ms` has its first content, or its whole answer.
     fn answered(&self, began_ms: u64, now_ms: u64, streamed: bool) {
         let mut state = self.lock();
         state.five_minutes.add(now_ms, REQUEST);
@@ -268,35 +275,36 @@ impl Health {
         }
     }
 
-    /// An answer made so many tokens a second.
+    /// Records the output speed of an answer.
     fn produced(&self, now_ms: u64, streamed: bool, tokens_per_second: f64) {
         self.lock().speed(streamed).throughput.add(now_ms, tokens_per_second);
     }
 
-    /// An answer made so many tokens a second, from the attempt to its end.
+    /// Records the speed of an answer from the attempt to its end.
     fn took(&self, tokens_per_second: f64) {
         let (mean, count) = &mut self.lock().overall;
         *count = count.saturating_add(1).min(MEAN_OF);
         *mean += (tokens_per_second - *mean) / f64::from(*count);
     }
 
-    /// Tokens a second from an attempt to the end of its answer, as far as was measured; else zero.
+    /// The mean of tokens a second from an attempt to the end of its answer; zero if none was
+    /// measured.
     pub(crate) fn tokens_per_second(&self) -> f64 {
         self.lock().overall.0
     }
 
-    /// An answer had reasoning.
+    /// Records that an answer contained reasoning.
     fn reasoned(&self, now_ms: u64) {
         self.reasons_until_ms.store(now_ms.saturating_add(REASONING_MS), Ordering::Relaxed);
     }
 
-    /// Whether an answer of the last hour had reasoning.
+    /// Whether an answer of the last hour contained reasoning.
     pub(crate) fn has_reasoned(&self, now_ms: u64) -> bool {
         now_ms < self.reasons_until_ms.load(Ordering::Relaxed)
     }
 
-    /// An attempt that began at `began_ms` failed for the endpoint's own reasons; `had_begun` says that
-    /// [`Self::answered`] has counted it.
+    /// Records that an attempt that began at `began_ms` failed for the endpoint's own reasons.
+    /// `had_begun`: [`Self::answered`] has counted its request already.
     fn failed(&self, began_ms: u64, now_ms: u64, had_begun: bool) {
         let mut state = self.lock();
         let counts = if had_begun { BROKEN_ANSWER } else { FAILED_REQUEST };
@@ -314,15 +322,15 @@ impl Health {
         }
     }
 
-    /// The provider limits this host, and says for how long, in milliseconds. No fault of the endpoint, but
-    /// others are tried first meanwhile.
+    /// Records that the provider limits the rate of this host, for `wait_ms` milliseconds if it
+    /// says so. This is not a failure, but the endpoint is avoided for that time.
     fn limited(&self, now_ms: u64, wait_ms: Option<u64>) {
         let until_ms = now_ms.saturating_add(wait_ms.unwrap_or(LIMITED_MS).min(LIMITED_MAX_MS));
         let mut state = self.lock();
         state.limited_until_ms = state.limited_until_ms.max(until_ms);
     }
 
-    /// An attempt is made although one here has failed for the same request.
+    /// Counts an attempt that is made although an earlier one here failed for the same request.
     pub(crate) fn retried(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
     }
@@ -359,11 +367,12 @@ impl Health {
     }
 }
 
-/// Compares the endpoints of one model, and sets aside those that do far worse than the others.
+/// Compares the endpoints of one model, and marks those that do far worse than the others as
+/// outliers.
 pub(crate) fn compare<'h>(endpoints: impl Iterator<Item = &'h Arc<Health>>, now_ms: u64) {
     let mut endpoints: Vec<&Arc<Health>> = endpoints.collect();
     endpoints.sort_by_key(|health| health.id);
-    // The same endpoint may stand in the configuration twice, with other prices.
+    // The configuration may contain the same endpoint twice, with different prices.
     endpoints.dedup_by_key(|health| health.id);
     let peers: Vec<Peer> = endpoints.iter().map(|health| health.peer(now_ms)).collect();
     for place in outliers::outliers(&peers) {
@@ -373,7 +382,7 @@ pub(crate) fn compare<'h>(endpoints: impl Iterator<Item = &'h Arc<Health>>, now_
     }
 }
 
-/// What a router is told of an endpoint that nothing is known of.
+/// The figures for a router of an endpoint without measurements.
 pub fn unmeasured() -> Statistics {
     let none = percentiles([0.0; 4]);
     Statistics { latency_ms: none, throughput: none, requests: 0, failures: 0, outage: false, ejected: false }

@@ -1,20 +1,22 @@
-//! Counting answers in which a host sent a secret back (R19). A guest could use a host that echoes to guess at a
-//! value: a right guess is covered up and thereby told. So a plugin loses a secret for a while when this happens
-//! too often. A reload changes nothing in that: it may be about something else altogether.
+//! Counts the answers in which a host sent a secret back (egress rule R19). A guest could use a
+//! host that echoes its input to guess a value: a right guess is masked in the answer and so
+//! confirmed. After too many such answers the plugin loses the secret for a while. A reload of the
+//! configuration does not reset the counts.
 
 use cofferdam_store::{SecretName, VaultId};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Reflections within [`WINDOW`] that are borne; the next one suspends.
+/// Reflections within [`WINDOW`] that are tolerated. The next one suspends the use.
 const BORNE: u32 = 3;
 const WINDOW: Duration = Duration::from_secs(60);
 const SUSPENSION: Duration = Duration::from_secs(3_600);
-/// Entries; the one that ends first makes room for another.
+/// The most entries. When the table is full, the entry that ends first is removed.
 const ENTRIES_MAX: usize = 4_096;
 
-/// A secret as one plugin uses it for one workspace or intern: nobody pays for another's.
+/// A secret as one plugin uses it for one workspace or intern. The count is kept apart for each, so
+/// that one does not lose a secret through the requests of another.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Use {
     pub(crate) scope: VaultId,
@@ -22,14 +24,14 @@ pub(crate) struct Use {
     pub(crate) secret: SecretName,
 }
 
-/// What was reflected lately.
+/// The uses with recent reflections.
 #[derive(Default)]
 pub(crate) struct Reflections(Mutex<BTreeMap<Use, Entry>>);
 
 #[derive(Clone, Copy)]
 struct Entry {
     count: u32,
-    /// When the window, or the suspension, is over.
+    /// When the window, or the suspension, ends.
     until: Instant,
 }
 
@@ -40,7 +42,7 @@ impl Entry {
 }
 
 impl Reflections {
-    /// Counts one; true when it suspends the use.
+    /// Counts one reflection. Returns true when it suspends the use.
     pub(crate) fn count(&self, used: Use, now: Instant) -> bool {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !entries.contains_key(&used) {
@@ -52,7 +54,7 @@ impl Reflections {
             *entry = fresh;
         }
         if entry.is_suspended() {
-            // Of a request that was under way when the suspension began.
+            // From a request that was sent before the suspension began.
             return false;
         }
         entry.count += 1;
@@ -62,7 +64,6 @@ impl Reflections {
         entry.is_suspended()
     }
 
-    /// Whether the use is suspended.
     pub(crate) fn is_suspended(&self, used: &Use, now: Instant) -> bool {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.get(used).is_some_and(|entry| entry.is_suspended() && entry.until > now)
@@ -75,7 +76,7 @@ fn make_room(entries: &mut BTreeMap<Use, Entry>, now: Instant) {
     }
     entries.retain(|_, entry| entry.until > now);
     while entries.len() >= ENTRIES_MAX {
-        // A suspension ends later than a window that is open, and so it is kept longer.
+        // A suspension ends later than an open window, so suspensions are kept longest.
         let first = entries.iter().min_by_key(|(_, entry)| entry.until).map(|(used, _)| used.clone());
         let Some(first) = first else { return };
         entries.remove(&first);
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn reflections_far_apart_are_borne() {
+    fn reflections_far_apart_do_not_suspend() {
         let (reflections, start) = (Reflections::default(), Instant::now());
         for minute in 0..20 {
             assert!(!reflections.count(used("a"), start + Duration::from_secs(minute * 30)));

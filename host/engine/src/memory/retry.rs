@@ -1,6 +1,6 @@
-//! Trying again when every endpoint has failed with something that passes: a few times, after a wait that differs
-//! from request to request, and only as long as such retries stay a small share of all requests, so that a
-//! provider in trouble is not buried by the requests it could not answer.
+//! Retries when every endpoint has failed with an error that passes: a few times, after a
+//! randomized wait, and only while such retries are a small share of all requests. The share keeps
+//! retries from adding load to a provider that is overloaded already.
 
 use crate::failure::AttemptFailure;
 use cofferdam_store::Clock;
@@ -8,20 +8,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Attempts beyond the first round, for one request.
+/// The most attempts beyond the first round, for one request.
 const ATTEMPTS_MAX: usize = 4;
-/// Rounds beyond the first.
+/// The most rounds beyond the first.
 const ROUNDS_MAX: u32 = 2;
-/// The longest wait before the first retry, unless a provider names another; it doubles with each round.
+/// The longest wait before the first retry, unless a provider names another. It doubles with each
+/// round.
 const WAIT: Duration = Duration::from_millis(250);
-/// A provider that asks for more patience than this is not waited for.
+/// If a provider asks for a longer wait than this, its failure counts as one that does not pass.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What one request adds to the budget, in thousandths of a retry: a tenth of all requests may be retried.
+/// What one request adds to the budget, in thousandths of a retry: a tenth of all requests may be
+/// retried.
 const PER_REQUEST: u64 = 100;
-/// What each second adds, so that a quiet host may retry too.
+/// What each second adds, so that a host with few requests may retry too.
 const PER_SECOND: u64 = 1_000;
-/// What is saved up at most, and at the start.
+/// The most that is saved up, and what is there at the start.
 const SAVED_MAX: u64 = 50_000;
 const SAVED_FIRST: u64 = 10_000;
 const ONE: u64 = 1_000;
@@ -31,7 +33,7 @@ pub(crate) struct Budget {
     clock: Clock,
     /// Thousandths of a retry.
     saved: AtomicU64,
-    /// Until when seconds have been added, on the clock that only grows.
+    /// Until when seconds have been added, on the monotonic clock.
     added_until_ms: Mutex<u64>,
     refused: AtomicU64,
 }
@@ -46,15 +48,15 @@ impl Budget {
         }
     }
 
-    /// A request begins.
+    /// Called when a request begins: adds its share to the budget.
     pub(crate) fn earn(&self) {
-        // Two requests at once may save a little more than the bound; nothing depends on it.
+        // Two requests at once may save slightly more than the bound, which does no harm.
         if self.saved.load(Ordering::Relaxed) < SAVED_MAX {
             self.saved.fetch_add(PER_REQUEST, Ordering::Relaxed);
         }
     }
 
-    /// Takes one retry, if one is left.
+    /// Takes one retry from the budget, if there is one.
     fn spend(&self) -> bool {
         self.add_seconds();
         let left = |saved: u64| saved.checked_sub(ONE);
@@ -65,7 +67,7 @@ impl Budget {
         spent
     }
 
-    /// How often a request gave up because the budget was spent.
+    /// How often a request was not retried because the budget was used up.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -77,7 +79,7 @@ impl Budget {
         *added_until_ms = added_until_ms.saturating_add(seconds * 1_000);
         let earned = seconds.saturating_mul(PER_SECOND).min(SAVED_MAX);
         let more = |saved: u64| Some(saved.saturating_add(earned).min(SAVED_MAX.max(saved)));
-        // It always gives a value, so it is never refused.
+        // The closure always gives a value, so the update cannot fail.
         let _saved = self.saved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 }
@@ -85,25 +87,26 @@ impl Budget {
 /// The retries of one request.
 #[derive(Default)]
 pub(crate) struct Retries {
-    /// Where the present round failed with something that passes, and how long its provider asks to wait.
+    /// The failures of this round that pass: the index of the candidate, and the wait that its
+    /// provider asks for.
     passing: Vec<(usize, Duration)>,
-    /// Something failed that does not pass.
+    /// Whether something failed that does not pass. Then the request is not retried.
     is_hopeless: bool,
     round: u32,
     made: usize,
 }
 
-/// What to do next.
+/// The next round of attempts.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// First wait so long.
+    /// The wait before the round.
     pub(crate) wait: Duration,
-    /// Then try the candidates at these places, in this order.
+    /// Indexes of the candidates to try, in this order.
     pub(crate) places: Vec<usize>,
 }
 
 impl Retries {
-    /// The candidate at `place` has failed.
+    /// Records that the candidate at `place` has failed.
     pub(crate) fn note(&mut self, place: usize, failed: &AttemptFailure) {
         match failed.passes_after().filter(|wait| *wait <= PATIENCE) {
             Some(wait) => self.passing.push((place, wait)),
@@ -111,20 +114,22 @@ impl Retries {
         }
     }
 
-    /// The next round, after one in which everything failed. `left` is the time that is left for the request,
-    /// `share` is drawn from 0 to 1.
+    /// The next round, after one in which everything failed. `left` is the time until the request's
+    /// deadline, `share` a random number from 0 to 1.
     pub(crate) fn next(&mut self, budget: &Budget, left: Duration, share: f64) -> Option<Round> {
         if self.is_hopeless || self.round >= ROUNDS_MAX {
             return None;
         }
         let asked = self.passing.iter().map(|(_, wait)| *wait).min()?;
-        // Half of the wait is for all, the other half sets requests apart that failed together.
+        // Half of the wait is fixed; the other half is random, so that requests that failed
+        // together are spread.
         let spread = WAIT * (1 << self.round);
         let wait = asked + spread.mul_f64(0.5 + share.clamp(0.0, 1.0) / 2.0);
         if wait >= left {
             return None;
         }
         let mut places = Vec::with_capacity(ATTEMPTS_MAX);
+        // A provider that asks for a longer wait is left out.
         for (place, _) in self.passing.drain(..).filter(|(_, asked)| *asked <= wait) {
             if self.made >= ATTEMPTS_MAX || !budget.spend() {
                 break;
@@ -171,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_tried_again_after_a_wait_between_half_and_whole() {
+    fn errors_that_pass_are_retried_after_half_to_the_whole_wait() {
         for (share, wait_ms) in [(0.0, 145), (1.0, 270)] {
             let causes = [Cause::Endpoint, Cause::Limited, Cause::Endpoint];
             let mut retries = after(&causes.map(|cause| failure(cause, Some(20))));
@@ -181,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_pass_is_the_end() {
+    fn an_error_that_does_not_pass_ends_retries() {
         for hopeless in [
             failure(Cause::Request, None),
             failure(Cause::Credential, None),
@@ -200,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_more_time_is_left_out() {
+    fn a_provider_that_asks_for_a_longer_wait_is_left_out() {
         let mut retries =
             after(&[failure(Cause::Limited, Some(4_000)), failure(Cause::Limited, Some(1_000))]);
         let round = retries.next(&budget().1, LONG, 0.0).unwrap();
@@ -208,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_beyond_the_requests_own_time() {
+    fn no_wait_exceeds_the_deadline_of_the_request() {
         let mut retries = after(&[failure(Cause::Limited, Some(4_000))]);
         assert_eq!(retries.next(&budget().1, Duration::from_secs(4), 0.0), None);
     }
 
     #[test]
-    fn rounds_and_attempts_are_few() {
+    fn rounds_and_attempts_are_limited() {
         let (_, budget) = budget();
         let fail = |retries: &mut Retries, places: &[usize]| {
             places.iter().for_each(|place| retries.note(*place, &failure(Cause::Unreachable, None)));
@@ -265,7 +270,7 @@ mod tests {
 
         /// However often a request fails, it makes at most four further attempts.
         #[test]
-        fn a_request_ends(candidates in 1usize..30, share in 0.0f64..1.0) {
+        fn retries_of_a_request_are_limited(candidates in 1usize..30, share in 0.0f64..1.0) {
             let (_, budget) = budget();
             let mut retries = Retries::default();
             let mut places: Vec<usize> = (0..candidates).collect();

@@ -1,8 +1,8 @@
-//! The endpoint that answered a conversation last, so that its next turn finds its prompt in that endpoint's
-//! cache (names.md 6).
+//! Remembers the endpoint that answered a conversation last, so that the next turn finds its prompt
+//! in the cache of that endpoint.
 //!
-//! What is kept of a conversation is a number that tells it from others: a hash under a key of this process. What
-//! the number was made of cannot be found from it.
+//! A conversation is identified by a hash under a random key of this process. Nothing of the
+//! conversation can be recovered from it.
 
 use crate::caller::Caller;
 use crate::request::ResponsesRequest;
@@ -12,11 +12,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How long a conversation may pause, in milliseconds.
 const IDLE_MS: u64 = 600_000;
-/// Conversations of one half of the table.
+/// The most conversations in one half of the table.
 const HALF_MAX: usize = 50_000;
 
-/// Which endpoint answered which conversation last. At most 100,000 of them; beyond, those that were touched
-/// longest ago are forgotten, half a table at a time, so that no request pays for more than its own.
+/// The endpoint that answered each conversation last. At most 100,000 conversations are remembered.
+/// When the younger half is full it replaces the older half, so that the least recently answered
+/// are forgotten without a search.
 pub(crate) struct Sessions {
     hasher: RandomState,
     half_max: usize,
@@ -36,12 +37,13 @@ struct Remembered {
     until_ms: u64,
 }
 
-/// One conversation of one account about one model.
+/// One conversation of one account with one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Session {
     hash: u64,
-    /// The client names its session, so that the first answer counts. Otherwise only one that was served from a
-    /// cache shows that there is something to stay for.
+    /// Whether the client names its session. Then the conversation stays from the first answer on.
+    /// Otherwise it stays only after an answer that was served from a cache, because before that
+    /// there is nothing to gain.
     is_named: bool,
 }
 
@@ -52,8 +54,8 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// The conversation that a request belongs to; none if the client orders providers itself, or nothing tells
-    /// it from others.
+    /// The conversation that a request belongs to; `None` if the client orders providers itself, or
+    /// nothing identifies the conversation.
     ///
     /// `requested` is the model as the client wrote it, `header` the value of `x-session-id`.
     pub(crate) fn find(
@@ -66,7 +68,8 @@ impl Sessions {
         if request.provider.has_order {
             return None;
         }
-        // An intern's keys come and go; of others the key is the account.
+        // An intern is one account whatever its key, because its keys are replaced. Otherwise the
+        // key is the account.
         let key = caller.intern.is_none().then_some(caller.key);
         let account = (caller.workspace, caller.intern, key, requested);
         if let Some(named) = request.session_id.as_deref().or(header) {
@@ -87,8 +90,10 @@ impl Sessions {
         (now_ms < remembered.until_ms).then_some(remembered.endpoint)
     }
 
-    /// The endpoint has answered the conversation; `from_cache` says that part of the prompt was in its cache.
+    /// Records that the endpoint has answered the conversation. `from_cache`: part of the prompt
+    /// was in its cache.
     pub(crate) fn answered(&self, session: Session, endpoint: u64, from_cache: bool, now_ms: u64) {
+        // Without a name, an answer that used no cache only renews the endpoint that is remembered.
         let stays = session.is_named || from_cache || self.endpoint(session, now_ms) == Some(endpoint);
         if !stays {
             return;
@@ -101,11 +106,11 @@ impl Sessions {
         halves.young.insert(session.hash, Remembered { endpoint, until_ms });
     }
 
-    /// The endpoint has failed the conversation: if it was to stay there, it need not any more.
+    /// Records that the endpoint has failed the conversation, which need not stay with it any more.
     pub(crate) fn failed(&self, session: Session, endpoint: u64) {
         let mut halves = self.lock();
         let Halves { young, old } = &mut *halves;
-        // The older half may remember what was before.
+        // Removed from both halves, because the older one may hold an earlier entry.
         let remembered = young.get(&session.hash).or_else(|| old.get(&session.hash));
         if remembered.is_some_and(|remembered| remembered.endpoint == endpoint) {
             young.remove(&session.hash);
@@ -142,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_keys_that_is_there_counts() {
+    fn the_first_present_session_key_counts() {
         let sessions = Sessions::default();
         let find = |header, fields: Value| session(&sessions, header, &fields).unwrap();
         let body = find(Some("h"), json!({"session_id": "s", "prompt_cache_key": "c"}));
@@ -159,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_known_by_how_it_began() {
+    fn a_conversation_is_identified_by_its_opening() {
         let sessions = Sessions::default();
         let turn = |role: &str, text: &str| json!({"role": role, "content": text});
         let find = |items: &[Value]| session(&sessions, None, &json!({"input": items})).unwrap();
@@ -176,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_and_models_are_apart_and_an_order_switches_it_off() {
+    fn sessions_differ_by_account_and_model_and_an_order_disables_them() {
         let sessions = Sessions::default();
         let named = request(&json!({"session_id": "s"}));
         let of = |letter, model: &str| sessions.find(&caller(letter), model, None, &named).unwrap();
@@ -197,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn another_conversation_stays_after_a_cache_hit() {
+    fn an_unnamed_conversation_stays_after_a_cache_hit() {
         let sessions = Sessions::default();
         let session = session(&sessions, None, &json!({})).unwrap();
         sessions.answered(session, 7, false, 0);
@@ -211,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_idle_minutes_end_it() {
+    fn a_session_ends_after_ten_idle_minutes() {
         let sessions = Sessions::default();
         let session = session(&sessions, None, &json!({"session_id": "s"})).unwrap();
         sessions.answered(session, 7, false, 0);
@@ -220,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_the_endpoint_ends_it_and_that_of_another_does_not() {
+    fn a_session_ends_with_a_failure_of_its_own_endpoint_only() {
         let sessions = Sessions::default();
         let session = session(&sessions, None, &json!({"session_id": "s"})).unwrap();
         sessions.answered(session, 7, false, 0);
@@ -231,7 +236,7 @@ mod tests {
     }
 
     proptest! {
-        /// However many conversations come, the table is bounded and knows the last ones.
+        /// However many conversations come, the table is bounded and contains the last ones.
         #[test]
         fn the_table_is_bounded(hashes in proptest::collection::vec(0u64..60, 1..300)) {
             let sessions = Sessions { half_max: 8, ..Sessions::default() };

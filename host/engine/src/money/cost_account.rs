@@ -1,5 +1,5 @@
-//! What a request and the questions asked for it cost, known at every moment: a client that leaves has used
-//! what it has used.
+//! What a request and its questions cost, readable at any time: when a client leaves in the middle,
+//! what was used until then is charged.
 
 use crate::cost::Amount;
 use cofferdam_runtime::wire::Usage;
@@ -7,45 +7,47 @@ use cofferdam_store::Funds;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The bill of one request. What a question costs is at once on the bill of the request it was asked for.
+/// The cost account of one request. What a question costs is added at once to the accounts of all
+/// requests above it.
 #[derive(Debug, Default)]
 pub(crate) struct Bill {
-    /// The bill of the request that this one is a question of.
+    /// The account of the request that this one is a question of. `None` for a client's request.
     above: Option<Arc<Bill>>,
-    /// What it may come to before no more questions are asked.
+    /// The most that it may cost, questions included, before no more questions are asked.
     limit: Option<Amount>,
     /// The request's own turns and tools, in pico-dollars.
     own: AtomicU64,
     /// The questions of its plugins, in pico-dollars.
     questions: AtomicU64,
-    /// What the caller paid providers itself for the request's own turns, in pico-dollars.
+    /// What the caller paid providers directly for the request's own turns, in pico-dollars.
     own_elsewhere: AtomicU64,
-    /// The same for the questions of its plugins.
+    /// What the caller paid providers directly for the questions of its plugins, in pico-dollars.
     questions_elsewhere: AtomicU64,
-    /// What its own turns consumed.
+    /// The tokens of its own turns so far.
     usage: Mutex<Option<Usage>>,
-    /// What it and its questions may spend, for a client's request with a limit.
+    /// What the request and its questions may spend. Set on a client's request whose key or
+    /// workspace has a limit.
     funds: OnceLock<Funds>,
 }
 
 impl Bill {
-    /// An empty bill; `above` for a question.
+    /// An empty account. `above` is the asking request's, for a question.
     pub(crate) fn new(above: Option<Arc<Self>>, limit: Option<Amount>) -> Self {
         Self { above, limit, ..Self::default() }
     }
 
-    /// Whether the request is a question: another one's row stands for it.
+    /// Whether the request is a question. Then the client's request above it writes the usage row.
     pub(crate) fn is_question(&self) -> bool {
         self.above.is_some()
     }
 
-    /// Has this client's request and its questions spend from these funds.
+    /// Lets this client's request and its questions spend from these funds.
     pub(crate) fn fund(&self, funds: &Funds) {
         self.funds.get_or_init(|| funds.clone());
     }
 
-    /// The funds of the client's request that this is on the bill of, and that request's bill; `None` where there is
-    /// no limit.
+    /// The funds of the client's request at the top, and that request's account. `None` where there
+    /// is no limit.
     pub(crate) fn funds(&self) -> Option<(&Funds, &Bill)> {
         match &self.above {
             Some(above) => above.funds(),
@@ -53,8 +55,8 @@ impl Bill {
         }
     }
 
-    /// Notes what the request's own turns and tools cost so far, which never becomes less. Returns how much more that
-    /// is than before.
+    /// Sets what the request's own turns and tools cost so far, which never decreases. Returns the
+    /// increase.
     pub(crate) fn own(&self, cost: Amount) -> Amount {
         let before = self.own.swap(cost.0, Ordering::Relaxed);
         let more = cost.minus(Amount(before));
@@ -64,7 +66,8 @@ impl Bill {
         more
     }
 
-    /// Notes what the caller paid providers itself so far for the request's own turns, which never becomes less.
+    /// Sets what the caller paid providers directly so far for the request's own turns, which never
+    /// decreases.
     pub(crate) fn own_elsewhere(&self, cost: Amount) {
         let before = self.own_elsewhere.swap(cost.0, Ordering::Relaxed);
         if let Some(above) = &self.above {
@@ -79,46 +82,46 @@ impl Bill {
         }
     }
 
-    /// What the caller paid providers itself for the questions of its plugins.
+    /// What the caller paid providers directly for the questions of its plugins.
     pub(crate) fn questions_elsewhere(&self) -> Amount {
         Amount(self.questions_elsewhere.load(Ordering::Relaxed))
     }
 
-    /// Notes what its own turns consumed so far.
+    /// Sets the tokens that its own turns used so far.
     pub(crate) fn consumed(&self, usage: &Usage) {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(*usage);
     }
 
     fn add(&self, more: u64) {
-        // The sum of a request is far from the end of the range.
+        // Cannot overflow: 64 bits of pico-dollars are 18 million dollars.
         self.questions.fetch_add(more, Ordering::Relaxed);
         if let Some(above) = &self.above {
             above.add(more);
         }
     }
 
-    /// What the questions of its plugins cost.
+    /// The charged cost of its plugins' questions.
     pub(crate) fn questions(&self) -> Amount {
         Amount(self.questions.load(Ordering::Relaxed))
     }
 
-    /// Everything that is charged.
+    /// Everything that is charged: own turns, tools and questions.
     pub(crate) fn total(&self) -> Amount {
         Amount(self.own.load(Ordering::Relaxed)).plus(self.questions())
     }
 
-    /// Everything, with what the caller paid providers itself.
+    /// Everything that is charged, and what the caller paid providers directly.
     fn everywhere(&self) -> Amount {
         let own_elsewhere = Amount(self.own_elsewhere.load(Ordering::Relaxed));
         self.total().plus(own_elsewhere).plus(self.questions_elsewhere())
     }
 
-    /// What its own turns consumed, as far as the providers have said.
+    /// The tokens of its own turns, as far as providers have reported them.
     pub(crate) fn usage(&self) -> Option<Usage> {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this request, or one it is asked for, has cost more than it may.
+    /// Whether this request, or one above it, has cost more than its limit.
     pub(crate) fn is_overdrawn(&self) -> bool {
         self.limit.is_some_and(|limit| self.everywhere() > limit)
             || self.above.as_ref().is_some_and(|above| above.is_overdrawn())
@@ -131,7 +134,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_a_question_costs_is_on_every_bill_above_it() {
+    fn the_cost_of_a_question_is_added_to_all_accounts_above_it() {
         let client = Arc::new(Bill::new(None, Some(Amount(100))));
         let question = Arc::new(Bill::new(Some(Arc::clone(&client)), None));
         let deeper = Bill::new(Some(Arc::clone(&question)), None);
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_caller_pays_elsewhere_counts_for_its_limit_and_is_not_charged() {
+    fn cost_paid_to_providers_directly_counts_for_the_limit_and_is_not_charged() {
         let client = Arc::new(Bill::new(None, Some(Amount(100))));
         let question = Bill::new(Some(Arc::clone(&client)), None);
         client.own(Amount(10));
@@ -159,9 +162,9 @@ mod tests {
     }
 
     proptest! {
-        /// However the steps interleave, the client's bill is the sum of all that was spent.
+        /// However the steps interleave, the client's account is the sum of all that was spent.
         #[test]
-        fn nothing_is_lost_or_counted_twice(steps in proptest::collection::vec((0usize..4, 0u64..1000), 0..40)) {
+        fn costs_are_neither_lost_nor_counted_twice(steps in proptest::collection::vec((0usize..4, 0u64..1000), 0..40)) {
             let client = Arc::new(Bill::default());
             let question = Arc::new(Bill::new(Some(Arc::clone(&client)), None));
             let other = Arc::new(Bill::new(Some(Arc::clone(&client)), None));

@@ -1,4 +1,5 @@
-//! What a request may cost, estimated before it is dispatched, and the answer to a caller that may not spend it.
+//! The most that a request may cost, estimated before it is sent, and the refusals for a caller
+//! that may not spend that much.
 
 use crate::catalog::Endpoint;
 use crate::cost::Amount;
@@ -8,31 +9,33 @@ use cofferdam_store::{Dollars, Refused, UsageDay, Window};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Output that is reckoned with where neither the request nor the endpoint has a limit: as much as the model's context
-/// has room for, up to the first; the second where the context is unknown.
+/// The output assumed where neither the request nor the endpoint has a limit: the model's context,
+/// up to the first value; the second value where the context is unknown.
 const OUTPUT_TOKENS_OF_CONTEXT: u64 = 65_536;
 const OUTPUT_TOKENS: u64 = 8_192;
-/// After how many seconds a request may be allowed that was refused because others run.
+/// After how many seconds a client may repeat a request that was refused only because of the
+/// reservations of others.
 const BUSY_S: u64 = 1;
 
 /// A turn that is about to be sent.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
-    /// Where it may be sent.
+    /// The endpoints it may be sent to.
     pub(crate) endpoints: &'a [Arc<Endpoint>],
-    /// Places of those that the caller pays itself.
+    /// Indexes of the endpoints where the caller pays the provider directly.
     pub(crate) byok: &'a [usize],
     pub(crate) tokens: TurnTokens,
 }
 
-/// The most tokens that one turn can have, wherever it is sent.
+/// The most tokens that one turn can have, at any endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TurnTokens {
-    /// The most tokens that the input can be, as far as the request tells; a model's context may be smaller.
+    /// An upper bound of the input tokens, by the request alone. The context of a model may be
+    /// smaller.
     pub(crate) input: u64,
-    /// The most output by the request.
+    /// The output limit of the request.
     pub(crate) output: Option<u32>,
-    /// Reasoning that a dialect may allow the model beside that.
+    /// Reasoning tokens that a dialect may allow the model in addition to the output.
     pub(crate) reasoning: u64,
 }
 
@@ -41,13 +44,13 @@ impl TurnTokens {
         known(endpoint.candidate.context_length).map_or(self.input, |context| self.input.min(context))
     }
 
-    /// The most output at an endpoint, reasoning beside it included.
+    /// The most output at `endpoint`, with reasoning in addition to it.
     fn output_and_reasoning_at(self, endpoint: &Endpoint) -> u64 {
         let all = self.output_at(endpoint).saturating_add(self.reasoning);
         known(endpoint.candidate.max_output).map_or(all, |possible| all.min(possible))
     }
 
-    /// The most output at an endpoint.
+    /// The most output at `endpoint`.
     pub(crate) fn output_at(self, endpoint: &Endpoint) -> u64 {
         let possible = known(endpoint.candidate.max_output);
         match (self.output.map(u64::from), possible) {
@@ -61,14 +64,15 @@ impl TurnTokens {
     }
 }
 
-/// A limit of an endpoint; zero stands for none that is known.
+/// A limit of an endpoint. Zero means that the limit is unknown.
 fn known(limit: u32) -> Option<u64> {
     (limit > 0).then(|| u64::from(limit))
 }
 
 impl Turn<'_> {
-    /// The most that is charged for it, at the dearest endpoint: all the input and output it may have, and one image
-    /// where these have a price. Nothing is charged where the caller pays the provider itself.
+    /// The most that is charged for the turn, at the dearest endpoint: all input and output it may
+    /// have, and one image where images have a price. Endpoints where the caller pays the provider
+    /// directly count nothing.
     pub(crate) fn estimate(&self) -> Amount {
         let charged = self.endpoints.iter().enumerate().filter(|(place, _)| !self.byok.contains(place));
         charged.map(|(_, endpoint)| self.at(endpoint)).max().unwrap_or_default()
@@ -84,7 +88,8 @@ impl Turn<'_> {
     }
 }
 
-/// 402 with what is used up and when there is more; 503 when the ledger takes no more requests.
+/// 402 with the limit that is used up and the time when it is reset, or 503 when the ledger has no
+/// room for another reservation.
 pub(crate) fn refusal(refused: Refused) -> Refusal {
     let (message, limit, is_busy) = match refused {
         Refused::NoRoom => return Refusal::saturated(),
@@ -149,7 +154,7 @@ fn used_up(window: Window, limit_pico: u64, resets_at_ms: Option<u64>) -> String
 }
 
 fn key_limit(window: Window, limit_pico: u64, resets_at_ms: Option<u64>) -> Value {
-    // Windows end at midnight.
+    // Windows end at midnight UTC.
     let resets_at = resets_at_ms.map(|ms| format!("{}T00:00:00.000Z", UsageDay::of_ms(ms)));
     json!({ "limit": window.as_str(), "limit_usd": Amount(limit_pico), "resets_at": resets_at })
 }
@@ -159,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_who_refused_what_is_used_up_and_when_there_is_more() {
+    fn a_refusal_names_the_limit_that_is_used_up_and_when_it_resets() {
         let credit = refusal(Refused::Credit { is_busy: false });
         assert_eq!((credit.status, credit.kind), (402, ErrorKind::PaymentRequired));
         assert!(credit.message.starts_with("Insufficient credits: this host "), "{}", credit.message);

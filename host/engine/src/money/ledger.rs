@@ -1,5 +1,5 @@
-//! One request in the ledger: what it may spend, what it has spent so far, and its usage row, on every way out:
-//! finished, failed, or dropped because the client went away.
+//! One request in the ledger: what it may spend, what it has spent so far, and its usage row. The
+//! row is written on every way out: finished, failed, or dropped because the client left.
 
 mod lost;
 mod underway;
@@ -23,45 +23,47 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use underway::Underway;
 
-/// How long a request of a prepaid workspace waits until it is written down that it will spend.
+/// How long a request of a prepaid workspace waits for its intent to be durable.
 const INTENT_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// A request in the ledger, from before anything is done for it. Settled when dropped, at the latest; one that
-/// was refused before it was routed, and has spent nothing, leaves no row.
+/// A request in the ledger, opened before any work is done for it. It is settled when it is
+/// dropped, at the latest. A request that was refused before it was routed, and has spent nothing,
+/// leaves no row.
 pub(crate) struct Entry {
-    /// None for a question: what it costs is in the row of the request that it is asked for.
+    /// `None` for a question, whose cost is in the row of the client's request.
     reservation: Option<Reservation>,
     is_routed: bool,
     usage: Usage,
-    /// What models cost, without tools.
+    /// The cost of models, without tools.
     models: Cost,
     tools: Amount,
-    /// What attempts cost that are not the answer, and what they used.
+    /// The cost and usage of attempts that are not the answer.
     lost: Cost,
     lost_usage: Usage,
-    /// Whether a provider has not said what it used, and this host has estimated it.
+    /// Whether some usage was estimated, because a provider did not report it.
     is_estimated: bool,
-    /// The attempt or turn that has not come to its end.
+    /// The attempt or turn that has not ended yet.
     underway: Option<Underway>,
     /// Types of the provider's own tools that the request offers.
     hosted: Vec<String>,
-    /// An answer that may still become the one that the client gets, and is charged in any case.
+    /// An answer without content that may still be used, and is charged in any case.
     aside: Option<Underway>,
-    /// What that turn may still cost, where there is a limit.
+    /// The reservation of the current turn, where there is a limit.
     pledge: Option<Pledge>,
-    /// Who is told of the request, if anybody.
+    /// The record for the request export, if there is a destination.
     pending: Option<Box<Pending>>,
-    /// Whose tokens they are, until they are charged.
+    /// The token limits, until the tokens are charged.
     allowance: Allowance,
-    /// From which questions know what they cost.
+    /// The cost account of this request, which its questions read too.
     bill: Arc<Bill>,
 }
 
 impl Entry {
-    /// Opens the ledger for a client's request, or for a question: whichever has this bill.
+    /// Opens the ledger for a client's request, or for a question: `bill` says which.
     ///
     /// # Errors
-    /// 402 when the workspace or the key has nothing left to spend; 503 when no row would find a place.
+    /// 402 when the workspace or the key has nothing left to spend; 503 when the ledger has no room
+    /// for another row.
     pub(crate) fn open(
         store: &Store,
         caller: &Caller,
@@ -97,7 +99,7 @@ impl Entry {
         })
     }
 
-    /// Has the end of the request told, where there is somebody to tell.
+    /// Sets the record that the request export gets at the end.
     pub(crate) fn broadcast(&mut self, pending: Option<Box<Pending>>) {
         self.pending = pending;
     }
@@ -109,41 +111,45 @@ impl Entry {
         }
     }
 
-    /// Notes that the request is well-formed and its models are there: it leaves a row from here on.
+    /// Notes that the request is well-formed and its models exist: from here on it leaves a row.
     pub(crate) fn routed(&mut self) {
         self.is_routed = true;
     }
 
-    /// Names the types of the provider's own tools that the request offers, calls of which may have a price.
+    /// Sets the types of the provider's own tools that the request offers. Calls of them may have a
+    /// price.
     pub(crate) fn offers(&mut self, hosted: Vec<String>) {
         self.hosted = hosted;
     }
 
-    /// What is charged for calls of the provider's own tools in the turn under way, so far.
+    /// What is charged so far for calls of the provider's own tools in the current turn.
     pub(crate) fn calls(&self) -> Amount {
         self.underway.as_ref().map(Underway::calls).unwrap_or_default()
     }
 
-    /// As much of it as was part of the cost that [`Self::consumed`] was told last.
+    /// The part of [`Self::calls`] that is included in the last cost given to [`Self::consumed`].
     pub(crate) fn noted_calls(&self) -> Amount {
         self.underway.as_ref().map(Underway::noted_calls).unwrap_or_default()
     }
 
-    /// Reserves what a turn may cost and, in a prepaid workspace, waits until it is written down that the request
-    /// may cost that much. Called before each turn of the request and of its questions. Costs nothing where there
-    /// are no limits.
+    /// Reserves the most that a turn may cost. In a prepaid workspace it also waits until the
+    /// intent of the request is durable with at least this amount. Called before each turn of the
+    /// request and of its questions. Does nothing where there are no limits.
     ///
     /// # Errors
-    /// 402 when nothing is left beside what this request and others have spent and reserved; 503 when it could not
-    /// be written down.
+    /// 402 when nothing is left besides what this request and others have spent and reserved; 503
+    /// when the intent could not be written.
     pub(crate) async fn reserve(&mut self, turn: Turn<'_>, pace: &mut Pace) -> Result<(), Refusal> {
         let Some((funds, all)) = self.bill.funds() else { return Ok(()) };
+        // The former turn's reservation is released first, so that it does not count against this
+        // one.
         self.pledge = None;
         self.pledge = Some(funds.pledge(|| all.total().0, turn.estimate().0).map_err(credit::refusal)?);
         let written = match &mut self.reservation {
             Some(reservation) => {
                 if let Some(first) = turn.endpoints.first() {
-                    // Should the process end before it is known who answers.
+                    // Names the likely endpoint in the intent, in case the process ends before one
+                    // is asked.
                     reservation.note(|row| name_until_asked(row, first));
                 }
                 pace.during(reservation.commit_intent(), INTENT_TIME_MAX).await
@@ -160,7 +166,8 @@ impl Entry {
         }
     }
 
-    /// Names the endpoint that is being asked, with about so many tokens of input and at most so many of output.
+    /// Begins an attempt at `endpoint`, with an estimate of the input tokens and a limit of the
+    /// output tokens.
     pub(crate) fn asked(
         &mut self,
         endpoint: &Endpoint,
@@ -168,7 +175,7 @@ impl Entry {
         output_max: u64,
         attendance: &Arc<Attendance>,
     ) {
-        // A turn of the tool loop is told what was said before.
+        // The input of a later turn includes the output of the turns before.
         let input_tokens = input_tokens.saturating_add(self.usage.output_tokens);
         self.underway = Some(Underway::of(endpoint, input_tokens, output_max, attendance, &self.hosted));
         if let Some(reservation) = &mut self.reservation {
@@ -179,26 +186,26 @@ impl Entry {
         }
     }
 
-    /// Notes that the endpoint gave no answer: it is not paid for one.
+    /// Records that the endpoint gave no answer, so nothing is charged for the attempt.
     pub(crate) fn unanswered(&mut self) {
         self.underway = None;
     }
 
-    /// Notes that the endpoint answers, and with whose credential.
+    /// Records that the endpoint answers. `is_byok`: the caller's own credential was used.
     pub(crate) fn answered(&mut self, is_byok: bool) {
         if let Some(underway) = &mut self.underway {
             underway.is_byok = is_byok;
         }
     }
 
-    /// Counts what arrived of the answer under way.
+    /// Counts what arrived of the current answer.
     pub(crate) fn received(&mut self, events: &[Event]) {
         if let Some(underway) = &mut self.underway {
             underway.received(events);
         }
     }
 
-    /// Notes what the turn under way and all turns have consumed so far, by the providers' own figures.
+    /// Sets what the current turn and all turns have used so far, by the providers' own figures.
     pub(crate) fn consumed(&mut self, turn: &Usage, all: &Usage, cost: &Cost) {
         if let Some(underway) = &mut self.underway {
             underway.reported(*turn);
@@ -213,13 +220,13 @@ impl Entry {
         self.is_estimated = true;
     }
 
-    /// What all turns have consumed so far.
+    /// What all turns have used so far.
     pub(crate) fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// About what the answer under way has consumed, for a provider that has come to its end and said nothing of it.
-    /// `is_unseen` says that it was read on for a client that has left.
+    /// Estimates the usage of the current answer, whose provider ended it without any figures.
+    /// `is_unseen`: it was read on for a client that has left.
     pub(crate) fn unreported(&mut self, is_unseen: bool) -> Option<Usage> {
         let underway = self.underway.as_ref()?;
         self.is_estimated = true;
@@ -227,19 +234,21 @@ impl Entry {
         Some(if is_unseen { underway.missing_by_now(left) } else { underway.missing() })
     }
 
-    /// Notes that the turn under way is over: its provider has said what it consumed, or never will.
+    /// Ends the current turn: its provider has reported its usage, or never will.
     pub(crate) fn turn_over(&mut self) {
         self.underway = None;
+        // The former turn's reservation is released first, so that it does not count against this
+        // one.
         self.pledge = None;
     }
 
-    /// Notes what something beside the models cost.
+    /// Adds the cost of something other than models, such as tools.
     pub(crate) fn spent(&mut self, cost: Amount) {
         self.tools = self.tools.plus(cost);
         self.note();
     }
 
-    /// Tells bill and reservation what was spent so far.
+    /// Updates the cost account, the reservation and the row with what was spent so far.
     fn note(&mut self) {
         let cost = self.models.total().plus(self.tools).plus(self.lost.total());
         let more = self.bill.own(cost);
@@ -266,14 +275,15 @@ impl Entry {
         }
     }
 
-    /// Charges the tokens of its own turns, once: a question charges those it takes, although it has no row.
+    /// Charges the tokens of its own turns, once. A question charges its tokens itself, although it
+    /// has no row.
     fn charge_tokens(&mut self) {
         let usage = sum(&self.usage, &self.lost_usage);
         let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
         std::mem::take(&mut self.allowance).charge(tokens);
     }
 
-    /// Ends the request: charges it and hands its row over.
+    /// Ends the request: charges it and writes its row.
     pub(crate) fn settle(&mut self, outcome: UsageOutcome) {
         self.charge_aside();
         self.note();
@@ -283,7 +293,7 @@ impl Entry {
         }
     }
 
-    /// Writes the row, and tells of it whoever is to be told.
+    /// Writes the row and the record for the request export.
     fn hand_over(&mut self, mut reservation: Reservation, outcome: UsageOutcome) {
         if let Some(pending) = self.pending.take() {
             reservation.note(|row| pending.tell(row, outcome));
@@ -291,7 +301,7 @@ impl Entry {
         reservation.settle(outcome);
     }
 
-    /// Ends a request that gets an error in place of an answer.
+    /// Ends a request that gets an error instead of an answer.
     pub(crate) fn refuse(&mut self) {
         if self.is_routed {
             return self.settle(UsageOutcome::Failed);
@@ -302,9 +312,10 @@ impl Entry {
         }
     }
 
-    /// The answer under way is read no further. Where the provider has not said what it has used, as much is charged
-    /// as has arrived, or as the endpoint makes in the time that has passed, but for that no more than is reserved. Tells
-    /// what is charged beyond the provider's own figures.
+    /// Stops reading the current answer. If its provider has not reported the usage, what has
+    /// arrived is charged, or what the endpoint produces in the elapsed time by its measured speed.
+    /// For the latter at most what is reserved is charged. Returns what is charged beyond the
+    /// provider's own figures.
     pub(crate) fn break_off(&mut self) -> Cost {
         let Some(underway) = self.underway.take() else {
             self.note();
@@ -319,8 +330,8 @@ impl Entry {
         cost
     }
 
-    /// The client is gone. What it was being told is charged all the same: as much as has arrived, where the
-    /// provider has not said how much that is.
+    /// The client left. What it was being sent is charged: by the provider's figures, else by what
+    /// has arrived.
     fn abandon(&mut self) {
         self.charge_aside();
         self.break_off();
@@ -349,29 +360,29 @@ fn name(row: &mut UsageRow, endpoint: &Endpoint) {
     endpoint.provider.name.clone_into(&mut row.provider);
 }
 
-/// Names the endpoint that is likely to be asked, as long as none was.
+/// Sets the endpoint that is likely to be asked, until one was asked.
 fn name_until_asked(row: &mut UsageRow, endpoint: &Endpoint) {
     if row.attempts == 0 {
         name(row, endpoint);
     }
 }
 
-/// What plugins spend while they are waited for: noted in the entry at the latest when this is dropped, so also
-/// when the client leaves meanwhile.
+/// Records what plugins spend while they run. The entry is updated when this is dropped at the
+/// latest, so also when the client leaves.
 pub(crate) struct Spending<'a> {
     entry: &'a mut Entry,
-    /// In pico-dollars; only ever grows.
+    /// In pico-dollars. It never decreases.
     total: &'a AtomicU64,
     noted: u64,
 }
 
 impl<'a> Spending<'a> {
-    /// Notes what is added to `total` from here on.
+    /// Records what is added to `total` from here on.
     pub(crate) fn new(entry: &'a mut Entry, total: &'a AtomicU64) -> Self {
         Self { entry, total, noted: total.load(Ordering::Relaxed) }
     }
 
-    /// Notes what was spent since the last time.
+    /// Records what was spent since the last call.
     pub(crate) fn note(&mut self) {
         let total = self.total.load(Ordering::Relaxed);
         let more = total.saturating_sub(self.noted);
@@ -388,8 +399,8 @@ impl Drop for Spending<'_> {
     }
 }
 
-/// Adds to such a total.
+/// Adds to a total such as that of [`Spending`].
 pub(crate) fn add_to(total: &AtomicU64, cost: Amount) {
-    // The sum of a request is far from the end of the range.
+    // Cannot overflow: 64 bits of pico-dollars are 18 million dollars.
     total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| Some(spent.saturating_add(cost.0))).ok();
 }

@@ -1,6 +1,6 @@
-//! Request plugins: hook guests that a request asks for by id, in the order of
-//! its `plugins`, account defaults first. A hook that breaks ends the request; it may be there to
-//! enforce something.
+//! Request plugins: hook guests that a request names in its `plugins`, called in that order,
+//! account defaults first. A hook that fails ends the request, because it may be there to enforce a
+//! rule.
 
 mod fitting;
 mod judged;
@@ -24,40 +24,41 @@ use cofferdam_runtime::wire::{Action, ErrorKind, Failure};
 use cofferdam_runtime::{CallError, CallErrorKind, Plugin, Plugins, Services};
 use std::sync::Arc;
 
-/// The known ids whose entry is settings for a model router, not a hook.
+/// The known ids whose entry contains settings for a model router, not for a hook.
 pub(crate) const ROUTER_IDS: [&str; 5] =
     ["auto-router", "auto-beta-router", "jev-router", "switchyard-router", "pareto-router"];
 
 // The longest answer that is held back for hooks, in bytes of text, arguments and pictures.
 pub(crate) const HELD_BYTES_MAX: usize = 16 << 20;
 
-/// Whether entries with this id are the host's own: settings of its model routers, and server tools. No hook would
-/// ever be called for them.
+/// Whether entries with this id are handled by the host itself: settings of its model routers, and
+/// server tools. A hook with such an id would never be called.
 #[must_use]
 pub fn is_own_entry(id: &str) -> bool {
     ROUTER_IDS.contains(&id) || tool_of_plugin(id).is_some()
 }
 
-/// A hook of this request with its settings.
+/// A hook of this request, with its settings.
 pub(crate) struct Hook {
     plugin: Arc<Plugin>,
     id: String,
     settings: Bytes,
-    /// What messages call the entry: `plugins[2]`.
+    /// The path of the entry for messages, such as `plugins[2]`.
     path: String,
 }
 
-/// The hook that answers to an id. One that lacks a grant is, to clients, not there.
+/// The hook with this id. A hook that lacks a grant is not available to clients.
 fn find<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
     with_id(plugins, id).filter(|plugin| plugin.is_usable())
 }
 
-/// The hook that answers to an id, whether or not it has all it needs.
+/// The hook with this id, whether or not it has the grants it needs.
 fn with_id<'a>(plugins: &'a Plugins, id: &str) -> Option<&'a Arc<Plugin>> {
     plugins.iter().find(|plugin| plugin.manifest().hook.as_ref().is_some_and(|hook| hook.id == id))
 }
 
-/// Whether requests and account defaults may name this plugin and have something done.
+/// Whether an entry with this id in a request or in the account defaults has an effect on this
+/// host.
 #[must_use]
 pub fn is_request_plugin(plugins: &Plugins, id: &str) -> bool {
     match tool_of_plugin(id) {
@@ -66,7 +67,7 @@ pub fn is_request_plugin(plugins: &Plugins, id: &str) -> bool {
     }
 }
 
-/// Whether an entry with this id holds settings for a model router.
+/// Whether an entry with this id contains settings for a model router.
 fn is_router_entry(plugins: &Plugins, id: &str) -> bool {
     let is_of = |plugin: &Arc<Plugin>| {
         let table = plugin.manifest().router.as_ref();
@@ -76,7 +77,8 @@ fn is_router_entry(plugins: &Plugins, id: &str) -> bool {
 }
 
 impl Engine {
-    /// The hooks of a request: those it asks for or has by default, and what models with little context need.
+    /// The hooks of a request: those that it names, those it has by default, and the one that
+    /// shortens conversations for models with a small context.
     ///
     /// # Errors
     /// 400 naming an id that no installed plugin has.
@@ -92,7 +94,8 @@ impl Engine {
             .collect();
         let mut hooks = hooks?;
         hooks.sort_by_key(Hook::judges);
-        // What is short and stays as it is needs no further look.
+        // If the request is short and no other hook can make it longer, the hook need not be
+        // called.
         let fitting = self.fitting(request);
         hooks.extend(
             fitting.filter(|hook| !hooks.is_empty() || fitting::may_be_too_long(request, &hook.settings)),
@@ -100,7 +103,8 @@ impl Engine {
         Ok(hooks)
     }
 
-    /// A hook that is not there, or lacks what it needs, which the operator is told.
+    /// The refusal for a hook that is not installed or lacks a grant. A missing grant is logged for
+    /// the operator.
     fn no_hook(&self, entry: &RequestPlugin) -> Refusal {
         if let Some(plugin) = with_id(&self.parts.plugins, &entry.id) {
             self.tell_lacking(plugin);
@@ -109,8 +113,8 @@ impl Engine {
         Refusal::invalid(format!("{}.id \"{id}\" is not available on this host", entry.path()))
     }
 
-    /// The hook that small models and `truncation: auto` have without being asked, last, so that it sees what the
-    /// others made.
+    /// The hook that small models and `truncation: auto` have without being named. It is the last,
+    /// so that it sees the request as the other hooks left it.
     fn fitting(&self, request: &ResponsesRequest) -> Option<Hook> {
         let is_named = request.plugins.iter().any(|entry| entry.id == fitting::ID);
         if is_named || !self.must_fit(request) {
@@ -121,11 +125,12 @@ impl Engine {
         Some(self.hook(plugin, fitting::ID, fitting::ID.to_owned(), entry.as_bytes(), &request.models))
     }
 
-    /// A hook with its entry, and with what it cannot know: `context_length`, the tokens that fit the smallest of
-    /// the models named. What the client says of it comes later and counts.
+    /// A hook with its entry. `context_length`, the tokens that fit the smallest of the models
+    /// named, is put before the entry's own members: with duplicate members the later one counts,
+    /// which is the client's.
     fn hook(&self, plugin: &Arc<Plugin>, id: &str, path: String, entry: &[u8], models: &[String]) -> Hook {
         let settings = match (fitting::smallest(self.catalog(), models), entry.strip_prefix(b"{")) {
-            // An entry has an id, so there is something after the comma.
+            // An entry has an id, so a member follows the comma.
             (Some(smallest), Some(rest)) => {
                 [format!("{{\"context_length\":{smallest},").as_bytes(), rest].concat()
             }
@@ -135,7 +140,7 @@ impl Engine {
     }
 }
 
-/// What a hook may reach; none for one that was granted nothing.
+/// The capabilities of a hook; `None` for a hook without grants.
 fn tools(hook: &Hook, occasion: Occasion<'_>, request: &ResponsesRequest) -> Option<Arc<HookTools>> {
     if hook.plugin.grant().imports.is_empty() {
         return None;
@@ -143,8 +148,9 @@ fn tools(hook: &Hook, occasion: Occasion<'_>, request: &ResponsesRequest) -> Opt
     Some(HookTools::new(occasion.engine, occasion.context, Doors::new(occasion, request)))
 }
 
-/// Shows the request to each hook; what they replace is parsed like a client's body. Returns what the tools
-/// cost that hooks called, which is noted in `entry` whatever becomes of the request.
+/// Calls each hook with the request. What a hook returns instead is parsed like a client's body.
+/// Returns the cost of the tools that hooks called, which is recorded in `entry` even if the
+/// request fails.
 pub(crate) async fn on_request(
     hooks: &[Hook],
     occasion: Occasion<'_>,
@@ -180,13 +186,13 @@ pub(crate) async fn on_request(
     Ok(cost)
 }
 
-/// Whether these hooks want to see an answer before a client that asks for a stream gets any of it.
+/// Whether a hook has to see the whole answer before a streaming client gets any of it.
 pub(crate) fn hold_streams(hooks: &[Hook]) -> bool {
     hooks.iter().any(|hook| hook.sees_answer(true))
 }
 
-/// Shows a finished response to each hook. What the tools cost that they call is noted in `entry`: the
-/// response has its sums already.
+/// Calls each hook with the finished response. The cost of tools that hooks call is recorded only
+/// in `entry`, because the sums in the response are final by now.
 pub(crate) async fn on_response(
     hooks: &[Hook],
     occasion: Occasion<'_>,
@@ -213,7 +219,7 @@ pub(crate) async fn on_response(
     Ok(response)
 }
 
-/// What a hook has decided, without values of secrets that went out for it.
+/// Removes the values of secrets that were sent for the hook from its decision.
 fn clean(verdict: Verdict, hook: &Hook, tools: Option<&HookTools>) -> Verdict {
     match tools {
         Some(tools) => tools.clean(&hook.plugin, verdict),
@@ -222,7 +228,6 @@ fn clean(verdict: Verdict, hook: &Hook, tools: Option<&HookTools>) -> Verdict {
 }
 
 impl Hook {
-    /// The plugin's name.
     pub(crate) fn name(&self) -> &str {
         self.plugin.name()
     }
@@ -242,7 +247,7 @@ impl Hook {
         self.has(Phase::OnResponse) && !(streamed && passes)
     }
 
-    /// What to go on with instead of what was `shown`, if anything.
+    /// The replacement for what was `shown`, if the hook made one.
     fn judge(
         &self,
         verdict: Verdict,
@@ -265,8 +270,8 @@ impl Hook {
         }
     }
 
-    /// What a failure was if the hook had too little memory for what it was shown, or too little time. A hook that
-    /// may wait for others lacks time for other reasons.
+    /// 413 if the hook ran out of memory or time over a long request. A hook with imports may have
+    /// run out of time while it waited, so that is not blamed on the length.
     fn too_large(&self, error: &CallError, shown: usize) -> Option<Refusal> {
         if error.kind == CallErrorKind::OutOfTime && !self.plugin.grant().imports.is_empty() {
             return None;
@@ -276,7 +281,7 @@ impl Hook {
         Some(Refusal::new(413, ErrorKind::PayloadTooLarge, message))
     }
 
-    /// A hook knows its own id and not the place of its entry: `ID.field` of its message becomes
+    /// A hook does not see the index of its entry: `ID.field` in its message becomes
     /// `plugins[i].field`.
     fn refusal(&self, failure: &Failure) -> Refusal {
         let refusal = Refusal::from_failure(failure);

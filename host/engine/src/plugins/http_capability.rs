@@ -1,11 +1,20 @@
-//! The door through which plugins reach other hosts with secrets of the caller or of the operator.
+//! The HTTP capability: plugins use it to reach other hosts, with secrets of the caller or of the
+//! operator.
 //!
-//! Each request passes, in this order: its URL is parsed into a checked target; the host is one that the grant
-//! covers; what the guest says and what the grant says become a plan of secrets and places; everything that
-//! needs no value is checked; where a secret is to go along, a connection is made, so that the address is known
-//! to be open and the server to be the one that is named; then the secrets are released, each with its audit record
-//! on the disk first, and the request is sent at once. What comes back has no value of theirs in it. A redirect is another request
-//! through all of this.
+//! Each request passes these steps in this order:
+//!
+//! 1. Its URL is parsed into a checked target.
+//! 2. The host must be covered by the grant.
+//! 3. The grant and the guest's request become a plan: which secrets are sent, and where each is
+//!    placed.
+//! 4. Everything that can be checked without a value is checked.
+//! 5. If a secret is sent, a connection is opened first. It shows that the address is allowed and
+//!    that the server's certificate is valid for the host.
+//! 6. The secrets are released, each after its audit record is on the disk, and the request is sent
+//!    at once.
+//! 7. The values of the secrets are removed from the answer.
+//!
+//! A redirect is a new request that passes all of these steps.
 
 mod plan;
 mod redirect;
@@ -40,11 +49,11 @@ const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
 const BODY_BYTES_MAX: u32 = 16 * 1024 * 1024;
 /// The most redirects that are followed for one request.
 const REDIRECTS_MAX: u8 = 5;
-/// Requests of one client's request that are refused and written down. After that the door is closed: neither
-/// disk nor log is there to be filled.
+/// Refused requests that are logged and audited for one client's request. After these every further
+/// request fails with `Exhausted`, so that a plugin cannot fill the disk or the log.
 const REFUSALS_MAX: u32 = 16;
 
-/// The door of one request of `caller`.
+/// The HTTP capability for the plugins of one request of `caller`.
 pub(crate) fn http_door(
     engine: &Engine,
     caller: &Caller,
@@ -76,22 +85,22 @@ struct Door {
     released: Released,
 }
 
-/// One request of one plugin under its grant.
+/// One HTTP request of one plugin, under the plugin's grant.
 struct Visit<'a> {
     door: &'a Door,
     plugin: &'a str,
     grant: &'a Grant,
 }
 
-/// A request that is answered, as far as its head.
+/// A request whose answer has arrived as far as its head.
 struct Reached {
-    /// What was sent last, after redirects.
+    /// The request that was sent last, after redirects.
     request: GuestRequest,
     reply: GuestReply,
     sent: Vec<Sent>,
 }
 
-/// A secret as it was sent.
+/// A secret that was sent.
 struct Sent {
     secret: SecretName,
     fingerprint: Option<FingerprintPrefix>,
@@ -128,7 +137,7 @@ impl HttpDoor for Door {
             let visit = Visit { door: &self, plugin, grant };
             let reached = timeout_at(deadline, visit.reach(request, time)).await;
             let Reached { request, reply, sent } = reached.map_err(|_elapsed| HttpError::Timeout)??;
-            // What came back in the head; a guest may read no further.
+            // Secrets in the head are noted now, because the guest may never read the body.
             let reflected = reply.body.reflected();
             visit.note_reflections(&request, &reflected, &sent)?;
             let sent = sent.into_iter().filter(|sent| !reflected.contains(&sent.secret)).collect();
@@ -139,7 +148,10 @@ impl HttpDoor for Door {
 }
 
 impl Door {
-    /// How long a request may take, if the door is open.
+    /// The time limit of a request.
+    ///
+    /// # Errors
+    /// `Exhausted`, after too many refused requests.
     fn time_for(&self, request: &HttpRequest) -> Result<Duration, HttpError> {
         if self.refusals.load(Ordering::Relaxed) >= REFUSALS_MAX {
             return Err(HttpError::Exhausted);
@@ -149,7 +161,7 @@ impl Door {
 }
 
 impl Visit<'_> {
-    /// The request and the redirects it leads to, up to the head of the answer.
+    /// Sends the request and follows its redirects, up to the head of the answer.
     async fn reach(&self, written: HttpRequest, time: Duration) -> Result<Reached, HttpError> {
         let HttpRequest { method, url, headers, body, injections, redirects, body_bytes_max, .. } = written;
         let target = Target::parse(&url).map_err(|error| self.refuse(None, error.into()))?;
@@ -161,7 +173,8 @@ impl Visit<'_> {
             GuestRequest { method, target, headers, body: body.into(), limits, public_only: false };
         let mut planned = self.admit(&mut request, &injections).await?;
         for _ in 0..redirects.min(REDIRECTS_MAX) {
-            // What carries a secret is answered as it is: where it leads is for the guest to ask anew.
+            // A redirect in answer to a request with secrets is returned to the guest, which may
+            // request the new URL itself.
             if !planned.is_empty() {
                 break;
             }
@@ -172,7 +185,8 @@ impl Visit<'_> {
             };
             planned = self.admit(&mut next, &[]).await?;
             if !planned.is_empty() {
-                // The host of before chose the path; it gets no secret on the way.
+                // The redirecting host chose the path, so a request to it must not carry a secret:
+                // the redirect itself is returned.
                 return Ok(Reached { request, reply, sent: Vec::new() });
             }
             request = next;
@@ -181,7 +195,7 @@ impl Visit<'_> {
         Ok(Reached { request, reply, sent })
     }
 
-    /// What goes along with a request that may be sent.
+    /// Checks that a request may be sent. Returns the secrets to send with it.
     async fn admit(
         &self,
         request: &mut GuestRequest,
@@ -216,7 +230,7 @@ impl Visit<'_> {
         Ok(planned)
     }
 
-    /// The host, if it is granted. Addresses never are.
+    /// The host of `target`, if it is granted. An IP address never is.
     fn host<'t>(&self, target: &'t Target) -> Result<(&'t HostName, HostAccess), Refused> {
         let Some(host) = target.host_name() else {
             let log = "hosts are granted by name, and this is an address".to_owned();
@@ -231,7 +245,7 @@ impl Visit<'_> {
         }
     }
 
-    /// The one unplaced secret that is bound to this host.
+    /// The one secret without a configured place that is bound to this host.
     async fn unplaced(&self, host: &HostName) -> Result<Vec<Planned>, Refused> {
         let names: Vec<SecretName> = self.grant.unplaced_secrets().cloned().collect();
         let Some(first) = names.first().cloned() else { return Ok(Vec::new()) };
@@ -239,7 +253,7 @@ impl Visit<'_> {
         plan::unplaced(found.map_err(|error| Refused::not_released(&first, &error))?, host)
     }
 
-    /// The place of the first secret that the vault would not release to this host, if there is any.
+    /// The index of the first secret that the vault would not release to this host.
     async fn unreleasable(&self, host: &HostName, planned: &[Planned]) -> Result<Option<usize>, HttpError> {
         let names: Vec<SecretName> = planned.iter().map(|planned| planned.secret.clone()).collect();
         let Some(first) = names.first().cloned() else { return Ok(None) };
@@ -248,22 +262,25 @@ impl Visit<'_> {
         Ok(planned.iter().position(|planned| !found.contains(&planned.secret)))
     }
 
-    /// Releases what is planned and sends the request.
+    /// Releases the planned secrets and sends the request.
     async fn exchange(
         &self,
         request: &GuestRequest,
         mut planned: Vec<Planned>,
     ) -> Result<(GuestReply, Vec<Sent>), HttpError> {
         let host = host_of(request);
+        // A secret that could not be searched for in the plugin's outputs must not be sent.
         if !planned.is_empty() && self.door.released.is_full(self.plugin) {
             return Err(HttpError::Exhausted);
         }
         if let Some(host) = host.filter(|_| !planned.is_empty()) {
             match self.unreleasable(host, &planned).await? {
-                // Asked for before the others it ends the request, of which nobody is to hear then.
+                // The vault will refuse this secret. It is moved to the front, so that its refusal
+                // ends the request before any other secret is released, and no connection is
+                // opened, so that the host does not notice the request.
                 Some(place) => planned.swap(0, place),
-                // Nothing is released for a name that leads nowhere, to a closed address or to a server that is not
-                // it.
+                // Connect before releasing: nothing is released for a name that does not resolve,
+                // for an address that is not allowed, or for a server that cannot prove its name.
                 None => {
                     let reached = self.door.egress.connect(request).await;
                     reached.map_err(|error| self.refuse(Some(host), error.into()))?;
@@ -287,7 +304,7 @@ impl Visit<'_> {
         Ok((reply, sent))
     }
 
-    /// The answer, whole, if it is here before the deadline.
+    /// The whole answer, if it arrives before the deadline.
     async fn read(
         &self,
         request: &GuestRequest,
@@ -295,7 +312,8 @@ impl Visit<'_> {
         sent: &[Sent],
         deadline: tokio::time::Instant,
     ) -> Result<HttpResponse, HttpError> {
-        // An answer that comes too late has been read in part, and what was in that part counts.
+        // Even if the answer is late, a part of it was read, and secrets found in that part are
+        // noted.
         let body = timeout_at(deadline, reply.body.collect()).await;
         let body = body.unwrap_or(Err(cofferdam_egress::Error::TimedOut));
         self.note_reflections(request, &reply.body.reflected(), sent)?;
@@ -308,10 +326,10 @@ impl Visit<'_> {
         })
     }
 
-    /// Writes down which of the secrets that were `sent` came back.
+    /// Audits and counts which of the secrets that were `sent` came back.
     ///
     /// # Errors
-    /// `denied`, where the operator wants no such answer to get through.
+    /// `denied`, where the grant blocks answers that contain a secret.
     fn note_reflections(
         &self,
         request: &GuestRequest,
@@ -344,7 +362,9 @@ impl Visit<'_> {
         }
     }
 
-    /// Tells operator and audit log why, and gives the guest its word for it.
+    /// Logs why a request was not sent, writes the audit record and returns the error for the
+    /// guest. Failures of the network are only logged: at most once a minute at level `warn`, else
+    /// at level `debug`.
     fn refuse(&self, host: Option<&HostName>, refused: Refused) -> HttpError {
         let Refused { error, audit, log } = refused;
         let is_of_the_network =

@@ -1,6 +1,7 @@
-//! Questions that plugins put to models while they serve a request. Each is a request of its own that goes the
-//! whole way of a client's, tools and hooks included, on the same caller's behalf; it leaves no row, for what
-//! it costs is part of the client's request. Dropping that request drops all of its questions.
+//! Questions that plugins put to models while they serve a request (`model.ask`). Each question is
+//! a request of its own: it takes the same path as a client's request, tools and hooks included, on
+//! behalf of the same caller. It writes no usage row, because its cost is part of the client's
+//! request. Dropping the client's request drops all of its questions.
 
 mod answer;
 mod body;
@@ -17,25 +18,26 @@ use cofferdam_runtime::services::{QUESTION_DEPTH_MAX, Question};
 use pool::Pool;
 use std::sync::Arc;
 
-/// What the plugins of one request may ask, and on whose behalf that request is made itself.
+/// The scope in which the plugins of one request may ask questions, and the place of that request
+/// itself among the questions of the client's request.
 #[derive(Clone)]
 pub(crate) struct Asking {
     pool: Arc<Pool>,
     bill: Arc<Bill>,
-    /// The response that everything is asked for: the client's.
+    /// The id of the client's response, on whose behalf everything is asked.
     serves: Arc<str>,
-    /// 0 for a client's own request.
+    /// 0 for a client's request, 1 for its questions, and so on.
     depth: u8,
-    /// The plugins that asked this request, each on behalf of the one before it.
+    /// The plugins that led to this request, outermost first. Empty for a client's request.
     askers: Vec<String>,
-    /// Who is asked where a question does not say: the models of this request.
+    /// The models of this request. A question that names none is put to these.
     models: Vec<String>,
-    /// The client's `provider` object: what it rules out is ruled out for questions too.
+    /// The client's `provider` object, as JSON. What it rules out is ruled out for questions too.
     provider: Bytes,
 }
 
 impl Asking {
-    /// For a client's request that is answered with the response of this id.
+    /// The scope of a client's request. `response_id` is the id of its response.
     pub(crate) fn of_client(request: &ResponsesRequest, response_id: &str) -> Self {
         Self {
             pool: Arc::default(),
@@ -48,7 +50,7 @@ impl Asking {
         }
     }
 
-    /// For `request`, which is a question of one of this request's plugins.
+    /// The scope of `request`, which is a `question` of one of this request's plugins.
     fn question(&self, question: &Question, request: &ResponsesRequest) -> Self {
         let mut askers = self.askers.clone();
         askers.push(question.plugin.clone());
@@ -68,28 +70,29 @@ impl Asking {
         &self.serves
     }
 
-    /// How deep this request is: 0 for a client's own.
+    /// The depth of this request: 0 for a client's own.
     pub(crate) fn depth(&self) -> u8 {
         self.depth
     }
 
-    /// Whether plugins of this request can ask nothing any more.
+    /// Whether this request is at the greatest depth, so that its plugins cannot ask anything.
     pub(crate) fn is_deepest(&self) -> bool {
         self.depth >= QUESTION_DEPTH_MAX
     }
 
-    /// Whether this request is a question of that plugin, or was asked on its behalf. A hook does not look at
-    /// its own questions: one that asks a model about every request would never come to an end.
+    /// Whether this request is a question of `plugin`, or was asked on its behalf. A hook does not
+    /// look at its own questions: a hook that asks a model about every request would recurse until
+    /// the depth limit.
     pub(crate) fn is_asked_by(&self, plugin: &str) -> bool {
         self.askers.iter().any(|asker| asker == plugin)
     }
 
-    /// What the questions of this request's plugins cost so far, finished or not.
+    /// The charged cost of the questions so far, finished or not.
     pub(crate) fn cost(&self) -> Amount {
         self.bill.questions()
     }
 
-    /// What they cost the caller, here and at providers that it pays itself.
+    /// The same, with what the caller paid providers directly through its own credentials.
     pub(crate) fn cost_everywhere(&self) -> Amount {
         self.bill.questions().plus(self.bill.questions_elsewhere())
     }
@@ -99,7 +102,7 @@ impl Asking {
     }
 }
 
-/// What a request may cost at most, by its own stop conditions.
+/// The lowest `max_cost` among the request's stop conditions.
 fn most(request: &ResponsesRequest) -> Option<Amount> {
     let limits = request.stop_server_tools_when.iter().filter_map(|condition| match condition {
         StopCondition::MaxCost { max_cost_in_dollars } => Some(Amount::from_dollars(*max_cost_in_dollars)),

@@ -58,10 +58,10 @@ pub(crate) use hook::{HookTools, Verdict};
 pub(crate) use hosted_substitute::stand_in;
 pub(crate) use offer::installed;
 
-/// Adds the server tools that a request asks for by plugins and slugs.
+/// Adds the server tools that a request asks for by plugin entries and by suffixes of model slugs.
 ///
 /// # Errors
-/// 400 naming what asks for a tool that this host has not.
+/// 400 naming what asks for a tool that this host does not have.
 pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) -> Result<(), Refusal> {
     let is_there = |name: &str| {
         let is_there = engine.tool_plugin(name).is_some();
@@ -70,81 +70,83 @@ pub(crate) fn add_plugin_tools(engine: &Engine, request: &mut ResponsesRequest) 
         }
         is_there
     };
-    // The whole slug may be a model's id.
+    // A model's id may end like this itself.
     let is_online =
         |slug: &str| engine.catalog().get(slug).is_none() && split_suffix(slug).1 == Some("online");
     let added = request.add_plugin_tools(is_there, is_online);
     added.map_err(|error| Refusal::invalid(error.to_string()))
 }
 
-/// Tells earlier calls of server tools as text, for a request that has none.
+/// Renders earlier calls of server tools as text, for a request that has no server tools.
 ///
 /// # Errors
-/// 500 for an input that no parser writes.
+/// 500 for an input that the parser cannot have written.
 pub async fn tell_calls_plainly(request: &mut ResponsesRequest) -> Result<(), Refusal> {
     let items = retell::retold(&request.input_items(), &Offer::default()).await?;
     request.replace_input(&items);
     Ok(())
 }
 
-/// On whose behalf plugins of one request are called.
+/// The request on whose behalf plugins are called.
 #[derive(Clone, Copy)]
 pub(crate) struct Occasion<'a> {
     pub(crate) engine: &'a Arc<Engine>,
     pub(crate) caller: &'a Caller,
     pub(crate) context: &'a CallContext,
-    /// What its plugins keep, if it has any but routers and providers.
+    /// The scratch stores of its plugins, if it has any plugins besides routers and providers.
     pub(crate) scratches: &'a Option<Scratches>,
-    /// What its plugins ask models.
+    /// The scope of the questions that its plugins ask.
     pub(crate) asking: &'a Asking,
 }
 
-/// Calls of one turn that are run; the model is told that the others were too many.
+/// The most calls of one turn that are run. The others get an error as their result.
 const CALLS_PER_TURN_MAX: usize = 32;
-/// Calls that run at the same time.
+/// The most calls that run at the same time.
 const CALLS_AT_ONCE: usize = 8;
-/// What running calls may tell before it is shown; then they wait.
+/// The most progress notes that wait to be shown. When there are as many, the calls wait.
 const NOTES_WAITING_MAX: usize = 32;
-/// Bytes of all results that the models of one request are told.
+/// The most bytes of all results that are given to the models of one request.
 const RESULTS_BYTES_MAX: usize = 8 << 20;
 
-/// The server tools of one request, and how far their loop is.
+/// The server tools of one request, and the state of their loop.
 pub(crate) struct ServerTools {
     offer: Offer,
     choice: Choice,
     doors: Doors,
     rules: StopRules,
-    /// What the input says of earlier calls, until the calls in it are run.
+    /// The calls in the input, until the approved ones are run.
     history: Option<History>,
     /// What was done before the first turn and is not shown yet.
     before: Vec<Done>,
-    /// The items of the input as models are told them, where they differ from the client's.
+    /// The items of the input as rendered for models, where they differ from the client's.
     input: Option<Bytes>,
-    /// The request as the model of the current turn is told it.
+    /// The request as the model of the current turn gets it.
     turn_json: Bytes,
-    /// Deferred functions that were found: places of the offer's entries, in the order they were found.
+    /// Deferred functions that were found: indexes of the offer's entries, in the order they were
+    /// found.
     loaded: Vec<usize>,
     steps: u32,
     results_bytes: usize,
     counts: ServerToolUse,
-    /// What calls cost that are over, in pico-dollars.
+    /// The cost of finished calls, in pico-dollars.
     cost: AtomicU64,
-    /// What questions had cost before there were tools.
+    /// What questions had cost before the tools were opened.
     asked_before: Amount,
-    /// The current turn is made with tools switched off: calls made all the same are not run.
+    /// Whether the current turn has tools switched off: calls that the model makes nevertheless are
+    /// not run.
     is_over: bool,
-    /// What the tools do when all is over.
+    /// Calls the tools' closing functions when it is dropped.
     _closing: Closing,
 }
 
-/// One call under way.
+/// One running call.
 type Work<'a> = Pin<Box<dyn Future<Output = Finished> + Send + 'a>>;
 
 /// Why calls were not run to their end.
 pub(crate) enum Interrupted {
     /// The client is gone.
     Gone,
-    /// The request's time is up.
+    /// The deadline of the request has passed.
     Late,
     /// The output is larger than a response may be.
     Malformed(Malformed),
@@ -154,7 +156,7 @@ impl ServerTools {
     /// Whether a request has server tools.
     ///
     /// # Errors
-    /// 400 for one without whose `tool_choice` names a server tool all the same.
+    /// 400 for a request without server tools whose `tool_choice` names one.
     pub(crate) fn are_asked_for(request: &ResponsesRequest) -> Result<bool, Refusal> {
         if request.tools.iter().any(|tool| tool.kind.class() == ToolClass::Server) {
             return Ok(true);
@@ -165,7 +167,7 @@ impl ServerTools {
         Ok(false)
     }
 
-    /// The server tools of a request that has any.
+    /// Opens the server tools of a request that has any.
     ///
     /// # Errors
     /// 400 naming the entry that is wrong; 500 and 503 when a guest could not be asked.
@@ -179,7 +181,8 @@ impl ServerTools {
         let closing = Closing::of(engine, request, context, &doors);
         let offer = Offer::of(engine, request, context, &doors).await?;
         let choice = Choice::of(request, &offer)?;
-        // What a client has of stand-ins' calls is told as calls of functions; then what it says of others.
+        // First the calls of hosted substitutes become calls of functions, then the other earlier
+        // calls are rendered.
         let items = request.input_items();
         let kinds: Vec<String> = offer.stand_in_items().into_iter().map(str::to_owned).collect();
         let mut input = aside(items.len(), move || retold_items(&items, &kinds)).await?;
@@ -219,7 +222,7 @@ impl ServerTools {
         Ok(tools)
     }
 
-    /// The request as the model of the first turn is told it.
+    /// The request as the model of the first turn gets it.
     fn first_turn(&self, request: &ResponsesRequest) -> Bytes {
         let tools = self.offer.write(&[]);
         request.guest_json_for(&GuestTurn {
@@ -230,7 +233,7 @@ impl ServerTools {
         })
     }
 
-    /// What the assembler has to know.
+    /// The functions and items that the assembler needs to recognize calls.
     pub(crate) fn served(&self) -> Arc<Served> {
         Arc::new(self.offer.served())
     }
@@ -240,12 +243,12 @@ impl ServerTools {
         self.steps > 0 || !self.before.is_empty()
     }
 
-    /// The request as the model of the current turn is told it.
+    /// The request as the model of the current turn gets it.
     pub(crate) fn turn_json(&self) -> &[u8] {
         &self.turn_json
     }
 
-    /// Counts for `usage`.
+    /// The counts for `usage`.
     pub(crate) fn counts(&self) -> ServerToolUse {
         self.counts
     }
@@ -255,7 +258,7 @@ impl ServerTools {
         Amount(self.cost.load(Ordering::Relaxed))
     }
 
-    /// The stage of the routing metadata's pipeline.
+    /// The stage for the `pipeline` of the routing metadata.
     pub(crate) fn stage(&self) -> Value {
         let ServerToolUse { requested, executed, .. } = self.counts;
         let asked = self.doors.asking().cost().minus(self.asked_before);
@@ -268,10 +271,10 @@ impl ServerTools {
         })
     }
 
-    /// Runs the calls of a turn and shows what came of them, in their order, while they run.
+    /// Runs the calls of a turn side by side and shows their results in the order of the calls.
     ///
     /// # Errors
-    /// [`Interrupted`]; what was not shown is open still.
+    /// [`Interrupted`]. Items whose results were not shown are still open.
     pub(crate) async fn run(
         &mut self,
         calls: &[ServerCall],
@@ -286,6 +289,7 @@ impl ServerTools {
         let (offer, doors, is_over, cost) = (&self.offer, &self.doors, self.is_over, &self.cost);
         let (notes, mut told) = channel(NOTES_WAITING_MAX);
         let is_told = pace.is_streamed();
+        // Progress is reported only to a client that gets events while the calls run.
         let reporter = |item| {
             (is_told && assembler.tells_questions(item)).then(|| Reporter { item, notes: notes.clone() })
         };
@@ -299,9 +303,10 @@ impl ServerTools {
         });
         let work: Vec<Work<'_>> = work.collect();
         self.steps += u32::from(!is_over);
-        // The client sees what is called before it waits for what comes of it.
+        // The client sees the calls before it waits for their results.
         pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
         let mut spending = Spending::new(entry, cost);
+        // Some calls run at once, but their results come in the order of the calls.
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         for call in calls {
@@ -313,14 +318,15 @@ impl ServerTools {
             spending.note();
             let result = show(call, done, assembler)?;
             results.push(result_item(&call.call_id, result, &mut self.results_bytes));
+            // The client sees the calls before it waits for their results.
             pace.say(assembler.take_events()).await.map_err(|ClientGone| Interrupted::Gone)?;
         }
         doors.view().add(&results);
         Ok(())
     }
 
-    /// Makes the next turn after `calls` were run: what was said and found since is told, and tools are
-    /// switched off if a rule says so.
+    /// Prepares the next turn after `calls` were run: its input gets the calls and their results,
+    /// and tools are switched off if a rule ends the loop.
     pub(crate) fn prepare_turn(
         &mut self,
         request: &ResponsesRequest,
@@ -364,8 +370,8 @@ impl ServerTools {
     }
 }
 
-/// A call that adds what it cost to `total` as soon as it is over: the calls before it may take longer than the
-/// client waits.
+/// Adds the cost of a call to `total` as soon as the call is over. Its result is shown later, after
+/// those of the calls before it, and the client may leave before that.
 fn charged<'a>(call: impl Future<Output = Finished> + Send + 'a, total: &'a AtomicU64) -> Work<'a> {
     Box::pin(async move {
         let done = call.await;
@@ -379,7 +385,7 @@ fn refused<'a>(message: &'static str) -> Work<'a> {
     Box::pin(std::future::ready(Finished::failed(message, false)))
 }
 
-/// Ends the item of a call; what the model is told of it.
+/// Ends the item of a call. Returns the result for the model.
 fn show(call: &ServerCall, done: Finished, assembler: &mut Assembler) -> Result<String, Interrupted> {
     if assembler.finish_call(call.item, done.outcome, &done.members).is_ok() {
         assembler.annotate_next(done.annotations);
@@ -391,7 +397,8 @@ fn show(call: &ServerCall, done: Finished, assembler: &mut Assembler) -> Result<
     Ok(failed.for_model)
 }
 
-/// The result as an item of the next turn's input.
+/// The result as an item of the next turn's input. Beyond the limit of all results it is replaced
+/// by an error.
 fn result_item(call_id: &str, result: String, bytes: &mut usize) -> Bytes {
     let result = if result.len() <= RESULTS_BYTES_MAX - *bytes {
         *bytes += result.len();

@@ -1,13 +1,14 @@
-//! Whether a conversation that is too long is cut here. `truncation: auto` asks for it: where an endpoint's dialect
-//! has a truncation of its own the provider cuts, elsewhere the installed hook for context compression does, as if
-//! the request had asked for it. `disabled` forbids what small models have by default, too.
+//! Decides whether this host shortens a conversation that is too long. `truncation: auto` asks for
+//! it: if an endpoint's dialect has a truncation of its own the provider shortens, otherwise the
+//! installed hook for context compression does, as if the request had named it. `disabled` also
+//! forbids the default of small models.
 
 use crate::Engine;
 use crate::plugins::hooks::are_small;
 use crate::request::{ResponsesRequest, Truncation};
 
 impl Engine {
-    /// Whether the hook for context compression is due although the request does not name it.
+    /// Whether the hook for context compression is needed although the request does not name it.
     pub(crate) fn must_fit(&self, request: &ResponsesRequest) -> bool {
         match request.truncation {
             None => are_small(self.catalog(), &request.models),
@@ -16,7 +17,7 @@ impl Engine {
         }
     }
 
-    /// Whether every endpoint of the models named cuts by itself.
+    /// Whether every endpoint of the models named truncates by itself.
     fn is_cut_there(&self, request: &ResponsesRequest) -> bool {
         let models = request.models.iter().filter_map(|slug| self.catalog().find(slug));
         let mut endpoints = models.flat_map(|model| &model.endpoints).peekable();

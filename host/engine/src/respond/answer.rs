@@ -1,4 +1,4 @@
-//! Reading an answer from its first event to its end, turn by turn.
+//! Reads an answer from its first event to its end, turn by turn.
 
 use super::outcome::{TurnEnd, covered, failed, finished, refused};
 use super::turns::Step;
@@ -16,7 +16,7 @@ use crate::upstream::reading::Reading;
 use cofferdam_runtime::wire::{ErrorKind, Event, Usage};
 
 impl Job {
-    /// Takes an answer from its first event to its end, turn by turn.
+    /// Reads an answer from its first event to its end, turn by turn.
     pub(super) async fn carry_on(
         &mut self,
         mut chosen: Chosen,
@@ -44,13 +44,16 @@ impl Job {
             entry.answered(is_byok);
             let price =
                 |usage: &Usage, calls: Amount| Cost::of(usage, &endpoint.prices, is_byok).with_calls(calls);
+            // Time spent waiting for the client does not count for the endpoint's speed.
             let held = pace.held();
             let read = self.read(&price, events, &mut reading, &mut assembler, entry, pace).await;
             let Ok(TurnEnd { outcome, is_endpoints_fault, is_cut_here }) = read else {
                 return Ok(Vec::new());
             };
+            // Read before the entry forgets the turn.
             let calls = entry.noted_calls();
             let is_failed = matches!(outcome, Outcome::Failed(..));
+            // The provider will not report the rest of its usage, so the rest is estimated.
             if is_cut_here || (is_failed && pace.has_left()) {
                 self.cost = self.cost.plus(&entry.break_off());
             }
@@ -67,7 +70,8 @@ impl Job {
             }
             self.cost = self.cost.plus(&price(&usage, calls));
             if pace.has_left() {
-                // It was read on for its usage alone; the entry tells that the client has left.
+                // The answer was read on for its usage only. Dropping the entry records that the
+                // client has left.
                 return Ok(Vec::new());
             }
             let outcome = self.compacted(outcome, &mut assembler);
@@ -84,7 +88,8 @@ impl Job {
         self.end(outcome, reading, assembler, entry, pace).await
     }
 
-    /// Shows the summary that a turn made, where a conversation is compacted; how the turn ended then.
+    /// For a request that compacts a conversation: adds the summary that the turn made. Returns how
+    /// the turn ended.
     fn compacted(&self, outcome: Outcome, assembler: &mut Assembler) -> Outcome {
         let summary = assembler.take_summary().filter(|_| matches!(outcome, Outcome::Completed));
         let Some(summary) = summary else { return outcome };
@@ -103,7 +108,7 @@ impl Job {
         }
     }
 
-    /// Reads one turn to its end; says how it ended.
+    /// Reads one turn to its end. Returns how it ended.
     async fn read(
         &self,
         price: &(impl Fn(&Usage, Amount) -> Cost + Sync),
@@ -120,7 +125,7 @@ impl Job {
                 assembler.assume(entry.unreported(pace.has_left()));
             }
             if let (Some(usage), Some(total)) = (assembler.usage(), assembler.total_usage()) {
-                // Kept at once: a client that leaves has used it all the same.
+                // Recorded at once: if the client leaves, what was used until then is charged.
                 let cost = self.cost.plus(&price(usage, entry.calls()));
                 entry.consumed(usage, &total, &cost);
             }
@@ -138,7 +143,7 @@ impl Job {
                         Err(error) => return Ok(TurnEnd::broken(&error)),
                     }
                 }
-                // The provider's answer is over and there was no end to it.
+                // The provider's answer ended without a final event.
                 _ => {
                     let message = "Provider returned error".to_owned();
                     return Ok(TurnEnd::told(Outcome::Failed(ErrorKind::ProviderUnavailable, message)));
@@ -147,7 +152,7 @@ impl Job {
         }
     }
 
-    /// The endpoint's answer is complete: its conversation stays with it.
+    /// Records that the endpoint's answer is complete, so that the conversation stays with it.
     fn answered(&self, endpoint: &Endpoint, usage: &Usage) {
         let memory = &self.engine.parts.memory;
         if let Some(session) = self.session {
@@ -156,7 +161,7 @@ impl Job {
         }
     }
 
-    /// The endpoint's answer broke after it had begun.
+    /// Records that the endpoint's answer broke off after it had begun.
     fn broke(&self, endpoint: &Endpoint, watch: &Watch, is_endpoints_fault: bool) {
         if !is_endpoints_fault {
             return;
@@ -168,7 +173,7 @@ impl Job {
     }
 }
 
-/// Hands events to the assembler; says how the turn ends, if it does.
+/// Hands events to the assembler. Returns how the turn ends, if it does.
 fn apply(assembler: &mut Assembler, events: Vec<Event>) -> Option<TurnEnd> {
     for event in events {
         if let Event::Error(failure) = event {

@@ -1,4 +1,4 @@
-//! Trying endpoints in the router's order until one answers.
+//! Routes a request, reserves its cost and tries the endpoints until one answers.
 
 use super::plan::Plan;
 use super::{Chosen, Job};
@@ -16,7 +16,7 @@ use crate::routing::model_choice;
 use std::sync::Arc;
 
 impl Job {
-    /// Tries endpoints in the router's order until one answers.
+    /// Routes the request and tries endpoints in the router's order until one answers.
     pub(super) async fn choose(
         &mut self,
         plan: Plan,
@@ -44,7 +44,8 @@ impl Job {
         self.trail.pipeline.extend(self.chosen_models.as_ref().map(model_choice::Chosen::stage));
         entry.reserve(self.turn(), pace).await?;
         if self.tools.is_some() {
-            // Calls that the client has approved spend for themselves, of all that is left.
+            // Approved calls make reservations of their own, so the turn's reservation is released
+            // meanwhile.
             entry.turn_over();
             self.run_approved(entry, pace).await?;
             entry.reserve(self.turn(), pace).await?;
@@ -57,7 +58,7 @@ impl Job {
         Ok(answering)
     }
 
-    /// What the next turn may cost.
+    /// The next turn, for its reservation.
     fn turn(&self) -> Turn<'_> {
         Turn { endpoints: &self.order.endpoints, byok: &self.order.byok, tokens: self.turn_tokens() }
     }
@@ -65,7 +66,7 @@ impl Job {
     /// The most tokens of the next turn.
     fn turn_tokens(&self) -> TurnTokens {
         let Self { request, tools, .. } = self;
-        // A later turn is told what was said and found since the first.
+        // The input of a later turn includes what was said and found since the first.
         let told = tools.as_ref().map_or(0, |tools| tools.turn_json().len());
         let more = told.saturating_sub(request.guest_json.len()) as u64;
         TurnTokens {
@@ -75,7 +76,7 @@ impl Job {
         }
     }
 
-    /// Asks for a further turn, once it is reserved what that may cost.
+    /// Begins a further turn, after the most that it may cost is reserved.
     pub(super) async fn ask_again(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<Chosen, Refusal> {
         entry.reserve(self.turn(), pace).await?;
         self.ask(entry, pace).await
@@ -108,7 +109,7 @@ impl Job {
             session: self.session,
             input_tokens: self.request.weight.about().max(self.request.input_tokens.into()),
             tokens: self.turn_tokens(),
-            // After a call's result there may be nothing left to say.
+            // After the result of a call the model may have nothing left to say.
             may_be_empty: self.request.ends_with_result
                 || self.preferred.is_some()
                 || self.tools.as_ref().is_some_and(|tools| tools.has_run()),

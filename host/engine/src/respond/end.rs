@@ -1,4 +1,4 @@
-//! The end of a response: its outcome, its receipt, the last words to the client.
+//! The end of a response: its outcome, its cost and the last bytes to the client.
 
 use super::Job;
 use super::outcome::{cut_short, settled, too_long_to_hold, whole};
@@ -18,7 +18,7 @@ use cofferdam_store::UsageOutcome;
 use std::sync::Arc;
 
 impl Job {
-    /// Ends the response and says so.
+    /// Ends the response and sends the last bytes or returns the body.
     pub(super) async fn end(
         &mut self,
         outcome: Outcome,
@@ -42,6 +42,7 @@ impl Job {
             answering.and_then(|endpoint| left_out(endpoint, self.order.is_byok(endpoint), &self.request)),
         );
         let last = assembler.complete(&outcome, &self.receipt(self.cost.plus(&entry.lost())));
+        // One body, or a stream that was held back: hooks see it before the client gets any of it.
         if !pace.is_streamed() {
             let body = match whole(last, outcome) {
                 Ok(body) if !self.hooks.is_empty() => Box::pin(self.show_response(body, entry, pace)).await,
@@ -50,6 +51,7 @@ impl Job {
             if let Err(refusal) = &body {
                 entry.failed(refusal.kind);
             }
+            // After the hooks, which may turn the answer into an error.
             entry.settle(if body.is_err() { UsageOutcome::Failed } else { settled });
             if let Some(reading) = reading.filter(|_| body.is_ok()) {
                 reading.close().await;
@@ -63,8 +65,11 @@ impl Job {
                 body => body,
             };
         }
+        // Settled first: if the client leaves during the last send, the outcome is still the one
+        // that was reached.
         entry.settle(settled);
         let said = pace.say(last).await;
+        // The client may send its next request while the provider's connection is drained.
         self.caller.allowance.give_place_back();
         if said.is_ok()
             && let Some(mut reading) = reading
@@ -77,7 +82,7 @@ impl Job {
         Ok(Vec::new())
     }
 
-    /// Lets hooks look at the answer, as long as the request has time.
+    /// Calls the hooks with the response, within the request's deadline.
     async fn show_response(
         &self,
         body: Vec<u8>,
@@ -90,7 +95,7 @@ impl Job {
         pace.during(shown, left).await.unwrap_or_else(late)
     }
 
-    /// Tells the client of a stream the answer that was held back.
+    /// Sends an answer that was held back to the client of a stream.
     async fn tell(&self, made: &Assembler, body: &[u8], pace: &mut Pace) -> Result<Vec<u8>, Refusal> {
         let mut replay = Replay::new(made, body).map_err(|malformed| {
             tracing::error!(%malformed, "a held answer cannot be told as a stream");
@@ -98,7 +103,7 @@ impl Job {
         })?;
         self.echo(replay.assembler());
         while let Some(events) = replay.next_events() {
-            // A client that is gone needs no more of it.
+            // If the client is gone, the rest is not needed.
             if pace.say(events).await.is_err() {
                 break;
             }
@@ -107,12 +112,12 @@ impl Job {
         Ok(Vec::new())
     }
 
-    /// What destinations will be told of this request, if there are any.
+    /// The record for the request export, if there are destinations.
     pub(super) fn pending(&self) -> Option<Box<Pending>> {
         let parts = &self.engine.parts;
         let Self { request, options, context, .. } = self;
         if self.asking.depth() > 0 {
-            // A question is part of the request that it is asked for.
+            // A question is part of the client's request, which has a record of its own.
             return None;
         }
         parts.broadcast.begin(&parts.clock, || About {
@@ -125,7 +130,7 @@ impl Job {
         })
     }
 
-    /// Shows what was sent since the last time, where the client wants to see it.
+    /// Adds what was sent upstream since the last call, if the client asked to see it.
     pub(super) fn echo(&self, assembler: &mut Assembler) {
         let echo = self.echo.as_ref().filter(|_| assembler.is_streamed());
         let debug = echo.map(Echo::take).unwrap_or_default();

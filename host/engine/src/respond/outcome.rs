@@ -1,4 +1,4 @@
-//! How a response stands once its provider has spoken, failed or fallen silent.
+//! The outcome of a response after its provider has answered, failed or fallen silent.
 
 use crate::assembler::{Ended, Malformed, Outcome};
 use crate::authentication::Used;
@@ -13,33 +13,33 @@ use serde_json::json;
 /// How reading one turn ended.
 pub(super) struct TurnEnd {
     pub(super) outcome: Outcome,
-    /// For a failure: whether it speaks against the endpoint.
+    /// For a failure: whether it counts against the endpoint.
     pub(super) is_endpoints_fault: bool,
-    /// This host stopped reading, and the provider goes on for what has arrived.
+    /// This host stopped reading before the end, and the provider charges for what it has produced.
     pub(super) is_cut_here: bool,
 }
 
 impl TurnEnd {
-    /// What the plugin made of it is no answer. The request may have brought that about, but not that the
-    /// provider forged an item.
+    /// The plugin's events do not make a valid answer. The request may have caused that, so the
+    /// endpoint is not blamed, except for an item that the provider must not make.
     pub(super) fn malformed(malformed: Malformed) -> Self {
         let is_endpoints_fault = malformed == Malformed::Forged;
         let is_cut_here = malformed == Malformed::TooLarge;
         Self { outcome: refused(malformed), is_endpoints_fault, is_cut_here }
     }
 
-    /// The provider said so itself.
+    /// The provider ended the turn itself.
     pub(super) fn told(outcome: Outcome) -> Self {
         let is_endpoints_fault =
             matches!(&outcome, Outcome::Failed(kind, _) if refusal::status_of(*kind) >= 500);
         Self { outcome, is_endpoints_fault, is_cut_here: false }
     }
 
-    /// Reading stopped.
+    /// Reading failed.
     pub(super) fn broken(error: &ReadError) -> Self {
         let outcome = broken(error);
         match error {
-            // The time of the whole request is up, or a plugin broke.
+            // The deadline of the whole request passed, or a plugin failed.
             ReadError::Late(Late::Total) | ReadError::Call(_) => {
                 let is_cut_here = matches!(error, ReadError::Late(_));
                 Self { outcome, is_endpoints_fault: false, is_cut_here }
@@ -69,7 +69,7 @@ pub(super) fn refused(malformed: Malformed) -> Outcome {
     Outcome::Failed(ErrorKind::ProviderUnavailable, PLUGIN_FAILED.to_owned())
 }
 
-/// More than is held back for hooks. To ask again would bring as much.
+/// The answer is longer than what is held back for hooks. Another attempt would give as much.
 pub(super) fn too_long_to_hold() -> Outcome {
     let mib = HELD_BYTES_MAX >> 20;
     let message = format!(
@@ -92,7 +92,7 @@ fn broken(error: &ReadError) -> Outcome {
     }
 }
 
-/// What became of a request whose time was up because the host ends.
+/// The outcome of a request that ended because the host ends.
 pub(super) fn cut_short(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Failed(..) => Outcome::Failed(ErrorKind::ProviderOverloaded, STOPPING.to_owned()),
@@ -100,7 +100,7 @@ pub(super) fn cut_short(outcome: Outcome) -> Outcome {
     }
 }
 
-/// A provider's words may repeat the credential.
+/// Covers the credential in a provider's message, which may repeat it.
 pub(super) fn covered(outcome: Outcome, used: Option<&Used>) -> Outcome {
     match (outcome, used) {
         (Outcome::Failed(kind, message), Some(used)) => {
@@ -118,7 +118,8 @@ pub(super) fn settled(outcome: &Outcome) -> UsageOutcome {
     }
 }
 
-/// A whole answer that broke while it was put together was never promised.
+/// A whole answer that fails while it is assembled becomes an error, because nothing was sent to
+/// the client.
 pub(super) fn whole(body: Vec<u8>, outcome: Outcome) -> Result<Vec<u8>, Refusal> {
     match outcome {
         Outcome::Failed(kind, message) => {

@@ -1,5 +1,5 @@
-//! What could answer a request: the models it names or a model router chooses, their endpoints, and what the
-//! router is told.
+//! Determines what could answer a request: the models that it names or a model router chooses,
+//! their endpoints, and the summary for the router.
 
 use super::Job;
 use crate::Engine;
@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What could be tried, and what the router is told.
+/// The candidates, each with the index of its model, and the summary that the router gets.
 pub(super) struct Plan {
     pub(super) candidates: Vec<(u32, Arc<Endpoint>)>,
     pub(super) summary: RequestSummary,
 }
 
 impl Job {
-    /// Has models chosen where the request names a model router.
+    /// Lets a model router choose the models, if the request names one.
     pub(super) async fn choose_models(&mut self) -> Result<(), Refusal> {
         if !self.engine.names_model_router(&self.request) {
             return Ok(());
@@ -42,8 +42,8 @@ impl Job {
         Ok(())
     }
 
-    /// Looks at which providers the caller has a credential of its own, where what may be asked of them depends on
-    /// it.
+    /// Finds the providers for which the caller has a credential of its own. Done only for requests
+    /// with hosted tools or items, because whether an endpoint takes those may depend on it.
     pub(super) async fn look_for_own_keys(&mut self) {
         let Self { engine, caller, context, request, .. } = self;
         if request.hosted().next().is_none() {
@@ -73,14 +73,14 @@ impl Job {
 
     pub(super) fn plan(&mut self) -> Result<Plan, Refusal> {
         let plan = self.candidates()?;
-        // Where there is nothing to choose, nothing is remembered.
+        // With a single candidate there is no choice, so the conversation is not remembered.
         if self.session.is_none() && plan.candidates.len() > 1 {
             self.find_session();
         }
         Ok(plan)
     }
 
-    /// Looks whether the models are there that the request names, unless a model router is to choose.
+    /// Checks that the models exist that the request names, unless a model router is to choose.
     ///
     /// # Errors
     /// 404 and 400, as [`routing::find_models`].
@@ -110,7 +110,7 @@ impl Job {
     }
 }
 
-/// What routers are told of the request, whose first model the client wrote like this.
+/// The summary of the request for routers. `requested` is its first model as the client wrote it.
 fn summary(requested: &str, request: &ResponsesRequest, models: &[Arc<Model>]) -> RequestSummary {
     RequestSummary {
         preferences: request.provider.json.to_vec(),
@@ -125,7 +125,7 @@ fn summary(requested: &str, request: &ResponsesRequest, models: &[Arc<Model>]) -
     }
 }
 
-/// Why something of a request stays without an endpoint.
+/// The refusal for a tool or an item that none of the endpoints takes.
 fn untaken(engine: &Engine, miss: &Miss<'_>) -> Refusal {
     let (path, type_name, lack) = match miss {
         Miss::Tool(tool, lack) => (tool.source.place.to_string(), tool.type_name.as_str(), lack),
@@ -137,7 +137,8 @@ fn untaken(engine: &Engine, miss: &Miss<'_>) -> Refusal {
         "" => path.clone(),
         name => format!("{path}.{}", printable(name)),
     };
-    // What keeps this host's own tool from its place is the reason that helps.
+    // If this host has a tool of its own for the type, the member that prevents its use is the more
+    // helpful reason.
     let odd = match miss {
         Miss::Tool(tool, Lack::Tool) if engine.stand_in_for(type_name).is_some() => tool.unknown_member(),
         _ => None,
@@ -161,8 +162,8 @@ fn untaken(engine: &Engine, miss: &Miss<'_>) -> Refusal {
     }
 }
 
-/// What was left out of the request at the endpoint that answered, as a stage of the routing metadata; none where
-/// nothing was. `is_byok` says whether it was asked on the caller's own credential.
+/// The stage of the routing metadata that lists what was left out of the request at the endpoint
+/// that answered; `None` if nothing was. `is_byok`: the caller's own credential was used.
 pub(super) fn left_out(endpoint: &Endpoint, is_byok: bool, request: &ResponsesRequest) -> Option<Value> {
     let left = request.all_tools().filter(|tool| endpoint.leaves_out(tool, is_byok));
     let left: Vec<Value> =

@@ -1,4 +1,4 @@
-//! Between two turns of one response: the calls of server tools are run, and the model is asked again.
+//! Between two turns of one response: runs the calls of server tools and asks the model again.
 
 use super::outcome::refused;
 use super::{Chosen, Job};
@@ -15,19 +15,21 @@ pub(super) const TIMED_OUT: &str = "Request timed out. Please try again later.";
 
 /// What follows a turn.
 pub(super) enum Step {
-    /// Nothing: the response ends like this, the rest of the provider's answer still to be read.
+    /// Nothing: the response ends with this outcome. The rest of the provider's answer may still
+    /// have to be read.
     End(Outcome, Option<Box<Reading>>),
     /// Another turn, which has begun.
     Turn(Chosen),
-    /// Nobody reads what comes.
+    /// The client has left.
     Gone,
 }
 
 impl Job {
-    /// Runs what the model called in a turn that ended with `outcome`, and begins the next if there is one.
+    /// Runs what the model called in a turn that ended with `outcome`, and begins the next turn if
+    /// there is one.
     ///
     /// # Errors
-    /// A [`Refusal`] where nothing was promised to the client.
+    /// A [`Refusal`] if nothing was sent to the client.
     pub(super) async fn after_turn(
         &mut self,
         outcome: Outcome,
@@ -37,7 +39,7 @@ impl Job {
         pace: &mut Pace,
     ) -> Result<Step, Refusal> {
         let Some(tools) = &mut self.tools else { return Ok(Step::End(outcome, reading)) };
-        // The arguments of an answer that was cut may be cut too.
+        // The arguments of an incomplete answer may be incomplete too.
         if !matches!(outcome, Outcome::Completed) {
             return Ok(Step::End(outcome, reading));
         }
@@ -48,6 +50,7 @@ impl Job {
         if calls.is_empty() {
             return Ok(Step::End(outcome, reading));
         }
+        // Frees the connection and the instance for the next turn.
         if let Some(mut reading) = reading {
             reading.drain().await;
             reading.close().await;
@@ -62,6 +65,7 @@ impl Job {
             Err(Interrupted::Late) => return self.late(entry, pace),
             Err(Interrupted::Malformed(malformed)) => return Ok(Step::End(refused(malformed), None)),
         }
+        // The client has to run its own functions before the model can continue.
         if tools.is_over() || assembler.has_client_calls() {
             return Ok(Step::End(outcome, None));
         }
@@ -78,7 +82,8 @@ impl Job {
                 Ok(Step::Turn(chosen))
             }
             Err(_) if pace.is_over() => self.late(entry, pace),
-            // What the tools said does not fit any more: the response is as long as it can be.
+            // The results of the tools no longer fit into the context: the response ends as
+            // incomplete.
             Err(refusal) if is_length(refusal.kind) => {
                 Ok(Step::End(Outcome::Incomplete("max_output_tokens"), None))
             }
@@ -94,10 +99,10 @@ impl Job {
         }
     }
 
-    /// Runs the calls that the client has approved, if it has any.
+    /// Runs the calls that the client has approved.
     ///
     /// # Errors
-    /// 504: the time of the whole request is up.
+    /// 504: the deadline of the whole request has passed.
     pub(super) async fn run_approved(&mut self, entry: &mut Entry, pace: &mut Pace) -> Result<(), Refusal> {
         let Some(tools) = &mut self.tools else { return Ok(()) };
         let (time, spent) = (self.engine.parts.timeouts.total, tools.cost());
@@ -106,7 +111,7 @@ impl Job {
         run.map_err(|_| timed_out())
     }
 
-    /// The time of the whole request is up, and an answer had begun.
+    /// The deadline of the whole request has passed after an answer had begun.
     fn late(&mut self, entry: &mut Entry, pace: &Pace) -> Result<Step, Refusal> {
         if pace.is_streamed() {
             return Ok(Step::End(Outcome::Failed(ErrorKind::Timeout, TIMED_OUT.to_owned()), None));
@@ -118,7 +123,7 @@ impl Job {
     }
 }
 
-/// The time of the whole request is up, and no answer had begun.
+/// The deadline of the whole request has passed before any answer had begun.
 pub(super) fn timed_out() -> Refusal {
     Refusal::new(504, ErrorKind::Timeout, TIMED_OUT)
 }

@@ -1,5 +1,5 @@
-//! A request may name a model router, `service/auto`, instead of a model: then a guest chooses models of the
-//! catalog for it, from counts and abilities and never from content.
+//! Model routers: a request may name one, such as `service/auto`, instead of a model. Then a guest
+//! chooses models of the catalog for it, from counts and abilities and never from content.
 
 use crate::Engine;
 use crate::catalog::model_routers::ModelRouters;
@@ -15,14 +15,14 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a model router chose.
+/// The choice of a model router.
 pub(crate) struct Chosen {
     router: String,
     choice: Choice,
 }
 
 impl Chosen {
-    /// What routing metadata calls the way the model was found.
+    /// The `strategy` of the routing metadata.
     pub(crate) fn strategy(&self) -> &str {
         &self.choice.strategy
     }
@@ -32,14 +32,14 @@ impl Chosen {
         self.choice.models.iter().any(|chosen| chosen == model)
     }
 
-    /// The stage of the routing metadata's pipeline.
+    /// The stage for the `pipeline` of the routing metadata.
     pub(crate) fn stage(&self) -> Value {
         json!({ "type": "model_router", "name": self.router, "summary": self.choice.reason })
     }
 }
 
 impl Engine {
-    /// Whether a request names a model router in the place of a model.
+    /// Whether a request names a model router instead of a model.
     pub(crate) fn names_model_router(&self, request: &ResponsesRequest) -> bool {
         request.models.iter().any(|slug| self.is_model_router(slug))
     }
@@ -48,27 +48,30 @@ impl Engine {
         self.catalog().get(slug).is_none() && router_slug(slug).is_some()
     }
 
-    /// The entry of `plugins` for the first model router that a request names by a name of this host's own.
+    /// The settings entry for the first of this host's own model routers that a request names.
     pub(crate) fn router_entry<'r>(&self, request: &'r ResponsesRequest) -> Option<&'r [u8]> {
         let mut named = request.models.iter().filter(|slug| self.is_model_router(slug));
         named.find_map(|slug| router_slug(slug)).map(|slug| settings_of(request, id_of(slug)))
     }
 
-    /// The place among `offered` of the model that an endpoint serves, by the id of its health.
+    /// The index in `offered` of the model that an endpoint serves. `endpoint` is the id of its
+    /// health.
     fn place_of(&self, endpoint: u64, offered: &[wire::Model]) -> Option<u32> {
         let known = self.catalog().endpoints().find(|known| known.health.id() == endpoint)?;
         let place = offered.iter().position(|model| model.id == known.candidate.model)?;
         u32::try_from(place).ok()
     }
 
-    /// Puts the models that model routers choose in the place of their names. The last choice, if there was any.
+    /// Replaces the names of model routers by the models that they choose. Returns the last choice,
+    /// if there was one.
     ///
-    /// `summary` is what routers are told of the request that names them by a slug; `serves` says which endpoints
-    /// could answer it; `remembered` is the endpoint that answered the conversation last.
+    /// `summary` makes the summary of the request for the router named by a slug; `serves` says
+    /// whether an endpoint could answer the request; `remembered` is the endpoint that answered the
+    /// conversation last. A name that no model router has is left in the list.
     ///
     /// # Errors
-    /// What the guest refuses, 404 where nothing is left; 500 when it fails, 503 when there is no room for it.
-    /// A name that no model router has stays where it is.
+    /// The refusal of the guest, 404 where nothing is left; 500 when the guest fails, 503 when
+    /// there is no capacity for it.
     pub(crate) async fn choose_models(
         &self,
         request: &mut ResponsesRequest,
@@ -106,6 +109,7 @@ impl Engine {
             models.extend(choice.models.iter().cloned());
             last = Some(Chosen { router: router.name().to_owned(), choice });
         }
+        // Several routers may choose the same model, which is tried at its first place.
         let mut known = BTreeSet::new();
         models.retain(|model| known.insert(model.clone()));
         request.models = models;
@@ -114,18 +118,19 @@ impl Engine {
 }
 
 impl ModelRouters {
-    /// Asks the guests that choose models which names they answer to. Compiles them first.
+    /// Asks each guest that chooses models for the names it answers to. Compiles the guests first.
     async fn find(engine: &Engine, context: &CallContext) -> Result<Self, Refusal> {
         let mut by_slug: BTreeMap<String, Arc<Plugin>> = BTreeMap::new();
         let chooses = |plugin: &&Arc<Plugin>| plugin.exports_model_choice() && plugin.is_usable();
         let mut routers: Vec<&Arc<Plugin>> = engine.plugins().iter().filter(chooses).collect();
-        // A name of a built-in stays its own, whatever the others say; they are in the order of their names.
+        // A name of a built-in plugin cannot be taken by another one. The others follow in the
+        // order of their names.
         routers.sort_by_key(|plugin| !plugin.is_built_in());
         for plugin in routers {
             let slugs = match plugin.model_slugs(context).await {
                 Ok(slugs) => slugs,
                 Err(error) if error.is_saturated() => return Err(Refusal::saturated()),
-                // One that is broken leaves the others their names.
+                // A broken guest does not keep the others from being used.
                 Err(error) => {
                     tracing::error!(plugin = %error.plugin, %error, "a model router does not say its names");
                     continue;
@@ -160,7 +165,7 @@ fn failed(error: &CallError) -> Refusal {
     Refusal::internal()
 }
 
-/// Every model that answers, with its place among them by price.
+/// Every model for responses, with its rank by price.
 fn described(catalog: &Catalog) -> Vec<(Arc<Model>, wire::Model)> {
     let models: Vec<_> = catalog.models().iter().filter(|model| model.kind == ModelKind::Responses).collect();
     let mut prices: Vec<f64> = models.iter().map(|model| total(cheapest(model))).collect();
@@ -173,7 +178,8 @@ fn described(catalog: &Catalog) -> Vec<(Arc<Model>, wire::Model)> {
         .collect()
 }
 
-/// A model as the best of its endpoints make it. What is not known of one is not known of the model.
+/// Describes a model by the best values of its endpoints. A value that is unknown for one of them
+/// is unknown for the model.
 fn describe(model: &Model, price_rank: f64) -> wire::Model {
     let candidates = || model.endpoints.iter().map(|endpoint| &endpoint.candidate);
     let most = |limit: fn(&wire::Candidate) -> u32| {
@@ -212,19 +218,19 @@ fn total(price: wire::Price) -> f64 {
     price.input + price.output
 }
 
-/// The id of the entry that holds the settings of a router when it is named by this slug.
+/// The id of the entry with a router's settings, when the router is named by this slug.
 fn entry_of<'r>(router: &'r Plugin, slug: &str) -> Option<&'r str> {
     router.manifest().router.as_ref().map(|table| table.id.as_str()).or_else(|| id_of(slug))
 }
 
-/// The id of the entry for a model router that names none in its manifest: the known one that the slug begins with,
-/// the longest of them, `pareto-router` for `pareto-code`.
+/// The entry id for a router whose manifest names none: the longest known id whose stem the slug
+/// begins with, such as `pareto-router` for `pareto-code`.
 fn id_of(slug: &str) -> Option<&'static str> {
     let known = ROUTER_IDS.into_iter().filter(|id| slug.starts_with(id.trim_end_matches("-router")));
     known.max_by_key(|id| id.len())
 }
 
-/// The request's entry with this id, `{}` without one.
+/// The request's entry with this id, or `{}`.
 fn settings_of<'a>(request: &'a ResponsesRequest, id: Option<&str>) -> &'a [u8] {
     let entry = id.and_then(|id| request.plugins.iter().find(|entry| entry.enabled && entry.id == id));
     entry.map_or(b"{}", |entry| &entry.json)

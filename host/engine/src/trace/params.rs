@@ -1,11 +1,12 @@
-//! `params` of the routing metadata (names.md 6): the floors that the client set for what its request is routed by,
-//! under the names they have there.
+//! `params` of the routing metadata: the lower limits that the client set for routing, under their
+//! names in the metadata.
 
 use serde_json::{Map, Value};
 
-/// The object; none where the client set no floor.
+/// The object; `None` where the client set no lower limit.
 ///
-/// `preferences` is the `provider` object, `router` the plugin entry of the model router named, if one is.
+/// `preferences` is the `provider` object, `router` the plugin entry of the model router, if the
+/// request names one.
 pub(crate) fn params(preferences: &[u8], router: Option<&[u8]>) -> Option<Value> {
     let mut params = Map::new();
     if let Some(quality) = router.and_then(|entry| floor(entry, "min_coding_score")) {
@@ -17,7 +18,7 @@ pub(crate) fn params(preferences: &[u8], router: Option<&[u8]>) -> Option<Value>
     (!params.is_empty()).then_some(Value::Object(params))
 }
 
-/// A number, or that of the median where one is given for each percentile.
+/// The number given, or the one for the median where there is one for each percentile.
 fn floor(object: &[u8], name: &str) -> Option<Value> {
     let object: Value = serde_json::from_slice(object).ok()?;
     let given = object.get(name)?;
@@ -30,7 +31,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn floors_have_the_names_of_the_metadata() {
+    fn lower_limits_have_the_names_of_the_metadata() {
         let entry = br#"{"id":"pareto-router","min_coding_score":0.5}"#;
         assert_eq!(
             params(br#"{"preferred_min_throughput":{"p50":40,"p90":9}}"#, Some(entry)),

@@ -1,36 +1,37 @@
-//! `debug.echo_upstream_body`: what was sent to each provider that was tried, and when, kept until the stream begins.
+//! `debug.echo_upstream_body`: what was sent to each provider that was tried, and when, kept until
+//! the stream begins.
 //!
-//! Nothing is shown before the answer starts, so a failed attempt stays as silent as ever. What is shown is
-//! the guest's body, to which the host adds no secret; should the client's own words repeat the credential
-//! that went along, asterisks stand in its place.
+//! Nothing is shown before the answer starts, so a failed attempt stays invisible until then. The
+//! body is the guest's, to which the host adds no secret. If the client's own text repeats the
+//! credential that was sent, asterisks replace it.
 
 use crate::authentication::Used;
 use serde_json::{Value, json};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The longest bodies of one response together, in bytes as they were sent.
+/// The most bytes of upstream bodies that are echoed for one response.
 const BYTES_MAX: usize = 8 << 20;
 
-/// The bodies of one response.
+/// The upstream bodies of one response.
 #[derive(Debug)]
 pub(crate) struct Echo {
     began: Instant,
-    /// The same moment, in Unix milliseconds.
+    /// The moment `began` in Unix milliseconds.
     began_ms: u64,
     kept: Mutex<Kept>,
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Members of `debug`, JSON without line breaks.
+    /// Values of the member `debug`, as JSON without line breaks.
     bodies: Vec<Vec<u8>>,
-    /// Bytes taken in so far, those already shown included.
+    /// The lengths of all bodies so far, with those already taken.
     bytes: usize,
 }
 
 impl Echo {
-    /// For a response whose request arrived now, which is `now_ms` in Unix milliseconds.
+    /// For a response whose request arrived now. `now_ms` is the same moment in Unix milliseconds.
     pub(crate) fn new(now_ms: u64) -> Self {
         Self { began: Instant::now(), began_ms: now_ms, kept: Mutex::default() }
     }
@@ -54,8 +55,8 @@ impl Echo {
         kept.bodies.push(debug.to_string().into_bytes());
     }
 
-    /// What was noted since the last call, in the order of the attempts: for each the object `debug`, with the body
-    /// and the `timings` of names.md 2.2: milliseconds since the request arrived, and since 1970.
+    /// The `debug` objects noted since the last call, in the order of the attempts. Each has the
+    /// body and `timings`: `start_ms` counts from the arrival of the request, `epoch_ms` from 1970.
     pub(crate) fn take(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.kept().bodies)
     }
@@ -65,8 +66,8 @@ impl Echo {
     }
 }
 
-/// The body as JSON, its texts without the credential. Texts are looked at as they read, so that no way to
-/// escape a character hides it.
+/// The body as JSON, with the credential covered in its strings. Strings are searched after
+/// decoding, so that an escaped spelling is found too.
 fn shown(body: &[u8], used: Option<&Used>) -> Value {
     let text = || Value::String(String::from_utf8_lossy(body).into_owned());
     let shown = serde_json::from_slice(body).unwrap_or_else(|_| text());
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_one_line_and_bounded() {
+    fn a_body_is_written_on_one_line_and_is_bounded() {
         let echo = Echo::new(5_000);
         echo.note(b"{\n \"a\": 1\n}", None);
         echo.note(b"no\njson", None);

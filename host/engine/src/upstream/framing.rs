@@ -1,12 +1,11 @@
-//! Cuts a provider's byte stream into frames: server-sent events or NDJSON
-//! lines. The host does this once for every dialect, so that no guest ever sees
-//! half an event or half a character. Frames are bounded: a provider that never
-//! ends a line is an error, not memory.
+//! Cuts a provider's byte stream into frames: server-sent events or NDJSON lines. The host does
+//! this for every dialect, so guests always get whole events and whole characters. The length of a
+//! frame is limited: a provider that never ends a line causes an error, not unbounded memory.
 
 use cofferdam_runtime::manifest::Framing;
 use cofferdam_runtime::wire::Frame;
 
-/// The longest frame taken from a provider, in bytes: room for a large picture in base64.
+/// The longest frame of a provider, in bytes: enough for a large picture in base64.
 pub(crate) const FRAME_BYTES_MAX: usize = 32 << 20;
 
 /// A frame grew beyond [`FRAME_BYTES_MAX`].
@@ -20,7 +19,8 @@ pub(crate) struct Framer {
     framing: Framing,
     /// The unfinished line.
     line: Vec<u8>,
-    /// The last line ended in a carriage return: a line feed that follows belongs to it.
+    /// The last line ended in a carriage return: if a line feed follows, it belongs to the same
+    /// line ending.
     after_carriage_return: bool,
     first_line: bool,
     name: String,
@@ -42,10 +42,10 @@ impl Framer {
         }
     }
 
-    /// Takes one read and appends the frames it completes to `frames`.
+    /// Takes one read and appends the frames that it completes to `frames`.
     ///
     /// # Errors
-    /// [`FrameTooLong`]; the framer must not be used after it.
+    /// [`FrameTooLong`]. The framer must not be used after it.
     pub(crate) fn push(&mut self, mut bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameTooLong> {
         if self.after_carriage_return {
             self.after_carriage_return = false;
@@ -78,8 +78,8 @@ impl Framer {
         Ok(())
     }
 
-    /// The provider ended its stream in good order: whatever is whole but for
-    /// the final line break counts, as several servers leave that out.
+    /// Completes the last frame after the provider ended its stream without an error. Several
+    /// servers leave out the final line break or blank line.
     ///
     /// # Errors
     /// [`FrameTooLong`].
@@ -134,7 +134,7 @@ impl Framer {
                 self.has_data = true;
             }
             b"event" => self.name = String::from_utf8_lossy(value).into_owned(),
-            // Comments (an empty field name), `id`, `retry` and unknown fields mean nothing here.
+            // Comments (an empty field name), `id`, `retry` and unknown fields are not used here.
             _ => {}
         }
     }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn sse_without_a_final_blank_line_still_counts_at_a_clean_end() {
+    fn sse_event_without_final_blank_line_is_complete_at_a_clean_end() {
         assert_eq!(frames_of(Framing::Sse, &[b"data: [DONE]"]), [pair("", "[DONE]")]);
     }
 
@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_reads_are_cut_changes_nothing(
+        fn frames_do_not_depend_on_where_reads_are_cut(
             pieces in proptest::collection::vec("(data|event|id|:| ?|\r|\n|\r\n|[a-z{}é]{0,4}){0,8}", 0..20),
             cuts in proptest::collection::vec(0usize..400, 0..12),
             sse in any::<bool>(),

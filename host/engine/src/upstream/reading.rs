@@ -1,5 +1,5 @@
-//! Reading one provider's answer: bytes from the network become frames, frames
-//! become events in the provider's guest.
+//! Reads one provider's answer: the host cuts the bytes from the network into frames, and the
+//! provider's guest turns frames into events.
 
 use crate::lifecycle::deadline::{Late, Pace};
 use crate::upstream::framing::Framer;
@@ -12,13 +12,12 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// The longest whole answer taken from a provider, in bytes.
+/// The longest whole answer of a provider, in bytes.
 pub(crate) const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// How long the rest of an answer may take after its last event, so that the
-/// connection can be used again.
+/// How long to read on after the last event, so that the connection can be used again.
 const DRAIN: Duration = Duration::from_millis(20);
 
-/// How much of a burst is taken at once, in bytes.
+/// The most bytes that are taken together from a burst.
 const GATHER_BYTES_MAX: usize = 64 << 10;
 
 /// Why there is no next event.
@@ -26,28 +25,28 @@ const GATHER_BYTES_MAX: usize = 64 << 10;
 pub(crate) enum ReadError {
     Late(Late),
     Upstream(EgressError),
-    /// The guest says that the answer is not what it should be.
+    /// The guest reports that the answer is not valid.
     Guest(Failure),
     Call(CallError),
     TooLong,
 }
 
-/// An answer on its way.
+/// An answer that is being read.
 pub(crate) struct Reading {
     instance: ProviderInstance,
     body: Option<ReplyBody>,
     form: Form,
 }
 
-/// How an answer comes.
+/// The form of an answer.
 enum Form {
-    /// As one body, behind this head.
+    /// One body with this head.
     Whole(ResponseHead),
-    /// Event by event.
+    /// A stream of events.
     Stream(Box<Stream>),
 }
 
-/// What is known of a stream between two pieces.
+/// The state of a stream between two reads.
 struct Stream {
     framer: Framer,
     frames: Vec<Frame>,
@@ -55,10 +54,10 @@ struct Stream {
 }
 
 impl Reading {
-    /// `framing` is none for an answer that comes as one body.
+    /// Begins to read an answer. `framing` is `None` for an answer that comes as one body.
     ///
     /// # Errors
-    /// The guest broke while it made its decoder for a stream.
+    /// The guest failed while it created the decoder of a stream.
     pub(crate) async fn open(
         mut instance: ProviderInstance,
         head: ResponseHead,
@@ -76,18 +75,18 @@ impl Reading {
         Ok(Box::new(Self { instance, body: Some(body), form }))
     }
 
-    /// Whether the first event of a stream is still to come. Comments are none.
+    /// Whether the first event of a stream is still to come. Comments do not count as events.
     pub(crate) fn awaits_first_event(&self) -> bool {
         matches!(&self.form, Form::Stream(stream) if !stream.has_begun)
     }
 
-    /// Whether the provider has said everything.
+    /// Whether the provider's answer has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.body.is_none()
     }
 
-    /// The events of the next read, which may be none. After the last of them
-    /// [`Self::is_over`].
+    /// The events of the next read, which may be none. After the last of them [`Self::is_over`] is
+    /// true.
     pub(crate) async fn next(&mut self, pace: &mut Pace, limit: Duration) -> Result<Vec<Event>, ReadError> {
         let Self { instance, body, form } = self;
         match form {
@@ -100,23 +99,23 @@ impl Reading {
         }
     }
 
-    /// Reads to the end of an answer whose last event was seen, if that is near.
+    /// Reads to the end of an answer whose last event has arrived, if that end is near.
     pub(crate) async fn drain(&mut self) {
         let Some(mut body) = self.body.take() else { return };
         let rest = async { while let Ok(Some(_)) = body.chunk().await {} };
-        // Too slow: the connection is closed instead of reused, nothing else is lost.
+        // If it is too slow, the connection is closed instead of reused. Nothing else is lost.
         let drained = tokio::time::timeout(DRAIN, rest).await;
         tracing::trace!(reused = drained.is_ok(), "end of the provider's answer");
     }
 
-    /// After an answer that went well: the instance may serve the next request of
-    /// the same owner. Dropped instead, it ends.
+    /// Ends a successful answer: the instance may serve the next request of the same owner. If this
+    /// is dropped instead, the instance ends.
     pub(crate) async fn close(self) {
         self.instance.close().await;
     }
 }
 
-/// All of a body.
+/// Reads a whole body.
 async fn whole(body: &mut ReplyBody, pace: &mut Pace, limit: Duration) -> Result<Vec<u8>, ReadError> {
     let mut data = Vec::new();
     loop {
@@ -129,7 +128,7 @@ async fn whole(body: &mut ReplyBody, pace: &mut Pace, limit: Duration) -> Result
     }
 }
 
-/// What a guest made of an answer.
+/// The result of a call into the guest.
 fn told(answer: Result<Result<Vec<Event>, Failure>, CallError>) -> Result<Vec<Event>, ReadError> {
     answer.map_err(ReadError::Call)?.map_err(ReadError::Guest)
 }
@@ -170,10 +169,9 @@ impl Stream {
     }
 }
 
-/// Takes what has arrived besides the first piece, so that a burst of events costs
-/// one call into the guest and one write to the client. A piece per event is how
-/// providers send, and the connection hands over one piece at a time; yielding lets
-/// it put the next in place. True at the end of the body.
+/// Takes what has arrived besides the first piece, so that a burst of events costs one call into
+/// the guest and one write to the client. Providers send one piece for each event, and the
+/// connection hands over one piece at a time. Returns true at the end of the body.
 async fn gather(
     body: &mut ReplyBody,
     framer: &mut Framer,
@@ -183,15 +181,14 @@ async fn gather(
     while gathered < GATHER_BYTES_MAX {
         let mut ready = poll_once(body.chunk()).await;
         if ready.is_none() {
-            // A connection that is shared runs as a task of its own: it gets a turn to
-            // put the next piece in place.
+            // The connection runs as a task of its own. Yielding lets it hand over the next piece.
             tokio::task::yield_now().await;
             ready = poll_once(body.chunk()).await;
         }
         match ready {
             None => return Ok(false),
             Some(Ok(None)) => return Ok(true),
-            // What arrived before the break still counts; the next read meets it again.
+            // What arrived before the error is still used. The next read gets the error again.
             Some(Err(_)) => return Ok(false),
             Some(Ok(Some(bytes))) => {
                 gathered += bytes.len();
@@ -202,7 +199,7 @@ async fn gather(
     Ok(false)
 }
 
-/// The output of `future` if it is there already; dropping it loses nothing of a body.
+/// The output of `future` if it is ready. Dropping the future loses nothing of a body.
 async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|context| match future.as_mut().poll(context) {
@@ -215,7 +212,7 @@ async fn poll_once<F: Future>(future: F) -> Option<F::Output> {
 /// What the first events of an answer mean for the attempt.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// Nothing real yet.
+    /// No content so far.
     Wait,
     /// Content, or an end that needs none.
     Answered,
@@ -235,7 +232,8 @@ pub(crate) fn verdict(events: &[Event]) -> Verdict {
             Event::Error(failure) => return Verdict::Failed(failure.clone()),
             Event::Finish(finish) => {
                 return match finish.reason {
-                    // The limit or the filter struck before the first word: an answer all the same.
+                    // The output limit or the content filter applied before the first word. This is
+                    // an answer too.
                     FinishReason::Length | FinishReason::ContentFilter => Verdict::Answered,
                     _ => Verdict::Empty,
                 };
@@ -247,7 +245,7 @@ pub(crate) fn verdict(events: &[Event]) -> Verdict {
 }
 
 impl ReadError {
-    /// In the canonical vocabulary. The message is for the client.
+    /// The failure in canonical error types. The message is for the client.
     pub(crate) fn failure(&self) -> Failure {
         let (kind, message) = match self {
             Self::Guest(failure) => return failure.clone(),

@@ -1,24 +1,25 @@
-//! The places of one round in the order in which they are tried: the router's, except that an endpoint whose breaker
-//! is not closed, and whose one turn of this second another request has taken since the router was told, waits
-//! until those that are well have been tried.
+//! The order of the attempts within one round: the router's, with one exception. An endpoint whose
+//! breaker is not closed may be probed once a second. If another request has used that probe since
+//! the router ordered the endpoints, the endpoint waits until the healthy ones have been tried.
 
 use std::collections::VecDeque;
 use std::vec;
 
-/// What is left of a round.
+/// The indexes that are left of a round.
 pub(super) struct Places {
     left: vec::IntoIter<usize>,
     put_off: VecDeque<usize>,
 }
 
 impl Places {
-    /// All of a round, in the router's order.
+    /// All indexes of a round, in the router's order.
     pub(super) fn new(places: Vec<usize>) -> Self {
         Self { left: places.into_iter(), put_off: VecDeque::new() }
     }
 
-    /// The next of those that `allow` lets through, with what `begin` gave: nothing where its breaker lets it
-    /// through as a last resort only. `is_well` says of which it does not.
+    /// The next index that `allow` accepts, and the result of `begin` for it. `None` as the result
+    /// means that the breaker does not admit the attempt, which is made nevertheless because no
+    /// healthy endpoint (`is_well`) is left.
     pub(super) fn next<T>(
         &mut self,
         allow: impl Fn(usize) -> bool,
@@ -49,7 +50,8 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// In which order four places are tried when the turns of `taken` are taken and those of `ill` are not well.
+    /// The order in which four endpoints are tried when the probes of those in `taken` are used up
+    /// and those in `ill` are not healthy.
     fn tried(allowed: &[usize], ill: &[usize], taken: &[usize]) -> Vec<(usize, bool)> {
         let mut places = Places::new(vec![0, 1, 2, 3]);
         let (allow, is_well) = (|place| allowed.contains(&place), |place| !ill.contains(&place));
@@ -59,12 +61,12 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_another_request_probes_waits_for_those_that_are_well() {
+    fn an_endpoint_probed_by_another_request_is_tried_after_the_healthy_ones() {
         let all = [0, 1, 2, 3];
         assert_eq!(tried(&all, &[], &[]), [(0, true), (1, true), (2, true), (3, true)]);
         assert_eq!(tried(&all, &[0], &[]), [(0, true), (1, true), (2, true), (3, true)], "its own turn");
         assert_eq!(tried(&all, &[0], &[0]), [(1, true), (2, true), (3, true), (0, false)]);
-        // Those that are no better are not tried before it.
+        // Endpoints that are not healthy either are not tried before it.
         assert_eq!(tried(&all, &[1, 2, 3], &[1, 2, 3]), [(0, true), (1, false), (2, false), (3, false)]);
         assert_eq!(tried(&all, &all, &all), [(0, false), (1, false), (2, false), (3, false)]);
         assert_eq!(tried(&[0, 2], &[0], &[0]), [(2, true), (0, false)], "what may not be tried is not");

@@ -1,19 +1,20 @@
-//! Answers that came to a normal end without content. The next endpoint is asked; where none has content, the first of
-//! them is the answer. All of them were made, and are charged.
+//! Answers that ended normally without content. After such an answer the next endpoint is asked. If
+//! none gives content, the first of these answers is used. All of them are charged, because
+//! providers charge for them.
 
 use super::{Answered, Notes, Won};
 use crate::catalog::Endpoint;
 use crate::money::ledger::Charged;
 
-/// The first such answer, not charged yet.
+/// The first such answer, which is not charged yet.
 pub(super) struct Spare<T> {
     won: Won<T>,
-    /// Its place among the attempts.
+    /// Its index among the attempts of the routing trace.
     attempt: usize,
 }
 
 impl<T: Answered> Spare<T> {
-    /// Keeps the first of them. Of a further one, tells what is charged for it.
+    /// Keeps the first such answer. For a further one returns what is charged for it.
     pub(super) fn keep(spare: &mut Option<Self>, won: Won<T>, notes: &mut Notes<'_>) -> Option<Charged> {
         let is_byok = won.answer.used().is_some_and(|used| used.is_byok);
         if spare.is_some() {
@@ -24,12 +25,12 @@ impl<T: Answered> Spare<T> {
         None
     }
 
-    /// The place of its endpoint in the order.
+    /// Index of its endpoint in the order.
     pub(super) fn place(&self) -> usize {
         self.won.place
     }
 
-    /// Makes it the answer.
+    /// Uses it as the answer of the request.
     pub(super) fn take(self, endpoint: &Endpoint, notes: &mut Notes<'_>) -> Won<T> {
         let Self { won, attempt } = self;
         notes.entry.take_up(endpoint);
@@ -37,7 +38,7 @@ impl<T: Answered> Spare<T> {
         won
     }
 
-    /// Another endpoint has content: the answer that was kept is charged all the same.
+    /// Another endpoint gave content: the answer that was kept is not used, but charged.
     pub(super) fn pass_over(spare: &mut Option<Self>, notes: &mut Notes<'_>) {
         if let Some(Self { attempt, .. }) = spare.take() {
             let charged = notes.entry.charge_aside();

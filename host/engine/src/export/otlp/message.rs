@@ -1,6 +1,7 @@
-//! The messages of an OTLP trace export (`opentelemetry/proto/collector/trace/v1/trace_service.proto`), as far as
-//! this host fills them. One set of types serves both encodings: `prost` writes protobuf, `serde` writes the JSON
-//! encoding of OTLP/HTTP, with ids in hexadecimal and 64-bit numbers as text.
+//! The messages of an OTLP trace export
+//! (`opentelemetry/proto/collector/trace/v1/trace_service.proto`), with the fields that this host
+//! fills. One set of types serves both encodings: `prost` writes protobuf, and `serde` writes the
+//! JSON encoding of OTLP/HTTP, with ids in hexadecimal and 64-bit numbers as text.
 
 use serde::{Serialize, Serializer};
 use std::fmt::Write as _;
@@ -109,7 +110,8 @@ pub(super) struct AnyValue {
     pub(super) value: Option<Scalar>,
 }
 
-/// The scalar values of an attribute. Lists and maps are left out: not every collector takes them nested.
+/// The scalar values of an attribute. Lists and maps are left out: not every collector takes them
+/// nested.
 #[derive(Clone, PartialEq, prost::Oneof, Serialize)]
 #[expect(clippy::enum_variant_names, reason = "the names of the JSON encoding")]
 #[serde(rename_all = "camelCase")]

@@ -22,7 +22,7 @@ fn wait_s(limit: &Limit<u32>, quota: Quota) -> u64 {
 }
 
 #[test]
-fn as_much_as_the_quota_says_may_be_used_at_once() {
+fn a_whole_quota_may_be_used_at_once() {
     for per_minute in [1, 2, 7, 20, 61, 600, 5_000] {
         assert_eq!(taken(&limit(&Clock::manual()), 1, quota(per_minute)), per_minute as usize);
     }
@@ -32,7 +32,7 @@ fn as_much_as_the_quota_says_may_be_used_at_once() {
 }
 
 #[test]
-fn waiting_gives_back_at_the_pace_of_the_quota_and_never_more_than_may_be_used_at_once() {
+fn waiting_restores_units_at_the_rate_up_to_the_burst() {
     let clock = Clock::manual();
     let limit = limit(&clock);
     let quota = Quota::new(60, 20).unwrap();
@@ -49,7 +49,7 @@ fn waiting_gives_back_at_the_pace_of_the_quota_and_never_more_than_may_be_used_a
 }
 
 #[test]
-fn the_wait_that_is_told_is_enough_and_not_a_second_too_long() {
+fn the_reported_wait_is_enough_and_not_a_second_too_long() {
     let clock = Clock::manual();
     let limit = limit(&clock);
     let quota = quota(7);
@@ -62,7 +62,7 @@ fn the_wait_that_is_told_is_enough_and_not_a_second_too_long() {
 }
 
 #[test]
-fn a_standing_tells_what_is_left_and_when_all_of_it_is_back() {
+fn a_standing_has_what_is_left_and_when_all_is_restored() {
     let clock = Clock::manual();
     let limit = limit(&clock);
     let quota = quota(7);
@@ -80,14 +80,14 @@ fn a_standing_tells_what_is_left_and_when_all_of_it_is_back() {
 }
 
 #[test]
-fn nobody_uses_up_what_is_anothers() {
+fn keys_do_not_share_a_quota() {
     let limit = limit(&Clock::manual());
     assert_eq!(taken(&limit, 1, quota(60)), 60);
     assert_eq!(taken(&limit, 2, quota(60)), 60);
 }
 
 #[test]
-fn looking_uses_nothing_up_and_what_is_given_back_can_be_used_again() {
+fn checks_use_nothing_and_returned_units_can_be_used_again() {
     let limit = limit(&Clock::manual());
     let quota = quota(20);
     for _ in 0..100 {
@@ -101,7 +101,7 @@ fn looking_uses_nothing_up_and_what_is_given_back_can_be_used_again() {
 }
 
 #[test]
-fn what_was_used_in_fact_is_paid_back_before_anything_else_is_let_in() {
+fn use_beyond_the_quota_is_paid_off_before_more_is_allowed() {
     let clock = Clock::manual();
     let limit = limit(&clock);
     let quota = quota(60_000);
@@ -117,7 +117,7 @@ fn what_was_used_in_fact_is_paid_back_before_anything_else_is_let_in() {
 }
 
 #[test]
-fn an_absurd_figure_locks_nobody_out_for_more_than_a_day() {
+fn an_absurd_figure_blocks_a_key_for_a_day_at_most() {
     let limit = limit(&Clock::manual());
     for _ in 0..3 {
         limit.debit(1, quota(1_000), u64::MAX);
@@ -126,11 +126,11 @@ fn an_absurd_figure_locks_nobody_out_for_more_than_a_day() {
 }
 
 #[test]
-fn another_quota_counts_at_once_and_forgets_nothing() {
+fn a_changed_quota_applies_at_once_and_keeps_past_use() {
     let clock = Clock::manual();
     let limit = limit(&clock);
     limit.debit(1, quota(1_000), 900);
-    // What was used stays what it was, whatever the pace.
+    // What was used stays the same when the rate changes.
     assert_eq!(limit.standing(1, quota(10_000)).remaining, 9_100);
     assert_eq!(limit.standing(1, quota(901)).remaining, 1);
     assert_eq!(limit.check(1, quota(600)).unwrap_err().wait_s, 31);
@@ -141,7 +141,7 @@ fn another_quota_counts_at_once_and_forgets_nothing() {
 }
 
 #[test]
-fn memory_is_bounded_and_those_who_use_most_are_remembered() {
+fn memory_is_bounded_and_the_heaviest_users_are_remembered() {
     let clock = Clock::manual();
     let limit = Limit { remembered_max: 100, ..limit(&clock) };
     let quota = quota(60);
@@ -151,7 +151,7 @@ fn memory_is_bounded_and_those_who_use_most_are_remembered() {
     }
     assert!(limit.lock().len() <= 100);
     assert!(limit.check(0, quota).is_err());
-    // Whoever has nothing used up any more is forgotten first.
+    // A key that has nothing left to pay off is forgotten first.
     clock.advance(Duration::from_secs(60));
     for who in 1_000..1_100 {
         limit.take(who, quota).unwrap();
@@ -160,9 +160,9 @@ fn memory_is_bounded_and_those_who_use_most_are_remembered() {
 }
 
 proptest! {
-    /// Over any stretch of time no more is granted than what may be used at once and what the pace gives.
+    /// In any period no more is granted than what may be used at once and what the rate gives.
     #[test]
-    fn no_pattern_of_requests_beats_the_quota(
+    fn no_pattern_of_requests_exceeds_the_quota(
         per_minute in 1_u64..5_000,
         at_once in 1_u64..2_000,
         pauses in proptest::collection::vec(0_u64..3_000, 1..300),
@@ -185,7 +185,8 @@ proptest! {
         }
     }
 
-    /// No figures and no quotas make anybody wait for ever, and what is left is never more than the quota.
+    /// No figures and no quotas block a key for ever, and what is left is never more than the
+    /// quota.
     #[test]
     fn any_figures_keep_their_bounds(
         steps in proptest::collection::vec((any::<u64>(), 1_u64..=u64::from(u32::MAX), 0_u64..100_000), 1..40),

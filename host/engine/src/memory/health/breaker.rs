@@ -1,48 +1,50 @@
-//! The breaker of one endpoint: open after failures, so that requests go elsewhere first; after a while it lets
-//! single requests through, and closes with the first that is answered.
+//! The circuit breaker of one endpoint. It opens after failures, so that other endpoints are tried
+//! first. After a while it is half-open and admits single requests. The first that is answered
+//! closes it.
 
-/// Failures in a row that open it.
+/// Consecutive failures that open it.
 const IN_A_ROW: u32 = 5;
-/// How long it stays open the first time, in milliseconds; each time it opens again soon doubles that.
+/// How long it stays open the first time, in milliseconds. The time doubles with each further
+/// opening in close succession.
 const COOL_DOWN_MS: u64 = 10_000;
-/// The longest it stays open, in milliseconds.
+/// The longest time it stays open, in milliseconds.
 const COOL_DOWN_MAX_MS: u64 = 300_000;
-/// Once closed for so many milliseconds, what was before is forgotten.
+/// After being closed for this long, in milliseconds, the next opening counts as the first.
 const FORGIVEN_MS: u64 = 300_000;
-/// While half-open, one request in so many milliseconds is let through.
+/// A half-open breaker admits one request in this time, in milliseconds.
 const PROBE_EVERY_MS: u64 = 1_000;
 
-/// What a breaker lets through.
+/// The state of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Everything.
+    /// All requests are admitted.
     Closed,
-    /// One request now and then, to see whether the endpoint is back.
+    /// One request a second is admitted, to find out whether the endpoint works again.
     HalfOpen,
-    /// Nothing, as long as there is another endpoint.
+    /// Requests are sent to other endpoints, as long as there is one.
     Open,
 }
 
-/// What an attempt goes on.
+/// By which right an attempt is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// A closed breaker.
+    /// The breaker is closed.
     Free,
-    /// The one turn of a second; the next would come at the second of these times, and came at the first before.
+    /// The one probe of a second, of a half-open breaker.
     Probe {
-        /// When it could be taken, in milliseconds.
+        /// From when this probe could be taken, in milliseconds.
         before_ms: u64,
-        /// When the next can.
+        /// From when the next can be taken.
         after_ms: u64,
     },
 }
 
-/// A breaker. Times are milliseconds of a clock that only grows.
+/// A circuit breaker. All times are milliseconds of a monotonic clock.
 #[derive(Clone, Debug)]
 pub(super) struct Breaker {
     state: State,
     in_a_row: u32,
-    /// How often it opened without having been closed for long.
+    /// How often it opened, in close succession.
     openings: u32,
     closed_at_ms: u64,
     random: u64,
@@ -61,7 +63,7 @@ enum State {
 }
 
 impl Breaker {
-    /// A closed one; `seed` is where its jitter comes from.
+    /// A closed breaker. Its jitter is derived from `seed`.
     pub(super) fn new(seed: u64) -> Self {
         Self { state: State::Closed, in_a_row: 0, openings: 0, closed_at_ms: 0, random: seed }
     }
@@ -74,7 +76,7 @@ impl Breaker {
         }
     }
 
-    /// Whether a request may count on the endpoint now.
+    /// Whether a request may be sent to the endpoint as a regular attempt now.
     pub(super) fn admits(&self, now_ms: u64) -> bool {
         match self.state {
             State::Closed => true,
@@ -82,8 +84,8 @@ impl Breaker {
         }
     }
 
-    /// An attempt begins: half-open, it takes the turn of the next second. What it got, or none where another has
-    /// the turn or nothing is let through.
+    /// Takes the right to an attempt. If half-open, this uses the probe of the second. `None` where
+    /// it is used already, or where the breaker is open.
     pub(super) fn take_turn(&mut self, now_ms: u64) -> Option<Turn> {
         match &mut self.state {
             State::Closed => Some(Turn::Free),
@@ -96,8 +98,8 @@ impl Breaker {
         }
     }
 
-    /// The attempt that took `turn` ended without a word on the endpoint: the next may have it, unless one has
-    /// had its own since.
+    /// Returns a probe whose attempt ended without a result for the endpoint, unless a later probe
+    /// was taken since.
     pub(super) fn give_back(&mut self, turn: Turn) {
         if let (Turn::Probe { before_ms, after_ms }, State::Open { next_probe_ms, .. }) =
             (turn, &mut self.state)
@@ -107,9 +109,11 @@ impl Breaker {
         }
     }
 
-    /// An attempt that began at `began_ms` was answered. True when that closes the breaker.
+    /// Records that an attempt that began at `began_ms` was answered. Returns true when that closes
+    /// the breaker.
     ///
-    /// What began before it opened says nothing of what it is like now.
+    /// An attempt that began before the breaker opened does not count: it says nothing about the
+    /// state since.
     pub(super) fn succeeded(&mut self, began_ms: u64, now_ms: u64) -> bool {
         self.in_a_row = 0;
         match self.state {
@@ -122,13 +126,14 @@ impl Breaker {
         }
     }
 
-    /// An attempt that began at `began_ms` failed; `is_often` says that failures are a large share of what was
-    /// tried lately. True when that opens the breaker.
+    /// Records that an attempt that began at `began_ms` failed. `is_often`: failures are a large
+    /// share of the recent attempts. Returns true when that opens the breaker.
     pub(super) fn failed(&mut self, began_ms: u64, now_ms: u64, is_often: bool) -> bool {
         self.in_a_row = self.in_a_row.saturating_add(1);
         let opens = match self.state {
             State::Closed => self.in_a_row >= IN_A_ROW || is_often,
-            // A probe failed. What began before was no probe.
+            // A failed probe opens it again. An attempt that began before `until_ms` was not a
+            // probe.
             State::Open { until_ms, .. } => began_ms >= until_ms,
         };
         if opens {
@@ -143,13 +148,14 @@ impl Breaker {
         self.openings = if forgiven { 1 } else { self.openings.saturating_add(1) };
         let doublings = (self.openings - 1).min(16);
         let cool_down_ms = COOL_DOWN_MS.saturating_mul(1 << doublings).min(COOL_DOWN_MAX_MS);
-        // Four to five fifths of it, so that endpoints that failed together are not probed together.
+        // Four to five fifths of the time, so that endpoints that failed together are not probed
+        // together.
         let until_ms = now_ms.saturating_add(cool_down_ms - self.draw(cool_down_ms / 5));
         self.in_a_row = 0;
         self.state = State::Open { since_ms: now_ms, until_ms, next_probe_ms: until_ms };
     }
 
-    /// A number below `bound`, 0 without one (splitmix64).
+    /// A pseudo-random number below `bound`, or 0 if `bound` is 0 (splitmix64).
     fn draw(&mut self, bound: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut drawn = self.random;
@@ -174,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_open_it() {
+    fn consecutive_failures_open_the_breaker() {
         let mut breaker = Breaker::new(1);
         for round in 0..3 {
             for _ in 1..IN_A_ROW {
@@ -189,14 +195,14 @@ mod tests {
     }
 
     #[test]
-    fn a_large_share_of_failures_opens_it() {
+    fn a_large_share_of_failures_opens_the_breaker() {
         let mut breaker = Breaker::new(1);
         breaker.succeeded(0, 0);
         assert!(breaker.failed(0, 0, true));
     }
 
     #[test]
-    fn it_lets_single_requests_through_after_a_while_and_closes_with_a_success() {
+    fn a_half_open_breaker_admits_single_requests_and_closes_after_a_success() {
         let mut breaker = opened(1_000);
         assert!(!breaker.admits(1_000) && !breaker.admits(8_999));
         assert!(breaker.admits(11_000), "the cool-down is over");
@@ -213,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_given_back_is_there_for_the_next() {
+    fn a_returned_probe_can_be_taken_again() {
         let mut breaker = opened(0);
         let first = breaker.take_turn(20_000).unwrap();
         assert!(!breaker.admits(20_001));
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_before_decides_nothing() {
+    fn attempts_begun_before_the_breaker_opened_do_not_count() {
         let mut breaker = opened(5_000);
         assert!(!breaker.succeeded(4_999, 20_000), "it began before the failures");
         assert!(!breaker.failed(6_000, 20_000, false), "it was no probe");
@@ -244,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_good_time_is_forgiven() {
+    fn a_long_closed_time_resets_the_cool_down() {
         let mut breaker = opened(0);
         breaker.failed(10_000, 10_000, false);
         breaker.succeeded(30_000, 30_000);
@@ -272,10 +278,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens: it never opens for good, it admits at most one request a second while it is not
-        /// closed, and a success that began now closes it.
+        /// After any sequence of steps the breaker can close again, it admits at most one request a
+        /// second while it is not closed, and a success that began now closes it.
         #[test]
-        fn it_always_comes_back(steps in steps(), seed: u64) {
+        fn an_open_breaker_always_admits_requests_again(steps in steps(), seed: u64) {
             let mut breaker = Breaker::new(seed);
             let mut now_ms = 0;
             let mut admitted_ms = None;
@@ -311,7 +317,8 @@ mod tests {
             prop_assert!(breaker.admits(now_ms));
         }
 
-        /// The jitter never makes a cool-down longer than its bound or shorter than four fifths of it.
+        /// The jitter never makes a cool-down longer than its bound or shorter than four fifths of
+        /// it.
         #[test]
         fn cool_downs_double_up_to_their_bound(seed: u64, openings in 1u32..40) {
             let mut breaker = Breaker::new(seed);

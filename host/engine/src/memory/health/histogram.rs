@@ -1,17 +1,17 @@
-//! Percentiles of the last minutes in a fixed amount of memory: counts in buckets that grow by a constant
-//! factor, in slots of a minute that are forgotten one by one.
+//! Percentiles of the last minutes in a fixed amount of memory. Values are counted in buckets whose
+//! bounds grow by a constant factor, and in slots of one minute, of which the oldest is dropped.
 
-/// Buckets for each doubling of the value, so that a percentile is off by at most 9 %.
+/// Buckets for each doubling of the value. A percentile is off by at most 9 %.
 const PER_DOUBLING: f64 = 4.0;
-/// Twenty doublings: from 1 ms to 17 minutes, from 0.1 to 100,000 tokens a second. What is beyond counts as the
-/// bucket at the end.
+/// Twenty doublings: from 1 ms to 17 minutes, from 0.1 to 100,000 tokens a second. Values beyond
+/// count in the first or last bucket.
 const BUCKETS: usize = 80;
-/// The present slot and those before it.
+/// The current slot and those before it.
 const SLOTS: usize = 5;
-/// How long a slot is, in milliseconds.
+/// The length of a slot, in milliseconds.
 const SLOT_MS: u64 = 60_000;
 
-/// How many values fell into each bucket.
+/// The number of values in each bucket.
 #[derive(Clone, Copy, Debug)]
 struct Buckets {
     counts: [u32; BUCKETS],
@@ -39,26 +39,26 @@ impl Buckets {
 /// Values of the last four to five minutes.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
-    /// Where the first bucket begins.
+    /// The lower bound of the first bucket.
     lowest: f64,
     slots: [Buckets; SLOTS],
-    /// All slots together, kept so that reading costs one pass.
+    /// The sum of all slots, kept so that reading takes one pass.
     sum: Buckets,
-    /// The number of the present slot, counted from the clock's start.
+    /// The number of the current slot, counted from the clock's start.
     newest: u64,
 }
 
 impl Histogram {
-    /// Without values. `lowest` is the smallest value that is told apart, above 0.
+    /// An empty histogram. Values below `lowest`, which is above 0, count like `lowest`.
     pub(super) fn new(lowest: f64) -> Self {
         Self { lowest, slots: [Buckets::EMPTY; SLOTS], sum: Buckets::EMPTY, newest: 0 }
     }
 
-    /// Adds a value. What is no positive number counts as the smallest.
+    /// Adds a value. A value that is not a positive number counts as the smallest.
     pub(super) fn add(&mut self, now_ms: u64, value: f64) {
         self.turn(now_ms);
         let doublings = (value / self.lowest).log2();
-        // A cast of what is no number or below zero gives 0.
+        // The cast gives 0 for NaN and for negative numbers.
         let bucket = ((doublings * PER_DOUBLING) as usize).min(BUCKETS - 1);
         self.sum.add(bucket);
         if let Some(slot) = self.slots.get_mut(self.newest as usize % SLOTS) {
@@ -66,8 +66,7 @@ impl Histogram {
         }
     }
 
-    /// What half, three quarters, nine tenths and 99 % of the values that are not forgotten do not exceed; zeros
-    /// without a value.
+    /// The 50th, 75th, 90th and 99th percentile of the kept values; zeros if there are none.
     pub(super) fn percentiles(&mut self, now_ms: u64) -> [f64; 4] {
         self.turn(now_ms);
         let total = f64::from(self.sum.total);
@@ -86,7 +85,7 @@ impl Histogram {
         self.lowest * ((bucket as f64 + 0.5) / PER_DOUBLING).exp2()
     }
 
-    /// Forgets the slots whose time is over.
+    /// Drops the slots that are too old.
     fn turn(&mut self, now_ms: u64) {
         let present = now_ms / SLOT_MS;
         for number in (self.newest + 1..=present).take(SLOTS) {
@@ -105,7 +104,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nothing_measured_is_zero() {
+    fn percentiles_without_values_are_zero() {
         assert_eq!(Histogram::new(1.0).percentiles(0), [0.0; 4]);
     }
 
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_values_break_nothing() {
+    fn extreme_values_give_finite_percentiles() {
         let mut histogram = Histogram::new(1.0);
         for value in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE] {
             histogram.add(0, value);
@@ -150,9 +149,9 @@ mod tests {
             }
         }
 
-        /// The sum that is kept is that of the slots, whatever the steps of the clock.
+        /// The kept sum equals the sum of the slots, whatever the steps of the clock.
         #[test]
-        fn the_sum_is_that_of_the_slots(steps in proptest::collection::vec((0u64..400_000, 1.0f64..1e6), 1..100)) {
+        fn the_kept_sum_equals_the_sum_of_the_slots(steps in proptest::collection::vec((0u64..400_000, 1.0f64..1e6), 1..100)) {
             let mut histogram = Histogram::new(1.0);
             let mut now_ms = 0;
             for (step, value) in steps {

@@ -1,28 +1,29 @@
-//! Endpoints that do far worse than the others of their model are set aside for a while, even where nothing of
-//! theirs fails by itself.
+//! Finds endpoints that do far worse than the others of their model, so that they are avoided for a
+//! while even if their own failures do not open the breaker.
 
-/// A share of failures this much above that of the others is far off.
+/// A failure rate this much above that of the others makes an outlier.
 const SHARE_ABOVE: f64 = 0.25;
-/// A latency this many times that of the others is far off, if it is also [`LATENCY_ABOVE_MS`] above it.
+/// A latency this many times that of the others makes an outlier, if it is also
+/// [`LATENCY_ABOVE_MS`] above it.
 const LATENCY_TIMES: f64 = 4.0;
 /// In milliseconds.
 const LATENCY_ABOVE_MS: f64 = 1_000.0;
 
-/// What is compared of one endpoint of a model. What was not measured often enough is none.
+/// What is compared of one endpoint of a model. `None` means not measured often enough.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peer {
-    /// Who it is compared with: the tiers of a provider differ on purpose.
+    /// Only endpoints of the same tier are compared: the tiers of a provider differ on purpose.
     pub(super) tier: String,
-    /// The share of failures, 0 to 1.
+    /// The share of failed requests, 0 to 1.
     pub(super) failed_share: Option<f64>,
-    /// Milliseconds to first content of streams, and to the whole of other answers.
+    /// Milliseconds to the first content of streams, and to the end of other answers.
     pub(super) latency_ms: [Option<f64>; 2],
-    /// It is set aside already, for whatever reason.
+    /// Whether it is avoided already, for any reason.
     pub(super) is_ejected: bool,
 }
 
-/// Which of a model's endpoints are to be set aside now, by their places. At most half of them are set aside at a
-/// time, those included that were before.
+/// The indexes of the endpoints to avoid now. At most half of a model's endpoints are avoided at a
+/// time, including those that were before.
 pub(super) fn outliers(peers: &[Peer]) -> Vec<usize> {
     let ejected = peers.iter().filter(|peer| peer.is_ejected).count();
     let room = (peers.len() / 2).saturating_sub(ejected);
@@ -36,7 +37,7 @@ pub(super) fn outliers(peers: &[Peer]) -> Vec<usize> {
     worst.into_iter().take(room).map(|(_, place)| place).collect()
 }
 
-/// How far off an endpoint is, 1 being just too far; none for one that is set aside.
+/// How far an endpoint is off, where 1 is just too far. `None` for one that is avoided already.
 fn excess(peers: &[Peer], place: usize) -> Option<f64> {
     let peer = peers.get(place).filter(|peer| !peer.is_ejected)?;
     let others = |value: &dyn Fn(&Peer) -> Option<f64>| {
@@ -59,7 +60,7 @@ fn excess(peers: &[Peer], place: usize) -> Option<f64> {
     Some(worst)
 }
 
-/// The lower one of two in the middle.
+/// The lower median.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len().saturating_sub(1) / 2).copied()
@@ -79,33 +80,33 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_far_more_often_than_the_others_is_an_outlier() {
+    fn an_endpoint_that_fails_far_more_often_is_an_outlier() {
         assert_eq!(outliers(&[failing(0.01), failing(0.4), failing(0.02)]), [1]);
         assert_eq!(outliers(&[failing(0.4), failing(0.35), failing(0.45)]), [] as [usize; 0]);
         assert_eq!(outliers(&[failing(0.0), failing(0.3)]), [1]);
     }
 
     #[test]
-    fn one_that_is_far_slower_than_the_others_is_an_outlier() {
+    fn an_endpoint_that_is_far_slower_is_an_outlier() {
         assert_eq!(outliers(&[slow(300.0), slow(350.0), slow(2_500.0)]), [2]);
         assert_eq!(outliers(&[slow(10.0), slow(12.0), slow(90.0)]), [] as [usize; 0], "nobody minds 80 ms");
     }
 
     #[test]
-    fn tiers_are_not_compared() {
+    fn endpoints_of_different_tiers_are_not_compared() {
         let flex = Peer { tier: "flex".to_owned(), ..slow(20_000.0) };
         assert!(outliers(&[slow(300.0), slow(300.0), flex]).is_empty());
     }
 
     #[test]
-    fn nobody_is_an_outlier_alone() {
+    fn a_single_measured_endpoint_is_not_an_outlier() {
         assert!(outliers(&[failing(1.0)]).is_empty());
         assert!(outliers(&[failing(1.0), Peer::default()]).is_empty());
         assert!(outliers(&[]).is_empty());
     }
 
     #[test]
-    fn the_worst_go_first_and_half_of_them_stay() {
+    fn the_worst_are_chosen_first_and_at_least_half_stay() {
         let peers = [failing(0.3), failing(0.9), failing(0.5), failing(0.0), failing(0.0), failing(0.0)];
         assert_eq!(outliers(&peers), [1, 2, 0]);
         let mut peers = peers;
@@ -128,9 +129,9 @@ mod tests {
     }
 
     proptest! {
-        /// However bad all are, at most half are set aside, and nobody twice.
+        /// However bad all are, at most half are avoided, and none is chosen twice.
         #[test]
-        fn never_more_than_half(peers in proptest::collection::vec(peer(), 0..20)) {
+        fn at_most_half_are_avoided(peers in proptest::collection::vec(peer(), 0..20)) {
             let chosen = outliers(&peers);
             let before = peers.iter().filter(|peer| peer.is_ejected).count();
             prop_assert!(chosen.is_empty() || before + chosen.len() <= peers.len() / 2);

@@ -1,6 +1,6 @@
-//! Counting requests and failures of the last while, in slots that are forgotten one by one.
+//! Counts of recent requests and failures, in slots of which the oldest is dropped.
 
-/// Requests and how many of them failed.
+/// A number of requests, and how many of them failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) requests: u32,
@@ -8,14 +8,14 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// The share of failures, 0 to 1; none with fewer than `requests_min`.
+    /// The share of failures, 0 to 1; `None` with fewer than `requests_min` requests.
     pub(super) fn failed_share(self, requests_min: u32) -> Option<f64> {
         let enough = self.requests >= requests_min.max(1);
         enough.then(|| f64::from(self.failures) / f64::from(self.requests))
     }
 }
 
-/// Counts of the last `SLOTS` slots, the present one among them.
+/// Counts of the last `SLOTS` slots, including the current one.
 #[derive(Clone, Debug)]
 pub(super) struct Tally<const SLOTS: usize> {
     slot_ms: u64,
@@ -24,12 +24,12 @@ pub(super) struct Tally<const SLOTS: usize> {
 }
 
 impl<const SLOTS: usize> Tally<SLOTS> {
-    /// With nothing counted; a slot has `slot_ms` milliseconds.
+    /// Without counts. The length of a slot is `slot_ms` milliseconds.
     pub(super) fn new(slot_ms: u64) -> Self {
         Self { slot_ms, slots: [Counts::default(); SLOTS], newest: 0 }
     }
 
-    /// Counts a request, or the failure of one that was counted.
+    /// Adds a request, or the failure of a request that was added before.
     pub(super) fn add(&mut self, now_ms: u64, counts: Counts) {
         self.turn(now_ms);
         if let Some(slot) = self.slots.get_mut(self.newest as usize % SLOTS) {
@@ -38,7 +38,8 @@ impl<const SLOTS: usize> Tally<SLOTS> {
         }
     }
 
-    /// All slots together. A failure whose request was counted in a slot that is forgotten counts as one.
+    /// The sum of all slots. A failure whose request was counted in a dropped slot counts as a
+    /// request too.
     pub(super) fn sum(&mut self, now_ms: u64) -> Counts {
         self.turn(now_ms);
         let sum = self.slots.iter().fold(Counts::default(), |sum, slot| Counts {
@@ -48,7 +49,6 @@ impl<const SLOTS: usize> Tally<SLOTS> {
         Counts { requests: sum.requests.max(sum.failures), ..sum }
     }
 
-    /// Forgets everything.
     pub(super) fn clear(&mut self) {
         self.slots = [Counts::default(); SLOTS];
     }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn few_requests_have_no_share() {
+    fn too_few_requests_give_no_failure_share() {
         assert_eq!(Counts { requests: 9, failures: 9 }.failed_share(10), None);
         assert_eq!(Counts { requests: 10, failures: 5 }.failed_share(10), Some(0.5));
         assert_eq!(Counts::default().failed_share(0), None);

@@ -1,4 +1,4 @@
-//! One endpoint's health over time, and that of several side by side.
+//! The health of one endpoint over time, and of several side by side.
 
 use super::*;
 use crate::cost::no_usage;
@@ -19,7 +19,6 @@ fn health(id: u64) -> Arc<Health> {
     Arc::new(Health::new(id, key, id))
 }
 
-/// A clock at a plausible moment of a process.
 fn clock() -> Clock {
     Clock::manual()
 }
@@ -41,11 +40,11 @@ fn told(health: &Health, clock: &Clock) -> Statistics {
 }
 
 #[test]
-fn speed_is_measured_apart_for_streams_and_whole_answers() {
+fn speed_is_measured_separately_for_streams_and_whole_answers() {
     let (health, clock) = (health(1), clock());
     let watch = answer(&health, &clock, Duration::from_millis(400));
     clock.advance(Duration::from_secs(5));
-    // Three of them its client kept it waiting.
+    // Three of the five seconds were spent waiting for the client.
     watch.finished(&output(100), Duration::from_secs(3));
     let statistics = told(&health, &clock);
     assert!((statistics.latency_ms.p50 / 400.0 - 1.0).abs() < 0.1, "{statistics:?}");
@@ -55,7 +54,7 @@ fn speed_is_measured_apart_for_streams_and_whole_answers() {
 }
 
 #[test]
-fn short_answers_say_nothing_about_speed() {
+fn short_answers_do_not_count_for_speed() {
     let (health, clock) = (health(1), clock());
     let watch = answer(&health, &clock, Duration::from_millis(400));
     watch.finished(&output(1_000), Duration::ZERO);
@@ -69,7 +68,7 @@ fn output(output_tokens: u64) -> Usage {
 }
 
 #[test]
-fn the_overall_speed_counts_from_the_attempt_and_without_the_time_of_the_client() {
+fn overall_speed_is_measured_from_the_attempt_without_waits_for_the_client() {
     let (health, clock) = (health(1), clock());
     let watch = answer(&health, &clock, Duration::from_secs(4));
     clock.advance(Duration::from_secs(3));
@@ -81,7 +80,7 @@ fn the_overall_speed_counts_from_the_attempt_and_without_the_time_of_the_client(
 }
 
 #[test]
-fn an_endpoint_is_known_to_reason_for_an_hour_after_it_has() {
+fn an_endpoint_counts_as_reasoning_for_an_hour_after_an_answer_with_reasoning() {
     let (health, clock) = (health(1), clock());
     let reasons = || health.has_reasoned(clock.monotonic_ms());
     let watch = answer(&health, &clock, Duration::from_secs(1));
@@ -158,7 +157,7 @@ fn answers_that_keep_breaking_open_the_breaker_although_they_begin() {
 }
 
 #[test]
-fn half_open_one_request_a_second_counts_on_it() {
+fn a_half_open_endpoint_admits_one_request_a_second() {
     let (health, clock) = (health(1), clock());
     (0..5).for_each(|_| fail(&health, &clock, Cause::Endpoint));
     clock.advance(Duration::from_secs(10));
@@ -174,7 +173,7 @@ fn half_open_one_request_a_second_counts_on_it() {
 }
 
 #[test]
-fn a_probe_that_says_nothing_leaves_its_turn_to_the_next() {
+fn a_probe_without_a_result_can_be_repeated() {
     let (health, clock) = (health(1), clock());
     (0..5).for_each(|_| fail(&health, &clock, Cause::Endpoint));
     clock.advance(Duration::from_secs(10));
@@ -188,7 +187,7 @@ fn a_probe_that_says_nothing_leaves_its_turn_to_the_next() {
 }
 
 #[test]
-fn a_limit_sets_aside_for_as_long_as_it_says_and_is_no_failure() {
+fn a_rate_limit_ejects_for_its_time_and_is_not_a_failure() {
     let (health, clock) = (health(1), clock());
     let mut failed = AttemptFailure::plain(Cause::Limited, ErrorKind::RateLimitExceeded, "");
     failed.failure.retry_after_ms = Some(20_000);
@@ -205,7 +204,7 @@ fn a_limit_sets_aside_for_as_long_as_it_says_and_is_no_failure() {
 }
 
 #[test]
-fn a_limit_of_the_callers_own_key_is_nobodys_elses() {
+fn a_rate_limit_of_the_callers_own_key_does_not_eject() {
     let (health, clock) = (health(1), clock());
     let mut failed = AttemptFailure::plain(Cause::Limited, ErrorKind::RateLimitExceeded, "");
     failed.is_byok = true;
@@ -214,7 +213,7 @@ fn a_limit_of_the_callers_own_key_is_nobodys_elses() {
 }
 
 #[test]
-fn an_outlier_is_set_aside_longer_each_time_and_measured_anew() {
+fn an_outlier_is_ejected_longer_each_time_and_measured_again() {
     let (endpoints, clock) = ([health(1), health(2), health(3)], clock());
     for seconds in [30, 60] {
         for (endpoint, latency_ms) in endpoints.iter().zip([20, 20, 4_000]) {
@@ -234,7 +233,7 @@ fn an_outlier_is_set_aside_longer_each_time_and_measured_anew() {
 }
 
 #[test]
-fn an_endpoint_written_twice_is_no_peer_of_itself() {
+fn an_endpoint_configured_twice_is_not_compared_with_itself() {
     let (one, clock) = (health(1), clock());
     (0..30).for_each(|_| drop(answer(&one, &clock, Duration::from_millis(5_000))));
     compare([&one, &one].into_iter(), clock.monotonic_ms());
@@ -242,10 +241,10 @@ fn an_endpoint_written_twice_is_no_peer_of_itself() {
 }
 
 proptest! {
-    /// Whatever happens to the endpoints of a model, comparing them leaves at least half of those that were in
-    /// use before, and everybody is back in the end.
+    /// After any sequence of attempts, the comparison leaves at least half of a model's endpoints
+    /// in use, and all of them are in use again in the end.
     #[test]
-    fn half_of_a_model_is_never_set_aside_as_outliers(
+    fn more_than_half_of_a_models_endpoints_are_never_ejected_as_outliers(
         deeds in proptest::collection::vec((0usize..6, any::<bool>(), 0u64..10_000), 0..400),
     ) {
         let (endpoints, clock) = ((1..=6).map(health).collect::<Vec<_>>(), clock());

@@ -1,4 +1,4 @@
-//! One attempt as its endpoint's health sees it, from its begin to its end.
+//! Measures one attempt, from its beginning to its end, for the health of its endpoint.
 
 use super::Health;
 use super::breaker::Turn;
@@ -9,32 +9,33 @@ use cofferdam_store::Clock;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Fewer tokens, or a shorter time in milliseconds, say nothing about speed.
+/// With fewer tokens, or a shorter time in milliseconds, an answer does not count for the speed.
 const TOKENS_MIN: u64 = 16;
 const TIME_MIN_MS: u64 = 50;
 
-/// An attempt under way. Dropped without a word it says nothing: the client left, or the request was at fault. Then
-/// the turn of a half-open breaker is there for the next.
+/// The probe of a running attempt. If it is dropped without a result, nothing is recorded: the
+/// client left, or the request was at fault. The probe of a half-open breaker is then available to
+/// another attempt.
 pub(crate) struct Watch {
     health: Arc<Health>,
     clock: Clock,
     streamed: bool,
     began_ms: u64,
     content_ms: Option<u64>,
-    /// The turn it takes, until it has said something.
+    /// The breaker's admission of this attempt, until it has a result.
     turn: Option<Turn>,
 }
 
 impl Watch {
-    /// An attempt begins. None where the breaker lets it through as a last resort only: then
-    /// [`Self::begin_anyway`].
+    /// Begins an attempt. `None` where the breaker does not admit it; as a last resort it can be
+    /// made with [`Self::begin_anyway`].
     pub(crate) fn begin(health: &Arc<Health>, clock: &Clock, streamed: bool) -> Option<Self> {
         let began_ms = clock.monotonic_ms();
         let turn = health.take_turn(began_ms)?;
         Some(Self::new(health, clock, streamed, began_ms, Some(turn)))
     }
 
-    /// An attempt begins as a last resort.
+    /// Begins an attempt as a last resort, without asking the breaker.
     pub(crate) fn begin_anyway(health: &Arc<Health>, clock: &Clock, streamed: bool) -> Self {
         Self::new(health, clock, streamed, clock.monotonic_ms(), None)
     }
@@ -44,7 +45,7 @@ impl Watch {
         Self { health, clock, streamed, began_ms, content_ms: None, turn }
     }
 
-    /// The first content of a stream is there, or the whole of another answer.
+    /// Records the first content of a stream, or the whole of another answer.
     pub(crate) fn answered(&mut self) {
         self.turn = None;
         let now_ms = self.clock.monotonic_ms();
@@ -52,7 +53,7 @@ impl Watch {
         self.health.answered(self.began_ms, now_ms, self.streamed);
     }
 
-    /// The attempt failed before that.
+    /// Records that the attempt failed before that.
     pub(crate) fn failed(mut self, failed: &AttemptFailure) {
         let now_ms = self.clock.monotonic_ms();
         match failed.blame() {
@@ -63,13 +64,13 @@ impl Watch {
         self.turn = None;
     }
 
-    /// The answer that had begun broke, for the endpoint's own reasons.
+    /// Records that an answer that had begun broke off, for the endpoint's own reasons.
     pub(crate) fn broke(&self) {
         self.health.failed(self.began_ms, self.clock.monotonic_ms(), self.content_ms.is_some());
     }
 
-    /// The answer is complete, with so many tokens of output. A stream's speed is that after its first content;
-    /// `held` is for how long its client kept it waiting meanwhile.
+    /// Records that the answer is complete. The speed of a stream is measured from its first
+    /// content on. `held` is the time spent waiting for the client, which does not count.
     pub(crate) fn finished(&self, usage: &Usage, held: Duration) {
         let output_tokens = usage.output_tokens;
         let now_ms = self.clock.monotonic_ms();

@@ -1,5 +1,5 @@
-//! What attempts cost that are not the answer: those that were not answered in time, and answers that another one is
-//! preferred to.
+//! The cost of attempts that are not the answer: attempts that were not answered in time, and
+//! answers that were not used.
 
 use super::underway::Underway;
 use super::{Entry, name};
@@ -12,13 +12,13 @@ use cofferdam_store::Pledge;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Charged {
     pub(crate) cost: Amount,
-    /// The provider has not said what it used.
+    /// Whether the provider did not report its usage.
     pub(crate) is_estimated: bool,
 }
 
 impl Entry {
-    /// Notes that the endpoint was sent the request and gave no answer in time: it has read the input. Tells what is
-    /// charged for that.
+    /// Records that the endpoint was sent the request and did not answer in time. It has read the
+    /// input, which is charged. Returns the charge.
     pub(crate) fn timed_out(&mut self, is_byok: bool) -> Option<Charged> {
         let underway = self.underway.take()?;
         let usage = Usage { input_tokens: underway.input_tokens, ..no_usage() };
@@ -26,14 +26,14 @@ impl Entry {
         Some(Charged { is_estimated: true, ..self.lose(&underway, &usage, is_byok) })
     }
 
-    /// Notes that an answer is not the one that the client gets. Tells what is charged for it.
+    /// Records that the current answer is not used. Returns what is charged for it.
     pub(crate) fn passed_over(&mut self, events: &[Event], is_byok: bool) -> Option<Charged> {
         let mut underway = self.underway.take()?;
         underway.is_whole(events, is_byok);
         Some(self.charge_whole(&underway))
     }
 
-    /// Notes that an answer may still become the one that the client gets, while others are asked.
+    /// Sets the current answer aside: it may still be used, while other endpoints are asked.
     pub(crate) fn set_aside(&mut self, events: &[Event], is_byok: bool) {
         self.aside = self.underway.take();
         if let Some(aside) = &mut self.aside {
@@ -41,7 +41,7 @@ impl Entry {
         }
     }
 
-    /// Makes the answer that was set aside, of this endpoint, the one that the client gets.
+    /// Uses the answer of `endpoint` that was set aside.
     pub(crate) fn take_up(&mut self, endpoint: &Endpoint) {
         self.underway = self.aside.take();
         if let Some(underway) = &mut self.underway {
@@ -52,7 +52,7 @@ impl Entry {
         }
     }
 
-    /// Notes that the answer that was set aside is not the one that the client gets. Tells what is charged for it.
+    /// Charges the answer that was set aside and is not used. Returns the charge.
     pub(crate) fn charge_aside(&mut self) -> Option<Charged> {
         let aside = self.aside.take()?;
         Some(self.charge_whole(&aside))
@@ -65,8 +65,8 @@ impl Entry {
         Charged { is_estimated, ..self.lose(underway, &usage, underway.is_byok) }
     }
 
-    /// Notes that an attempt failed while its answer was read on for its usage: it is charged like an answer that is read
-    /// no further.
+    /// Records that an attempt failed while its answer was read on for its usage. It is charged
+    /// like an answer that broke off.
     pub(crate) fn break_off_lost(&mut self, is_byok: bool) {
         let Some(underway) = self.underway.take() else { return };
         let usage = underway.missing_by_now(self.pledge.as_ref().map(Pledge::left_pico));
@@ -83,7 +83,7 @@ impl Entry {
         Charged { cost: cost.total(), is_estimated: false }
     }
 
-    /// What attempts cost that are not the answer.
+    /// The cost of attempts that are not the answer.
     pub(crate) fn lost(&self) -> Cost {
         self.lost
     }

@@ -1,7 +1,7 @@
-//! What an answer that breaks off has used, as far as anybody can tell.
+//! Estimates what an answer that breaks off has used.
 //!
-//! Most providers say what an answer consumed with its end. When the client leaves before, they have read the
-//! input and written what has arrived, and they charge for it.
+//! Most providers report the usage at the end of an answer. When the client leaves before that, the
+//! provider has read the input and produced the output that arrived, and charges for both.
 
 use crate::catalog::{CallPrices, Endpoint};
 use crate::cost::{Amount, Cost, Prices, no_usage, sum};
@@ -12,29 +12,29 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// About so many bytes of text are one token.
+/// The number of bytes of text that are estimated as one token.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// An attempt that was dispatched, or a turn that is being read.
+/// An attempt that was sent, or a turn that is being read.
 pub(super) struct Underway {
     pub(super) prices: Prices,
-    /// Whether the caller pays the provider itself. Where that is not known yet, whether it might.
+    /// Whether the caller pays the provider directly. Until that is decided, whether it might.
     pub(super) is_byok: bool,
     pub(super) input_tokens: u64,
-    /// The most output by the request and the endpoint.
+    /// The most output tokens, by the request and the endpoint.
     output_max: u64,
     output_bytes: u64,
     images: u32,
     call_prices: CallPrices,
-    /// What calls of the provider's own tools cost so far.
+    /// The price of calls of the provider's own tools so far.
     calls: Amount,
-    /// As much of it as stands in a cost already.
+    /// The part of `calls` that is included in a recorded cost already.
     noted_calls: Amount,
     began: Instant,
     health: Arc<Health>,
-    /// Tells whether the endpoint may have seen the request.
+    /// Says whether the endpoint may have seen the request.
     attendance: Arc<Attendance>,
-    /// What the provider has said so far.
+    /// The usage that the provider has reported so far.
     pub(super) reported: Option<Usage>,
 }
 
@@ -80,18 +80,19 @@ impl Underway {
         self.calls
     }
 
-    /// As much of it as stands in a cost already.
+    /// The part of it that is included in a recorded cost already.
     pub(super) fn noted_calls(&self) -> Amount {
         self.noted_calls
     }
 
-    /// Notes what the provider has said, with a cost that counts all calls so far.
+    /// Sets the usage that the provider reported. All calls so far are included in the cost that is
+    /// recorded with it.
     pub(super) fn reported(&mut self, usage: Usage) {
         self.reported = Some(usage);
         self.noted_calls = self.calls;
     }
 
-    /// These are all events of an answer that was had with the caller's own credential, or not.
+    /// Counts all events of a complete answer. `is_byok`: the caller's own credential was used.
     pub(super) fn is_whole(&mut self, events: &[Event], is_byok: bool) {
         self.is_byok = is_byok;
         self.received(events);
@@ -99,18 +100,18 @@ impl Underway {
             Event::Usage(usage) => Some(*usage),
             _ => None,
         });
-        // Zeros stand for nothing said.
+        // Some providers report zeros where they do not count, so zeros are ignored.
         self.reported = told.filter(|usage| *usage != no_usage()).or(self.reported);
     }
 
-    /// Forgets what arrived: the same events are about to be counted one by one.
+    /// Resets the counts: the same events are about to be counted again one by one.
     pub(super) fn read_again(&mut self) {
         (self.output_bytes, self.images) = (0, 0);
         (self.calls, self.noted_calls) = (Amount::default(), Amount::default());
     }
 
-    /// What was used beyond what the provider has said, as far as the time tells, too: `left_pico` is what is left of
-    /// what is reserved for the turn, where that is limited.
+    /// Estimates what was used beyond the reported usage, also by the elapsed time. `left_pico` is
+    /// what is left of the turn's reservation, where there is a limit.
     pub(super) fn missing_by_now(&self, left_pico: Option<u64>) -> Usage {
         if !self.attendance.is_sent() && self.output_bytes == 0 && self.reported.is_none() {
             // The endpoint was not reached yet.
@@ -124,7 +125,7 @@ impl Underway {
         sum(&missing, &Usage { output_tokens: unseen, ..no_usage() })
     }
 
-    /// How many tokens of output may be charged beside `missing`.
+    /// How many output tokens may be charged in addition to `missing`.
     fn affordable(&self, missing: &Usage, left_pico: Option<u64>) -> u64 {
         let Some(left) = left_pico.filter(|_| !self.is_byok && self.prices.output.0 > 0) else {
             return u64::MAX;
@@ -132,7 +133,7 @@ impl Underway {
         left.saturating_sub(self.cost(missing).total().0) / self.prices.output.0
     }
 
-    /// What was used beyond what the provider has said.
+    /// Estimates what was used beyond the reported usage, by what has arrived.
     pub(super) fn missing(&self) -> Usage {
         let reported = self.reported.unwrap_or_else(no_usage);
         let input_tokens = if reported.input_tokens == 0 { self.input_tokens } else { 0 };
@@ -150,9 +151,9 @@ impl Underway {
     }
 }
 
-/// Tokens that are made in a time.
+/// The tokens produced in `time` at this speed.
 fn made(time: Duration, tokens_per_second: f64) -> u64 {
-    // A float cast saturates.
+    // The cast saturates.
     (time.as_secs_f64() * tokens_per_second) as u64
 }
 
@@ -174,7 +175,8 @@ mod tests {
     use cofferdam_store::Clock;
     use std::sync::atomic::Ordering;
 
-    /// An answer under way at an endpoint that makes a hundred tokens a second, a pico-dollar for each.
+    /// A running answer at an endpoint that produces a hundred tokens a second, each at one
+    /// pico-dollar.
     fn underway(output_max: u64) -> Underway {
         let key = EndpointKey {
             model: "a/b".to_owned(),
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn output_that_was_not_seen_is_charged_by_the_time_and_never_above_what_is_reserved() {
+    async fn unseen_output_is_charged_by_time_and_at_most_what_is_reserved() {
         let answer = underway(5_000);
         let output = |left| answer.missing_by_now(left).output_tokens;
         assert_eq!((output(None), answer.missing_by_now(None).input_tokens), (10, 5), "no time has passed");
@@ -227,14 +229,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_endpoint_that_was_not_reached_yet_is_charged_nothing() {
+    async fn nothing_is_charged_for_an_endpoint_that_was_not_reached() {
         let answer = Underway { attendance: Arc::default(), output_bytes: 0, ..underway(5_000) };
         tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(answer.missing_by_now(None), no_usage());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_endpoint_that_was_never_measured_is_charged_what_was_seen() {
+    async fn without_a_measured_speed_only_seen_output_is_charged() {
         let key = underway(1).health.key().clone();
         let answer = Underway { health: Arc::new(Health::new(2, key, 0)), ..underway(5_000) };
         tokio::time::sleep(Duration::from_secs(20)).await;

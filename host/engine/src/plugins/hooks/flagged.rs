@@ -1,22 +1,24 @@
-//! What a client is told when a hook rejects content: 403 with the members of names.md 9.1.
+//! The refusal when a hook rejects content: 403, with the reasons and the flagged text in its
+//! metadata.
 //!
-//! A hook says why in the failure's `code`: reasons with commas between them, then, if one text is to blame, `#`
-//! and the JSON pointer of that text in what it was shown. The text itself is taken from there: a hook cannot
-//! make the host repeat anything but the client's own words to that client.
+//! A hook puts both into the failure's `code`: the reasons with commas between them, then, if one
+//! text is flagged, `#` and the JSON pointer of that text in what the hook was shown. The host
+//! takes the text from there. So a hook can make the host repeat nothing but the client's own words
+//! to that client.
 
 use crate::refusal::Refusal;
 use cofferdam_runtime::wire::Failure;
 use serde_json::{Value, json};
 
-/// Reasons that are repeated, and characters of each.
+/// The most reasons that are passed on, and the most characters of each.
 const REASONS_MAX: usize = 16;
 const REASON_CHARS_MAX: usize = 64;
-/// Characters of the text, the mark of what was left out among them.
+/// The most characters of the text, including the mark for what was left out.
 const INPUT_CHARS_MAX: usize = 100;
 const LEFT_OUT: &str = "...";
 
-/// The refusal for a failure of kind `content-policy-violation` of the hook called `plugin`. `shown` is the JSON
-/// that it judged, `model` what the client asked for.
+/// The refusal for a failure of kind `content-policy-violation` of the hook called `plugin`.
+/// `shown` is the JSON that it judged, `model` the model that the client asked for.
 pub(super) fn refusal(failure: &Failure, plugin: &str, shown: &[u8], model: &str) -> Refusal {
     let code = failure.code.as_deref().unwrap_or_default();
     let (reasons, pointer) = code.split_once('#').map_or((code, None), |(list, at)| (list, Some(at)));
@@ -27,7 +29,7 @@ pub(super) fn refusal(failure: &Failure, plugin: &str, shown: &[u8], model: &str
         let shown: Value = serde_json::from_slice(shown).ok()?;
         match shown.pointer(pointer)? {
             Value::String(text) => Some(shortened(text)),
-            // Of a tool or the like, which was judged as a whole.
+            // A tool, for example, which was judged as a whole.
             object @ Value::Object(_) => Some(shortened(&object.to_string())),
             _ => None,
         }
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_and_the_clients_own_text_are_told() {
+    fn a_refusal_has_the_reasons_and_the_clients_own_text() {
         let shown = r#"{"input":[{"content":[{"text":"some words"}]}]}"#;
         assert_eq!(
             metadata(Some("violence, hate#/input/0/content/0/text"), shown),
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_hook_does_not_say_is_not_there() {
+    fn what_a_hook_leaves_out_is_absent() {
         let told = json!({"reasons": [], "provider_name": "hook-x", "model_slug": "a/b"});
         assert_eq!(metadata(None, "{}"), told);
         assert_eq!(metadata(Some("#/input"), "{\"input\":[]}"), told);
@@ -93,14 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn of_an_object_its_json_is_told() {
+    fn a_flagged_object_is_shown_as_json() {
         let shown = json!({"tools": [{"name": "a".repeat(200)}]}).to_string();
         let told = metadata(Some("x#/tools/0"), &shown)["flagged_input"].as_str().unwrap().to_owned();
         assert!(told.starts_with(r#"{"name":"aaa"#) && told.len() == INPUT_CHARS_MAX, "{told}");
     }
 
     #[test]
-    fn a_long_text_loses_its_middle() {
+    fn the_middle_of_a_long_text_is_left_out() {
         assert_eq!(shortened(&"é".repeat(100)), "é".repeat(100));
         let text = format!("{}{}", "a".repeat(80), "z".repeat(80));
         assert_eq!(shortened(&text), format!("{}...{}", "a".repeat(49), "z".repeat(48)));
@@ -108,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_code_is_told_within_bounds(code in "\\PC{0,200}|[a-z,#/~0-9]{0,200}", text in "\\PC{0,300}") {
+        fn any_code_gives_a_bounded_refusal(code in "\\PC{0,200}|[a-z,#/~0-9]{0,200}", text in "\\PC{0,300}") {
             let told = metadata(Some(&code), &json!({"input": text}).to_string());
             prop_assert!(told["reasons"].as_array().unwrap().len() <= REASONS_MAX);
             prop_assert!(shortened(&text).chars().count() <= INPUT_CHARS_MAX);

@@ -1,5 +1,6 @@
-//! What a hook that judges is shown: the request, and in `provider.options` the options of providers as far as they
-//! are sent on. Models may read them, and no other hook needs them.
+//! What a judging hook is shown: the request, and under `provider.options` the provider options
+//! that are sent on. Models may read these options, so they are judged too. Other hooks do not get
+//! them.
 
 use crate::catalog::Catalog;
 use crate::request::ResponsesRequest;

@@ -1,9 +1,9 @@
-//! Which secrets go along with a request, and where each stands (R1 to R4).
+//! Decides which secrets are sent with a request, and where each is placed (egress rules R1 to R4).
 //!
-//! Three sources, in this order. Injections of the grant go into every request to their host, whatever the
-//! guest says. A guest may itself name granted secrets: in its `injections`, or as placeholders in headers that
-//! the grant allows. If neither says anything about the host, a granted secret that no injection places goes as
-//! `authorization: Bearer`, when the caller has it bound to this host.
+//! There are three sources, in this order. Injections of the grant are added to every request to
+//! their host. The guest may name granted secrets: in its `injections`, or by placeholders in
+//! headers that the grant allows. If neither applies, a granted secret without an injection is sent
+//! as `authorization: Bearer`, when the caller has bound it to this host.
 
 use super::refusal::Refused;
 use cofferdam_egress::{GuestRequest, Reason, SECRETS_MAX, Slot, SlotError, placeholders};
@@ -11,26 +11,27 @@ use cofferdam_runtime::wire::{Injection, Placement};
 use cofferdam_runtime::{Grant, HostAccess};
 use cofferdam_store::{HostName, RequestRefusal, SecretName};
 
-/// A secret and its place in one request.
+/// A secret and where it is placed in one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
     pub(crate) secret: SecretName,
     pub(crate) slot: Slot,
 }
 
-/// What is to go along.
+/// The secrets of one request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// All of it goes along, or the request is not sent.
+    /// Either all of these are sent, or the request is not sent.
     pub(crate) secrets: Vec<Planned>,
-    /// Nobody has said anything: one of the unplaced secrets may.
+    /// Whether neither grant nor guest places a secret, so that one without a configured place may
+    /// be sent.
     pub(crate) is_silent: bool,
 }
 
-/// Reads what grant and guest say. `host` is granted as `access` says.
+/// Builds the plan from the grant and the guest's request. `access` says how `host` is granted.
 ///
 /// # Errors
-/// The guest names a secret or a place that it may not, or its request is malformed.
+/// The guest names a secret or a place that it may not use, or its request is malformed.
 pub(crate) fn plan(
     grant: &Grant,
     host: &HostName,
@@ -62,7 +63,7 @@ pub(crate) fn plan(
     Ok(Plan { secrets, is_silent })
 }
 
-/// The place of a secret that nobody has placed.
+/// Places the one secret that neither grant nor guest has placed.
 ///
 /// # Errors
 /// There is more than one such secret.
@@ -78,22 +79,22 @@ pub(crate) fn unplaced(mut releasable: Vec<SecretName>, host: &HostName) -> Resu
     Ok(vec![Planned { secret, slot: Slot::header("authorization", "Bearer ", "")? }])
 }
 
-/// What the guest repeats of the grant is no second injection.
+/// Adds an injection once: the guest may repeat one of the grant.
 fn add(secrets: &mut Vec<Planned>, planned: Planned) {
     if !secrets.contains(&planned) {
         secrets.push(planned);
     }
 }
 
-/// A secret that the guest names and a place that it chooses: `authorization`, or a header that the grant opens to
-/// placeholders. Any other could be one that the host shows to others, and a secret that an injection places has
-/// that place and no second one.
+/// The secret and the place that a guest's injection names. The place must be `authorization` or a
+/// header that the grant opens to placeholders: any other header could be one that the host shows
+/// to third parties. A secret that has an injection in the grant may be placed only there.
 fn named(grant: &Grant, host: &HostName, injection: &Injection) -> Result<Planned, Refused> {
     let unknown = || unavailable(None, "the guest names a secret that cannot exist".to_owned());
     let secret = granted(grant, injection.secret.parse().map_err(|_| unknown())?)?;
     let slot = match &injection.placement {
         Placement::Header((name, before, after)) => {
-            // Only who writes the plan says that a secret is a cookie (R15).
+            // Only the grant may send a secret as a cookie (egress rule R15).
             if name.eq_ignore_ascii_case("cookie") {
                 return Err(SlotError::Header.into());
             }
@@ -116,7 +117,8 @@ fn named(grant: &Grant, host: &HostName, injection: &Injection) -> Result<Planne
             slot
         }
         Placement::Query(name) => {
-            // Queries end in logs; only who writes the plan puts a secret there (R3).
+            // Query strings end up in logs, so only the grant may place a secret there
+            // (egress rule R3).
             Slot::query(name)?;
             let log = format!(
                 "a guest may not put {secret} into the query itself; to allow it: injections = \
@@ -140,7 +142,8 @@ fn placeholder(grant: &Grant, header: &str, text: &str) -> Result<Slot, Refused>
     Ok(slot)
 }
 
-/// The same answer for what is not granted as for what is not there (R2).
+/// Checks that the secret is granted. The guest gets the same error for a secret that is not
+/// granted and for one that does not exist (egress rule R2).
 fn granted(grant: &Grant, secret: SecretName) -> Result<SecretName, Refused> {
     if grant.secrets.contains(&secret) {
         return Ok(secret);

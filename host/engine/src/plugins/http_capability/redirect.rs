@@ -1,12 +1,14 @@
-//! Where a redirect leads and what of the request goes there (R10, fetch standard section 4.5, "HTTP-redirect
-//! fetch"). Nothing that was meant for one origin survives on the way to another.
+//! Where a redirect leads and which parts of the request are sent there (egress rule R10; Fetch
+//! standard, section 4.5, "HTTP-redirect fetch"). Headers that were meant for one origin are not
+//! sent to another.
 
 use cofferdam_egress::{GuestReply, GuestRequest, TargetError};
 
-/// Headers that tell what is wanted, and nothing of who wants it or of a body.
+/// Headers that describe the wanted answer and reveal nothing about the caller or a body.
 const NEUTRAL: [&str; 3] = ["accept", "accept-language", "user-agent"];
 
-/// The request that an answer asks for in place of `request`; `None` for an answer that is no redirect.
+/// The request that a redirect asks for in place of `request`; `None` for an answer that is not a
+/// redirect.
 ///
 /// # Errors
 /// What is wrong with its `Location`.

@@ -1,6 +1,7 @@
-//! Why a guest's request was not sent, for three readers: the guest, who gets one of a few words that tell
-//! nothing of the network, of the vault or of other scopes (R21); the audit log; and the operator, who is told
-//! the line of configuration that would allow it.
+//! Why a guest's request was not sent, for three readers. The guest gets one of a few fixed errors
+//! that reveal nothing about the network, the vault or other scopes (egress rule R21). The audit
+//! log gets the reason. The operator's log gets the line of configuration that would allow the
+//! request.
 
 use cofferdam_egress::{Error, Reason, SlotError, TargetError};
 use cofferdam_runtime::wire::HttpError;
@@ -11,30 +12,30 @@ use cofferdam_store::{ReleaseError, RequestRefusal, SecretName};
 pub(crate) struct Refused {
     /// For the guest.
     pub(crate) error: HttpError,
-    /// For the audit log, with the secret it is about; `None` when the store has told it already, or when the
-    /// request was no request at all.
+    /// For the audit log, with the secret it is about. `None` when the store has written a record
+    /// already, or when the request was malformed.
     pub(crate) audit: Option<(RequestRefusal, Option<SecretName>)>,
-    /// For the operator. Names of hosts, secrets and settings, never content.
+    /// For the operator's log. It contains names of hosts, secrets and settings, never content.
     pub(crate) log: String,
 }
 
 impl Refused {
-    /// A request that makes no sense, whatever is granted.
+    /// A request that is malformed under any grant.
     pub(crate) fn invalid(why: impl ToString) -> Self {
         Self { error: HttpError::Invalid, audit: None, log: why.to_string() }
     }
 
-    /// A request that a grant would allow.
+    /// A request that another grant would allow.
     pub(crate) fn denied(reason: RequestRefusal, secret: Option<SecretName>, log: String) -> Self {
         Self { error: HttpError::Denied, audit: Some((reason, secret)), log }
     }
 
-    /// A secret that this guest does not get here, for whatever reason: that is all it learns.
+    /// A secret that this guest does not get here. The guest does not learn the reason.
     pub(crate) fn unavailable(reason: RequestRefusal, secret: Option<SecretName>, log: String) -> Self {
         Self { error: HttpError::SecretUnavailable, audit: Some((reason, secret)), log }
     }
 
-    /// The vault did not release a secret; the store has written it down.
+    /// The vault did not release a secret. The store has already audited this.
     pub(crate) fn not_released(secret: &SecretName, error: &ReleaseError) -> Self {
         let log = format!("the secret {secret} is not released: {error}");
         Self { error: HttpError::SecretUnavailable, audit: None, log }
@@ -42,7 +43,8 @@ impl Refused {
 }
 
 impl Refused {
-    /// Says which secrets went along, where one of them is at fault and the reason does not tell which.
+    /// Adds the names of the secrets that were sent to the log text, where one of them is at fault
+    /// and the reason does not say which.
     pub(crate) fn about<'s>(mut self, secrets: impl Iterator<Item = &'s SecretName>) -> Self {
         let names: Vec<&str> = secrets.map(SecretName::as_str).collect();
         if let (HttpError::SecretUnavailable, false) = (self.error, names.is_empty()) {

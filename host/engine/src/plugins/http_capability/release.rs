@@ -1,4 +1,4 @@
-//! Taking secrets out of the vault for one request, each with its audit record on the disk first.
+//! Takes secrets out of the vault for one request, each after its audit record is on the disk.
 
 use crate::caller::Caller;
 use cofferdam_runtime::{Grant, SecretSource};
@@ -7,10 +7,10 @@ use cofferdam_store::{
 };
 use std::time::Duration;
 
-/// How long the store may take for one step.
+/// The longest time for one step of the store.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The vault as one caller has it.
+/// The vault as one caller may use it.
 pub(crate) struct Vault {
     pub(crate) store: Store,
     pub(crate) actor: Actor,
@@ -28,7 +28,7 @@ impl Vault {
         }
     }
 
-    /// Whose secret of this name a plugin gets.
+    /// The scope that a plugin gets the secret of this name from.
     fn scope(&self, grant: &Grant, name: &SecretName) -> ReleaseScope {
         match grant.source(name) {
             SecretSource::Caller => self.scope,
@@ -59,7 +59,7 @@ impl Vault {
             .map_err(ReleaseError::from)
     }
 
-    /// Releases one, once its audit record is durable (R23).
+    /// Releases one secret, after its audit record is durable (egress rule R23).
     pub(crate) async fn release(
         &self,
         grant: &Grant,
@@ -70,7 +70,8 @@ impl Vault {
         let place = within(self.store.place()).await??;
         let (store, actor, scope) = (self.store.clone(), self.actor, self.scope(grant, name));
         let (name, host, purpose) = (name.clone(), host.clone(), purpose.clone());
-        // It reads the row and decrypts on the calling thread.
+        // It reads the row and decrypts on the calling thread, so it must not run on an async
+        // worker.
         let read = move || store.release_recorded(place, actor, scope, &name, &host, &purpose);
         let pending = within(tokio::task::spawn_blocking(read)).await?.map_err(|_| Error::Closed)?;
         within(pending).await?

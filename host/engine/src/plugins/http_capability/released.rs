@@ -1,7 +1,9 @@
-//! The secrets that went out for the plugins of one request, looked for once more in what the plugins give on.
+//! The secrets that were sent for the plugins of one request. The outputs of the plugins are
+//! searched for their values once more.
 //!
-//! An answer is searched when it comes, in the spellings that are known. A plugin decodes answers: a host that
-//! spells a value in another character set, or escapes its letters in JSON, would have the plugin put it together.
+//! An answer is searched for known spellings when it arrives. But a plugin decodes answers: a host
+//! that spells a value in another character set, or escapes its letters in JSON, could have the
+//! plugin restore it.
 
 use super::Sent;
 use cofferdam_egress::ScrubSet;
@@ -11,32 +13,32 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Different groups of secrets that go out for one plugin in one request.
+/// The most different groups of secrets that are sent for one plugin in one request.
 const GROUPS_MAX: usize = 64;
 
-/// What went out in one request, by plugin. Clones share it.
+/// What was sent in one request, by plugin. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Released(Arc<Mutex<BTreeMap<String, Vec<Group>>>>);
 
-/// Secrets that went out together.
+/// Secrets that were sent together.
 struct Group {
     secrets: Vec<(SecretName, Option<FingerprintPrefix>)>,
     values: ScrubSet,
 }
 
-/// A search for all that went out for one plugin.
+/// A search for all secrets that were sent for one plugin.
 pub(crate) struct Search {
     sets: Vec<ScrubSet>,
     has_found: bool,
 }
 
 impl Released {
-    /// Whether no further secret may go out for this plugin: it could not be looked for.
+    /// Whether no further secret may be sent for this plugin, because it could not be searched for.
     pub(super) fn is_full(&self, plugin: &str) -> bool {
         self.with(|groups| groups.get(plugin).is_some_and(|groups| groups.len() >= GROUPS_MAX))
     }
 
-    /// These went out for this plugin.
+    /// Records secrets that were sent for this plugin.
     pub(super) fn note(&self, plugin: &str, sent: &[Sent], values: &ScrubSet) {
         if values.is_empty() {
             return;
@@ -50,7 +52,7 @@ impl Released {
         });
     }
 
-    /// A search for what went out for this plugin; none if nothing did.
+    /// A search for what was sent for this plugin; `None` if nothing was.
     pub(crate) fn search(&self, plugin: &str) -> Option<Search> {
         let sets = self.with(|groups| {
             let groups = groups.get(plugin).into_iter().flatten();
@@ -70,7 +72,7 @@ impl Search {
         self.has_found
     }
 
-    /// What a tool gives on, without the values.
+    /// Removes the values from the output of a tool.
     pub(crate) fn output(&mut self, output: Output) -> Output {
         let Output { for_model, item, annotations, cost_pico } = output;
         Output {
@@ -81,13 +83,13 @@ impl Search {
         }
     }
 
-    /// A function as models are told it, without the values.
+    /// Removes the values from the definition of a function, which models see.
     pub(crate) fn function(&mut self, function: Function) -> Function {
         let Function { name, description, parameters } = function;
         Function { name, description: self.text(description), parameters: self.json(parameters) }
     }
 
-    /// What a hook does, without the values.
+    /// Removes the values from the action of a hook.
     pub(crate) fn action(&mut self, action: Action) -> Action {
         match action {
             Action::Pass => Action::Pass,
@@ -96,14 +98,14 @@ impl Search {
         }
     }
 
-    /// Words about a failure, without the values.
+    /// Removes the values from the texts of a failure.
     pub(crate) fn failure(&mut self, failure: Failure) -> Failure {
         let code = failure.code.map(|code| self.text(code));
         Failure { message: self.text(failure.message), code, ..failure }
     }
 
-    /// A text without the values. JSON in it may have letters escaped: where a value is found only without the
-    /// escapes, they are not kept.
+    /// Removes the values from a text. JSON in the text may have escaped letters. Where a value is
+    /// found only in the unescaped text, the unescaped text is returned.
     pub(crate) fn text(&mut self, text: String) -> String {
         let text = self.scrub(&text).unwrap_or(text);
         let plain = unescaped(&text).and_then(|plain| self.scrub(&plain));
@@ -122,7 +124,8 @@ impl Search {
         clean
     }
 
-    /// JSON without the values in its strings and names; as it is where there are none, or it is no JSON.
+    /// Removes the values from the strings and member names of JSON. Returns the same bytes where
+    /// nothing is found or the input is not JSON.
     fn json(&mut self, json: Vec<u8>) -> Vec<u8> {
         let Ok(value) = serde_json::from_slice::<Value>(&json) else { return json };
         let found_before = std::mem::take(&mut self.has_found);
@@ -145,7 +148,7 @@ impl Search {
     }
 }
 
-/// A text without the escapes that JSON has for letters that need none; none where there are no such escapes.
+/// Undoes JSON escapes of letters that need no escape; `None` where the text has no such escapes.
 fn unescaped(text: &str) -> Option<String> {
     let mut parts = text.split('\\');
     let mut plain = parts.next()?.to_owned();
@@ -163,13 +166,13 @@ fn unescaped(text: &str) -> Option<String> {
     has_escapes.then_some(plain)
 }
 
-/// The letter that is written like this after a backslash, and what comes after it.
+/// Decodes what follows a backslash, if it is such an escape: the letter, and the rest of the text.
 fn escaped_letter(part: &str) -> Option<(char, &str)> {
     if let Some(rest) = part.strip_prefix('/') {
         return Some(('/', rest));
     }
     let (digits, rest) = part.strip_prefix('u')?.split_at_checked(4)?;
-    // Reading the number would accept a sign.
+    // `from_str_radix` would accept a sign.
     let digits = Some(digits).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
     Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, rest))
 }
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_taken_out_of_texts_and_of_json_however_it_is_escaped() {
+    fn values_are_removed_from_texts_and_json_with_any_escapes() {
         let mut search = search();
         let output = search.output(Output {
             for_model: format!("{{\"a\":\"{}\"}}", escaped(VALUE)),
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn surrogates_and_broken_escapes_stay() {
+    fn surrogates_and_broken_escapes_are_kept() {
         for (text, plain) in [
             ("a\\/b\\u0063", Some("a/bc")),
             ("\\u00e9\\ud83d\\ude00", Some("é\\ud83d\\ude00")),
@@ -237,9 +240,9 @@ mod tests {
             prop_assert!(clean.contains("[secret:key]"), "{}", clean);
         }
 
-        /// What holds no value stays as it is, byte by byte.
+        /// Input without a value stays the same, byte for byte.
         #[test]
-        fn other_bytes_stay(bytes in proptest::collection::vec(any::<u8>(), 0..64), text in "\\PC{0,40}") {
+        fn input_without_a_value_is_unchanged(bytes in proptest::collection::vec(any::<u8>(), 0..64), text in "\\PC{0,40}") {
             let mut search = search();
             prop_assert_eq!(search.json(bytes.clone()), bytes);
             prop_assert_eq!(search.text(text.clone()), text);

@@ -1,4 +1,5 @@
-//! Answers that a guest reads piece by piece: what is noted of a whole answer is noted with the piece that shows it.
+//! Answers that a guest reads piece by piece. Reflections are noted with the piece in which they
+//! are found.
 
 use super::{Door, Reached, Sent, Visit};
 use cofferdam_egress::{GuestBody, GuestRequest};
@@ -9,18 +10,19 @@ use cofferdam_store::SecretName;
 use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 
-/// The body of an answer under way. Its time and length are bounded with those of the request.
+/// The body of an answer that is being read. Its time and length count against the limits of the
+/// request.
 struct Stream {
     door: Arc<Door>,
     plugin: String,
     grant: Grant,
     request: GuestRequest,
     body: GuestBody,
-    /// When the time for all of it is over.
+    /// When the time for the whole exchange is over.
     deadline: Instant,
-    /// What went along and has not come back yet.
+    /// The secrets that were sent and have not come back so far.
     sent: Vec<Sent>,
-    /// A secret came back, and the operator wants no such answer to get through.
+    /// Whether a secret came back and the grant blocks such answers.
     is_blocked: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A finished response as the plugin that asked for it gets it.
+//! Converts a finished response into the answer that the asking plugin gets.
 
 use super::Bill;
 use crate::cost::no_usage;
@@ -6,7 +6,7 @@ use cofferdam_runtime::wire::{Answer, ErrorKind, Failure};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The longest answer, in bytes of its response: it has to fit into the plugin's memory, pictures included.
+/// The longest response, in bytes: it has to fit into the plugin's memory, pictures included.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Deserialize)]
@@ -15,7 +15,8 @@ struct Body {
     output: Vec<Value>,
 }
 
-/// What a plugin gets, and the model's reasoning for those who watch.
+/// The plugin's answer, and the model's reasoning, which is shown in the events of the client's
+/// stream.
 pub(super) fn read(body: &[u8], bill: &Bill) -> Result<(Answer, String), Failure> {
     if body.len() > ANSWER_BYTES_MAX {
         return Err(Failure::new(ErrorKind::PayloadTooLarge, "The model's answer is too large."));
@@ -35,7 +36,7 @@ pub(super) fn read(body: &[u8], bill: &Bill) -> Result<(Answer, String), Failure
     Ok((answer, reasoning))
 }
 
-/// The texts of all parts of a kind in a member of all items of a kind.
+/// Joins the texts of all parts of type `part` in the array `member` of all items of type `item`.
 fn texts(output: &[Value], item: &str, member: &str, part: &str) -> String {
     let items = output.iter().filter(|other| other["type"] == item);
     let parts = items.filter_map(|item| item[member].as_array()).flatten();
@@ -49,7 +50,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_answer_is_all_text_and_all_items() {
+    fn an_answer_has_the_text_and_the_items_of_the_response() {
         let body = json!({"model": "a/b", "output": [
             {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
             {"type": "message", "content": [{"type": "output_text", "text": "One "}, {"type": "refusal", "refusal": "x"}]},
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_or_none_is_a_failure() {
+    fn a_response_that_is_too_large_or_malformed_is_a_failure() {
         let large = vec![b' '; ANSWER_BYTES_MAX + 1];
         assert_eq!(read(&large, &Bill::default()).unwrap_err().kind, ErrorKind::PayloadTooLarge);
         assert_eq!(read(b"{}", &Bill::default()).unwrap_err().kind, ErrorKind::Server);

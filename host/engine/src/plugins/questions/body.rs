@@ -1,12 +1,12 @@
-//! A question as a body that a client could have sent.
+//! Turns the question of a plugin into a request body such as a client could have sent.
 
 use crate::request::{Bounds, Prompts, ResponsesRequest};
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// Reads what a plugin wrote. It is not streamed, without models those in `default` are asked, and without a
-/// `provider` object that of the request counts which it is asked for.
+/// Parses what a plugin wrote. A question is never streamed. Without models it is put to those in
+/// `default`, and without a `provider` object it gets that of the request it is asked for.
 pub(super) fn read(
     written: &[u8],
     default: &[String],
@@ -20,7 +20,9 @@ pub(super) fn read(
         .map_err(|error| Failure::new(ErrorKind::InvalidRequest, error.to_string()))
 }
 
-/// What is no object is left to the parser to complain about, and so is what stands in one twice.
+/// Adds what the plugin left out. Input that is not a JSON object is returned unchanged, and the
+/// parser refuses it. A body that needs no change is kept byte for byte, so that the parser sees
+/// duplicate members.
 fn completed<'a>(written: &'a [u8], default: &[String], provider: &[u8]) -> Cow<'a, [u8]> {
     let Ok(mut body) = serde_json::from_slice::<Map<String, Value>>(written) else {
         return Cow::Borrowed(written);
@@ -40,7 +42,7 @@ fn completed<'a>(written: &'a [u8], default: &[String], provider: &[u8]) -> Cow<
         Cow::Owned(Value::Object(body).to_string().into_bytes())
     };
     match whole.trim_ascii().strip_prefix(b"{") {
-        // It names models, so there is something behind the comma.
+        // The body names models by now, so another member follows the comma.
         Some(rest) if inherits => Cow::Owned([b"{\"provider\":", provider, b",", rest].concat()),
         _ => whole,
     }
@@ -62,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_whole_and_has_models() {
+    fn a_question_gets_models_and_is_not_streamed() {
         for (written, models) in [
             (r#"{"input":"x"}"#, vec!["a/b", "c/d"]),
             (r#"{"input":"x","model":null}"#, vec!["a/b", "c/d"]),
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_the_field_as_for_a_client() {
+    fn errors_name_the_field_as_for_a_client() {
         for (written, starts) in [
             (r#"{"model":"a/b","input":"x","temperature":"hot"}"#, "temperature "),
             ("[]", ""),

@@ -1,4 +1,4 @@
-//! The door that plugins ask through: from what a plugin wrote to an answer.
+//! The capability through which plugins ask models: from the text a plugin wrote to its answer.
 
 use super::{Asking, answer, body};
 use crate::Engine;
@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long one question may take, its turn in the line included. The request it is asked for may end sooner.
+/// The longest time for one question, with the wait for its permit. The request it is asked for may
+/// end sooner.
 const QUESTION_TIME_MAX: Duration = Duration::from_secs(120);
 
-/// For the plugins of one request.
+/// The capability for the plugins of one request.
 #[derive(Clone)]
 pub(crate) struct Door {
     engine: Arc<Engine>,
@@ -25,17 +26,17 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Questions on behalf of a request.
+    /// Questions on behalf of the request whose scope is `asking`.
     pub(crate) fn new(engine: &Arc<Engine>, caller: &Caller, asking: &Asking) -> Self {
         Self { engine: Arc::clone(engine), caller: caller.clone(), asking: asking.clone(), reporter: None }
     }
 
-    /// The same door, telling how its questions go on.
+    /// The same capability, which also reports the progress of its questions.
     pub(crate) fn reporting(&self, reporter: Reporter) -> Self {
         Self { reporter: Some(reporter), ..self.clone() }
     }
 
-    /// What the request may ask, and has asked.
+    /// The scope of the questions.
     pub(crate) fn asking(&self) -> &Asking {
         &self.asking
     }
@@ -62,6 +63,7 @@ impl Door {
         let bill = Arc::clone(asking.bill());
         let answered = async {
             let turn = self.asking.pool.turn(question.depth).await?;
+            // Checked after the wait, because other questions may have spent meanwhile.
             if self.asking.bill.is_overdrawn() {
                 let message = "This request has cost as much as it may.";
                 return Err(Refusal::new(402, ErrorKind::PaymentRequired, message));

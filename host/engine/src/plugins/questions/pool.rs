@@ -1,20 +1,22 @@
-//! How many questions one request of a client may put, and how many at the same time.
+//! Limits on questions: how many one client's request may put in all, and how many at the same
+//! time.
 
 use cofferdam_runtime::services::QUESTION_DEPTH_MAX;
 use cofferdam_runtime::wire::{ErrorKind, Failure};
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Questions of all plugins for one request of a client, at any depth.
+/// Questions of all plugins for one client's request, at any depth together.
 const QUESTIONS_MAX: u32 = 32;
-/// Questions of one depth that are answered at the same time; the others wait.
+/// Questions of one depth that are answered at the same time. Further ones wait.
 const AT_ONCE: usize = 8;
 
-/// Shared by everything that is asked for one request of a client.
+/// Shared by all questions of one client's request.
 #[derive(Debug)]
 pub(super) struct Pool {
     left: AtomicU32,
-    /// By depth: a question that waits for deeper ones must not stand in their way.
+    /// One semaphore for each depth, starting with depth 1. With a single one, questions that wait
+    /// for deeper questions could hold every permit: a deadlock.
     turns: [Semaphore; QUESTION_DEPTH_MAX as usize],
 }
 
@@ -25,10 +27,10 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Counts a question of this depth, from 1, and waits for its turn.
+    /// Counts a question of this depth, from 1, and waits for a permit.
     ///
     /// # Errors
-    /// No question is left, or none may be so deep.
+    /// All questions are used up, or the depth is above the limit.
     pub(super) async fn turn(&self, depth: u8) -> Result<SemaphorePermit<'_>, Failure> {
         let turns = usize::from(depth).checked_sub(1).and_then(|place| self.turns.get(place));
         let Some(turns) = turns else {
@@ -40,7 +42,7 @@ impl Pool {
             let message = format!("This request has put all of its {QUESTIONS_MAX} questions to models.");
             return Err(Failure::new(ErrorKind::RateLimitExceeded, message));
         }
-        // It is never closed.
+        // The semaphore is never closed, so this error does not occur.
         turns.acquire().await.map_err(|_| Failure::new(ErrorKind::Server, "No model can be asked here."))
     }
 }
@@ -62,7 +64,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_depth_makes_its_own_wait_and_no_deeper_one() {
+    async fn a_full_depth_delays_only_questions_of_that_depth() {
         let pool = Pool::default();
         let mut running = Vec::new();
         for _ in 0..AT_ONCE {

@@ -1,5 +1,5 @@
-//! What tools do before the first turn: items that open a response, such as the list of a server's tools, and
-//! calls that the client has approved.
+//! What tools do before the first turn: items that open a response, such as the list of a server's
+//! tools, and calls that the client has approved.
 
 use super::history::{Approved, History};
 use super::offer::{Offer, ServerTool};
@@ -23,7 +23,7 @@ pub(super) struct Done {
 }
 
 impl ServerTools {
-    /// Makes the items that open a response, but for those that the client has already.
+    /// Makes the items that open a response, except those that the client has already.
     pub(super) async fn open_items(&mut self, context: &CallContext) {
         let mut opened = Vec::new();
         for (tool, table) in self.offer.server_tools().flat_map(openings) {
@@ -48,10 +48,11 @@ impl ServerTools {
         self.before = opened;
     }
 
-    /// Runs the calls that the client has approved, and tells the first turn what came of them.
+    /// Runs the calls that the client has approved, and puts their results into the first turn's
+    /// input.
     ///
     /// # Errors
-    /// The request's time is up.
+    /// The deadline of the request has passed.
     pub(crate) async fn run_approved(
         &mut self,
         request: &ResponsesRequest,
@@ -60,6 +61,7 @@ impl ServerTools {
         pace: &mut Pace,
         time: Duration,
     ) -> Result<(), Interrupted> {
+        // Without approved calls the history was rendered when the tools were opened.
         let Some(history) = self.history.take_if(|history| !history.approved.is_empty()) else {
             return Ok(());
         };
@@ -78,6 +80,7 @@ impl ServerTools {
         });
         let work: Vec<Work<'_>> = work.collect();
         let mut spending = Spending::new(entry, cost);
+        // Some calls run at once, but their results come in the order of the calls.
         let mut work = stream::iter(work).buffered(CALLS_AT_ONCE);
         let mut results = Vec::with_capacity(calls.len());
         let mut done = Vec::with_capacity(calls.len());
@@ -107,7 +110,7 @@ impl ServerTools {
         }
     }
 
-    /// Puts the input as models are told it in the place of the client's.
+    /// Replaces the input by the form that is rendered for models.
     pub(super) fn tell_history(&mut self, request: &ResponsesRequest, history: &History, results: &[String]) {
         self.input = Some(history.write(results));
         self.turn_json = self.first_turn(request);
@@ -130,7 +133,7 @@ fn call_of(approved: &Approved) -> ServerCall {
     }
 }
 
-/// The item of an approved call: as its tool declares it, with what the client was asked.
+/// The item of an approved call: as its tool declares it, with the members of the approval request.
 fn item_of(approved: &Approved, offer: &Offer) -> CallItem {
     let tables = offer.server_tools().filter_map(|tool| tool.plugin.manifest().tool.as_ref());
     let table = tables.into_iter().find_map(|table| table.item(&approved.item_type));

@@ -1,5 +1,5 @@
-//! What plugins may reach outside their box for one request: other hosts, the list of models, the request
-//! they serve, and bytes they keep for it.
+//! The capabilities of a request's plugins: other hosts, the list of models, models to ask, the
+//! request itself, and bytes that a plugin keeps for the request.
 
 use super::{Occasion, offer};
 use crate::Engine;
@@ -14,7 +14,7 @@ use cofferdam_runtime::{Plugin, Services};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The doors of one request, for each of its tools.
+/// The capabilities of one request, for each of its tools.
 pub(crate) struct Doors {
     http: Arc<dyn HttpDoor>,
     catalog: Arc<dyn Catalog>,
@@ -25,7 +25,7 @@ pub(crate) struct Doors {
     released: Released,
 }
 
-/// What the plugins of one request keep, by plugin. Clones share it.
+/// The scratch stores of one request's plugins, by plugin. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Scratches(Arc<Mutex<BTreeMap<String, Scratch>>>);
 
@@ -37,7 +37,6 @@ impl Scratches {
 }
 
 impl Doors {
-    /// The doors of a request.
     pub(crate) fn new(occasion: Occasion<'_>, request: &ResponsesRequest) -> Self {
         let Occasion { engine, caller, context, scratches, asking } = occasion;
         let deferred = offer::deferred(&request.tools);
@@ -55,7 +54,7 @@ impl Doors {
         }
     }
 
-    /// What one call into `plugin` gets.
+    /// The host services for one call into `plugin`.
     pub(crate) fn services(&self, plugin: &Plugin) -> Services {
         Services {
             http: Some(Arc::clone(&self.http)),
@@ -69,22 +68,22 @@ impl Doors {
         }
     }
 
-    /// The same for a call whose questions are told of.
+    /// The same for a call that reports the progress of its questions.
     pub(crate) fn reporting_services(&self, plugin: &Plugin, reporter: Reporter) -> Services {
         Services { ask: Some(Arc::new(self.ask.reporting(reporter))), ..self.services(plugin) }
     }
 
-    /// The secrets that went out for the plugins.
+    /// The secrets that were sent for the plugins.
     pub(crate) fn released(&self) -> &Released {
         &self.released
     }
 
-    /// The ids of requests for approval.
+    /// The ids of approval requests.
     pub(crate) fn approvals(&self) -> &Approvals {
         &self.approvals
     }
 
-    /// What the request's plugins ask models.
+    /// The scope of the questions that the request's plugins ask.
     pub(crate) fn asking(&self) -> &Asking {
         self.ask.asking()
     }
@@ -95,7 +94,7 @@ impl Doors {
     }
 }
 
-/// The models of the configuration the request began with.
+/// The models of the configuration that the request began with.
 struct Models(Arc<Engine>);
 
 impl Catalog for Models {
@@ -104,18 +103,17 @@ impl Catalog for Models {
     }
 }
 
-/// A function that the client lets wait until a search for tools has found it.
+/// A function that the client defers until a tool search has found it.
 pub(crate) struct Deferred {
-    /// Its name.
     pub(crate) name: String,
     /// The entry of `tools`.
     pub(crate) json: Bytes,
 }
 
-/// The request being served, as it grows.
+/// The request being served, which grows with each turn.
 pub(crate) struct View {
     input: Bytes,
-    /// The input as models are told it, once it is known what tools offer.
+    /// The input as rendered for models. Set once the functions of the tools are known.
     retold: OnceLock<Bytes>,
     deferred: Vec<Deferred>,
     state: Mutex<ViewState>,
@@ -125,12 +123,12 @@ pub(crate) struct View {
 struct ViewState {
     /// What was added to the input since.
     items: Vec<Bytes>,
-    /// Names of deferred functions that were asked for.
+    /// Names of deferred functions that a tool search has found.
     loaded: BTreeSet<String>,
 }
 
 impl View {
-    /// Has the transcript begin with the input as models are told it.
+    /// Sets the beginning of the transcript to the input as rendered for models.
     pub(crate) fn retell(&self, input: &Bytes) {
         self.retold.get_or_init(|| input.clone());
     }
@@ -145,7 +143,7 @@ impl View {
         self.lock().items.clone()
     }
 
-    /// Whether this deferred function was asked for.
+    /// Whether a tool search has found this deferred function.
     pub(crate) fn is_loaded(&self, name: &str) -> bool {
         self.lock().loaded.contains(name)
     }
@@ -194,7 +192,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn a_transcript_is_the_input_and_what_came_since() {
+    fn a_transcript_has_the_input_and_the_items_added_since() {
         let body = br#"{"model":"a/b","input":"Hi"}"#;
         let input = ResponsesRequest::parse(body, &[]).unwrap().input_items();
         let tool = |name: &str| Deferred {

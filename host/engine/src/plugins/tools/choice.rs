@@ -1,4 +1,4 @@
-//! `tool_choice` for models that know functions and no server tools.
+//! Translates `tool_choice` for models, which get functions and no server tools.
 
 use super::offer::Offer;
 use crate::refusal::Refusal;
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// What a turn says in `tool_choice`; none leaves the client's own in place.
+/// The `tool_choice` of a turn. `None` leaves the client's own in place.
 pub(crate) struct Choice {
     /// In the first turn.
     pub(crate) first: Option<Vec<u8>>,
-    /// In those after it. A model that must call something would go on for ever, so what was forced counts
-    /// for the first turn only.
+    /// In later turns. A model that is forced to call something would never finish, so a forced
+    /// choice applies to the first turn only.
     pub(crate) later: Option<Vec<u8>>,
 }
 
@@ -31,7 +31,7 @@ struct Tagged<'a> {
 }
 
 impl Choice {
-    /// The choice of a request in terms of the functions offered.
+    /// The choice of a request, in terms of the offered functions.
     ///
     /// # Errors
     /// 400 naming a server tool that is not in `tools`.
@@ -44,7 +44,8 @@ impl Choice {
             }
             ToolChoice::Mcp { server_label, name } => {
                 let functions = offer.functions_on(server_label, name.as_deref());
-                // Without a tool for it, it is an endpoint's own server; one that lists nothing forces nothing.
+                // If no tool serves the label, it is an endpoint's own server. A server without
+                // functions forces nothing.
                 let first = offer.serves(server_label).then(|| must_call(&functions_as_choices(functions)));
                 Self { first, later: auto() }
             }
@@ -66,8 +67,8 @@ impl Choice {
     }
 }
 
-/// The functions of the server tool that a type names, or that stands in for the type; none if it names
-/// another kind of tool.
+/// The functions of the server tool that a type names, or of the hosted substitute for the type;
+/// `None` if the type is another kind of tool.
 fn named(type_name: &str, path: &str, offer: &Offer) -> Result<Option<Vec<Value>>, Refusal> {
     let functions = match server_tool_name(type_name) {
         Some(name) => Some(offer.functions_of(name).ok_or_else(|| not_offered(path, type_name))?),
@@ -82,7 +83,7 @@ fn forced(type_name: &str, path: &str, offer: &Offer) -> Result<Option<Vec<u8>>,
 
 fn must_call(functions: &[Value]) -> Vec<u8> {
     let choice = match functions {
-        // Nothing to force.
+        // There is nothing to force.
         [] => json!("auto"),
         [function] => function.clone(),
         _ => json!({"type": "allowed_tools", "mode": "required", "tools": functions}),
@@ -99,7 +100,7 @@ fn allowed(tools: &[u8], offer: &Offer, request: &ResponsesRequest) -> Result<Ve
     let tools: Vec<&RawValue> = serde_json::from_slice(tools).map_err(|_| Refusal::internal())?;
     let mut allowed = Vec::with_capacity(tools.len());
     let searches = client_searches(request);
-    // What stands for several functions is told once.
+    // An entry that stands for several functions adds them once.
     let mut told = HashSet::new();
     for (place, tool) in walk(tools).enumerate() {
         let Tagged { tag, server_label, name } =
@@ -125,7 +126,8 @@ fn allowed(tools: &[u8], offer: &Offer, request: &ResponsesRequest) -> Result<Ve
     Ok(allowed)
 }
 
-/// Whether `tool_search` names the search for tools that the client executes, and not this service's.
+/// Whether `tool_search` names the tool search that the client executes, and not the one of this
+/// service.
 fn client_searches(request: &ResponsesRequest) -> bool {
     request.tools.iter().any(|tool| tool.kind == ToolKind::ToolSearch)
 }

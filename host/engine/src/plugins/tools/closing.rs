@@ -1,5 +1,6 @@
-//! What tools do when a request is over: a function that the manifest names (`closing`), such as one that ends the
-//! sessions the tool has begun elsewhere. Nobody waits for it, and nothing depends on what comes of it.
+//! What tools do when a request is over: a function that the manifest names (`closing`), such as
+//! one that ends the sessions that the tool has opened elsewhere. The request does not wait for it,
+//! and its result is ignored.
 
 use super::CALLS_AT_ONCE;
 use super::capabilities::Doors;
@@ -15,10 +16,11 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-/// How long all tools of a request may take for that together.
+/// How long all tools of a request together may take for it.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The last calls of a request's tools, made when this is dropped: a client may leave at any time.
+/// The closing calls of a request's tools. They are made when this is dropped, because a client may
+/// leave at any time.
 pub(super) struct Closing {
     calls: Vec<LastCall>,
     context: Option<CallContext>,
@@ -31,7 +33,7 @@ struct LastCall {
 }
 
 impl Closing {
-    /// Of the tools of a request.
+    /// The closing calls for the tools of a request.
     pub(super) fn of(
         engine: &Engine,
         request: &ResponsesRequest,
@@ -41,7 +43,7 @@ impl Closing {
         let last_call = |(name, settings): (&String, &Bytes)| {
             let plugin = engine.tool_plugin(name)?;
             function_of(plugin)?;
-            // Its request is charged already: it asks no models.
+            // The request is charged already, so the function cannot ask models.
             let services = Services { ask: None, ..doors.services(plugin) };
             Some(LastCall { plugin: Arc::clone(plugin), settings: settings.clone(), services })
         };
@@ -74,7 +76,7 @@ impl LastCall {
         let Some(function) = function_of(&self.plugin) else { return };
         let invocation =
             Invocation { plugin: &self.plugin, function, arguments: b"{}", settings: &self.settings };
-        // Whoever was to be told is gone.
+        // The request is over, so the result is ignored.
         drop(invocation.run(context, self.services, &Released::default()).await);
     }
 }

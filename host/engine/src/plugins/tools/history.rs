@@ -1,8 +1,8 @@
-//! Items in a request's input that stand for calls of its server tools. The model made function calls and read
-//! results, so that is what it is shown again; and a call that the client was asked for and has approved is
-//! still to be run.
+//! Items of a request's input that stand for calls of its server tools. The model made function
+//! calls and read their results, so these items are rendered for it as function calls and results.
+//! A call that the client was asked about and has approved is still to be run.
 //!
-//! Only items that the manifests of the request's own tools declare are looked at.
+//! Only items that the manifests of the request's own tools declare are handled here.
 
 use super::offer::{Offer, ServerTool};
 use crate::assembler::approvals::Approvals;
@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Members of a call's item that are no result.
-/// Nor are those whose strings are media or names, which no moderation reads.
+/// Members of a call's item that do not become part of the result for the model: those that
+/// identify the call, and those whose strings are media or names, which moderation does not read.
 const NOT_RESULT: [&str; 14] = [
     "type",
     "id",
@@ -44,7 +44,7 @@ struct Tagged<'a> {
     tag: Option<Cow<'a, str>>,
 }
 
-/// What an item is to the tools of a request.
+/// The role of an item for the tools of a request.
 enum Role<'o> {
     Call(&'o ServerTool),
     Opening,
@@ -54,13 +54,13 @@ enum Role<'o> {
 
 /// A call that the client has approved.
 pub(super) struct Approved {
-    /// The id of the item by which the client was asked; ties the call to its result.
+    /// The id of the approval request. It connects the call to its result.
     pub(super) id: String,
-    /// The function, none where it is not offered any more.
+    /// The function; `None` if it is not offered any more.
     pub(super) function: Option<String>,
     /// JSON, as the model wrote it.
     pub(super) arguments: String,
-    /// The type of the item that the call is.
+    /// The type of the item that will show the call.
     pub(super) item_type: String,
     /// Members of that item.
     pub(super) members: Item,
@@ -72,23 +72,23 @@ enum Piece {
         call_id: String,
         told: String,
     },
-    /// The result of an approved call.
+    /// The result of an approved call, by its index.
     Approved(usize),
 }
 
-/// The input of a request, as far as it is about its server tools.
+/// The input of a request, split where it concerns server tools.
 #[derive(Default)]
 pub(super) struct History {
     pieces: Vec<Piece>,
     /// Calls to be run before the first turn.
     pub(super) approved: Vec<Approved>,
-    /// The requests for approval that were met, by id.
+    /// Ids of the approval requests that were read so far.
     seen: BTreeSet<String>,
     /// Types and labels of the opening items that the client has already.
     listed: BTreeSet<(String, String)>,
 }
 
-/// What the client says of the calls it was asked for, and which of them were run.
+/// The client's answers to approval requests, and which of the calls were run already.
 #[derive(Default)]
 struct Answers {
     approved: BTreeMap<String, Result<(), String>>,
@@ -97,11 +97,11 @@ struct Answers {
 }
 
 impl History {
-    /// Reads the items of an input, comma-separated. None if nothing in it is about the tools.
+    /// Reads the items of an input, comma-separated. `None` if none of them concerns the tools.
     ///
     /// # Errors
-    /// 400 for an answer to something that is not in the input, and for the approval of a call that this host has
-    /// not asked about.
+    /// 400 for an answer to an approval request that is not in the input, and for the approval of a
+    /// call that this host has not asked about.
     pub(super) async fn read(
         input: &[u8],
         offer: &Offer,
@@ -112,7 +112,7 @@ impl History {
             return Ok(None);
         }
         let list = [b"[".as_slice(), input, b"]"].concat();
-        // The items were written by this host.
+        // The items were written by this host, so they are valid JSON.
         let items: Vec<&RawValue> = serde_json::from_slice(&list).map_err(|_| Refusal::internal())?;
         let mut breath = Breath::default();
         let mut read: Vec<Option<(&Role<'_>, Item)>> = Vec::with_capacity(items.len());
@@ -132,6 +132,7 @@ impl History {
                 history.add(role, &item, &answers, (offer, approvals), &mut results)?;
                 continue;
             }
+            // Results follow the last of several consecutive calls, where providers require them.
             if !is_call(raw) {
                 history.pieces.append(&mut results);
             }
@@ -146,7 +147,8 @@ impl History {
         self.listed.contains(&(item_type.to_owned(), label.to_owned()))
     }
 
-    /// The items as models are told them, comma-separated; `results` are those of the approved calls.
+    /// The items as rendered for models, comma-separated. `results` are those of the approved
+    /// calls.
     pub(super) fn write(&self, results: &[String]) -> Bytes {
         let output = |call_id: &str, output: &str| {
             let item = json!({ "type": "function_call_output", "call_id": call_id, "output": output });
@@ -198,7 +200,8 @@ impl History {
     ) -> Result<(), Refusal> {
         let id = text(item, "id").to_owned();
         if answers.done.contains(&id) || !self.seen.insert(id.clone()) {
-            // The item of the call tells it; one that stands there twice is asked for once.
+            // If the call was run, its own item renders it. A repeated approval request is handled
+            // once.
             return Ok(());
         }
         let function = offer.function_like(item);
@@ -232,7 +235,7 @@ impl History {
             "" => "{}",
             arguments => arguments,
         };
-        // A tool that is gone has left its calls.
+        // The tool does not exist any more, but its calls are still in the history.
         let name = function.unwrap_or("unknown_tool");
         let call =
             json!({ "type": "function_call", "call_id": call_id, "name": name, "arguments": arguments });
@@ -274,7 +277,7 @@ impl Answers {
             Some(Value::Bool(true)) => Ok(()),
             _ => Err(text(item, "reason").to_owned()),
         };
-        // Of several answers, a no counts.
+        // If there are several answers, a refusal takes precedence.
         let known = self.approved.entry(id.to_owned()).or_insert_with(|| answer.clone());
         if known.is_ok() {
             *known = answer;
@@ -283,8 +286,8 @@ impl Answers {
     }
 }
 
-/// An approval counts for the call that this host has asked this account about, and for no other: a client can write
-/// any item of a history, but only this host makes the id.
+/// Checks an approval. It holds only for the call that this host asked this account about: a client
+/// can write any item of a history, but only this host can make the id.
 ///
 /// # Errors
 /// 400 for any other id.
@@ -298,7 +301,7 @@ fn check(
     let label = text(item, "server_label");
     let owner =
         function.and_then(|function| offer.owner(function)).map(|tool| approvals.bind(&tool.settings));
-    // The server may have dropped the tool.
+    // The server may no longer have the tool; then the label identifies the server.
     let mut servers = offer.server_tools().filter(|tool| tool.asks_client());
     let binding = owner.or_else(|| {
         servers.find_map(|tool| Some(approvals.bind(&tool.settings)).filter(|server| server.label() == label))
@@ -326,10 +329,11 @@ fn unasked(item: &Item, id: &str) -> Refusal {
 /// The items that the request's tools declare, by type.
 fn roles(offer: &Offer) -> BTreeMap<&str, Role<'_>> {
     let mut roles = BTreeMap::new();
-    // Items of tools that never ask the client are told by the parser, as calls of functions.
+    // The items of tools that never ask the client are rendered by the parser, as calls of
+    // functions.
     for tool in offer.server_tools().filter(|tool| tool.asks_client()) {
         let items = tool.plugin.manifest().tool.iter().flat_map(|table| &table.items);
-        // What the client has answered itself is told by its own items.
+        // What the client answers itself is in items of its own.
         for table in items.filter(|table| !table.halts) {
             if let Some(asks) = &table.asks {
                 roles.insert(asks.answer.as_str(), Role::Answer);
@@ -360,7 +364,7 @@ fn text<'i>(item: &'i Item, name: &str) -> &'i str {
     item.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What the model is told again of a call.
+/// The result of an earlier call, for the model.
 fn result_of(item: &Item) -> String {
     if let Some(Value::String(output)) = item.get("output") {
         return output.clone();

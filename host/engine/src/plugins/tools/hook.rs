@@ -1,4 +1,4 @@
-//! Server tools for hooks: the same calls, made by a guest in place of a model.
+//! Server tools for hooks: the same calls, made by a guest instead of a model.
 
 use super::capabilities::Doors;
 use super::run::{Invocation, Mishap, is_withheld, shortened};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How a call into a hook ended.
 pub(crate) type Verdict = Result<Result<Action, Failure>, CallError>;
 
-/// What one call into a hook may reach.
+/// The tools that one call into a hook may use.
 pub(crate) struct HookTools {
     engine: Arc<Engine>,
     context: CallContext,
@@ -26,19 +26,19 @@ pub(crate) struct HookTools {
 }
 
 impl HookTools {
-    /// The tools of this host, with the doors of a request.
+    /// The tools of this host, with the capabilities of a request.
     pub(crate) fn new(engine: &Arc<Engine>, context: &CallContext, doors: Doors) -> Arc<Self> {
         let (engine, context) = (Arc::clone(engine), context.clone());
         Arc::new(Self { engine, context, doors, cost: AtomicU64::new(0) })
     }
 
-    /// What a call into `hook` gets.
+    /// The host services for a call into `hook`.
     pub(crate) fn services(self: &Arc<Self>, hook: &Plugin) -> Services {
         let tools = Arc::clone(self) as Arc<dyn ToolDoor>;
         Services { tools: Some(tools), ..self.doors.services(hook) }
     }
 
-    /// What `hook` has decided, without values of secrets that went out for it.
+    /// Removes the values of secrets that were sent for `hook` from its decision.
     pub(crate) fn clean(&self, hook: &Plugin, verdict: Verdict) -> Verdict {
         let Some(mut search) = self.doors.released().search(hook.name()) else { return verdict };
         let clean = match verdict {
@@ -46,7 +46,8 @@ impl HookTools {
             Ok(Err(failure)) => Ok(Err(search.failure(failure))),
             Err(error) => Err(error),
         };
-        // A hook that is not heard would let everything pass: what it decided counts without the values.
+        // The decision counts even where the grant blocks such outputs: ignoring a hook's decision
+        // would let everything pass.
         is_withheld(&search, hook);
         clean
     }
@@ -56,7 +57,7 @@ impl HookTools {
         &self.cost
     }
 
-    /// What the tools cost that were called so far.
+    /// The cost of the tools that were called so far.
     pub(crate) fn cost(&self) -> Amount {
         Amount(self.cost.load(Ordering::Relaxed))
     }
@@ -92,7 +93,7 @@ impl ToolDoor for HookTools {
     }
 }
 
-/// Text that is JSON as it is, any other as a JSON string.
+/// Returns JSON text as it is, and other text as a JSON string.
 fn as_json(text: String) -> Vec<u8> {
     if serde_json::from_str::<&RawValue>(&text).is_ok() {
         return text.into_bytes();
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_tool_tells_is_json_for_a_hook() {
+    fn a_tool_result_is_json_for_a_hook() {
         assert_eq!(as_json("{\"a\":1}".to_owned()), b"{\"a\":1}");
         assert_eq!(as_json("12 o\"clock".to_owned()), b"\"12 o\\\"clock\"");
     }

@@ -1,9 +1,10 @@
-//! Server tools in the place of tools of the client's own kinds, such as `web_search`, which only some
-//! endpoints have.
+//! Hosted substitutes: server tools that replace tools of the client's own kinds, such as
+//! `web_search`, which only some endpoints offer.
 //!
-//! One request is served one way: where every endpoint of its models has the tool itself, that is used; else
-//! the host's tool serves all of them, so that each may answer and none answers differently. A client that
-//! names an engine decides it: `native` is the endpoint's own, any other the host's.
+//! One request is handled in one way: if every endpoint of its models has the tool itself, that one
+//! is used. Otherwise the host's tool serves all of them, so that each endpoint may answer and all
+//! behave alike. A client that names an engine decides it: `native` is the endpoint's own, any
+//! other the host's.
 
 use crate::Engine;
 use crate::catalog::Endpoint;
@@ -12,29 +13,30 @@ use crate::request::walk::walk;
 use crate::request::{RequestTool, ResponsesRequest, ToolClass, ToolKind};
 use std::collections::{BTreeSet, HashMap};
 
-/// Puts server tools in the place of tools that not every endpoint has itself, as far as this host has them.
+/// Replaces tools that not every endpoint has itself by server tools, as far as this host has them.
 ///
 /// `own_keys` are the providers for which the caller has a credential of its own.
 pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest, own_keys: &BTreeSet<String>) {
     let models: Vec<_> = request.models.iter().map(|slug| engine.catalog().find(slug)).collect();
     let is_unknown = |(slug, model): (&String, &Option<_>)| model.is_none() && router_slug(slug).is_none();
     if request.models.iter().zip(&models).any(is_unknown) {
-        // The request is refused for it; no tool needs to look at it first.
+        // The request will be refused for the unknown model.
         return;
     }
     let has = |endpoint: &Endpoint, tool: &RequestTool| {
         endpoint.lacks_tool(tool, own_keys.contains(&endpoint.provider.name)).is_none()
     };
     let have_all = |tool: &RequestTool| {
-        // A model router's choice may be any model.
+        // A model router may choose any model, so its slug counts as not having the tool.
         models.iter().all(|model| {
             model.is_some_and(|model| model.endpoints.iter().all(|endpoint| has(endpoint, tool)))
         })
     };
-    // There are few types, however many tools.
+    // The types are few, even if the tools are many.
     let mut stand_ins: HashMap<String, Option<String>> = HashMap::new();
     for tool in walk(&mut request.tools).filter(|tool| is_replaceable(tool)) {
-        // A member that says something else of the provider's tool would be lost.
+        // The server tool would ignore a member that it does not know, so the provider's tool is
+        // kept.
         if is_endpoints_own(tool, have_all) || tool.unknown_member().is_some() {
             continue;
         }
@@ -45,7 +47,7 @@ pub(crate) fn stand_in(engine: &Engine, request: &mut ResponsesRequest, own_keys
     }
 }
 
-/// What a client defines itself is its own to run, and server tools are what they are.
+/// Functions that a client defines are run by the client, and server tools need no substitute.
 fn is_replaceable(tool: &RequestTool) -> bool {
     let is_defined = matches!(
         tool.kind,
@@ -63,7 +65,7 @@ fn is_endpoints_own(tool: &RequestTool, have_all: impl Fn(&RequestTool) -> bool)
 }
 
 impl Engine {
-    /// The server tool that takes the place of a client's tool of this type.
+    /// The server tool that is the substitute for a client's tool of this type.
     pub(crate) fn stand_in_for(&self, type_name: &str) -> Option<String> {
         let tables = self.parts.plugins.iter().filter(|plugin| plugin.is_usable());
         let mut tables = tables.filter_map(|plugin| plugin.manifest().tool.as_ref());

@@ -1,5 +1,5 @@
-//! What a request's server tools offer to the model: for each entry the functions of its guest, in the place
-//! of the entry.
+//! What a request's server tools offer to the model: each entry of `tools` is replaced by the
+//! functions of its guest.
 
 use super::capabilities::{Deferred, Doors};
 use super::refused::{too_deep, unavailable};
@@ -24,41 +24,41 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// The tool that finds functions whose loading the client deferred (names.md 3.1, 4.1).
+/// The tool that finds functions whose loading the client deferred.
 const FINDER: &str = "tool_search";
-/// The most server tools of one request; each is a call into its guest.
+/// The most server tools of one request. Each costs a call into its guest.
 const SERVER_TOOLS_MAX: usize = 64;
-/// How long a tool may take to say what it offers: most look at their settings, some ask a server.
+/// How long a tool may take to list its functions. Most only look at their settings, some ask a
+/// server.
 const OFFER_TIME_MAX: Duration = Duration::from_secs(25);
-/// Tools that say at the same time what they offer.
+/// The most tools that list their functions at the same time.
 const OFFERS_AT_ONCE: usize = 8;
-/// How long all tools of a request may take for that.
+/// How long all tools of a request together may take for it.
 const OFFERS_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A server tool of a request.
 #[derive(Clone)]
 pub(crate) struct ServerTool {
-    /// What asks for it.
+    /// What in the request asks for it.
     pub(crate) source: ToolSource,
-    /// The guest.
     pub(crate) plugin: Arc<Plugin>,
     /// The tool's name without prefix.
     pub(crate) name: String,
-    /// It takes the place of a tool of the client's own kind.
+    /// Whether it is a hosted substitute for a tool of the client's own kind.
     pub(crate) stands_in: bool,
-    /// The label of the server behind it, if it is one of several.
+    /// The label of the server behind it, for tools that connect to one of several servers.
     pub(crate) label: Option<String>,
     /// The entry's `parameters`.
     pub(crate) settings: Bytes,
 }
 
 impl ServerTool {
-    /// Whether it shows what it found before the first turn.
+    /// Whether it shows an item before the first turn, such as the tools that it found.
     fn opens(&self) -> bool {
         self.plugin.manifest().tool.iter().flat_map(|table| &table.items).any(|item| item.opening.is_some())
     }
 
-    /// Whether some of its calls are put to the client first.
+    /// Whether some of its calls need the client's approval.
     pub(super) fn asks_client(&self) -> bool {
         self.plugin.manifest().tool.iter().flat_map(|table| &table.items).any(|item| item.asks.is_some())
     }
@@ -66,28 +66,28 @@ impl ServerTool {
 
 /// One entry of the request's `tools`.
 enum Entry {
-    /// Handed on as it is.
+    /// Passed on unchanged.
     Client(Bytes),
-    /// A function that waits until it is found: its name, and its entry when it is offered.
+    /// A function that is offered only after it was found: its name, and its entry for that time.
     Deferred { name: String, json: Bytes },
-    /// Functions that the host serves: their definitions, comma-separated.
+    /// Functions that the host serves, and their definitions, comma-separated.
     Server { tool: ServerTool, functions: Vec<Offered>, json: Bytes },
 }
 
 /// A function that the host serves.
 struct Offered {
     name: String,
-    /// What a client sees of a call.
+    /// The item that shows a call to the client.
     item: Arc<CallItem>,
     /// The names of its parameters.
     parameters: Vec<String>,
 }
 
-/// Everything a model is offered.
+/// Everything that a model is offered.
 #[derive(Default)]
 pub(crate) struct Offer {
     entries: Vec<Entry>,
-    /// The entry of each function that the host serves.
+    /// The index of the entry of each function that the host serves.
     owners: BTreeMap<String, usize>,
     told: Told,
 }
@@ -96,8 +96,8 @@ impl Offer {
     /// Asks the tools of a request for their functions.
     ///
     /// # Errors
-    /// 400 naming the entry: a tool this host has not, wrong settings, a function offered twice. 503 and 500
-    /// when a guest could not be asked.
+    /// 400 naming the entry: a tool that this host does not have, wrong settings, a function
+    /// offered twice. 503 and 500 when a guest could not be asked.
     pub(crate) async fn of(
         engine: &Engine,
         request: &ResponsesRequest,
@@ -111,8 +111,8 @@ impl Offer {
             ToolKind::Server(name) => engine.tool_plugin(name),
             _ => None,
         }) {
-            // The first use of a guest compiles it, which takes what it takes; what is wrong is told when it is
-            // called.
+            // The first use of a guest compiles it, which must not count against the time limits
+            // below. Errors are reported when the guest is called.
             plugin.compile().await.unwrap_or_default();
         }
         let mut offered = offered(engine, request, context, doors).await?.into_iter();
@@ -143,8 +143,7 @@ impl Offer {
         Some(self.told.of_tool(name)?.iter().map(String::as_str).collect())
     }
 
-    /// The functions of the tool that stands in for this type of a client's own, or another of its names, if one
-    /// does.
+    /// The functions of the hosted substitute for this type of client tool, if there is one.
     pub(crate) fn functions_for(&self, type_name: &str) -> Option<Vec<&str>> {
         self.functions_where(|tool| {
             let table = tool.plugin.manifest().tool.as_ref();
@@ -167,18 +166,20 @@ impl Offer {
         self.told.on_server(label, Some(item.get("name")?.as_str()?)).first().map(String::as_str)
     }
 
-    /// Whether a tool of this host speaks to the server with this label, whatever that lists.
+    /// Whether a tool of this host connects to the server with this label, even if that server
+    /// lists no functions.
     pub(crate) fn serves(&self, label: &str) -> bool {
         self.told.has_label(label)
     }
 
-    /// The functions that stand for the tools of the server with this label, or for one of them.
+    /// The functions that stand for the tools of the server with this label, or for the one with
+    /// this name.
     pub(crate) fn functions_on(&self, label: &str, name: Option<&str>) -> Vec<&str> {
         self.told.on_server(label, name).iter().map(String::as_str).collect()
     }
 
-    /// The function of the tool with this name whose calls are items with these members: its only one, or the one
-    /// that says of its items what is most like them. None where several are equally like.
+    /// The function of the tool with this name whose calls are items with these members: its only
+    /// function, or the one whose declared members match best. `None` where several match equally.
     pub(super) fn function_told_as(&self, tool: &str, item: &Map<String, Value>) -> Option<&str> {
         self.told.like(tool, item)
     }
@@ -211,8 +212,8 @@ impl Offer {
         found
     }
 
-    /// Types of items that stand for calls of the client's own kinds which tools of this host stand in for:
-    /// models are told of them as calls of functions. Those of a tool that asks the client are told by
+    /// Types of items that stand for calls of hosted substitutes. They are rendered for models as
+    /// calls of functions. The items of a tool that asks the client are rendered by
     /// [`super::history`].
     pub(crate) fn stand_in_items(&self) -> Vec<&str> {
         let mut known = HashSet::new();
@@ -225,7 +226,7 @@ impl Offer {
         functions.map(|offered| offered.item.item_type.as_str()).filter(|kind| known.insert(*kind)).collect()
     }
 
-    /// What the assembler has to know.
+    /// The functions and items that the assembler needs to recognize calls.
     pub(crate) fn served(&self) -> Served {
         let functions = self.entries.iter().flat_map(|entry| match entry {
             Entry::Server { functions, .. } => functions.as_slice(),
@@ -234,8 +235,8 @@ impl Offer {
         Served::new(functions.map(|offered| (offered.name.clone(), Arc::clone(&offered.item))))
     }
 
-    /// The array `tools` of a turn: the client's order, then the deferred functions in `loaded`, which are
-    /// places of entries. Empty when nothing is offered.
+    /// The array `tools` of a turn: the entries in the client's order, then the deferred functions
+    /// at the indexes in `loaded`. Empty when nothing is offered.
     pub(crate) fn write(&self, loaded: &[usize]) -> Vec<u8> {
         let first = self.entries.iter().map(|entry| match entry {
             Entry::Client(json) | Entry::Server { json, .. } => json.as_ref(),
@@ -252,7 +253,8 @@ impl Offer {
         [b"[".as_slice(), &pieces.join(&b','), b"]"].concat()
     }
 
-    /// Places of the deferred functions that `is_loaded` and are not in `known`, in the client's order.
+    /// Indexes of the deferred functions that `is_loaded` and are not in `known`, in the client's
+    /// order.
     pub(crate) fn newly_loaded(&self, known: &[usize], is_loaded: impl Fn(&str) -> bool) -> Vec<usize> {
         let known: HashSet<&usize> = known.iter().collect();
         let entries = self.entries.iter().enumerate();
@@ -264,7 +266,7 @@ impl Offer {
     }
 }
 
-/// The functions that wait until they are found: none where nothing can find them.
+/// The deferred functions of a request. None are deferred if no tool could find them.
 pub(crate) fn deferred(tools: &[RequestTool]) -> Vec<Deferred> {
     let defers = defers(tools);
     let deferred = tools.iter().filter(|tool| defers && tool.is_deferred);
@@ -277,13 +279,12 @@ fn defers(tools: &[RequestTool]) -> bool {
     tools.iter().any(|tool| matches!(&tool.kind, ToolKind::Server(name) if name == FINDER))
 }
 
-/// Whether this tool finds functions that wait.
+/// Whether this tool finds deferred functions.
 pub(super) fn finds_tools(plugin: &Plugin) -> bool {
     plugin.manifest().tool.as_ref().is_some_and(|table| table.tool_type == FINDER)
 }
 
-/// Refuses more server tools than anybody needs before a guest is asked.
-/// A request has at most so many server tools.
+/// Checks the number of server tools before any guest is called.
 ///
 /// # Errors
 /// 400 naming the first that is too many.
@@ -300,6 +301,9 @@ pub(super) fn check_count(tools: &[RequestTool]) -> Result<(), Refusal> {
 
 impl Engine {
     /// The guest behind an entry.
+    ///
+    /// # Errors
+    /// 400 if the tool is not available, or asks models in a request at the greatest depth.
     fn server_tool(&self, tool: &RequestTool, name: &str, doors: &Doors) -> Result<ServerTool, Refusal> {
         let plugin = self.tool_plugin(name).ok_or_else(|| self.unavailable(tool, name))?;
         if doors.asking().is_deepest() && plugin.grant().imports.contains(&Import::Model) {
@@ -315,18 +319,18 @@ impl Engine {
         })
     }
 
-    /// The installed tool of this type that has all it needs.
+    /// The installed tool of this type that has the grants it needs.
     pub(crate) fn tool_plugin(&self, name: &str) -> Option<&Arc<Plugin>> {
         installed(&self.parts.plugins, name)
     }
 }
 
-/// The one of these plugins that is a tool of this type and has all it needs.
+/// The plugin that is a tool of this type and has the grants it needs.
 pub(crate) fn installed<'a>(plugins: &'a Plugins, name: &str) -> Option<&'a Arc<Plugin>> {
     of_type(plugins, name).find(|plugin| plugin.is_usable())
 }
 
-/// Those of these plugins that are tools of this type, whether or not they have all they need.
+/// The plugins that are tools of this type, whether or not they have the grants they need.
 pub(super) fn of_type<'a>(plugins: &'a Plugins, name: &str) -> impl Iterator<Item = &'a Arc<Plugin>> {
     plugins.iter().filter(move |plugin| {
         plugin.kind() == Kind::Tool
@@ -334,7 +338,8 @@ pub(super) fn of_type<'a>(plugins: &'a Plugins, name: &str) -> impl Iterator<Ite
     })
 }
 
-/// The entries of the server tools, asked side by side: some ask a server of their own.
+/// The entries of the server tools. They are asked side by side, because some ask a server of their
+/// own.
 async fn offered(
     engine: &Engine,
     request: &ResponsesRequest,
@@ -366,13 +371,14 @@ async fn functions(
     let asked = tool.plugin.functions(context, doors.services(&tool.plugin), &tool.settings);
     match timeout_at(until.min(Instant::now() + OFFER_TIME_MAX), asked).await {
         Ok(Ok(Ok(functions))) => Ok(run::clean(functions, tool, doors)),
-        // It depends on somebody else's server; an item of the response says what became of that.
+        // The tool depends on a server of a third party. Its opening item reports the failure to
+        // the client.
         Ok(Err(_)) | Err(_) if tool.opens() => Ok(Vec::new()),
         Ok(Ok(Err(ToolError::InvalidSettings(message) | ToolError::InvalidArguments(message)))) => {
             Err(Refusal::invalid(tool.source.complaint(&message)))
         }
         Ok(Ok(Err(ToolError::Failed(message)))) => {
-            // No fault of the request: the operator has not set it up.
+            // Not a fault of the request: the operator has not set up the tool.
             tracing::warn!(plugin = tool.plugin.name(), %message, "a tool is not in order");
             Err(unavailable(asked_for))
         }
@@ -388,8 +394,8 @@ async fn functions(
     }
 }
 
-/// Functions as entries of `tools`, comma-separated, and what clients see of their calls. `strict` is told
-/// because providers differ in what they take for granted, and schemas of tools have optional members.
+/// Functions as entries of `tools`, comma-separated, and the items of their calls. `strict` is
+/// written because providers have different defaults, and schemas of tools have optional members.
 fn written(
     functions: Vec<Function>,
     tool: &ServerTool,
@@ -429,7 +435,7 @@ fn written(
     Ok((offered, Bytes::from(out)))
 }
 
-/// The functions by what is said of them.
+/// Builds the index of the functions.
 fn told_of(entries: &[Entry]) -> Told {
     let servers = || {
         entries.iter().filter_map(|entry| match entry {
@@ -448,14 +454,14 @@ fn told_of(entries: &[Entry]) -> Told {
     Told::of(servers().map(|(tool, _)| (tool.name.as_str(), tool.label.as_deref())), entries)
 }
 
-/// Who serves which function.
+/// The index of the entry that serves each function.
 ///
 /// # Errors
 /// 400 naming both entries that offer the same function.
 fn owners(entries: &[Entry], tools: &[RequestTool]) -> Result<BTreeMap<String, usize>, Refusal> {
     let mut offered: BTreeMap<&str, usize> = BTreeMap::new();
     let mut owners = BTreeMap::new();
-    // The client's own functions may have the same name as far as this host is concerned; its provider knows.
+    // Two functions of the client's own may have the same name: the provider decides about that.
     for (place, tool) in tools.iter().enumerate() {
         if let Some(name) = tool.function_name() {
             offered.entry(name).or_insert(place);

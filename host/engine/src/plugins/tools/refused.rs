@@ -1,4 +1,5 @@
-//! Why a request cannot have a server tool, and who can change that.
+//! The refusals for a server tool that a request cannot have, and the log lines that say what the
+//! operator can change.
 
 use super::offer::of_type;
 use crate::Engine;
@@ -9,8 +10,8 @@ use cofferdam_runtime::Plugin;
 use std::time::Instant;
 
 impl Engine {
-    /// A tool that is not there, or lacks what it needs. The line that grants an import holds names of
-    /// interfaces only, so that a client may pass it on to the operator.
+    /// The refusal for a tool that is not installed or lacks a grant. The hint contains only names
+    /// of interfaces, so that a client may pass it on to the operator.
     pub(super) fn unavailable(&self, tool: &RequestTool, name: &str) -> Refusal {
         self.tell_lacking_tool(name);
         let mut denials = of_type(&self.parts.plugins, name).flat_map(|plugin| plugin.missing_grants());
@@ -20,7 +21,7 @@ impl Engine {
         Refusal { message: unavailable(tool).message + &hint, ..unavailable(tool) }
     }
 
-    /// Tells the operator of the grants that a plugin lacks which a request asks for.
+    /// Logs which grants a plugin lacks that a request asks for, at most once a minute.
     pub(crate) fn tell_lacking(&self, plugin: &Plugin) {
         let Some(lacking) = plugin.lacks() else { return };
         if self.parts.memory.lacking.is_due(plugin.name(), Instant::now()) {
@@ -28,7 +29,7 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::tell_lacking`], of the tools of this type.
+    /// The same for the tools of this type.
     pub(crate) fn tell_lacking_tool(&self, name: &str) {
         for plugin in of_type(&self.parts.plugins, name) {
             self.tell_lacking(plugin);
@@ -36,7 +37,7 @@ impl Engine {
     }
 }
 
-/// A tool that is not there, for whatever reason.
+/// The refusal for a tool that is not available, for any reason.
 pub(super) fn unavailable(tool: &RequestTool) -> Refusal {
     Refusal::invalid(format!(
         "{}.type \"{}\" is not available on this host",
@@ -45,7 +46,7 @@ pub(super) fn unavailable(tool: &RequestTool) -> Refusal {
     ))
 }
 
-/// A tool that asks models, in a request that is so deep that nothing can be asked any more.
+/// The refusal for a tool that asks models, in a request at the greatest depth of questions.
 pub(super) fn too_deep(tool: &RequestTool) -> Refusal {
     Refusal::invalid(format!(
         "{}.type \"{}\" asks models, and questions to models nest no deeper",

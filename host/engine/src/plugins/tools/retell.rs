@@ -1,7 +1,8 @@
-//! What models are told of earlier calls of server tools. The parser writes each as the call of a function that is
-//! called like the tool, prefix included, for it cannot know what the tools of the request offer. Here such a call
-//! gets the name and the arguments of a function that is offered. Where none is, it becomes plain text: a model
-//! that imitates its history would else call what nobody has.
+//! Renders earlier calls of server tools for models. The parser writes each as a call of a function
+//! with the name of the tool, prefix included, because it cannot know the functions of the
+//! request's tools. Here such a call gets the name and the arguments of an offered function. If
+//! there is none, it becomes plain text: a model that imitates its history would otherwise call a
+//! function that does not exist.
 
 use super::offer::Offer;
 use super::run::shortened;
@@ -35,25 +36,25 @@ impl Item<'_> {
         matches!(&*self.tag, "function_call" | "custom_tool_call")
     }
 
-    /// The server tool that this is a call of.
+    /// The server tool whose call this is.
     fn server_tool(&self) -> Option<&str> {
         server_tool_of_call(self.name.as_deref().filter(|_| self.tag == "function_call")?)
     }
 }
 
-/// What becomes of an item.
+/// What happens to an item.
 enum Fate {
     Kept,
     Replaced(Bytes),
-    /// A message takes its place, which must not stand between calls and their results.
+    /// A message replaces it. A message must not stand between calls and their results.
     Message(Bytes),
     Dropped,
 }
 
-/// `items` as models are told them, comma-separated as the parser has written them.
+/// Renders `items` for models, comma-separated as the parser has written them.
 ///
 /// # Errors
-/// 500 for what no parser writes.
+/// 500 for items that the parser cannot have written.
 pub(super) async fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal> {
     let list = [b"[".as_slice(), items, b"]"].concat();
     let raws: Vec<&RawValue> = serde_json::from_slice(&list).map_err(|_| Refusal::internal())?;
@@ -61,7 +62,7 @@ pub(super) async fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal
     let mut read: Vec<Option<Item<'_>>> = Vec::with_capacity(raws.len());
     for raw in walk(&raws) {
         breath.step().await;
-        // An item whose members are of other types is neither call nor result.
+        // An item whose members have other types is neither a call nor a result.
         read.push(serde_json::from_str(raw.get()).ok());
     }
     let mut results = Results::of(&read);
@@ -93,7 +94,7 @@ pub(super) async fn retold(items: &[u8], offer: &Offer) -> Result<Bytes, Refusal
     Ok(out.end())
 }
 
-/// The results of calls that no call has taken yet.
+/// The results that no call has taken yet, by call id.
 struct Results<'r>(HashMap<Option<&'r str>, VecDeque<usize>>);
 
 impl<'r> Results<'r> {
@@ -107,11 +108,13 @@ impl<'r> Results<'r> {
         Self(results)
     }
 
-    /// The place of a call's result: the next with its id that is no other call's. Calls ask in their order.
+    /// The index of a call's result: the next one with its id that no other call has taken. Must be
+    /// called in the order of the calls.
     fn take(&mut self, call: &'r Item<'_>, place: usize) -> Option<usize> {
         let results = self.0.get_mut(&call.call_id.as_deref())?;
         while let Some(result) = results.pop_front() {
-            // A result that stands before this call stands before all later ones too.
+            // A result that stands before this call stands before all later calls too, so it can be
+            // dropped.
             if result > place {
                 return Some(result);
             }
@@ -120,10 +123,10 @@ impl<'r> Results<'r> {
     }
 }
 
-/// What becomes of a call of `tool` and of its result.
+/// Renders a call of `tool` and its result.
 fn tell(call: &Item<'_>, tool: &str, output: Option<&RawValue>, offer: &Offer) -> (Fate, Fate) {
     let text: Option<String> = output.and_then(|output| serde_json::from_str(output.get()).ok());
-    // The members of the call's item; none where the client has answered in words of its own.
+    // The members of the call's item. Empty where the client has answered with a text of its own.
     let mut members: Map<String, Value> =
         text.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let given = call.arguments.as_deref().unwrap_or("{}");
@@ -137,9 +140,10 @@ fn tell(call: &Item<'_>, tool: &str, output: Option<&RawValue>, offer: &Offer) -
     };
     let mut arguments = Map::new();
     if given == "{}" {
-        // Items do not have the model's arguments, but most have their members.
+        // The items do not contain the model's arguments, but most contain members of the same
+        // names.
         for name in offer.parameters_of(function).iter().cloned() {
-            // Some items have them one deeper: `action.query`.
+            // In some items they are one level deeper, such as `action.query`.
             let deeper =
                 |members: &Map<String, Value>| members.values().find_map(|it| it.get(&name)).cloned();
             let value = members.shift_remove(&name).or_else(|| deeper(&members));
@@ -158,7 +162,7 @@ fn tell(call: &Item<'_>, tool: &str, output: Option<&RawValue>, offer: &Offer) -
     (Fate::Replaced(Bytes::from(item.to_string())), answer)
 }
 
-/// What a result in parts says; pictures and files are nothing that a model could read in a text.
+/// The texts of a result in parts. Pictures and files cannot be written as text.
 fn texts(output: &RawValue) -> String {
     let parts: Vec<Value> = serde_json::from_str(output.get()).unwrap_or_default();
     let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
@@ -170,11 +174,11 @@ fn message(text: &str) -> Bytes {
     Bytes::from(json!({ "type": "message", "role": "assistant", "content": [part] }).to_string())
 }
 
-/// The items after their fates. Messages go before the calls among which they stand: providers want the results
-/// of calls right behind them.
+/// The rendered items. Messages are moved before the calls among which they stand, because
+/// providers require the results of calls directly after them.
 struct Retold {
     out: Vec<u8>,
-    /// The calls that stand next to each other at the end, comma-separated.
+    /// The consecutive calls at the end, comma-separated.
     calls: Vec<u8>,
 }
 
@@ -233,14 +237,14 @@ mod tests {
         serde_json::from_slice(&[b"[".as_slice(), &told, b"]"].concat()).unwrap()
     }
 
-    /// The steps for so many of an item, few enough for one poll.
+    /// The number of steps for `count` copies of an item, few enough for one poll.
     fn steps_with(item: &Value, count: usize) -> u64 {
         let items = parsed(&vec![item.clone(); count]);
         steps_of(|| retold(&items, &Offer::default()).now_or_never().unwrap().unwrap()).1
     }
 
     #[tokio::test]
-    async fn twice_the_calls_are_twice_the_work() {
+    async fn work_grows_linearly_with_the_number_of_calls() {
         for item in [
             json!({"type": "service:x"}),
             json!({"type": "service:x", "call_id": "same"}),
@@ -252,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_run_while_a_long_history_is_told() {
+    async fn rendering_a_long_history_yields_to_other_tasks() {
         let items = parsed(&vec![json!({"type": "service:x"}); 2_000]);
         let offer = Offer::default();
         let telling = retold(&items, &offer);
@@ -260,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_are_told_before_their_neighbours_and_without_their_results() {
+    async fn calls_rendered_as_text_stand_before_adjacent_calls_without_results() {
         let call = |id: &str, name: &str| json!({"type": "function_call", "call_id": id, "name": name, "arguments": "{}"});
         let output =
             |id: &str, text: &str| json!({"type": "function_call_output", "call_id": id, "output": text});
@@ -283,7 +287,7 @@ mod tests {
         assert_eq!(told.len(), 5);
     }
 
-    /// The place of a call's result, found by looking at every item.
+    /// The index of a call's result, found by looking at every item.
     fn searched(read: &[Option<Item<'_>>], taken: &[usize], call: &Item<'_>, place: usize) -> Option<usize> {
         let is_result = |item: &Item<'_>| item.tag == "function_call_output" && item.call_id == call.call_id;
         let places = read.iter().enumerate().skip(place + 1);

@@ -1,5 +1,5 @@
-//! Running one call of a server tool: in its sandbox, within its time, and whatever it does wrong becomes a
-//! result that says so.
+//! Runs one call of a server tool, in its sandbox and within its time limit. Whatever goes wrong
+//! becomes a result that says so.
 
 use super::capabilities::Doors;
 use super::offer::ServerTool;
@@ -17,20 +17,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long one call may take, waiting included.
+/// How long one call may take, including waits.
 const CALL_TIME_MAX: Duration = Duration::from_secs(180);
 /// The same for a tool that asks models, one after the other.
 const ASKING_CALL_TIME_MAX: Duration = Duration::from_secs(300);
-/// The longest result of one call that a model is told, in bytes.
+/// The longest result of one call for a model, in bytes.
 const RESULT_BYTES_MAX: usize = 1 << 20;
-/// The longest message of a tool about an error, in characters.
+/// The longest error message of a tool, in characters.
 const MESSAGE_CHARS_MAX: usize = 2_000;
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) outcome: ToolOutcome,
-    /// What the model is told.
+    /// What the model gets.
     pub(crate) for_model: String,
     /// The item's members, a JSON object.
     pub(crate) members: Vec<u8>,
@@ -41,7 +41,7 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// A call that was not run, or came to nothing.
+    /// A call that was not run, or failed.
     pub(crate) fn failed(message: &str, executed: bool) -> Self {
         let message: String = message.chars().take(MESSAGE_CHARS_MAX).collect();
         let error = json!({ "error": message }).to_string();
@@ -55,7 +55,7 @@ impl Finished {
         }
     }
 
-    /// A call with a result.
+    /// A call with an output.
     pub(crate) fn completed(output: Output) -> Self {
         Self {
             outcome: outcome(&output.item),
@@ -68,7 +68,7 @@ impl Finished {
     }
 }
 
-/// A tool may say itself that its call came to nothing.
+/// A tool may mark its call as failed itself.
 fn outcome(members: &[u8]) -> ToolOutcome {
     #[derive(Deserialize)]
     struct Members<'a> {
@@ -84,38 +84,39 @@ fn outcome(members: &[u8]) -> ToolOutcome {
 /// Why a call has no output.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Mishap {
-    /// The arguments are wrong, in the tool's words; or no JSON object, and the tool was not asked.
+    /// The arguments are wrong, with the tool's message. `None`: they are not a JSON object, and
+    /// the tool was not called.
     Arguments(Option<String>),
-    /// The tool's own trouble, in its words.
+    /// The tool failed, with its message.
     Failed(String),
     /// It took too long.
     Late,
     /// Its answer is longer than accepted.
     TooLarge,
-    /// It held the value of a secret, and the operator wants no such answer to get through.
+    /// The output contained the value of a secret, and the grant blocks such outputs.
     Withheld,
-    /// This host has no room for it now.
+    /// This host has no capacity for it now.
     NoRoom,
-    /// It wanted more memory than it may have.
+    /// It needed more memory than it may have.
     OutOfMemory,
-    /// It came to the end of its stack.
+    /// It exceeded its stack.
     TooDeep,
-    /// It broke.
+    /// The guest failed in another way.
     Broken,
 }
 
-/// A call, whoever makes it.
+/// A call of a tool, by a model, a hook or the host.
 pub(crate) struct Invocation<'a> {
     pub(crate) plugin: &'a Arc<Plugin>,
     pub(crate) function: &'a str,
-    /// What the caller passes, foreign bytes.
+    /// The caller's arguments, not checked yet.
     pub(crate) arguments: &'a [u8],
     pub(crate) settings: &'a [u8],
 }
 
 impl Invocation<'_> {
-    /// Runs the call within its time. Dropping this ends it at once. No value of a secret that went out for the
-    /// plugin is in what comes back.
+    /// Runs the call within its time limit. Dropping this ends the call at once. The values of
+    /// secrets that were sent for the plugin are removed from the output.
     pub(crate) async fn run(
         &self,
         context: &CallContext,
@@ -137,7 +138,7 @@ impl Invocation<'_> {
 
     async fn ended(&self, context: &CallContext, services: Services) -> Result<Output, Mishap> {
         let arguments = match self.arguments.trim_ascii() {
-            // Models that have nothing to say send no arguments at all.
+            // Models send empty arguments for a function without parameters.
             b"" => b"{}",
             arguments => arguments,
         };
@@ -172,8 +173,8 @@ impl Invocation<'_> {
     }
 }
 
-/// Notes what a search has found in what a plugin gives on. True where the operator wants no such answer to get
-/// through.
+/// Logs that a search has found a secret in what a plugin returned. Returns true where the grant
+/// blocks such outputs.
 pub(crate) fn is_withheld(search: &Search, plugin: &Plugin) -> bool {
     if !search.has_found() {
         return false;
@@ -187,14 +188,16 @@ pub(crate) fn is_withheld(search: &Search, plugin: &Plugin) -> bool {
     blocked
 }
 
-/// What a tool offers, without values of secrets that went out for it: some ask a server what it offers.
+/// Removes the values of secrets that were sent for the tool from its functions: some tools get
+/// these from a server.
 pub(crate) fn clean(functions: Vec<Function>, tool: &ServerTool, doors: &Doors) -> Vec<Function> {
     let Some(mut search) = doors.released().search(tool.plugin.name()) else { return functions };
     let functions = functions.into_iter().map(|function| search.function(function)).collect();
     if is_withheld(&search, &tool.plugin) { Vec::new() } else { functions }
 }
 
-/// Runs a model's call of `tool`, telling how its questions to models go on if anybody wants to know.
+/// Runs a model's call of `tool`. With a `reporter` the progress of its questions to models is
+/// reported.
 pub(crate) async fn run(
     tool: &ServerTool,
     call: &ServerCall,
@@ -226,7 +229,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Cuts a result that is too long where a character ends, and says so.
+/// Cuts a result that is too long at the end of a character, and appends a note.
 pub(crate) fn shortened(mut result: String) -> String {
     const CUT: &str = "\n[The rest of this result was cut off.]";
     if result.len() <= RESULT_BYTES_MAX {
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_told_to_client_and_model_alike_and_bounded() {
+    fn an_error_is_the_same_for_client_and_model_and_bounded() {
         let failed = Finished::failed(&"x".repeat(10_000), true);
         let error: Value = serde_json::from_slice(&failed.members).unwrap();
         assert_eq!(error["error"].as_str().unwrap().len(), MESSAGE_CHARS_MAX);
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_may_say_that_its_call_failed() {
+    fn a_tool_may_mark_its_call_as_failed() {
         assert_eq!(outcome(br#"{"error":"x","status":"failed"}"#), ToolOutcome::Failed);
         for members in ["{}", r#"{"status":"completed"}"#, r#"{"status":7}"#, r#"{"a":{"status":"failed"}}"#]
         {

@@ -1,22 +1,24 @@
-//! What clients see of a tool's calls: what its manifest declares, and what a function adds for its own.
+//! How clients see a tool's calls: the item that the manifest declares, and what a function adds
+//! for its own calls.
 //!
-//! A function's schema may have a member `x-item`, which no model sees: an object with the members of the item
-//! that stands for a call, from its beginning on. Its `type`, if any, is one of the types that the manifest
-//! declares; without one, a tool that stands in for a client's has the first of them, and others their own.
+//! A function's schema may have a member `x-item`, which models do not get: an object with the
+//! members that the item of a call has from its beginning on. Its `type`, if any, is one of the
+//! types that the manifest declares. Without a `type`, a hosted substitute has the first declared
+//! item, and other tools their own.
 
 use crate::assembler::CallItem;
 use crate::request::{RequestTool, ToolPrefix};
 use cofferdam_runtime::manifest::{Arguments, ItemTable, ToolTable};
 use serde_json::{Map, Value};
 
-/// The schema's member for the host.
+/// The member of the schema for the host.
 const ITEM: &str = "x-item";
 
-/// Takes what is for the host out of a function's schema and makes the item of its calls. `include` is what the
-/// request asks for beyond the ordinary.
+/// Takes the member for the host out of a function's schema and makes the item of its calls.
+/// `include` is the request's `include`, which lists members that are otherwise withheld.
 ///
 /// # Errors
-/// The type that the function names and the manifest does not.
+/// The type that the function names and the manifest does not declare.
 pub(crate) fn item_of(
     schema: &mut Map<String, Value>,
     table: &ToolTable,
@@ -43,7 +45,7 @@ pub(crate) fn item_of(
     Ok(item)
 }
 
-/// The tool's own item, its type with the prefix the client used.
+/// The tool's own item. Its type has the prefix that the client used.
 fn own_item(table: &ToolTable, tool: &RequestTool) -> CallItem {
     let item_type = format!("{}{}", tool.prefix.unwrap_or(ToolPrefix::Service).as_str(), table.tool_type);
     let plain = CallItem::own(item_type);

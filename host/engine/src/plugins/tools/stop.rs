@@ -1,12 +1,13 @@
-//! When the loop of server tools ends although the model would go on calling.
+//! The rules that end the loop of server tools although the model would call more.
 
 use crate::cost::Amount;
 use crate::request::{ResponsesRequest, StopCondition, server_tool_name};
 use cofferdam_runtime::wire::FinishReason;
 
-/// Steps of the loop when the client sets no limit, and the most it may set (interface section 8).
+/// The most steps of the loop when the client sets no limit, and the highest limit it may set.
 const STEPS_MAX: u32 = 30;
-/// Steps when the client sets conditions, which override the limit above: no loop is without an end.
+/// The most steps when the client sets conditions, which override the limit above. No loop is
+/// unlimited.
 const STEPS_MAX_BY_CONDITION: u32 = 128;
 
 /// What ends the loop of one request.
@@ -16,7 +17,7 @@ pub(crate) struct StopRules {
     steps_max: u32,
 }
 
-/// How far the loop is after a step.
+/// The state of the loop after a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress<'a> {
     /// Turns whose calls were run.
@@ -27,21 +28,20 @@ pub(crate) struct Progress<'a> {
     pub(crate) cost: Amount,
     /// What the model called in this turn.
     pub(crate) called: &'a [Called<'a>],
-    /// How it ended the turn.
+    /// How the model ended the turn.
     pub(crate) finish: &'a FinishReason,
 }
 
 /// The names of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Called<'a> {
-    /// The function.
     pub(crate) function: &'a str,
     /// The tool it belongs to, without prefix.
     pub(crate) tool: &'a str,
 }
 
 impl StopRules {
-    /// The rules a request states, or the default.
+    /// The rules that a request states, or the default.
     pub(crate) fn of(request: &ResponsesRequest) -> Self {
         let conditions = request.stop_server_tools_when.clone();
         let steps_max = if conditions.is_empty() {
@@ -71,7 +71,7 @@ impl Progress<'_> {
                 self.cost > Amount::from_dollars(*max_cost_in_dollars)
             }
             StopCondition::FinishReasonIs { reason } => {
-                // Both spellings are in use, `tool-calls` by libraries.
+                // Both spellings are in use; libraries write `tool-calls`.
                 reason.replace('_', "-") == finish_word(self.finish).replace('_', "-")
             }
         }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn each_condition_fires_at_its_edge_and_not_before() {
+    fn each_condition_fires_exactly_at_its_limit() {
         let table = [
             (StopCondition::StepCountIs { step_count: 1 }, true),
             (StopCondition::StepCountIs { step_count: 2 }, false),
@@ -172,7 +172,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a client asks for, a loop ends; and more progress never takes back an end.
+        /// Every loop ends whatever the conditions, and once a rule fires, more progress does not
+        /// undo it.
         #[test]
         fn every_loop_ends(
             conditions in proptest::collection::vec(any_condition(), 0..5),

@@ -1,18 +1,18 @@
-//! The functions of an offer by what items and choices say of them. A history may have thousands of items, so that
-//! each is one look-up.
+//! An index of the offered functions by the members of their items and by `tool_choice` names. A
+//! history may have thousands of items, so each must cost one look-up.
 
 use serde_json::{Map, Value};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-/// A function that the host serves, as far as it is looked up.
+/// A function that the host serves, with the fields it is found by.
 pub(super) struct Entry<'a> {
     /// The tool's name without prefix.
     pub(super) tool: &'a str,
     /// The label of the server behind the tool.
     pub(super) label: Option<&'a str>,
     pub(super) function: &'a str,
-    /// What is said of the items of its calls.
+    /// The declared members of the items of its calls.
     pub(super) members: &'a Map<String, Value>,
 }
 
@@ -28,11 +28,11 @@ pub(super) struct Told {
 #[derive(Default)]
 struct Tool {
     functions: Vec<String>,
-    /// How much each says of its items.
+    /// The number of declared text members of each function's items.
     said: Vec<usize>,
-    /// Places of functions, those that say least first.
+    /// Indexes of the functions, fewest declared members first.
     terse: Vec<usize>,
-    /// Places of the functions that say this value of this member.
+    /// Indexes of the functions that declare this value for this member.
     saying: HashMap<String, HashMap<String, Vec<usize>>>,
     /// The first function by label.
     first: HashMap<Option<String>, String>,
@@ -46,7 +46,7 @@ struct Server {
 }
 
 impl Tool {
-    /// Puts the functions that say least first.
+    /// Sorts the functions by their number of declared members.
     fn sort(&mut self) {
         self.terse = (0..self.functions.len()).collect();
         self.terse.sort_by_key(|place| self.said.get(*place));
@@ -54,7 +54,8 @@ impl Tool {
 }
 
 impl Told {
-    /// `tools` are the names and labels of all tools; `entries` their functions in the order of the offer.
+    /// Builds the index. `tools` are the names and labels of all tools; `entries` their functions
+    /// in the order of the offer.
     pub(super) fn of<'a>(
         tools: impl Iterator<Item = (&'a str, Option<&'a str>)>,
         entries: impl Iterator<Item = Entry<'a>>,
@@ -81,12 +82,12 @@ impl Told {
         }
     }
 
-    /// The functions of a tool, if there is such a tool.
+    /// The functions of a tool; `None` if there is no such tool.
     pub(super) fn of_tool(&self, tool: &str) -> Option<&[String]> {
         self.tools.get(tool).map(|tool| tool.functions.as_slice())
     }
 
-    /// Whether a tool has this label, whatever it offers.
+    /// Whether a tool has this label, even if it offers nothing.
     pub(super) fn has_label(&self, label: &str) -> bool {
         self.labels.contains(label)
     }
@@ -96,7 +97,8 @@ impl Told {
         self.tools.get(tool)?.first.get(label).map(String::as_str)
     }
 
-    /// The functions that stand for the tools of the server with this label, or for one of them.
+    /// The functions that stand for the tools of the server with this label, or for the one with
+    /// this name.
     pub(super) fn on_server(&self, label: &str, name: Option<&str>) -> &[String] {
         let server = self.servers.get(label);
         let found = server.and_then(|server| match name {
@@ -106,8 +108,8 @@ impl Told {
         found.map_or(&[], Vec::as_slice)
     }
 
-    /// The function of `tool` whose calls are items with these members: the one that says of its items what is most
-    /// like them. None where several are equally like.
+    /// The function of `tool` whose calls are items with these members: the one whose declared
+    /// members match best. `None` where several match equally.
     pub(super) fn like(&self, tool: &str, item: &Map<String, Value>) -> Option<&str> {
         self.tools.get(tool)?.like(item)
     }
@@ -129,8 +131,9 @@ impl Tool {
         self.said.push(count);
     }
 
-    /// A member that is as the function says counts for it, and one that is not against it: some functions say
-    /// what is new in each request, like the id of a container.
+    /// A declared member with the same value counts for a function, any other declared member
+    /// against it. A mismatch does not exclude the function, because some members are different in
+    /// each request, such as the id of a container.
     fn like(&self, item: &Map<String, Value>) -> Option<&str> {
         let mut right: HashMap<usize, usize> = HashMap::new();
         for (name, value) in item {
@@ -138,7 +141,8 @@ impl Tool {
                 self.saying.get(name).zip(value.as_str()).and_then(|(values, text)| values.get(text));
             places.into_iter().flatten().for_each(|place| *right.entry(*place).or_default() += 1);
         }
-        // Of those that are right about nothing, the two that say least decide.
+        // Of the functions without a match, only the two with the fewest declared members can be
+        // the best two.
         let others: Vec<usize> =
             self.terse.iter().filter(|place| !right.contains_key(place)).take(2).copied().collect();
         let places = right.keys().copied().chain(others);
@@ -165,7 +169,7 @@ mod tests {
         value.as_object().unwrap().clone()
     }
 
-    /// What is looked up, without an index.
+    /// The same search without an index.
     fn searched<'a>(
         functions: &'a [(String, Map<String, Value>)],
         item: &Map<String, Value>,

@@ -1,4 +1,4 @@
-//! Waiting for calls under way, and showing meanwhile what they tell of their questions to models.
+//! Waits for running calls, and shows the progress of their questions to models meanwhile.
 
 use super::Interrupted;
 use super::run::Finished;
@@ -9,7 +9,7 @@ use futures_util::{Stream, StreamExt};
 use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 
-/// The next call in their order, once it is over; none when all are.
+/// The result of the next call in their order, once it is over; `None` when all are.
 ///
 /// # Errors
 /// [`Interrupted`].
@@ -30,7 +30,7 @@ pub(super) async fn next_done(
             }
             Step::Done(done) => done,
         };
-        // What a call told before it ended comes before its end.
+        // Progress that a call sent before it ended is shown before its end.
         while let Ok((item, progress)) = told.try_recv() {
             assembler.tell(item, &progress).map_err(Interrupted::Malformed)?;
         }
@@ -40,9 +40,9 @@ pub(super) async fn next_done(
 
 /// What happens next while calls run.
 enum Step {
-    /// Something about a question of the call whose item stands at this place.
+    /// Progress of a question of the call whose item has this index in the output.
     Told(usize, Progress),
-    /// The next call in their order is over.
+    /// The next call in their order is over; `None` when all are.
     Done(Option<Finished>),
 }
 
