@@ -1,7 +1,7 @@
-//! The directory: everything authentication and commands look up, held in memory.
+//! The directory: an in-memory snapshot of all entities that authentication and commands look up.
 //!
-//! A snapshot never changes; the writer puts a new one in its place after each commit. Records are shared
-//! between snapshots, so that a new one costs pointers, not copies.
+//! A snapshot never changes. The writer publishes a new one after each commit. Snapshots share
+//! their records, so a new one copies pointers only.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::records::{ApiKey, Intern, Member, Workspace};
 use crate::rows::StoredKey;
 use crate::token::KeyId;
 
-/// What kind of thing was looked for.
+/// Kind of the entity that was looked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A workspace.
@@ -36,18 +36,18 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Why a name or id found nothing definite.
+/// Why a name or an id did not find exactly one entity.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LookupError {
-    /// Nothing has this name or id.
+    /// No entity has this name or id.
     #[error("no {kind} `{given}`")]
     NotFound {
-        /// What was looked for.
+        /// Kind of entity that was looked for.
         kind: Kind,
-        /// What was given.
+        /// The name or id that was given.
         given: String,
     },
-    /// The name is used in several workspaces.
+    /// Several entities have this name, in different workspaces.
     #[error("{count} {kind}s are called `{given}`; give the id")]
     Ambiguous {
         /// What was looked for.
@@ -100,7 +100,7 @@ impl Directory {
         self.interns.values().map(Arc::as_ref).filter(move |intern| intern.workspace == workspace)
     }
 
-    /// All keys, oldest first, those too that were revoked in the last 92 days.
+    /// All keys, oldest first, including keys revoked in the last 92 days.
     pub fn keys(&self) -> Vec<&ApiKey> {
         oldest_first(self.keys.values().map(|stored| &stored.key), |key| key.created_at_ms)
     }
