@@ -50,11 +50,11 @@ pub enum LookupError {
     /// Several entities have this name, in different workspaces.
     #[error("{count} {kind}s are called `{given}`; give the id")]
     Ambiguous {
-        /// What was looked for.
+        /// Kind of entity that was looked for.
         kind: Kind,
-        /// What was given.
+        /// The name that was given.
         given: String,
-        /// How many have this name.
+        /// Number of entities of this name.
         count: usize,
     },
 }
@@ -178,8 +178,9 @@ impl Directory {
         found.ok_or_else(|| LookupError::not_found(Kind::Key, id))
     }
 
-    /// Whether any key that a client could make requests with was ever issued, revoked ones included: an
-    /// operator who revoked them all does not want a new one made behind his back.
+    /// Whether a member or intern key was ever issued, revoked keys included. `serve` issues a
+    /// first key only when this is false: an operator who revoked all keys does not get a new one
+    /// unasked.
     pub fn has_client_key(&self) -> bool {
         self.keys.values().any(|stored| stored.key.is_for_requests())
     }
@@ -225,7 +226,9 @@ impl Directory {
     }
 }
 
-/// Ties keep the order of the ids, so that a listing is the same every time.
+/// Records of the same millisecond keep the order of their ids, so that a listing is always the
+/// same. +238 ///: The only record found, by id or by name. An id takes precedence over an equal
+/// name.
 fn oldest_first<'a, T>(
     records: impl Iterator<Item = &'a T>,
     created_at_ms: impl Fn(&T) -> u64,

@@ -115,11 +115,11 @@ pub enum OpenError {
     /// The configured root key is well formed, but it is not the key of this store.
     #[error("root key {given} given, the store needs {needs}{}", if *.replaced { REPLACED } else { "" })]
     WrongRootKey {
-        /// The key configured.
+        /// Id of the configured key.
         given: RootKeyId,
-        /// The key the store is wrapped under.
+        /// Id of the key the store is wrapped under.
         needs: RootKeyId,
-        /// Whether the key given is the one before it.
+        /// Whether the configured key is the store's previous root key.
         replaced: bool,
     },
     /// The anchor and the markers of the four keyspaces are not from the same commit.
@@ -129,7 +129,7 @@ pub enum OpenError {
     /// acceptance.
     #[error("cannot accept sequence {given}: {found}")]
     NothingToAccept {
-        /// The number given.
+        /// The sequence number given.
         given: u64,
         /// What was found instead.
         found: String,
@@ -137,17 +137,17 @@ pub enum OpenError {
     /// There is an anchor but no store: the store's folder was moved or deleted.
     #[error("{} exists but {} does not; move the anchor away to start a new store", anchor.display(), store.display())]
     StoreMissing {
-        /// The anchor found.
+        /// Path of the anchor.
         anchor: PathBuf,
-        /// The folder that should be beside it.
+        /// Path where the store's folder should be.
         store: PathBuf,
     },
     /// The store was written by a newer version of this program.
     #[error("the store has format {found}, this program reads up to {known}")]
     TooNew {
-        /// Its format.
+        /// Format of the store.
         found: u32,
-        /// The newest one known here.
+        /// Newest format this program can read.
         known: u32,
     },
     /// A part that everything else depends on is missing, or its MAC does not match.
@@ -212,7 +212,7 @@ fn cure(error: &fjall::Error) -> &'static str {
 /// operator decides on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OutOfStep {
-    /// Sequence number of the newest valid anchor slot.
+    /// Sequence number of the newest valid slot of the anchor.
     pub anchor: Option<u64>,
     /// The marker of each keyspace, in the order keys, meta, values, log.
     pub markers: [(&'static str, Option<u64>); 4],

@@ -124,7 +124,7 @@ pub struct Workspace {
 /// A member of one workspace.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct Member {
-    /// Its id, for ever.
+    /// Its id, which never changes.
     pub id: MemberId,
     /// Its name, unique in the workspace.
     pub name: Name,
@@ -139,13 +139,13 @@ pub struct Member {
 /// An intern: an agent with secrets of its own inside a workspace.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct Intern {
-    /// Its id, for ever.
+    /// Its id, which never changes.
     pub id: InternId,
     /// Its name, unique in the workspace.
     pub name: Name,
     /// The workspace it belongs to.
     pub workspace: WorkspaceId,
-    /// The member it was made by or for.
+    /// The member that made it, or for which it was made.
     pub created_by: MemberId,
     /// Creation time, Unix milliseconds.
     pub created_at_ms: u64,

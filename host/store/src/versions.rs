@@ -62,7 +62,7 @@ mod tests {
     fn a_flipped_bit_in_a_list_of_files_is_told_and_ends_nothing() {
         let scratch = Scratch::new();
         create_workspace(&scratch.open(), "w");
-        // Opened again, so that one of the keyspaces has files.
+        // Opened a second time, so that one of the keyspaces has table files.
         drop(scratch.open());
         let lists = lists(&scratch);
         assert!(lists.len() >= 10, "{lists:?}");

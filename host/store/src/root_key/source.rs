@@ -163,7 +163,7 @@ pub enum RootKeyError {
     /// The store was made with a passphrase and the source gives a key, or the reverse.
     #[error("the store was made with {}, the configuration gives {}", kind(*.store_has_passphrase), kind(!.store_has_passphrase))]
     OtherKind {
-        /// What the store was made with.
+        /// True when the store was made with a passphrase.
         store_has_passphrase: bool,
     },
     /// Argon2id refused its parameters or ran out of memory.
