@@ -1,13 +1,14 @@
-//! Names of secrets (interface.md 2.2).
+//! Names of secrets.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The longest name, in characters (all of them ASCII).
+/// Longest name, in characters (all of them ASCII).
 const LENGTH_MAX: usize = 255;
 
-/// A name: lower-case letters, digits and single underscores, a letter first, no underscore last. Clones share it.
+/// A name: lower-case letters, digits and single underscores; begins with a letter, does not end
+/// with an underscore. Clones share the text.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SecretName(Arc<str>);
 
@@ -69,7 +70,7 @@ mod tests {
         }
     }
 
-    /// The pattern without its look-ahead: after each underscore comes a letter or a digit.
+    /// The same rule written in another way: each underscore is followed by a letter or a digit.
     fn matches(text: &str) -> bool {
         let mut after_underscore = false;
         for (index, byte) in text.bytes().enumerate() {
