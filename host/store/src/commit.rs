@@ -2,8 +2,8 @@
 //!
 //! It takes all waiting mutations as one group, applies them to a write batch, commits the batch,
 //! writes the anchor, replaces the directory, and then answers. Only one group is in progress at a
-//! time. The first error stops the writer for good: after a failed write or fsync the state of the
-//! disk is unknown, and a retry could acknowledge a change that is lost.
+//! time. The first error stops the writer until the store is opened again: after a failed write or
+//! fsync the state of the disk is unknown, and a retry could acknowledge a change that is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

@@ -8,7 +8,7 @@ use crate::scratch::{Scratch, create_workspace, go_on, issue_key, put, token};
 use crate::store::{OpenOptions, Store};
 use crate::vault::VaultId;
 
-/// A store with secrets of two vaults, and a client's token.
+/// A store with secrets in two vaults, and a client's token.
 fn filled() -> (Scratch, Store, VaultId, String) {
     let scratch = Scratch::new();
     let store = scratch.open();
@@ -23,7 +23,7 @@ fn restore(scratch: &Scratch, backup: &Path) -> Result<RestoreSummary, VaultErro
     Store::restore(&scratch.lock(), &scratch.options(), backup, &mut go_on)
 }
 
-/// An empty directory with the root key of another.
+/// An empty data directory with the root key of another one.
 fn with_key_of(other: &Scratch) -> Scratch {
     let scratch = Scratch::new();
     std::fs::copy(other.path("root.key"), scratch.path("root.key")).unwrap();
@@ -68,7 +68,7 @@ fn a_restored_store_is_what_was_backed_up_and_goes_on_from_there() {
     assert!(text.contains("\"action\":\"restored\""), "{text}");
     put(&restored, vault, "c", "goes on");
     assert_eq!(restored.verify(&mut go_on).unwrap().problems, [""; 0]);
-    // A backup of what was restored can be restored.
+    // A backup of a restored store can be restored too.
     restored.backup(&other.path("again"), &mut go_on).unwrap();
     restore(&with_key_of(&scratch), &other.path("again")).unwrap();
 }
@@ -94,7 +94,7 @@ fn a_backup_leaves_alone_what_lies_beside_it_and_succeeds() {
     let (victim, link) = (scratch.path("victim"), scratch.path("backup.part"));
     std::fs::write(&victim, "precious").unwrap();
     std::os::unix::fs::symlink(&victim, &link).unwrap();
-    // As a process leaves it that was killed while it wrote a backup.
+    // The file that a process leaves behind when it is killed while it writes a backup.
     let left = scratch.path("backup.0123456789abcdef.part");
     std::fs::write(&left, "half").unwrap();
     store.backup(&scratch.path("backup"), &mut go_on).unwrap();
@@ -134,7 +134,7 @@ fn only_a_directory_with_nothing_but_the_key_takes_a_backup() {
         let refused = restore(&other, &backup).unwrap_err();
         assert!(matches!(&refused, VaultError::NotEmpty { entry: found, .. } if found == entry), "{refused}");
     }
-    // What an attempt that was cut short has left is in nobody's way.
+    // The remains of an interrupted restore do not prevent another one.
     let other = with_key_of(&scratch);
     std::fs::create_dir(other.path("store.new")).unwrap();
     std::fs::write(other.path("anchor"), "x").unwrap();

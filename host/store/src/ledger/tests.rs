@@ -17,9 +17,9 @@ use crate::usage::{UsageBy, UsageKind, UsageLabel, UsageOutcome, UsageQuery, Usa
 
 const OPERATOR: Actor = Actor::Operator;
 const SOON: Duration = Duration::from_secs(60);
-/// Nothing is left.
+/// The refusal when nothing is left.
 const SPENT: Refused = Refused::Credit { is_busy: false };
-/// What is left is too little beside what runs.
+/// The refusal when reservations of other requests leave too little.
 const BUSY: Refused = Refused::Credit { is_busy: true };
 
 fn workspace(store: &Store) -> WorkspaceId {
@@ -53,7 +53,7 @@ fn write_intent(reservation: &Reservation) {
     pending::wait(reservation.commit_intent(), SOON).unwrap().unwrap();
 }
 
-/// Credited, spent and reserved.
+/// Credit, spend and reservations.
 fn balance(store: &Store) -> (Option<u64>, u64, u64) {
     let Balance { credited_pico, spent_pico, reserved_pico } = store.balance(workspace(store)).unwrap();
     (credited_pico, spent_pico, reserved_pico)
@@ -100,7 +100,7 @@ fn requests_share_what_is_left_and_one_that_runs_alone_may_overdraw_it() {
     let alone = reserve(&store, key, 500).unwrap();
     assert_eq!(balance(&store), (Some(100), 10, 90), "alone it holds what is left");
     assert_eq!(reserve(&store, key, 1).unwrap_err(), BUSY);
-    // A request that runs alone may cost more than there was.
+    // A request that runs alone may cost more than is left.
     settle(alone, 100);
     let balance = store.balance(workspace(&store)).unwrap();
     assert_eq!(balance.left_pico(), Some(-10));
@@ -194,7 +194,7 @@ fn an_intent_goes_with_its_row_and_is_charged_once_when_there_is_none() {
     lost.note(|row| "vendor/model".clone_into(&mut row.model));
     write_intent(&lost);
     store.flush().unwrap();
-    // As if the process had ended here.
+    // From here on as if the process had ended.
     store.close();
     std::mem::forget(lost);
     for _ in 0..3 {
@@ -217,7 +217,7 @@ fn an_intent_that_is_written_after_its_row_was_handed_over_is_none() {
     let store = scratch.open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
-    // The client leaves while the writer is about to write the intent.
+    // The client disconnects while the writer is about to write the intent.
     for _ in 0..50 {
         let reservation = reserve(&store, key, 10).unwrap();
         assert!(

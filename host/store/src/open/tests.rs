@@ -15,7 +15,7 @@ use crate::rows::{Marker, StoredKey};
 use crate::scratch::{Scratch, create_workspace, issue_key, token};
 use crate::store::{OpenOptions, Store};
 
-/// Changes the database behind the store's back.
+/// Changes the database of a closed store from outside.
 fn tamper(scratch: &Scratch, change: impl FnOnce(&Database)) {
     let database = Database::open(&scratch.path("store")).unwrap();
     change(&database);
@@ -35,7 +35,7 @@ fn out_of_step(result: Result<Store, OpenError>) -> OutOfStep {
     }
 }
 
-/// A store closed after `commits` commits, each of which made one workspace.
+/// A closed store after `commits` commits that each made a workspace.
 fn closed_store(commits: u64) -> Scratch {
     let scratch = Scratch::new();
     let store = scratch.open();
@@ -152,13 +152,14 @@ fn a_store_made_with_a_passphrase_opens_with_it_and_says_so_otherwise() {
 fn an_interrupted_first_start_is_repeated() {
     let scratch = closed_store(1);
     let key = std::fs::read(scratch.path("root.key")).unwrap();
-    // All that the rename would have finished.
+    // The state before the final rename of a first start.
     std::fs::rename(scratch.path("store"), scratch.path("store.new")).unwrap();
     let store = scratch.open();
     assert_eq!(store.status().seq, 1);
     assert!(!scratch.path("store.new").exists());
     drop(store);
-    // The anchor of the interrupted start was removed, the folder not yet.
+    // An earlier repeat was interrupted after it removed the anchor and before it removed the
+    // folder.
     std::fs::rename(scratch.path("store"), scratch.path("store.new")).unwrap();
     std::fs::remove_file(scratch.path("anchor")).unwrap();
     scratch.open();
@@ -174,7 +175,7 @@ fn a_store_taken_away_is_not_replaced_by_a_new_one() {
 
 #[test]
 fn an_anchor_slot_torn_at_any_byte_never_stops_the_store() {
-    // The newest slot is slot 1 after three commits and slot 0 after four.
+    // After three commits the newest slot is slot 1, after four it is slot 0.
     for (commits, step) in [(3, 1), (4, 7)] {
         let scratch = closed_store(commits);
         let anchor = FileOptions::new().write(true).open(scratch.path("anchor")).unwrap();
@@ -235,7 +236,7 @@ fn an_older_copy_of_the_store_is_refused_and_can_be_accepted_with_a_record() {
     assert_eq!((record.seq, &record.entries[0].action), (5, &expected));
     assert_eq!(store.verify_audit().unwrap().broken_at, None);
     drop(store);
-    // Accepting is not repeated when the flag is left in place.
+    // With the flag left in place, nothing is accepted a second time.
     assert_eq!(scratch.accept(2).unwrap().status().seq, 5);
 }
 
@@ -296,7 +297,7 @@ fn an_older_row_put_back_is_detected() {
     let store = scratch.open();
     store.revoke_key(Actor::Operator, issued.key.id).unwrap();
     drop(store);
-    // Self-consistent and with a good MAC, yet not the row of this state.
+    // The row is consistent and has a valid MAC, but it is not the row of this state.
     tamper(&scratch, |database| database.keys.insert(&key, before.unwrap()).unwrap());
     assert_eq!(
         out_of_step(scratch.try_open()).reason,
@@ -331,8 +332,8 @@ fn an_edited_header_is_damage() {
     assert!(matches!(scratch.try_open(), Err(OpenError::Damaged { .. })));
 }
 
-/// A store whose last commit was never answered: its batch is in the journal, the anchor is one behind. Gives
-/// the length of the journal before and after that batch.
+/// A store whose last commit was not acknowledged: its batch is in the journal, the anchor is one
+/// commit behind. Also returns the length of the journal before and after that batch.
 fn unanswered_commit() -> (Scratch, u64, u64) {
     let scratch = closed_store(3);
     drop(scratch.open());
@@ -358,7 +359,7 @@ fn a_torn_batch_that_was_never_answered_is_cut_off_whole() {
     let (scratch, before, after) = unanswered_commit();
     let whole = std::fs::read(journal(&scratch)).unwrap();
     let anchor = std::fs::read(scratch.path("anchor")).unwrap();
-    // The end of the batch reached the disk, something in the middle did not.
+    // The end of the batch has reached the disk, a part in its middle has not.
     let middle = before as usize + 20..after as usize - 13;
     let mut cut = 0;
     for hole in middle.step_by(37) {
@@ -416,8 +417,8 @@ fn damage_in_the_middle_of_the_journal_never_loses_rows_unnoticed() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x40;
         std::fs::write(journal(&scratch), &damaged).unwrap();
-        // The engine's sequence numbers stand outside its checksums; the last one may grow unnoticed, which
-        // loses nothing.
+        // The engine's sequence numbers are not covered by its checksums. A changed last one can go
+        // unnoticed, but loses nothing.
         if let Ok(store) = scratch.try_open() {
             assert_eq!((store.status().seq, shown(&store)), (6, expected.clone()), "byte {at}");
         }

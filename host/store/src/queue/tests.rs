@@ -59,7 +59,7 @@ fn a_full_queue_has_no_room_for_new_requests_and_no_place() {
     assert_eq!(queue.lengths(), (JOBS_MAX - 1, USAGE_ROWS_MAX));
     assert_eq!(queue.take_rows().usage.len(), USAGE_ROWS_MAX);
     assert!(queue.has_room());
-    // Given back unused, or taken by the writer: either makes room.
+    // A permit that was dropped unused, or whose mutation the writer took, can be used again.
     drop(unused);
     let unused = place(&queue);
     assert!(pending::wait(queue.place(), SOON).is_none());
@@ -84,7 +84,7 @@ fn a_closed_queue_hands_out_the_rest_and_then_ends() {
 fn a_group_waits_a_moment_for_as_many_as_the_last_one_had() {
     let queue = Arc::new(Queue::default());
     queue.push(place(&queue), job());
-    // Nobody else comes: the moment passes.
+    // No other mutation arrives, so the wait ends after its time.
     assert!(queue.wait(2));
     assert_eq!(jobs(&queue), 1);
     let other = Arc::clone(&queue);

@@ -80,7 +80,7 @@ fn files_that_others_could_have_read_or_replaced_are_refused() {
 fn a_missing_file_is_made_once_and_then_kept() {
     let folder = tempfile::tempdir().unwrap();
     let source = RootKeySource::File(folder.path().join("key"));
-    // What an interrupted attempt leaves behind does not disturb the next one.
+    // The remains of an interrupted attempt do not disturb the next one.
     std::fs::write(folder.path().join("key.new"), "half").unwrap();
     let made = source.read_or_make().unwrap().id().unwrap();
     assert_eq!(source.read_or_make().unwrap().id().unwrap(), made);

@@ -11,7 +11,7 @@ fn the_reserve_is_made_with_room_given_up_in_need_and_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("reserve");
     let mut state = state();
-    // Each figure of free bytes with whether that is short and whether there is a reserve then.
+    // Free bytes, whether that counts as short of space, and whether there is a reserve afterwards.
     for (free, is_short, has_reserve) in [
         (MIN + RESERVE_BYTES - 1, false, false),
         (MIN + RESERVE_BYTES, false, true),

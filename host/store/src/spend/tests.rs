@@ -30,7 +30,7 @@ fn a_window_starts_again_where_the_calendar_says() {
         let at = spent.at(ms(now));
         (at.day_pico, at.week_pico, at.month_pico, at.total_pico)
     };
-    // A Saturday, the last of its month.
+    // A Saturday, and the last day of its month.
     spent.add(ms("2026-01-31T23:59:59.999Z"), 5);
     assert_eq!(seen(&spent, "2026-01-31T23:59:59.999Z"), (5, 5, 5, 5));
     assert_eq!(seen(&spent, "2026-02-01T00:00:00Z"), (0, 5, 0, 5), "a Sunday: the week goes on");
@@ -69,7 +69,7 @@ fn limits_that_are_not_set_take_no_room() {
 }
 
 proptest! {
-    /// However payments lie in time, each window holds those of its own days.
+    /// Whenever the payments are made, each window has the sum of those on its days.
     #[test]
     fn a_window_holds_what_was_spent_in_it(
         steps in proptest::collection::vec((0..3 * DAY_MS, 1_u64..1_000), 1..60)

@@ -40,13 +40,13 @@ fn usage_row(store: &Store, request_id: &str) -> UsageRow {
     }
 }
 
-/// Has a request with this row begin and end.
+/// Begins and ends a request with this row.
 fn record_usage(store: &Store, row: UsageRow) {
     let outcome = row.outcome;
     store.reserve(row, 0).unwrap().settle(outcome);
 }
 
-/// Everything the directory shows, for comparing two states.
+/// Everything in the directory as text, for comparing two states.
 fn shown(store: &Store) -> String {
     let directory = store.directory();
     format!(
@@ -184,7 +184,7 @@ fn tokens_that_were_never_issued_are_refused() {
     let stranger = crate::token::Token::random().unwrap();
     let text = String::from_utf8(stranger.to_text().expose().to_vec()).unwrap();
     assert_eq!(store.authenticate(&text).unwrap_err(), AuthenticationError::Unknown);
-    // The right id with another secret and a good checksum.
+    // The right id with another secret and a valid checksum.
     let forged = crate::token::Token { id: issued.key.id, secret: stranger.secret };
     let text = String::from_utf8(forged.to_text().expose().to_vec()).unwrap();
     assert_eq!(store.authenticate(&text).unwrap_err(), AuthenticationError::Unknown);
@@ -281,7 +281,8 @@ fn the_audit_chain_tells_every_change_and_no_secret() {
     store.close();
     assert!(matches!(store.verify_audit(), Err(Error::Closed)));
 
-    // An edited record in the middle: the store opens, the chain says where it broke.
+    // With an edited record in the middle, the store opens, and the check says where the chain is
+    // broken.
     let database = Database::open(&scratch.path("store")).unwrap();
     let row = database.log.get(log::audit_key(2)).unwrap().unwrap();
     let edited = String::from_utf8(row.to_vec()).unwrap().replace("second", "secund");
@@ -317,7 +318,7 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
 fn a_usage_row_that_was_edited_added_or_taken_away_breaks_the_chain() {
     let scratch = Scratch::new();
     let store = scratch.open();
-    // Rows for three values.
+    // Enough rows for three values.
     let requests = 2 * block::ROWS_MAX + 1;
     for request in 0..requests {
         record_usage(&store, usage_row(&store, &request.to_string()));
@@ -370,7 +371,7 @@ fn usage_rows_as_earlier_versions_wrote_them_are_read_and_vouched_for() {
     let first = store.audit_records(0, 1).unwrap().remove(0);
     store.close();
 
-    // The commit as it was written before: a value for each row, in JSON.
+    // The commit as earlier versions wrote it: one value per row, in JSON.
     let database = Database::open(&scratch.path("store")).unwrap();
     let mut digest = log::UsageDigest::default();
     for (place, row) in (0..).zip(rows.iter().rev()) {
@@ -436,12 +437,12 @@ fn a_failed_write_ends_writing_and_the_next_start_decides() {
     assert!(!store.is_writable() && store.status().failed);
     assert!(matches!(store.create_workspace(OPERATOR, new()), Err(Error::NotWritable)));
     assert_eq!(store.reserve(usage_row(&store, "a"), 0).unwrap_err(), Refused::NoRoom);
-    // Reading goes on with the last state that was answered.
+    // Reads continue with the last acknowledged state.
     assert!(store.authenticate(&token(&issued)).is_ok());
     assert!(store.directory().find_workspace("second").is_err());
     store.close();
 
-    // The batch was durable, only its anchor was not.
+    // The batch was durable, only its anchor was not written.
     let store = scratch.open();
     assert!(store.directory().find_workspace("second").is_ok());
     assert_eq!(store.status().seq, 3);

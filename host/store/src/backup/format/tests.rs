@@ -24,7 +24,7 @@ fn written(preamble: &Preamble, rows: &Rows) -> Vec<u8> {
     writer.end(seal).unwrap()
 }
 
-/// Everything in it, if the seal holds.
+/// Preamble and rows of a backup, if its seal is valid.
 fn parsed(bytes: &[u8]) -> Result<(Preamble, Rows), FormatError> {
     let (mut preamble, mut rows, mut sealed) = (None, Vec::new(), false);
     read(bytes, |part| {

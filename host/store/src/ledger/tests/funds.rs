@@ -1,8 +1,8 @@
-//! A request that spends in several parts, some of them at the same time.
+//! Tests of requests that spend in several parts, some of them at the same time.
 
 use super::*;
 
-/// What the next start charges for requests that were running when this process ended.
+/// What the next start charges for requests that were running when the process ended.
 fn interrupted(scratch: &Scratch, store: &Store, running: Vec<Reservation>) -> Vec<u64> {
     store.close();
     running.into_iter().for_each(std::mem::forget);
@@ -16,7 +16,7 @@ fn interrupted(scratch: &Scratch, store: &Store, running: Vec<Reservation>) -> V
     costs
 }
 
-/// A workspace with credit, and a request of its key that nothing was held for.
+/// A workspace with credit, and a request of its key with a reservation of zero.
 fn prepaid(scratch: &Scratch, credit: u64) -> (Store, Reservation) {
     let store = scratch.open();
     let key = key(&store);
@@ -103,7 +103,8 @@ fn intents_of_one_request_that_overtake_each_other_are_good_for_everything() {
     let (store, request) = prepaid(&scratch, 1_000);
     let _one = funds(&request).pledge(|| 0, 10).unwrap();
     let (first, second) = (funds(&request).clone(), funds(&request).clone());
-    // The first has been handed over when the second pledges, and is committed whenever the writer likes.
+    // The first intent is in the writer's queue when the second part pledges, and can be committed
+    // at any time from then on.
     pending::wait(async { futures_poll_once(first.commit_intent()).await }, SOON);
     let _two = funds(&request).pledge(|| 0, 20).unwrap();
     wait(second.commit_intent());

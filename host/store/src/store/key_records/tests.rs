@@ -8,7 +8,7 @@ use crate::vault::VaultId;
 
 const VAULTS: usize = 5;
 
-/// A store with a few vaults of one secret each.
+/// A store with a few vaults that have one secret each.
 fn filled() -> (Scratch, Store, Vec<VaultId>) {
     let scratch = Scratch::new();
     let store = scratch.open();
@@ -33,7 +33,7 @@ fn assert_whole(store: &Store, vaults: &[VaultId]) {
     assert_eq!(store.verify_audit().unwrap().broken_at, None);
 }
 
-/// The ids that open each key record, the store's own first.
+/// Ids of the keys that open each key record. The store's own record is the first.
 fn wrapped_by(store: &Store) -> Vec<Vec<RootKeyId>> {
     let view = store.access().unwrap().view();
     let mut rows = vec![rows::STORE_KEYS.to_vec()];
@@ -81,7 +81,7 @@ fn the_key_file_of_the_directory_is_replaced_and_the_old_key_kept() {
     );
     assert!(!scratch.path("root.key.next").exists());
     assert_whole(&store, &vaults);
-    // A vault that is new now opens with the new key alone.
+    // A new vault can be opened with the new key alone.
     let later = VaultId::Workspace(create_workspace(&store, "later").id);
     put(&store, later, "a", &format!("value of {later}"));
     store.close();
@@ -115,7 +115,8 @@ fn a_second_change_of_keys_is_refused_while_one_is_under_way() {
     assert!(matches!(store.new_recovery_key(&mut go_on), Err(VaultError::Busy)));
 }
 
-/// Stops a rotation at every step, opens the store with the keys given, and says what it is like.
+/// Stops a rotation at each of its steps, opens the store with `reopen`, and passes its status to
+/// `check`.
 fn stopped_everywhere(
     reopen: impl Fn(&Scratch, &RootKeySource, &RootKeySource) -> Store,
     check: impl Fn(usize, StoreStatus, RootKeyId, RootKeyId),
@@ -223,7 +224,7 @@ fn keys_and_passphrases_take_each_others_place() {
     assert_whole(&open(&scratch, &key, None).unwrap(), &vaults);
 }
 
-/// Writes a key where a source reads it.
+/// Writes a key to a file and returns the source for it.
 fn written(scratch: &Scratch, name: &str, key: &RecoveryKey) -> RootKeySource {
     let source = key_file(scratch, name);
     std::fs::write(scratch.path(name), key.key.expose()).unwrap();
@@ -244,7 +245,7 @@ fn the_recovery_key_opens_what_was_made_before_and_after_it_and_a_root_key_follo
     let store = open(&scratch, &recovery, None).unwrap();
     assert!(store.status().opened_with_recovery_key);
     assert_whole(&store, &vaults);
-    // A vault made now could not be opened with the root key, should it turn up again.
+    // The root key could not open a vault made now.
     let new = VaultId::Workspace(create_workspace(&store, "new").id);
     assert!(matches!(crate::scratch::try_put(&store, new, "a", "x"), Err(Error::NoRootKey)));
     assert!(matches!(store.new_recovery_key(&mut go_on), Err(VaultError::Store(Error::NoRootKey))));
@@ -310,7 +311,7 @@ fn changes_of_keys_are_audited() {
 #[test]
 fn a_recovery_key_that_never_counted_is_not_carried_along() {
     let (scratch, store, vaults) = filled();
-    // As when whoever asked for it stopped waiting before the writer came to it.
+    // As if the caller had stopped waiting before the writer applied the change.
     let begun = RootKey::random().unwrap().wrap_key();
     store.submit(move |draft| draft.begin_recovery_key(begun)).unwrap();
     store.rotate_root(key_file(&scratch, "new").read().unwrap(), &mut go_on).unwrap();
@@ -320,7 +321,7 @@ fn a_recovery_key_that_never_counted_is_not_carried_along() {
     assert_whole(&store, &vaults);
 }
 
-/// A store whose root key was replaced, although whoever asked for that had stopped waiting.
+/// Replaces the root key as an operation does whose caller has stopped waiting.
 fn replaced_unseen(to: &RootKeyMaterial, store: &Store) -> RootKeyId {
     let previous = store.status().root_key_id;
     let (key, record) = next_root(to, None).unwrap();
@@ -366,7 +367,7 @@ fn a_passphrase_that_is_not_text_opens_the_store_after_a_rotation_to_it() {
     std::fs::write(scratch.path("passphrase"), b"caf\xe9 au lait, toujours").unwrap();
     let RootKeySource::File(from) = from else { panic!() };
     let passphrase = RootKeySource::Passphrase { from: PassphraseSource::File(from) };
-    // The way it takes from the command line to the store.
+    // As the passphrase is sent from the command line to the server.
     let sent = RootKeyMaterial::parse(&passphrase.read().unwrap().expose()).unwrap();
     store.rotate_root(sent, &mut go_on).unwrap();
     store.close();

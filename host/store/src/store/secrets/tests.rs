@@ -47,7 +47,7 @@ fn copy(
     store.copy_secrets(place(store), OPERATOR, workspace, intern, names).wait(PATIENCE)
 }
 
-/// A secret from before hosts were required, one day old.
+/// Imports a legacy secret, which was made one day ago.
 fn import(store: &Store, vault: VaultId, name: &str, value: &str) -> bool {
     let (name, value) = (secret(name), SecretValue::new(Zeroizing::new(value.to_owned())).unwrap());
     let legacy = LegacySecret { name, value, created_at_ms: Some(1_699_913_600_000) };
@@ -153,7 +153,7 @@ fn changes_of_one_group_see_each_other() {
     let workspace = default_workspace(&store);
     let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
     let seq = store.status().seq;
-    // Holds the writer until everything that follows waits in its queue.
+    // Holds the writer until all of the following mutations wait in its queue.
     let (release, hold) = std::sync::mpsc::sync_channel::<()>(1);
     let first = store.enqueue(place(&store), move |_| {
         hold.recv().unwrap();
@@ -200,7 +200,7 @@ fn an_intern_takes_its_vault_along() {
     assert!(matches!(entry.action, AuditAction::InternDeleted { secrets_deleted: 2, .. }));
     store.close();
     let database = crate::database::Database::open(&scratch.path("store")).unwrap();
-    // What is left: the markers, and no row, head or key record of the vault.
+    // Only the markers are left, no row, head or key record of the vault.
     assert_eq!((database.meta.iter().count(), database.values.iter().count()), (1, 1));
     assert_eq!(database.keys.prefix("v").count(), 0);
 }

@@ -1,4 +1,4 @@
-//! Revoked keys, and when they are forgotten.
+//! Deletion of old revoked keys.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::audit::AuditAction;
 use crate::spend::DAY_MS;
 
-/// A key, with a request that cost something.
+/// A key that was used for a request with a cost.
 fn used_key(store: &Store) -> IssuedKey {
     let issued = issue_key(store);
     let row = UsageRow { key: issued.key.id, cost_pico: 5, ..usage_row(store, "r") };

@@ -1,4 +1,4 @@
-//! Sums that are not what the usage rows add up to.
+//! Detection of stored sums that differ from the sums of the usage rows.
 
 use super::*;
 use crate::ledger::{KeySpent, WorkspaceSpent};
@@ -7,7 +7,7 @@ use crate::usage::{Cell, UsageTotals};
 
 const DOLLAR: u64 = 1_000_000_000_000;
 
-/// A store with three rows of a dollar each, and its problems after a change.
+/// The problems found in a store with three rows of one dollar each after this change.
 fn problems_after(change: impl FnOnce(&mut Draft, &UsageRow) + Send + 'static) -> Vec<String> {
     let scratch = Scratch::new();
     let store = scratch.open();
@@ -23,7 +23,7 @@ fn problems_after(change: impl FnOnce(&mut Draft, &UsageRow) + Send + 'static) -
     };
     store.submit(changed).unwrap();
     let problems = store.verify(&mut go_on).unwrap().problems;
-    // It can be backed up and restored, wrong as it is.
+    // A store with wrong sums can still be backed up and restored.
     store.backup(&scratch.path("backup"), &mut go_on).unwrap();
     problems
 }

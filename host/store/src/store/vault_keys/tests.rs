@@ -86,7 +86,7 @@ fn a_secret_written_while_its_vault_is_rotated_keeps_what_was_written() {
     let mut steps = 0;
     let mut interfere = |_: &str, _, _| {
         steps += 1;
-        // Before, within and after the batch that holds them.
+        // Before, in and after the batch that re-encrypts these secrets.
         for number in [0, SECRETS / 2, SECRETS - 1] {
             put(&writer, vault, &name(number), &format!("written {steps}"));
         }

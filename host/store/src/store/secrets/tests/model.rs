@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a secret looks like from outside: value, first host, date.
+/// What callers see of a secret: value, first host, date.
 type Shown = (String, String, u64);
 
 #[derive(Default)]

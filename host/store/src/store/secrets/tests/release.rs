@@ -22,7 +22,7 @@ fn released(store: &Store, scope: ReleaseScope, name: &str, to: &str) -> String 
     }
 }
 
-/// The audit entries since a commit, each as JSON.
+/// The audit entries after a commit, each as JSON.
 fn entries(store: &Store, since: u64) -> Vec<String> {
     store.flush().unwrap();
     let records = store.audit_records(since, 100).unwrap();
@@ -132,7 +132,7 @@ fn nothing_is_released_when_it_cannot_be_written_down() {
     let scratch = Scratch::new();
     let store = scratch.open();
     put(&store, VaultId::Operator, "a", "the value");
-    // Holds the writer while the queue fills.
+    // Holds the writer while the queue fills up.
     let (go_on, hold) = std::sync::mpsc::sync_channel::<()>(1);
     let (begun, has_begun) = std::sync::mpsc::sync_channel::<()>(1);
     let held = store.enqueue(place(&store), move |_| {
