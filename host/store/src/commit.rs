@@ -204,7 +204,7 @@ mod tests {
     use crate::rows::SetHash;
 
     #[test]
-    fn a_commit_under_way_for_ten_seconds_is_a_stall() {
+    fn a_commit_that_takes_ten_seconds_is_stalled() {
         let clock = Clock::manual();
         let tip = Tip { seq: 1, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
         let shared = Shared::new(Arc::default(), tip, clock.clone());

@@ -145,13 +145,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(pico: u64) {
+        fn printed_amounts_parse_to_the_same_amount(pico: u64) {
             let amount = Dollars::from_pico(pico);
             prop_assert_eq!(amount.to_string().parse::<Dollars>().unwrap(), amount);
         }
 
         #[test]
-        fn foreign_text_does_no_harm(text in "[0-9eE.+\\-]{0,70}") {
+        fn foreign_text_does_not_panic(text in "[0-9eE.+\\-]{0,70}") {
             if let Ok(amount) = text.parse::<Dollars>() {
                 prop_assert_eq!(amount.to_string().parse::<Dollars>().unwrap(), amount);
             }

@@ -58,7 +58,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_read_back(bytes: Vec<u8>) {
+        fn encoded_bytes_decode_to_the_same_bytes(bytes: Vec<u8>) {
             prop_assert_eq!(decode(&encode(&bytes)), Some(bytes));
         }
     }

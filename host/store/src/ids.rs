@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_read_back_what_they_print() {
+    fn printed_ids_parse_to_the_same_id() {
         let id = WorkspaceId::random().unwrap();
         assert_eq!(id.to_string().parse(), Ok(id));
         assert_eq!(id.to_string().to_uppercase().parse(), Ok(id));

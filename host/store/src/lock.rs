@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_directory_is_made_for_its_owner_alone() {
+    fn a_missing_directory_is_created_for_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("a/data");
         let _lock = DirectoryLock::acquire(&dir).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_directory_is_closed_to_others() {
+    fn permissions_of_other_users_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let _lock = DirectoryLock::acquire(folder.path()).unwrap();

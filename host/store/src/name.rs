@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_characters_of_any_script_are_a_name() {
+    fn a_name_may_have_sixty_four_characters_of_any_script() {
         assert!(Name::parse(&"é".repeat(64)).is_ok());
         assert!(Name::parse("Team A (eu)").is_ok());
     }

@@ -342,7 +342,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_set_hash_forgets_order_and_undoes_removals(elements: Vec<[u8; 32]>, extra: [u8; 32]) {
+        fn the_set_hash_ignores_order_and_removal_undoes_addition(elements: Vec<[u8; 32]>, extra: [u8; 32]) {
             let mut forward = SetHash::default();
             let mut backward = SetHash::default();
             for element in &elements {

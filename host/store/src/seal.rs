@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_record_opens_with_the_recovery_key_that_was_not_there() {
+    fn a_later_record_opens_with_the_recovery_key() {
         let (root, recovery) = (key(), key());
         let keys = keys();
         let both = WrapKeys { recovery: Some(recovery.clone()), ..under(&root) };
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn wrapping_again_keeps_what_is_there_and_drops_what_is_not_wanted() {
+    fn rewrapping_keeps_existing_wrappings_and_drops_others() {
         let (old, new) = (key(), key());
         let keys = keys();
         keys.set_wrap_keys(under(&old));
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_mac_cannot_slide_into_each_other() {
+    fn a_mac_depends_on_the_boundaries_of_its_parts() {
         let keys = keys();
         assert_ne!(keys.row_mac("keys", b"ab", b"c"), keys.row_mac("keys", b"a", b"bc"));
         assert_ne!(keys.element(b"ab", b"c"), keys.element(b"a", b"bc"));

@@ -245,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_token_reads_back(id in "[0-9A-Za-z]{12}", secret: [u8; 32]) {
+        fn every_token_parses_to_the_same_token(id in "[0-9A-Za-z]{12}", secret: [u8; 32]) {
             let token = Token { id: id.parse().unwrap(), secret: Zeroizing::new(secret) };
             let read = Token::parse(&text_of(&token)).unwrap();
             prop_assert_eq!(read.id, token.id);
@@ -262,7 +262,7 @@ mod tests {
         }
 
         #[test]
-        fn what_parses_is_written_the_same_way_again(text in "(cfd_)?\\PC{0,80}") {
+        fn a_parsed_token_is_written_the_same_way(text in "(cfd_)?\\PC{0,80}") {
             if let Some(token) = Token::parse(&text) {
                 prop_assert_eq!(text_of(&token), text);
             }

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_in_a_list_of_files_is_told_and_ends_nothing() {
+    fn a_flipped_bit_in_a_list_of_files_is_reported_as_damage() {
         let scratch = Scratch::new();
         create_workspace(&scratch.open(), "w");
         // Opened a second time, so that one of the keyspaces has table files.

@@ -407,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_actions_are_those_in_records() {
+    fn action_names_are_those_in_audit_records() {
         for name in
             ["store_created", "secret_stored", "key_rotation_begun", "request_refused", "member_deleted"]
         {

@@ -40,7 +40,7 @@ fn files(scratch: &Scratch) -> Vec<String> {
 }
 
 #[test]
-fn a_restored_store_is_what_was_backed_up_and_goes_on_from_there() {
+fn a_restored_store_has_the_backed_up_state_and_accepts_changes() {
     let (scratch, store, vault, token) = filled();
     let backup = scratch.path("backup");
     let made = store.backup(&backup, &mut go_on).unwrap();
@@ -74,7 +74,7 @@ fn a_restored_store_is_what_was_backed_up_and_goes_on_from_there() {
 }
 
 #[test]
-fn a_backup_is_never_written_over_a_file_and_a_failed_one_leaves_none() {
+fn a_backup_never_overwrites_a_file_and_a_failed_one_leaves_no_file() {
     let (scratch, store, ..) = filled();
     let path = scratch.path("backup");
     std::fs::write(&path, "precious").unwrap();
@@ -89,7 +89,7 @@ fn a_backup_is_never_written_over_a_file_and_a_failed_one_leaves_none() {
 }
 
 #[test]
-fn a_backup_leaves_alone_what_lies_beside_it_and_succeeds() {
+fn a_backup_succeeds_beside_other_files_and_does_not_change_them() {
     let (scratch, store, ..) = filled();
     let (victim, link) = (scratch.path("victim"), scratch.path("backup.part"));
     std::fs::write(&victim, "precious").unwrap();
@@ -123,7 +123,7 @@ fn a_store_with_a_damaged_secret_is_not_backed_up() {
 }
 
 #[test]
-fn only_a_directory_with_nothing_but_the_key_takes_a_backup() {
+fn a_backup_is_restored_only_into_a_directory_with_nothing_but_the_key() {
     let (scratch, store, ..) = filled();
     let backup = scratch.path("backup");
     store.backup(&backup, &mut go_on).unwrap();
@@ -159,7 +159,7 @@ fn another_root_key_is_refused_with_both_ids_and_leaves_nothing() {
 }
 
 #[test]
-fn the_recovery_key_restores_too() {
+fn a_backup_can_be_restored_with_the_recovery_key() {
     let (scratch, store, vault, _) = filled();
     let recovery = store.new_recovery_key(&mut go_on).unwrap();
     let backup = scratch.path("backup");
@@ -176,7 +176,7 @@ fn the_recovery_key_restores_too() {
 }
 
 #[test]
-fn a_backup_with_any_byte_changed_or_cut_off_is_refused_and_leaves_nothing() {
+fn a_backup_with_any_byte_changed_or_missing_is_refused_and_leaves_nothing() {
     let (scratch, store, ..) = filled();
     let backup = scratch.path("backup");
     store.backup(&backup, &mut go_on).unwrap();
@@ -224,7 +224,7 @@ fn a_row_of_another_backup_of_the_same_store_is_refused() {
 }
 
 #[test]
-fn checks_run_beside_writes() {
+fn verify_runs_during_writes() {
     let (_scratch, store, vault, _) = filled();
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -66,7 +66,7 @@ fn rows(store: &Store) -> Vec<(String, UsageOutcome, u64)> {
 }
 
 #[test]
-fn without_limits_nothing_is_held_and_everything_is_counted() {
+fn without_limits_nothing_is_reserved_and_everything_is_counted() {
     let store = Scratch::new().open();
     let key = key(&store);
     let seq = store.status().seq;
@@ -80,7 +80,7 @@ fn without_limits_nothing_is_held_and_everything_is_counted() {
 }
 
 #[test]
-fn requests_share_what_is_left_and_one_that_runs_alone_may_overdraw_it() {
+fn requests_share_the_remaining_credit_and_one_that_runs_alone_may_overdraw_it() {
     let store = Scratch::new().open();
     let key = key(&store);
     settle(reserve(&store, key, 1).unwrap(), 1_000);
@@ -112,7 +112,7 @@ fn requests_share_what_is_left_and_one_that_runs_alone_may_overdraw_it() {
 }
 
 #[test]
-fn a_request_that_has_spent_more_than_it_holds_holds_that() {
+fn a_reservation_grows_to_what_its_request_has_spent() {
     let store = Scratch::new().open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
@@ -131,7 +131,7 @@ fn a_request_that_has_spent_more_than_it_holds_holds_that() {
 }
 
 #[test]
-fn a_key_is_refused_by_the_window_that_is_used_up_until_it_is_over() {
+fn a_key_is_refused_until_its_exhausted_window_ends() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let limits = SpendLimits { day_pico: Some(10), week_pico: None, month_pico: Some(25), total_pico: None };
@@ -179,7 +179,7 @@ fn a_released_request_leaves_nothing_and_a_dropped_one_is_cancelled() {
 }
 
 #[test]
-fn an_intent_goes_with_its_row_and_is_charged_once_when_there_is_none() {
+fn an_intent_is_removed_by_its_row_or_charged_once_without_one() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let key = key(&store);
@@ -212,7 +212,7 @@ fn an_intent_goes_with_its_row_and_is_charged_once_when_there_is_none() {
 }
 
 #[test]
-fn an_intent_that_is_written_after_its_row_was_handed_over_is_none() {
+fn an_intent_is_not_written_after_its_row_was_handed_over() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let key = key(&store);
@@ -243,7 +243,7 @@ async fn futures_poll_once<F: Future>(future: F) {
 }
 
 #[test]
-fn a_store_that_no_longer_writes_lends_nothing() {
+fn a_store_that_no_longer_writes_refuses_reservations() {
     let store = Scratch::new().open();
     let key = key(&store);
     let row = begun(&store, key, "r");
@@ -277,7 +277,7 @@ fn credit_is_audited_and_never_overflows() {
 }
 
 #[test]
-fn reports_group_what_lies_in_their_days() {
+fn reports_group_the_usage_of_their_days() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let (cheap, dear) = (key(&store), key(&store));
@@ -321,7 +321,7 @@ fn reports_group_what_lies_in_their_days() {
 }
 
 #[test]
-fn a_backup_has_balances_sums_and_requests_under_way() {
+fn a_backup_has_balances_sums_and_requests_in_progress() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let key = key(&store);

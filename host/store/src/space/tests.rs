@@ -7,7 +7,7 @@ fn state() -> State {
 }
 
 #[test]
-fn the_reserve_is_made_with_room_given_up_in_need_and_made_again() {
+fn the_reserve_is_made_deleted_when_needed_and_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("reserve");
     let mut state = state();
@@ -32,7 +32,7 @@ fn the_reserve_is_made_with_room_given_up_in_need_and_made_again() {
 }
 
 #[test]
-fn the_reserve_holds_blocks_and_no_bytes_and_one_without_blocks_is_filled() {
+fn the_reserve_has_blocks_and_length_zero_and_an_empty_file_gets_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("reserve");
     std::fs::write(&path, "").unwrap();

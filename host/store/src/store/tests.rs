@@ -106,7 +106,7 @@ fn every_acknowledged_change_is_there_after_reopening() {
 }
 
 #[test]
-fn each_kind_of_key_carries_its_owner() {
+fn each_kind_of_key_has_its_owner() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
@@ -206,7 +206,7 @@ fn deleting_an_intern_revokes_its_keys_in_the_same_commit() {
 }
 
 #[test]
-fn a_role_counts_from_the_next_request_on() {
+fn a_new_role_applies_from_the_next_request_on() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let issued = issue_key(&store);
@@ -263,7 +263,7 @@ fn owners_of_another_workspace_are_refused_and_leave_no_trace() {
 }
 
 #[test]
-fn the_audit_chain_tells_every_change_and_no_secret() {
+fn the_audit_chain_has_every_change_and_no_secret() {
     let scratch = Scratch::new();
     let store = scratch.open();
     create_workspace(&store, "second");
@@ -315,7 +315,7 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
 }
 
 #[test]
-fn a_usage_row_that_was_edited_added_or_taken_away_breaks_the_chain() {
+fn an_edited_added_or_removed_usage_row_breaks_the_chain() {
     let scratch = Scratch::new();
     let store = scratch.open();
     // Enough rows for three values.
@@ -359,7 +359,7 @@ fn a_usage_row_that_was_edited_added_or_taken_away_breaks_the_chain() {
 }
 
 #[test]
-fn usage_rows_as_earlier_versions_wrote_them_are_read_and_vouched_for() {
+fn usage_rows_of_earlier_versions_are_read_and_verified() {
     let scratch = Scratch::new();
     let store = scratch.open();
     for request in ["a", "b", "c"] {
@@ -391,7 +391,7 @@ fn usage_rows_as_earlier_versions_wrote_them_are_read_and_vouched_for() {
 }
 
 #[test]
-fn a_request_to_flush_nothing_makes_no_commit() {
+fn flushing_nothing_makes_no_commit() {
     let scratch = Scratch::new();
     let store = scratch.open();
     store.flush().unwrap();
@@ -422,7 +422,7 @@ fn many_threads_share_commits_and_lose_nothing() {
 }
 
 #[test]
-fn a_failed_write_ends_writing_and_the_next_start_decides() {
+fn after_a_failed_write_nothing_is_written_until_the_next_start() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let issued = issue_key(&store);
@@ -449,7 +449,7 @@ fn a_failed_write_ends_writing_and_the_next_start_decides() {
 }
 
 #[test]
-fn one_process_at_a_time_has_the_store() {
+fn one_process_at_a_time_can_open_the_store() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let other = DirectoryLock::acquire(&scratch.path(""));
@@ -483,7 +483,7 @@ fn writes_until_killed_when_asked_to() {
 }
 
 #[test]
-fn whatever_was_answered_survives_a_kill() {
+fn acknowledged_changes_survive_a_kill() {
     let scratch = Scratch::new();
     for answers in [1, 20, 60] {
         let mut child = Command::new(std::env::current_exe().unwrap())

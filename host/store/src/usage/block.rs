@@ -247,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_read_back_and_nothing_shorter_or_longer_does(rows in proptest::collection::vec(row(), 0..5)) {
+        fn encoded_rows_decode_and_other_lengths_do_not(rows in proptest::collection::vec(row(), 0..5)) {
             let value = encode(&rows);
             prop_assert_eq!(count(&value), rows.len());
             prop_assert_eq!(decode(&value).unwrap(), rows);
@@ -258,14 +258,14 @@ mod tests {
         }
 
         #[test]
-        fn a_row_of_an_earlier_version_reads_back(row in row()) {
+        fn every_json_row_of_an_earlier_version_is_decoded(row in row()) {
             let value = rows::encode_body(&row);
             prop_assert_eq!(count(&value), 1);
             prop_assert_eq!(decode(&value).unwrap(), [row]);
         }
 
         #[test]
-        fn foreign_bytes_do_no_harm(bytes: Vec<u8>) {
+        fn foreign_bytes_do_not_panic(bytes: Vec<u8>) {
             for version in [BLOCK_VERSION, FIVE_COUNTS] {
                 let value = [[version].as_slice(), &bytes].concat();
                 count(&value);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_an_earlier_version_is_what_it_was() {
+    fn a_json_row_of_an_earlier_version_is_decoded() {
         let value = b"\x01{\"request_id\":\"resp_1\",\"at_ms\":5,\"workspace\":\
             \"67e55044-10b1-426f-9247-bb680e5fe0c8\",\"key\":\"abcdefghijkl\",\"kind\":\"responses\",\"model\":\"a/b\",\
             \"provider\":\"p\",\"input_tokens\":1,\"cached_tokens\":2,\"output_tokens\":3,\"reasoning_tokens\":4,\
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_an_earlier_version_is_what_it_was() {
+    fn a_block_of_an_earlier_version_is_decoded() {
         let row = [
             b"\x06resp_1\x05".as_slice(),
             &[7; 16],

@@ -95,7 +95,7 @@ mod tests {
     use crate::ids::StoreId;
 
     #[test]
-    fn a_head_of_an_earlier_program_is_read_and_has_no_bytes() {
+    fn a_head_of_an_earlier_version_is_decoded_without_a_byte_count() {
         let keys = StoreKeys::random(StoreId::random().unwrap()).unwrap();
         let mut head = Head { version: 7, row_count: 3, ..Head::default() };
         head.set.add(&[9; 32]);

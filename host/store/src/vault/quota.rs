@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_too_much_may_shrink_and_be_replaced() {
+    fn a_vault_over_its_quota_may_shrink_or_keep_its_size() {
         assert_eq!(checked(QuotaScope::Vault, (20, 500), (20, 400)), Ok(()));
         assert_eq!(checked(QuotaScope::Vault, (20, 500), (20, 500)), Ok(()));
         assert!(checked(QuotaScope::Vault, (20, 500), (20, 501)).is_err());

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_of_the_interface_is_kept() {
+    fn names_follow_the_documented_pattern() {
         for name in ["a", "a1", "a_b", "z9", "copy", &"a".repeat(255)] {
             assert!(is_name(name), "{name}");
         }
@@ -90,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn near_names_are_told_apart(text in "[a-cA1_\\n.-]{0,8}") {
+        fn nearly_valid_names_are_refused(text in "[a-cA1_\\n.-]{0,8}") {
             prop_assert_eq!(is_name(&text), matches(&text));
         }
 

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_associated_data_tells_every_field_apart() {
+    fn the_associated_data_differs_with_every_field() {
         let keys = keys();
         let data = stored().associated_data(&keys, vault());
         for other in others() {
@@ -314,7 +314,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn foreign_bytes_are_no_row_and_no_key(bytes: Vec<u8>) {
+        fn foreign_bytes_are_refused_as_row_and_as_key(bytes: Vec<u8>) {
             let keys = keys();
             prop_assert_eq!(Stored::decode(&keys, vault(), name("a"), &bytes), None);
             prop_assert_eq!(Head::decode(&keys, vault(), &bytes), None);
@@ -325,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_makes_a_row_none_of_ours(at in 0_usize..110, bit in 0_u8..8) {
+        fn a_flipped_bit_makes_a_row_invalid(at in 0_usize..110, bit in 0_u8..8) {
             let keys = keys();
             let mut bytes = encoded(&keys, &stored());
             let at = at % bytes.len();

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_given_twice() {
+    fn no_random_number_is_used_twice() {
         let (mut generations, mut nonces) = (BTreeSet::new(), BTreeSet::new());
         let mut chance = Chance::default();
         for _ in 0..3 * ROWS {

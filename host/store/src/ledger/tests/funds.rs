@@ -34,7 +34,7 @@ fn wait<F: Future<Output = Result<(), Error>>>(future: F) {
 }
 
 #[test]
-fn parts_at_the_same_time_share_what_is_left_and_one_that_is_over_gives_back_the_rest() {
+fn parallel_parts_share_what_is_left_and_a_finished_part_gives_back_the_rest() {
     let (store, mut request) = prepaid(&Scratch::new(), 100);
     let mut first = funds(&request).pledge(|| 0, 60).unwrap();
     assert_eq!(funds(&request).pledge(|| 0, 60).unwrap_err(), BUSY, "a part that does not fit runs alone");
@@ -67,7 +67,7 @@ fn a_part_that_costs_more_than_it_pledged_takes_nothing_from_the_others() {
 }
 
 #[test]
-fn the_intent_grows_with_what_may_be_spent_and_is_written_only_then() {
+fn the_intent_is_written_again_only_when_the_reservation_grows() {
     let scratch = Scratch::new();
     let (store, mut request) = prepaid(&scratch, 1_000);
     let first = funds(&request).pledge(|| 0, 40).unwrap();
@@ -85,7 +85,7 @@ fn the_intent_grows_with_what_may_be_spent_and_is_written_only_then() {
 }
 
 #[test]
-fn an_intent_is_named_when_the_request_itself_is_sent() {
+fn an_intent_gets_its_model_and_provider_when_the_request_is_sent() {
     let scratch = Scratch::new();
     let (store, mut request) = prepaid(&scratch, 1_000);
     let _question = funds(&request).pledge(|| 0, 40).unwrap();
@@ -98,7 +98,7 @@ fn an_intent_is_named_when_the_request_itself_is_sent() {
 }
 
 #[test]
-fn intents_of_one_request_that_overtake_each_other_are_good_for_everything() {
+fn intents_of_one_request_that_overtake_each_other_cover_the_whole_reservation() {
     let scratch = Scratch::new();
     let (store, request) = prepaid(&scratch, 1_000);
     let _one = funds(&request).pledge(|| 0, 10).unwrap();
@@ -113,7 +113,7 @@ fn intents_of_one_request_that_overtake_each_other_are_good_for_everything() {
 }
 
 #[test]
-fn a_part_that_ends_after_its_request_holds_nothing_and_writes_nothing() {
+fn a_part_that_ends_after_its_request_reserves_and_writes_nothing() {
     let scratch = Scratch::new();
     let (store, request) = prepaid(&scratch, 100);
     let funds = funds(&request).clone();

@@ -121,7 +121,7 @@ proptest! {
     /// several days and restarts: accounts, rows and totals equal the sums of the events, and a
     /// request is refused only if the limits require it.
     #[test]
-    fn accounts_never_drift(steps in steps()) {
+    fn accounts_rows_and_totals_equal_the_sum_of_events(steps in steps()) {
         let scratch = Scratch::new();
         let mut store = scratch.open();
         let limits = [

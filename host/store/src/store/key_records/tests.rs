@@ -107,7 +107,7 @@ fn asking_for_the_same_key_again_changes_nothing() {
 }
 
 #[test]
-fn a_second_change_of_keys_is_refused_while_one_is_under_way() {
+fn a_second_operation_on_keys_is_refused_during_the_first() {
     let (scratch, store, _) = filled();
     let _alone = store.alone().unwrap();
     let new = key_file(&scratch, "other").read().unwrap();
@@ -141,7 +141,7 @@ fn stopped_everywhere(
 }
 
 #[test]
-fn a_rotation_stopped_anywhere_is_ended_by_a_start_with_both_keys() {
+fn a_rotation_stopped_at_any_step_is_finished_by_a_start_with_both_keys() {
     stopped_everywhere(
         |scratch, old, new| open(scratch, new, Some(old)).unwrap(),
         |step, status, _, new| {
@@ -151,7 +151,7 @@ fn a_rotation_stopped_anywhere_is_ended_by_a_start_with_both_keys() {
 }
 
 #[test]
-fn a_rotation_stopped_anywhere_opens_with_one_of_the_keys_and_goes_on_when_told_again() {
+fn a_store_stopped_at_any_step_of_a_rotation_opens_with_one_key_and_can_continue() {
     stopped_everywhere(
         |scratch, old, new| {
             let store = match open(scratch, old, None) {
@@ -172,7 +172,7 @@ fn a_rotation_stopped_anywhere_opens_with_one_of_the_keys_and_goes_on_when_told_
 }
 
 #[test]
-fn a_rotation_of_the_implied_key_file_stopped_anywhere_is_ended_by_the_next_start() {
+fn a_rotation_of_the_implied_key_file_stopped_at_any_step_is_finished_by_the_next_start() {
     for step in 0.. {
         let (scratch, store, vaults) = filled();
         let old = id(&key_file(&scratch, "root.key"));
@@ -193,7 +193,7 @@ fn a_rotation_of_the_implied_key_file_stopped_anywhere_is_ended_by_the_next_star
 }
 
 #[test]
-fn a_rotation_given_up_for_another_key_leaves_nothing_behind() {
+fn a_rotation_abandoned_for_another_key_leaves_nothing_behind() {
     let (scratch, store, vaults) = filled();
     let (first, second) = (key_file(&scratch, "first"), key_file(&scratch, "second"));
     assert!(store.rotate_root(first.read().unwrap(), &mut stop_at(1)).is_err());
@@ -205,7 +205,7 @@ fn a_rotation_given_up_for_another_key_leaves_nothing_behind() {
 }
 
 #[test]
-fn keys_and_passphrases_take_each_others_place() {
+fn keys_and_passphrases_can_replace_each_other() {
     let (scratch, store, vaults) = filled();
     let words = scratch.path("words");
     key_file(&scratch, "words");
@@ -232,7 +232,7 @@ fn written(scratch: &Scratch, name: &str, key: &RecoveryKey) -> RootKeySource {
 }
 
 #[test]
-fn the_recovery_key_opens_what_was_made_before_and_after_it_and_a_root_key_follows() {
+fn the_recovery_key_opens_older_and_newer_vaults_and_a_root_key_can_follow() {
     let (scratch, store, mut vaults) = filled();
     let recovery = store.new_recovery_key(&mut go_on).unwrap();
     assert!(store.status().has_recovery_key && !store.status().opened_with_recovery_key);
@@ -263,7 +263,7 @@ fn the_recovery_key_opens_what_was_made_before_and_after_it_and_a_root_key_follo
 }
 
 #[test]
-fn a_new_recovery_key_replaces_the_one_before_and_one_cut_short_leaves_nothing() {
+fn a_new_recovery_key_replaces_the_previous_one_and_an_interrupted_one_leaves_nothing() {
     let (scratch, store, vaults) = filled();
     let first = store.new_recovery_key(&mut go_on).unwrap();
     for step in 0.. {
@@ -309,7 +309,7 @@ fn changes_of_keys_are_audited() {
 }
 
 #[test]
-fn a_recovery_key_that_never_counted_is_not_carried_along() {
+fn an_unfinished_recovery_key_is_dropped_by_a_rotation() {
     let (scratch, store, vaults) = filled();
     // As if the caller had stopped waiting before the writer applied the change.
     let begun = RootKey::random().unwrap().wrap_key();
@@ -334,7 +334,7 @@ fn replaced_unseen(to: &RootKeyMaterial, store: &Store) -> RootKeyId {
 }
 
 #[test]
-fn a_rotation_that_was_made_unseen_is_ended_when_it_is_asked_for_again() {
+fn a_rotation_whose_caller_stopped_waiting_is_finished_when_repeated() {
     let (scratch, store, vaults) = filled();
     let new = key_file(&scratch, "new");
     let previous = replaced_unseen(&new.read().unwrap(), &store);
@@ -348,7 +348,7 @@ fn a_rotation_that_was_made_unseen_is_ended_when_it_is_asked_for_again() {
 }
 
 #[test]
-fn a_successor_that_counts_is_not_thrown_away_for_the_next() {
+fn the_next_key_file_is_not_overwritten_while_its_key_is_in_use() {
     let (scratch, store, vaults) = filled();
     let new = key_file(&scratch, "new");
     replaced_unseen(&new.read().unwrap(), &store);
@@ -361,7 +361,7 @@ fn a_successor_that_counts_is_not_thrown_away_for_the_next() {
 }
 
 #[test]
-fn a_passphrase_that_is_not_text_opens_the_store_after_a_rotation_to_it() {
+fn a_passphrase_that_is_not_utf8_opens_the_store_after_a_rotation_to_it() {
     let (scratch, store, vaults) = filled();
     let from = key_file(&scratch, "passphrase");
     std::fs::write(scratch.path("passphrase"), b"caf\xe9 au lait, toujours").unwrap();
@@ -375,7 +375,7 @@ fn a_passphrase_that_is_not_text_opens_the_store_after_a_rotation_to_it() {
 }
 
 #[test]
-fn a_start_with_the_recovery_key_leaves_what_the_root_key_opens() {
+fn a_start_with_the_recovery_key_keeps_wrappings_by_the_root_key() {
     let (scratch, store, vaults) = filled();
     let recovery = store.new_recovery_key(&mut go_on).unwrap();
     let action = AuditAction::RecoveryKeyBegun { id: recovery.id };

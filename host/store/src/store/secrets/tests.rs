@@ -96,7 +96,7 @@ fn a_replaced_secret_keeps_its_date_and_a_deleted_one_does_not() {
 }
 
 #[test]
-fn fingerprints_are_equal_for_equal_values_of_one_vault_and_of_no_two() {
+fn equal_values_have_equal_fingerprints_only_within_one_vault() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let first = VaultId::Workspace(default_workspace(&store));
@@ -180,7 +180,7 @@ fn changes_of_one_group_see_each_other() {
 }
 
 #[test]
-fn an_intern_takes_its_vault_along() {
+fn deleting_an_intern_deletes_its_vault() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
@@ -206,7 +206,7 @@ fn an_intern_takes_its_vault_along() {
 }
 
 #[test]
-fn effective_secrets_are_the_interns_own_and_what_they_do_not_hide() {
+fn effective_secrets_are_the_interns_own_and_the_workspaces_of_other_names() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
@@ -232,7 +232,7 @@ fn effective_secrets_are_the_interns_own_and_what_they_do_not_hide() {
 }
 
 #[test]
-fn the_audit_log_names_what_was_done_and_no_value() {
+fn the_audit_log_has_every_change_and_no_value() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);

@@ -29,7 +29,7 @@ fn problems_after(change: impl FnOnce(&mut Draft, &UsageRow) + Send + 'static) -
 }
 
 #[test]
-fn a_key_that_spent_more_by_its_sum_is_named_with_the_difference() {
+fn a_wrong_sum_of_a_key_is_reported_with_the_difference() {
     let problems = problems_after(|draft, row| {
         let mut spent = KeySpent::default();
         spent.charged.add(row.at_ms, 4 * DOLLAR + 5);
@@ -40,7 +40,7 @@ fn a_key_that_spent_more_by_its_sum_is_named_with_the_difference() {
 }
 
 #[test]
-fn a_sum_that_is_not_there_is_one_of_nothing() {
+fn a_missing_sum_is_compared_as_zero() {
     let problems = problems_after(|draft, row| {
         draft.drop_row(rows::workspace_spend_key(row.workspace));
         draft.drop_row(Cell::of(row).row_key());
@@ -54,7 +54,7 @@ fn a_sum_that_is_not_there_is_one_of_nothing() {
 }
 
 #[test]
-fn windows_counts_and_what_is_paid_elsewhere_are_compared_too() {
+fn windows_counts_and_byok_costs_are_compared_too() {
     let problems = problems_after(|draft, row| {
         let mut spent = KeySpent::default();
         for days in [2, 1, 0] {

@@ -11,7 +11,7 @@ fn canonical(text: &str) -> Option<String> {
 }
 
 #[test]
-fn good_names_have_one_spelling() {
+fn valid_names_have_one_spelling() {
     for (given, name) in [
         ("api.example.com", "api.example.com"),
         ("API.Example.com.", "api.example.com"),
@@ -37,7 +37,7 @@ fn good_names_have_one_spelling() {
 }
 
 #[test]
-fn everything_else_is_refused() {
+fn other_texts_are_refused() {
     for given in [
         "",
         " ",
@@ -166,7 +166,7 @@ fn dialled(host: &str) -> Option<url::Host<String>> {
 
 proptest! {
     #[test]
-    fn what_is_accepted_is_its_own_spelling_and_the_host_a_url_parser_dials(
+    fn an_accepted_name_is_canonical_and_the_host_that_a_url_parser_dials(
         text in prop_oneof![near_names(), encoded_names()]
     ) {
         if let Some(name) = canonical(&text) {
@@ -178,7 +178,7 @@ proptest! {
 
     /// Names that strict IDNA leaves unchanged are accepted, unless they are numbers with dots.
     #[test]
-    fn what_strict_idna_leaves_alone_is_accepted_unless_it_is_a_number(
+    fn names_unchanged_by_strict_idna_are_accepted_unless_they_are_numbers(
         text in prop_oneof![near_names(), encoded_names()]
     ) {
         let name = text.to_ascii_lowercase();
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_breaks_the_parser(text in any::<String>()) {
+    fn no_text_panics_the_parser(text in any::<String>()) {
         drop(canonical(&text));
     }
 }

@@ -118,7 +118,7 @@ fn swapped_values_are_not_released() {
 }
 
 #[test]
-fn a_row_copied_between_vaults_or_names_is_none_of_ours() {
+fn a_row_copied_to_another_vault_or_name_is_damaged() {
     let scratch = Scratch::new();
     let (store, first, second) = filled(&scratch);
     let store = tamper(&scratch, store, |database| {
@@ -145,7 +145,7 @@ fn a_row_copied_between_vaults_or_names_is_none_of_ours() {
 }
 
 #[test]
-fn no_byte_of_a_row_can_be_flipped() {
+fn a_flipped_byte_of_a_row_is_detected() {
     let scratch = Scratch::new();
     let (store, vault, _) = filled(&scratch);
     let key = secret_key(vault, &secret("b"));
@@ -170,7 +170,7 @@ fn no_byte_of_a_row_can_be_flipped() {
 }
 
 #[test]
-fn rows_that_vanish_or_come_back_are_missed_by_their_head() {
+fn deleted_and_restored_rows_do_not_match_their_head() {
     let scratch = Scratch::new();
     let (store, vault, _) = filled(&scratch);
     let key = secret_key(vault, &secret("b"));
@@ -251,7 +251,7 @@ fn a_changed_head_is_not_served_unless_accepted() {
 }
 
 #[test]
-fn a_vault_whose_keys_are_gone_makes_room_when_that_is_accepted() {
+fn a_vault_without_its_keys_is_deleted_by_an_accepted_rollback() {
     for change in [
         |database: &Database, vault: VaultId| database.keys.remove(rows::vault_keys_key(vault)).unwrap(),
         |database: &Database, vault: VaultId| flip(&database.keys, &rows::vault_keys_key(vault), 9),
@@ -277,7 +277,7 @@ fn a_vault_whose_keys_are_gone_makes_room_when_that_is_accepted() {
 }
 
 #[test]
-fn vaults_that_outlived_their_owners_can_be_removed() {
+fn vaults_without_owners_can_be_removed() {
     let scratch = Scratch::new();
     let (store, first, second) = filled(&scratch);
     let VaultId::Intern(intern) = second else { unreachable!() };
@@ -305,7 +305,7 @@ fn vaults_that_outlived_their_owners_can_be_removed() {
 }
 
 #[test]
-fn checking_everything_can_be_stopped_at_every_step() {
+fn the_check_can_be_stopped_at_every_step() {
     let scratch = Scratch::new();
     let (store, ..) = filled(&scratch);
     for step in 0.. {

@@ -47,7 +47,7 @@ fn groups_are_bounded_by_bytes_and_a_commit_is_whole() {
 }
 
 #[test]
-fn a_legacy_secret_is_shown_replaced_but_neither_deleted_nor_copied() {
+fn a_legacy_secret_can_be_listed_and_replaced_but_not_deleted_or_copied() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
@@ -75,7 +75,7 @@ fn a_legacy_secret_is_shown_replaced_but_neither_deleted_nor_copied() {
 }
 
 #[test]
-fn nobody_is_answered_for_a_vault_that_is_not_there() {
+fn changes_of_a_vault_without_an_owner_are_refused() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let (workspace, intern) = (WorkspaceId::from_bytes([7; 16]), InternId::from_bytes([7; 16]));
@@ -119,7 +119,7 @@ fn content_end(journal: &std::path::Path) -> usize {
 }
 
 #[test]
-fn a_torn_batch_of_secrets_leaves_every_acknowledged_one() {
+fn a_torn_batch_of_secrets_keeps_every_acknowledged_one() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let vault = VaultId::Workspace(default_workspace(&store));
@@ -148,7 +148,7 @@ fn a_torn_batch_of_secrets_leaves_every_acknowledged_one() {
 }
 
 #[test]
-fn readers_see_one_moment_while_the_store_writes() {
+fn readers_see_whole_commits_while_the_store_writes() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);

@@ -25,7 +25,7 @@ fn size(store: &Store, vault: VaultId) -> VaultSize {
 }
 
 #[test]
-fn a_vault_takes_no_more_secrets_than_it_may_hold_and_replacing_takes_no_place() {
+fn a_full_vault_refuses_a_new_secret_and_accepts_a_replacement() {
     let scratch = Scratch::new();
     let store = open_with(&scratch, 2, 10_000);
     let vault = VaultId::Workspace(default_workspace(&store));
@@ -67,7 +67,7 @@ fn bytes_are_those_of_names_hosts_and_values_and_replacing_counts_the_difference
 }
 
 #[test]
-fn a_workspace_with_its_interns_holds_ten_vaults() {
+fn a_workspace_with_its_interns_holds_ten_times_the_quota() {
     let scratch = Scratch::new();
     let store = open_with(&scratch, 1, 100_000);
     let workspace = default_workspace(&store);
@@ -123,7 +123,7 @@ fn copies_and_imports_are_refused_as_a_whole() {
 
 /// Earlier versions wrote heads without the number of bytes.
 #[test]
-fn a_vault_whose_head_does_not_tell_its_bytes_is_counted() {
+fn a_vault_whose_head_has_no_byte_count_is_counted() {
     let scratch = Scratch::new();
     let store = open_with(&scratch, 10, 10_000);
     let workspace = default_workspace(&store);
