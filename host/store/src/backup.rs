@@ -211,8 +211,7 @@ pub(crate) struct Sealed {
 
 impl Sealed {
     /// Reads the whole file once and verifies its seal with the wrapping key that `choose` finds
-    /// for its header. Nothing in the file is trusted before that. +219 //: The rows needed for the
-    /// check are only collected here; the MAC over all of them is at the end.
+    /// for its header. Nothing in the file is trusted before that.
     pub(crate) fn open(
         path: &Path,
         choose: impl FnOnce(&Header) -> Result<WrapKey, OpenError>,
@@ -220,6 +219,7 @@ impl Sealed {
         let mut preamble = None;
         let (mut header, mut record) = (None, None);
         let mut end: Option<End> = None;
+        // Collects the rows that the keys are made from. Their MAC can only be checked at the end.
         read(path, |part| {
             match part {
                 Part::Preamble(found) => preamble = Some(found),

@@ -147,6 +147,7 @@ impl Database {
         commit: Commit,
     ) -> Result<Tip, fjall::Error> {
         let mut batch = self.engine.batch().durability(Some(PersistMode::SyncAll));
+        // The set hashes are updated from the stored rows, which the batch has not replaced yet.
         let mut set = tip.set;
         recount(keys, &self.keys, &mut set, &commit.rows)?;
         stage(&mut batch, &self.keys, commit.rows);
@@ -155,6 +156,8 @@ impl Database {
         stage(&mut batch, &self.meta, commit.vaults.heads);
         stage(&mut batch, &self.meta, commit.vaults.meta);
         stage(&mut batch, &self.values, commit.vaults.values);
+        // The audit record covers the usage rows with this digest, so that they cannot be changed
+        // unnoticed.
         let mut digest = UsageDigest::default();
         for (place, rows) in (0_u32..).zip(commit.usage.chunks(block::ROWS_MAX)) {
             let value = block::encode(rows);
@@ -173,6 +176,8 @@ impl Database {
         let record = rows::encode_body(&record);
         let head = keys.audit_head(&tip.head, &record);
         batch.insert(&self.log, log::audit_key(seq), record);
+        // Every keyspace gets the same number, so that the next start notices if one of them lost
+        // this commit.
         for (name, keyspace) in self.keyspaces() {
             let set = match name {
                 KEYS => set,

@@ -227,8 +227,7 @@ impl Directory {
 }
 
 /// Records of the same millisecond keep the order of their ids, so that a listing is always the
-/// same. +238 ///: The only record found, by id or by name. An id takes precedence over an equal
-/// name.
+/// same.
 fn oldest_first<'a, T>(
     records: impl Iterator<Item = &'a T>,
     created_at_ms: impl Fn(&T) -> u64,
@@ -238,6 +237,7 @@ fn oldest_first<'a, T>(
     records
 }
 
+/// The only record found, by id or by name. An id takes precedence over an equal name.
 fn only<'a, T, I: Iterator<Item = &'a T>>(
     kind: Kind,
     given: &str,

@@ -170,6 +170,7 @@ impl Ledger {
     /// Charges a row with the current time as its date and hands it to the writer.
     fn settle(&self, mut row: UsageRow, held: u64, has_intent: bool) -> Result<(), QueueFull> {
         let mut accounts = self.accounts();
+        // The date is set under the lock, so that rows are queued in the order of their dates.
         row.at_ms = self.clock.now_ms();
         accounts.release(Spender::of(&row), held);
         self.charge(&mut accounts, row, has_intent)

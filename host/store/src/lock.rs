@@ -88,8 +88,7 @@ impl DirectoryLock {
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
         // Clears the process id, which must not stay behind after this process. The lock itself is
-        // released when the descriptor is closed. +111 //: A full disk must not prevent the start:
-        // the pid is written next.
+        // released when the descriptor is closed.
         if let Err(error) = self.file.set_len(0) {
             tracing::warn!(%error, "the lock file keeps an old process id");
         }
@@ -112,6 +111,7 @@ fn lock(path: &Path) -> Result<File, LockError> {
         Err(error) => return Err(failed(error.into())),
     }
     if let Some(dir) = path.parent() {
+        // On a full disk the process id below could not be written.
         space::make_room(dir);
     }
     let pid = format!("{}\n", std::process::id());

@@ -100,6 +100,7 @@ pub(crate) fn open(
     let evidence = gather(database, keys, anchor.as_ref(), &loaded, &paths)?;
     let (anchor, tip, loaded) = match (judge(keys, &evidence), anchor) {
         (Ok(verdict), Some(anchor)) => {
+            // One commit ahead: the process ended between the batch and the anchor.
             if verdict.anchor_is_behind {
                 let slot = Slot { seq: verdict.tip.seq, head: verdict.tip.head };
                 anchor.write(keys, slot).map_err(OpenError::io(&paths.anchor))?;
@@ -262,6 +263,8 @@ impl Acceptance<'_> {
         let Access { database, keys, .. } = self.access;
         let markers = self.found.markers.map(|(_, seq)| seq);
         let highest = markers.into_iter().flatten().max();
+        // The operator must name the highest marker found, so that a flag left over from an earlier
+        // acceptance does not apply to another state.
         let Some(highest) = highest.filter(|highest| *highest == self.seq) else {
             return Err(OpenError::NothingToAccept { given: self.seq, found: self.found.to_string() });
         };

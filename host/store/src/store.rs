@@ -174,6 +174,8 @@ impl Store {
             space,
             held,
         }));
+        // Requests that were running when the previous process ended are charged from their
+        // intents.
         if let Err(error) = store.settle_interrupted(money.intents) {
             tracing::error!(%error, "requests that were interrupted could not be charged; the next start will");
         }

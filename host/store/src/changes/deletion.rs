@@ -79,6 +79,8 @@ impl Draft {
         let workspace = self.workspace(id)?.clone();
         let interns: Vec<InternId> = self.directory.interns_of(id).map(|intern| intern.id).collect();
         let members: Vec<MemberId> = self.directory.members_of(id).map(|member| member.id).collect();
+        // Everything that can fail is done first, so that a refusal leaves the write batch
+        // unchanged.
         let vaults = interns.iter().map(|intern| VaultId::Intern(*intern)).chain([VaultId::Workspace(id)]);
         let vaults = vaults.map(|vault| Ok((vault, self.rows_of_vault(vault)?)));
         let vaults = vaults.collect::<Result<Vec<_>, Error>>()?;

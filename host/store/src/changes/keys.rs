@@ -101,6 +101,7 @@ impl Draft {
             actor,
             AuditAction::KeyIssued { id: key.id, kind, workspace, member, intern, expires_at_ms, limits },
         );
+        // Only a proof of the token's secret is stored; the token itself is returned once.
         self.put_key(StoredKey {
             key: key.clone(),
             proof: self.view.keys().token_proof(token.secret.as_ref()),
@@ -125,8 +126,7 @@ impl Draft {
         Ok(key)
     }
 
-    /// Revoking a revoked key changes nothing and is not an error. +152 ///: A token whose id is
-    /// not in use; a collision of random ids is very unlikely.
+    /// Revoking a revoked key changes nothing and is not an error.
     pub(crate) fn revoke_key(&mut self, actor: Actor, id: KeyId) -> Result<ApiKey, Error> {
         self.has_space_for(actor)?;
         let mut stored = self.stored_key(id)?;
@@ -150,6 +150,7 @@ impl Draft {
         Ok((**stored).clone())
     }
 
+    /// A token whose id is not in use. A collision of random ids is very unlikely.
     fn unused_token(&self) -> Result<Token, Error> {
         loop {
             let token = Token::random()?;

@@ -47,6 +47,7 @@ pub(super) fn first_start(
     let database = access.database;
     let nothing = Tip { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
     let tip = database.apply(&keys, &nothing, 1, commit)?;
+    // The engine must have closed its files before the folder is synced and renamed.
     drop(database);
     install(paths, &keys, Slot { seq: tip.seq, head: tip.head })?;
     tracing::info!(store.id = %store, root_key.id = %header.root.id, "made a new store");

@@ -87,6 +87,8 @@ impl Given {
     pub(super) fn choose(self, header: &Header) -> Result<(WrapKey, Option<RootKeyMaterial>), OpenError> {
         let needs = header.root.id;
         let refused = |source| OpenError::RootKey { needs, source };
+        // The configured key has precedence, then the previous and the next one, then the recovery
+        // key.
         let by_configured = match &self.configured {
             Ok(material) => material.key_of(&header.root).map_err(refused)?,
             Err(_) => None,

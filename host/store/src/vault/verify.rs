@@ -106,6 +106,7 @@ fn verify_rows(
             tell(progress, CHECKED, report.secrets, 0)?;
         }
         let (key, row) = row.pair()?;
+        // Values without metadata: both lists are in the order of row keys.
         while let Some(left_over) =
             values.next_if(|value| value.as_ref().is_ok_and(|(other, _)| *other < key))
         {
