@@ -1,8 +1,9 @@
 //! How records are stored: row keys, versions, MACs, and the set hash over the keyspace `keys`.
 //!
-//! A row is `version (1) | body | MAC (32)`. The MAC prevents that a row is edited or moved. It
-//! cannot prevent that a row is deleted or replaced by an older version of itself (for example an
-//! API key from before its revocation). The set hash, stored in the marker of `keys`, detects that.
+//! A row is `version (1) | body | MAC (32)`. With the MAC, a row that was edited or moved is
+//! detected. With the set hash, stored in the marker of `keys`, it is also detected when a row was
+//! deleted or replaced by an older version of itself (for example an API key from before its
+//! revocation).
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

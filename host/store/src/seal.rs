@@ -229,8 +229,8 @@ impl StoreKeys {
         self.store
     }
 
-    /// What is stored of a token's secret. The MAC key (pepper) prevents that an attacker with
-    /// write access to the store adds a key whose secret the attacker chose.
+    /// What is stored of a token's secret. Without the MAC key (pepper), an attacker
+    /// with write access to the store cannot add a key whose secret the attacker chose.
     pub(crate) fn token_proof(&self, secret: &[u8]) -> Digest {
         mac(&self.pepper, "token/v1", &[self.store.as_bytes(), secret])
     }
@@ -288,8 +288,8 @@ impl StoreKeys {
         Ok([nonce.as_slice(), &sealed].concat())
     }
 
-    /// The reverse of [`StoreKeys::seal_conversation`]; `None` for bytes that these keys did not seal for this
-    /// workspace.
+    /// The reverse of [`StoreKeys::seal_conversation`]; `None` for bytes that these keys did not
+    /// seal for this workspace.
     pub(crate) fn open_conversation(&self, workspace: WorkspaceId, sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>()?;
         let payload = Payload { msg: sealed, aad: CONVERSATION };

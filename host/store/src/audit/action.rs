@@ -304,7 +304,7 @@ pub enum AuditAction {
         /// Identifies the value without revealing it.
         #[serde(with = "text::option")]
         fingerprint: Option<FingerprintPrefix>,
-        /// The request and the plugin it was released for.
+        /// The guest and the request it was released for.
         #[serde(flatten)]
         purpose: Purpose,
     },
@@ -321,7 +321,7 @@ pub enum AuditAction {
         host: HostName,
         /// Reason of the refusal.
         reason: ReleaseRefusal,
-        /// The request and the plugin that asked for it.
+        /// The guest and the request that asked for it.
         #[serde(flatten)]
         purpose: Purpose,
     },

@@ -34,7 +34,7 @@ pub struct RootRotation {
     /// The key file of the data directory, if it now holds the new key. Then no configuration has
     /// to be changed.
     pub replaced_file: Option<PathBuf>,
-    /// The file that the previous key was moved to.
+    /// The file that has the previous key now.
     pub kept_file: Option<PathBuf>,
 }
 

@@ -1,10 +1,10 @@
 //! The keys of one vault: one for fingerprints, which never changes, and those that values are
 //! encrypted with.
+//!
 //! All keys are random and independent, so that the fingerprint of a chosen value reveals nothing
 //! about an encryption key. They are stored in `keys` as one wrapped record, unwrapped when needed,
 //! and wiped right afterwards. Unwrapping takes microseconds, so no keys are cached, however many
 //! vaults there are.
-//! after; unwrapping costs microseconds, so that nothing is kept, however many vaults there are.
 
 use std::collections::BTreeSet;
 

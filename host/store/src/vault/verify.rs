@@ -90,7 +90,7 @@ fn verify_vault(
     Ok(())
 }
 
-/// Reads the rows of a vault in both keyspaces in parallel. Returns the head that the valid rows
+/// Reads the rows of a vault in both keyspaces side by side. Returns the head that the valid rows
 /// amount to.
 fn verify_rows(
     view: &View,
