@@ -179,8 +179,8 @@ impl Directory {
     }
 
     /// Whether a member or intern key was ever issued, revoked keys included. `serve` issues a
-    /// first key only when this is false: an operator who revoked all keys does not get a new one
-    /// unasked.
+    /// first key only when this is false, so that it issues none after the operator revoked all
+    /// keys.
     pub fn has_client_key(&self) -> bool {
         self.keys.values().any(|stored| stored.key.is_for_requests())
     }

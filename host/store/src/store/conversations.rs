@@ -1,4 +1,4 @@
-//! Compacted conversations: sealed and given to the client, who sends them back later. The store
+//! Compacted conversations: sealed and given to the client, which sends them back later. The store
 //! keeps none of them.
 
 use base64::Engine as _;
