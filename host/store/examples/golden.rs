@@ -1,5 +1,6 @@
-//! Makes the golden store of this version: `cargo run -p cofferdam-store --example golden -- FOLDER`, where the
-//! folder does not exist yet. A store of every released version lies in `tests/fixtures` and is opened by a test.
+//! Creates a golden store in the format of this version: `cargo run -p cofferdam-store --example
+//! golden -- FOLDER`, where the folder does not exist yet. `tests/fixtures` has one such store of
+//! every released version, which a test opens.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +19,7 @@ fn main() -> Outcome<()> {
     let folder = Path::new(&folder);
     std::fs::create_dir_all(folder)?;
     let root_key = RootKeySource::File(folder.join("root.key"));
-    // A clock that stands still, so that dates are known.
+    // A clock that stands still, so that the dates in the store are known.
     let clock = Clock::manual();
     let options = OpenOptions { root_key, previous_root_key: None, accept_rollback: None, clock };
     let store = Store::open(DirectoryLock::acquire(folder)?, options)?;
@@ -38,7 +39,8 @@ fn fill(store: &Store) -> Outcome<()> {
     let token = std::str::from_utf8(token.expose())?.to_owned();
     for (vault, name, value) in [
         (VaultId::Workspace(workspace), "golden", "a value of the workspace"),
-        // Told again by the store, because nothing else knows it.
+        // The token is stored as a secret, because the test needs it and cannot get it anywhere
+        // else.
         (VaultId::Workspace(workspace), "token", &token),
         (VaultId::Intern(intern), "own", "a value of the intern"),
         (VaultId::Operator, "provider", "a value of the operator"),
@@ -59,7 +61,7 @@ fn fill(store: &Store) -> Outcome<()> {
     Ok(())
 }
 
-/// Journals are made 64 MiB long in advance; the zeros at their end are not worth keeping.
+/// Removes the zeros at the end of journals, which the engine creates 64 MiB long.
 fn cut_journals(store: &Path) -> Outcome<()> {
     for entry in std::fs::read_dir(store)? {
         let path = entry?.path();

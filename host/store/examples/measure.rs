@@ -1,10 +1,10 @@
-//! What the vault costs beside the storage engine alone: durable writes with more and more writers, listing,
-//! release, opening and memory. `cargo run --release -p cofferdam-store --example measure`, and behind `--` a number
-//! of secrets, the folder to work in and numbers of writers; the default is 100000 in the system's temporary folder,
-//! and 1, 16, 64 and 256 writers.
+//! Measures what the vault costs compared with the storage engine alone: durable writes with a
+//! growing number of writers, listing, release, opening and memory. `cargo run --release -p
+//! cofferdam-store --example measure -- [SECRETS [FOLDER [WRITERS...]]]`; the defaults are 100000
+//! secrets, the system's temporary folder, and 1, 16, 64 and 256 writers.
 //!
-//! Syncs last as long as the disk wants. On one that is quicker than those that count, in FOLDER, with syncs that
-//! take 4 ms longer:
+//! The duration of a sync depends on the disk. On a machine whose disk is faster than the disks of
+//! interest, this shim makes each sync in FOLDER 4 ms slower:
 //!
 //! ```sh
 //! cc -shared -fPIC -O1 -o shim.so tests/kit/shim/shim.c -ldl -lpthread
@@ -32,7 +32,7 @@ const WRITERS: &[usize] = &[1, 16, 64, 256];
 const TURNS: usize = 15;
 const TURN: Duration = Duration::from_millis(400);
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A token as providers issue them.
+/// A value of the length that providers' tokens have.
 const VALUE: &str = "sk-0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnop";
 
 fn main() -> Outcome<()> {
@@ -45,8 +45,9 @@ fn main() -> Outcome<()> {
     many(&folder.path().join("many"), secrets)
 }
 
-/// Durable writes by the vault and, in turn with it, the same rows as batches of the storage engine, each with
-/// an fsync of its own. Disks have moods: what counts is the median of many short turns.
+/// Compares durable writes through the vault with the same rows written to the storage engine in
+/// batches with one fsync each. The two alternate in many short turns and the medians count,
+/// because the speed of a disk varies over time.
 fn writes(folder: &Path, numbers: &[usize]) -> Outcome<()> {
     let (store, vault) = open(&folder.join("vault"))?;
     let database = fjall::Database::builder(folder.join("engine")).open()?;
@@ -90,7 +91,8 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures.get(figures.len() / 2).copied().unwrap_or_default()
 }
 
-/// As many tasks as there are writers, as in a server, each of which waits for its write before the next.
+/// Writes with tasks, as a server does. Each task waits for its write before the next one. Writes
+/// per second.
 async fn by_tasks(writers: usize, store: &Store, vault: VaultId) -> Outcome<f64> {
     let (next, begun) = (Arc::new(AtomicUsize::new(0)), Instant::now());
     let mut tasks = Vec::new();
@@ -112,7 +114,7 @@ async fn by_tasks(writers: usize, store: &Store, vault: VaultId) -> Outcome<f64>
     Ok(next.load(Ordering::Relaxed) as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// As many threads as there are writers, each of which waits for its write before the next.
+/// Writes with threads. Each thread waits for its write before the next one. Writes per second.
 fn by_threads(writers: usize, write: impl Fn(usize) -> Outcome<()> + Sync) -> Outcome<f64> {
     let (next, begun) = (AtomicUsize::new(0), Instant::now());
     let work = || {
@@ -216,16 +218,16 @@ fn time(what: &str, rounds: usize, mut call: impl FnMut(usize) -> Outcome<()>) -
     Ok(())
 }
 
-/// What the process has taken of the processors so far, its threads together.
+/// Processor time this process has used so far, all threads together.
 fn busy() -> Outcome<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let fields = stat.rsplit_once(')').ok_or("no name")?.1.split_whitespace();
-    // In user mode and in the kernel, in hundredths of a second.
+    // User and system time, in hundredths of a second.
     let ticks = fields.skip(11).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
     Ok(Duration::from_millis(10 * ticks))
 }
 
-/// What the process holds in memory now, and at most so far.
+/// Memory of this process now, and its maximum so far.
 fn memory() -> Outcome<String> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let lines = status.lines().filter(|line| line.starts_with("VmRSS") || line.starts_with("VmHWM"));

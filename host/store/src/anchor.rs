@@ -1,7 +1,8 @@
-//! The anchor: a file beside the store that remembers how far the store had come.
+//! The anchor: a file beside the store with the number and the audit head of the last commit.
 //!
-//! Two slots 4 KiB apart, written in turn, so that a torn write leaves the other one. The storage engine can
-//! lose committed batches without a word when its journal is damaged; with the anchor that is noticed.
+//! It has two slots 4 KiB apart, which are written in turn, so that a torn write leaves the other
+//! slot intact. The storage engine can lose committed batches silently when its journal is damaged,
+//! and an old copy of the store could be put back; the anchor detects both.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,24 +24,24 @@ pub(crate) struct Slot {
     pub(crate) head: Digest,
 }
 
-/// What the file holds.
+/// Result of reading the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Found {
-    /// The newest slot that proves to be ours.
+    /// The newest slot with a valid MAC.
     Slot(Slot),
-    /// Slots of another store, none of ours.
+    /// Slots of another store only.
     OtherStore,
-    /// No slot that can be read.
+    /// No valid slot.
     Nothing,
 }
 
-/// The open file.
 pub(crate) struct Anchor {
     file: File,
 }
 
 impl Anchor {
-    /// Makes or empties the file and sets both slots aside, so that no later write has to grow it.
+    /// Creates or empties the file and allocates both slots, so that no later write has to extend
+    /// it.
     pub(crate) fn create(path: &Path) -> io::Result<Anchor> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
@@ -58,7 +59,7 @@ impl Anchor {
         Anchor { file }
     }
 
-    /// One write into the slot of this number, then the disk's word for it.
+    /// Writes the slot that this sequence number selects and waits until it is on the disk.
     pub(crate) fn write(&self, keys: &StoreKeys, slot: Slot) -> io::Result<()> {
         self.file.write_all_at(&encode(keys, slot), slot.seq % 2 * SLOT_SPACING)?;
         self.file.sync_data()
@@ -68,7 +69,8 @@ impl Anchor {
         let mut slots = [[0; SLOT_BYTES]; 2];
         for (slot, offset) in slots.iter_mut().zip([0, SLOT_SPACING]) {
             match self.file.read_exact_at(slot, offset) {
-                // A file cut short has lost that slot, which is for the caller to judge.
+                // The file is too short for this slot, which then reads as empty. The caller
+                // decides what that means.
                 Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error),
                 _ => {}
             }

@@ -1,7 +1,8 @@
-//! The audit log: one chained record per commit, in the same batch as what it records.
+//! The audit log: one chained record per commit, in the same batch as the changes it records.
 //!
-//! Each record names the head of the chain before it; the head after it is a MAC over both. The newest head
-//! stands in the anchor. Records hold names, ids and choices, never a value, a token or a request.
+//! Each record contains the head of the chain before it; the head after it is a MAC over both. The
+//! newest head is in the anchor. Records contain names, ids and decisions, never a value, a token
+//! or the content of a request.
 
 mod action;
 
@@ -15,15 +16,15 @@ use crate::vault::VaultFinding;
 
 pub use action::{AuditAction, CopiedSecret};
 
-/// Who asked for a change.
+/// The origin of a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Actor {
-    /// Somebody at the machine: the command line or the admin socket.
+    /// The operator: the command line or the admin socket.
     Operator,
-    /// A client with this key.
+    /// A client that authenticated with this API key.
     Key(KeyId),
-    /// The program itself, at the first start or while opening.
+    /// The host itself, at the first start or while opening.
     System,
 }
 
@@ -34,29 +35,29 @@ impl AuditEntry {
     }
 }
 
-/// One mutation.
+/// One mutation, or another event that is recorded.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct AuditEntry {
-    /// Who asked for it.
+    /// Origin of the change.
     pub actor: Actor,
     /// What was done.
     #[serde(flatten)]
     pub action: AuditAction,
 }
 
-/// What one commit did.
+/// The audit record of one commit.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct AuditRecord {
-    /// The commit's number.
+    /// Sequence number of the commit.
     pub seq: u64,
-    /// When it was made, Unix milliseconds.
+    /// Time of the commit, Unix milliseconds.
     pub at_ms: u64,
     /// The head of the chain before this record.
     #[serde(with = "hex")]
     pub(crate) previous: Digest,
     /// The mutations, in the order they were applied.
     pub entries: Vec<AuditEntry>,
-    /// How many usage rows the commit carried.
+    /// Number of usage rows in the commit.
     pub usage_rows: usize,
     /// Digest over those rows, so that they cannot be edited either.
     #[serde(with = "hex")]
@@ -64,7 +65,7 @@ pub struct AuditRecord {
 }
 
 impl AuditRecord {
-    /// Whether the chain may skip numbers before this record.
+    /// Whether sequence numbers may be missing before this record.
     pub(crate) fn accepts_rollback(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.action, AuditAction::RollbackAccepted { .. }))
     }
@@ -73,15 +74,16 @@ impl AuditRecord {
 /// The result of checking the whole chain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AuditSummary {
-    /// How many records hold.
+    /// Number of records that are valid.
     pub records: u64,
-    /// How many usage rows they vouch for.
+    /// Number of usage rows that these records cover.
     pub usage_rows: u64,
-    /// Number of the first record that does not, if any.
+    /// Sequence number of the first record that is not valid, if any.
     pub broken_at: Option<u64>,
 }
 
-/// Walks the chain from its beginning; `rows` are the stored bytes, each record before its usage rows.
+/// Checks the chain from its beginning. `rows` are the stored bytes, each record before its usage
+/// rows.
 pub(crate) fn verify<E>(
     keys: &StoreKeys,
     expected_head: &Digest,
@@ -104,14 +106,14 @@ pub(crate) fn verify<E>(
     Ok(AuditSummary { records: chain.records, usage_rows: chain.usage_rows, broken_at })
 }
 
-/// How far the walk has come.
+/// State of the check.
 #[derive(Default)]
 struct Chain {
     head: Digest,
     last: u64,
     records: u64,
     usage_rows: u64,
-    /// The last record, until its usage rows are known to be all there.
+    /// The last record, until all its usage rows were seen.
     open: Option<(AuditRecord, UsageDigest)>,
     broken_at: u64,
 }
@@ -139,11 +141,12 @@ impl Chain {
             return false;
         };
         digest.add(bytes);
-        // The engine gives values in the order of their keys, so that a gap is a value that is gone.
+        // Values come in the order of their keys, so a gap in the index means that a value is
+        // missing.
         digest.values() == index as usize && digest.rows() <= record.usage_rows
     }
 
-    /// Whether the usage rows of the last record are all there and the ones it vouched for.
+    /// Whether the usage rows of the last record are complete and match its digest.
     fn settle(&mut self) -> bool {
         let Some((record, digest)) = self.open.take() else { return true };
         self.broken_at = record.seq;

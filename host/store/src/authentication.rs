@@ -1,4 +1,5 @@
-//! From a token to a [`Principal`], in memory and in constant time.
+//! Authenticates a token and gives its [`Principal`]: in memory, and in constant time for the
+//! secret.
 
 use crate::clock::Clock;
 use crate::directory::Directory;
@@ -7,34 +8,37 @@ use crate::records::{ApiKey, KeyKind, Role};
 use crate::seal::{Digest, StoreKeys, same};
 use crate::token::{KeyId, Token};
 
-/// Compared against when there is no such key, so that a made-up id costs what a wrong secret costs.
+/// Compared against when no key has the token's id, so that an unknown id takes as long as a wrong
+/// secret.
 const NO_PROOF: Digest = [0; 32];
 
-/// Why a token does not authenticate. A client must see one and the same answer for all but the last.
+/// Why a token does not authenticate. The answer to the client must be the same for all variants
+/// but the last.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AuthenticationError {
-    /// Not a token of this host, or mistyped.
+    /// The text is not a token of this format, or its checksum does not match.
     #[error("malformed token")]
     Malformed,
-    /// No such key, or not its secret.
+    /// No key has this id, or the secret is wrong.
     #[error("unknown token")]
     Unknown,
-    /// Revoked for good.
+    /// The key was revoked.
     #[error("the key {0} is revoked")]
     Revoked(KeyId),
-    /// Switched off for now.
+    /// The key is switched off.
     #[error("the key {0} is disabled")]
     Disabled(KeyId),
-    /// Past its expiry.
+    /// The key has expired.
     #[error("the key {0} has expired")]
     Expired(KeyId),
-    /// A good key whose workspace, member or intern is missing: our fault, not the client's.
+    /// The token is valid, but the workspace, member or intern of its key is missing: an error of
+    /// the host, not of the client.
     #[error("the owner of the key {0} is missing")]
     Incomplete(KeyId),
 }
 
 impl AuthenticationError {
-    /// The key that the token was good for once, or is.
+    /// The key of the token, if its secret was right.
     pub fn key(&self) -> Option<KeyId> {
         match self {
             AuthenticationError::Malformed | AuthenticationError::Unknown => None,
@@ -46,8 +50,8 @@ impl AuthenticationError {
     }
 }
 
-/// Who makes a request: evidence that a valid token was shown. Only a store makes one; it holds the state of
-/// that moment and is not kept beyond the request.
+/// The identity of a request: evidence that a valid token was presented. Only a store creates one.
+/// It holds the state at the moment of authentication and is not kept beyond the request.
 #[derive(Clone, Debug)]
 pub struct Principal {
     key: KeyId,
@@ -59,32 +63,32 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// The key shown.
+    /// Id of the key that was presented.
     pub fn key_id(&self) -> KeyId {
         self.key
     }
 
-    /// Its kind.
+    /// Kind of the key.
     pub fn kind(&self) -> KeyKind {
         self.kind
     }
 
-    /// Its workspace; `None` for unscoped keys only.
+    /// Workspace of the key; `None` only for unscoped keys.
     pub fn workspace(&self) -> Option<WorkspaceId> {
         self.workspace
     }
 
-    /// Its member.
+    /// Member the key acts for; `None` for intern and unscoped keys.
     pub fn member(&self) -> Option<MemberId> {
         self.member
     }
 
-    /// Its intern.
+    /// Intern the key acts for; `Some` only for intern keys.
     pub fn intern(&self) -> Option<InternId> {
         self.intern
     }
 
-    /// The member's role at this moment; `None` without a member.
+    /// The member's role at the time of authentication; `None` without a member.
     pub fn role(&self) -> Option<Role> {
         self.role
     }
@@ -115,7 +119,7 @@ pub(crate) fn authenticate(
     principal(directory, key).ok_or(AuthenticationError::Incomplete(key.id))
 }
 
-/// `None` when a row the key points to is not there.
+/// `None` when the directory lacks an entity that the key refers to.
 fn principal(directory: &Directory, key: &ApiKey) -> Option<Principal> {
     if let Some(id) = key.workspace {
         directory.workspace(id)?;

@@ -1,8 +1,8 @@
-//! Backups: everything in the store as it lies, of one moment, sealed; and stores made out of them.
+//! Backups: a sealed copy of all rows at one moment, and stores restored from it.
 //!
-//! A backup holds no root key, and every value in it is encrypted as it is in the store. It is checked before it
-//! is written and again, by the same check, before a store made out of it takes its place: a backup that cannot
-//! be restored is found when it is made.
+//! A backup has no root key in it, and its values stay encrypted as in the store. The store is
+//! checked before a backup is written. The restored store is checked in the same way before it is
+//! put in place. So a store that could not be restored is found when the backup is made.
 
 pub(crate) mod format;
 
@@ -29,58 +29,59 @@ use crate::rows::{self, Header, Marker};
 use crate::seal::{KeyRecord, StoreKeys, WrapKey, same};
 use crate::vault::View;
 
-/// Numbers of the keyspaces in the reporting order.
+/// Indexes of keyspaces in [`crate::database::KEYSPACES`].
 const IN_KEYS: usize = 0;
 const IN_LOG: usize = 3;
 const KEYSPACES: usize = 4;
-/// Rows between two reports.
+/// Number of rows between two progress reports.
 const STEP: u64 = 1000;
 
-/// A backup that was written.
+/// What a backup that was written contains.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BackupSummary {
-    /// Of which store.
+    /// Id of the store.
     pub store: StoreId,
-    /// The root key that restoring it takes.
+    /// Id of the root key that is needed to restore it.
     pub root_key: RootKeyId,
-    /// Whether the store's recovery key does as well.
+    /// Whether it can also be restored with the store's recovery key.
     pub has_recovery_key: bool,
-    /// When it was made, Unix milliseconds.
+    /// Creation time, Unix milliseconds.
     pub made_at_ms: u64,
-    /// Number of the last commit in it.
+    /// Sequence number of the last commit in it.
     pub seq: u64,
-    /// How many rows it has.
+    /// Number of rows.
     pub rows: u64,
-    /// Its length.
+    /// Length of the file in bytes.
     pub bytes: u64,
 }
 
-/// A backup that was restored.
+/// What a restored store contains.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RestoreSummary {
-    /// Which store it is.
+    /// Id of the store.
     pub store: StoreId,
-    /// The root key it is wrapped under.
+    /// Id of the root key it is wrapped under.
     pub root_key: RootKeyId,
     /// When the backup was made, Unix milliseconds.
     pub made_at_ms: u64,
-    /// How long ago that is, in milliseconds.
+    /// Age of the backup, milliseconds.
     pub age_ms: u64,
-    /// Number of the last commit in it.
+    /// Sequence number of the last commit in the backup.
     pub seq: u64,
-    /// How many rows it has.
+    /// Number of rows.
     pub rows: u64,
-    /// Vaults with keys of their own.
+    /// Number of vaults that have keys.
     pub vaults: u64,
-    /// Secrets, each of which was decrypted.
+    /// Number of secrets. Each was decrypted during the check.
     pub secrets: u64,
-    /// Audit records, each of which holds.
+    /// Number of audit records. Each was verified.
     pub audit_records: u64,
-    /// API keys, revoked ones too.
+    /// Number of API keys, including revoked ones.
     pub keys: u64,
 }
 
-/// Writes what the view shows into a file that must not exist: beside it first, then in its place.
+/// Writes all rows of the view to the new file `path`. The content is written to a draft file in
+/// the same folder first and renamed at the end.
 pub(crate) fn write(
     view: &View,
     now_ms: u64,
@@ -110,7 +111,7 @@ pub(crate) fn write(
     })
 }
 
-/// The state that the view shows, as its own rows tell it.
+/// Header and preamble of a backup, read from the rows of the view itself.
 fn preamble(view: &View, now_ms: u64) -> Result<(Header, Preamble), VaultError> {
     let keys = view.keys();
     let header: Option<Header> =
@@ -125,7 +126,7 @@ fn preamble(view: &View, now_ms: u64) -> Result<(Header, Preamble), VaultError> 
     Ok((header, preamble))
 }
 
-/// A backup that is being written. Removed when dropped before it is in its place.
+/// The unfinished file of a backup. Deleted when dropped before [`Draft::publish`].
 struct Draft {
     path: PathBuf,
     file: Option<File>,
@@ -133,11 +134,11 @@ struct Draft {
 
 impl Draft {
     fn create(path: &Path) -> Result<Draft, VaultError> {
-        // A name of its own: a file that a killed process left behind is in the way of no later backup.
+        // A random name, so that a file left behind by a killed process is never in the way.
         let mut id = [0; 8];
         getrandom::fill(&mut id)?;
         let draft = path.with_added_extension(hex::encode(&id)).with_added_extension("part");
-        // Never through a link that another user has put in its place, and never into a file that exists.
+        // Does not follow a symbolic link that another user created, and does not overwrite a file.
         let file = FileOptions::new()
             .write(true)
             .create_new(true)
@@ -167,13 +168,14 @@ impl Draft {
         Ok(rows)
     }
 
-    /// Puts the file in its place, over nothing. Gives its length.
+    /// Renames the file to `path` without overwriting a file there. Returns its length in bytes.
     fn publish(mut self, path: &Path) -> Result<u64, VaultError> {
         let bytes = std::fs::metadata(&self.path).map_err(VaultError::file(&self.path))?.len();
         match renameat_with(CWD, &self.path, CWD, path, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(Errno::EXIST) => return Err(VaultError::Exists(path.to_owned())),
-            // Not every file system can promise that; it was looked at before.
+            // Some file systems have no rename without overwriting. `write` has checked that `path`
+            // is free.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 std::fs::rename(&self.path, path).map_err(VaultError::file(path))?;
             }
@@ -197,7 +199,7 @@ impl Drop for Draft {
     }
 }
 
-/// A backup whose seal holds.
+/// A backup whose seal was verified.
 pub(crate) struct Sealed {
     path: PathBuf,
     pub(crate) preamble: Preamble,
@@ -208,7 +210,8 @@ pub(crate) struct Sealed {
 }
 
 impl Sealed {
-    /// Reads the whole file once, believing nothing, and checks its seal with the key chosen for its header.
+    /// Reads the whole file once and verifies its seal with the wrapping key that `choose` finds
+    /// for its header. Nothing in the file is trusted before that.
     pub(crate) fn open(
         path: &Path,
         choose: impl FnOnce(&Header) -> Result<WrapKey, OpenError>,
@@ -216,6 +219,7 @@ impl Sealed {
         let mut preamble = None;
         let (mut header, mut record) = (None, None);
         let mut end: Option<End> = None;
+        // Collects the rows that the keys are made from. Their MAC can only be checked at the end.
         read(path, |part| {
             match part {
                 Part::Preamble(found) => preamble = Some(found),
@@ -248,7 +252,8 @@ impl Sealed {
         Ok(Sealed { path: path.to_owned(), preamble, header, rows, digest, keys })
     }
 
-    /// Hands out the rows. The file must still be the one whose seal was checked.
+    /// Passes every row to `take`. Fails when the file's digest is no longer the one that was
+    /// verified.
     pub(crate) fn rows(
         &self,
         mut take: impl FnMut(usize, Vec<u8>, Vec<u8>) -> Result<(), VaultError>,
@@ -278,13 +283,13 @@ impl Sealed {
         }
     }
 
-    /// What is wrong with the backup beyond its seal.
+    /// An error about a backup whose seal is valid but whose content cannot be restored.
     pub(crate) fn unusable(&self, what: impl Into<String>) -> VaultError {
         VaultError::Unusable { path: self.path.clone(), what: what.into() }
     }
 }
 
-/// Either kind of failure while reading a file.
+/// A failure of the file's format, or of the callback.
 enum ReadError {
     Format(FormatError),
     Vault(VaultError),

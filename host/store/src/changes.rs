@@ -1,7 +1,8 @@
-//! What may change and under which rules.
+//! The mutations of the store, and the rules for each of them.
 //!
-//! Changes run one after another on the writer's thread, against a draft of the next directory. Each one checks
-//! everything before it touches the draft: a refused change leaves no trace in the commit it would have been in.
+//! The writer's thread applies mutations one after another to a write batch ([`Draft`]) with the
+//! next directory. Each mutation checks everything before it changes the batch, so a refused
+//! mutation leaves nothing in the commit of its group.
 
 mod deletion;
 mod key_records;
@@ -30,10 +31,10 @@ use crate::rows;
 use crate::usage::UsageRow;
 use crate::vault::View;
 
-/// Name of the member every workspace is born with.
+/// Name of the member that is created with every workspace.
 const OWNER: &str = "owner";
 
-/// A workspace to make; it gets a member `owner`, role admin.
+/// A workspace to create. It gets a member `owner` with the role admin.
 #[derive(Clone, Debug)]
 pub struct NewWorkspace {
     /// Its name, unique in the store.
@@ -44,19 +45,19 @@ pub struct NewWorkspace {
     pub vault_writes: bool,
 }
 
-/// Switches of a workspace; `None` leaves one as it is.
+/// New settings of a workspace; `None` leaves a setting unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkspaceChange {
-    /// The interns programme.
+    /// Whether it takes part in the interns programme.
     pub programme: Option<bool>,
-    /// Vault writes.
+    /// Whether its vault takes writes.
     pub vault_writes: Option<bool>,
 }
 
-/// A member to make.
+/// A member to create.
 #[derive(Clone, Debug)]
 pub struct NewMember {
-    /// Its workspace.
+    /// The workspace it will belong to.
     pub workspace: WorkspaceId,
     /// Its name, unique in the workspace.
     pub name: Name,
@@ -64,18 +65,18 @@ pub struct NewMember {
     pub role: Role,
 }
 
-/// An intern to make.
+/// An intern to create.
 #[derive(Clone, Debug)]
 pub struct NewIntern {
-    /// Its workspace.
+    /// The workspace it will belong to.
     pub workspace: WorkspaceId,
     /// Its name, unique in the workspace.
     pub name: Name,
-    /// The member it is made for; the workspace's `owner` when absent.
+    /// The member it is created for; the workspace's `owner` when absent.
     pub created_by: Option<MemberId>,
 }
 
-/// The next state in the making.
+/// The write batch of one commit: the changes so far, and the directory after them.
 pub(crate) struct Draft {
     view: View,
     directory: Arc<Directory>,
@@ -88,7 +89,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// A draft over the state that the view shows, which must be the newest, and the directory of that state.
+    /// A write batch over the newest state of the store, with the directory of the same state.
     pub(crate) fn new(view: View, directory: Arc<Directory>, now_ms: u64) -> Draft {
         Draft {
             view,
@@ -102,12 +103,14 @@ impl Draft {
         }
     }
 
-    /// The same on a disk that may be short of room: then it takes nothing new for tenants.
+    /// Sets whether the disk is short of space: then the write batch accepts no new data of
+    /// tenants.
     pub(crate) fn on_disk(self, is_short: bool) -> Draft {
         Draft { is_short, ..self }
     }
 
-    /// Refuses what a tenant asks to be kept when the disk is short of room. Operators and requests under way may go on.
+    /// Refuses new data of a client when the disk is short of space. Operators and the host itself
+    /// may still write.
     pub(crate) fn has_space_for(&self, actor: Actor) -> Result<(), Error> {
         match actor {
             Actor::Key(_) if self.is_short => Err(Error::NoSpace),
@@ -115,17 +118,18 @@ impl Draft {
         }
     }
 
-    /// Refuses to begin a request that has to be written down first when the disk is short of room.
+    /// Refuses a request of a prepaid workspace, which needs an intent row first, when the disk is
+    /// short of space.
     pub(crate) fn has_space_for_request(&self) -> Result<(), Error> {
         if self.is_short { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    /// Bytes of values that the commit would carry.
+    /// Number of bytes of encrypted values in this write batch.
     pub(crate) fn value_bytes(&self) -> usize {
         self.vaults.bytes
     }
 
-    /// The commit this draft amounts to, and the directory after it.
+    /// The commit with all changes, and the directory after it.
     pub(crate) fn finish(self) -> (Commit, Arc<Directory>) {
         let commit = Commit {
             at_ms: self.now_ms,
@@ -137,7 +141,7 @@ impl Draft {
         (commit, self.directory)
     }
 
-    /// The next directory: a copy of the last one from the first change on.
+    /// The next directory. It is copied from the current one at the first change.
     fn directory_mut(&mut self) -> &mut Directory {
         Arc::make_mut(&mut self.directory)
     }
@@ -251,12 +255,12 @@ impl Draft {
         self.entries.push(AuditEntry { actor, action });
     }
 
-    /// Entries about what changed nothing: releases and damage.
+    /// Adds audit entries of events that changed no rows, such as releases and damage.
     pub(crate) fn record(&mut self, entries: impl Iterator<Item = AuditEntry>) {
         self.entries.extend(entries);
     }
 
-    /// A row that is not part of the directory: header and key records.
+    /// Encodes and stages a row of the keyspace `keys`. Does not update the directory.
     pub(crate) fn put_row<T: serde::Serialize>(&mut self, key: Vec<u8>, record: &T) {
         let value = rows::encode(self.view.keys(), KEYS, &key, record);
         self.rows.insert(key, Some(value));
@@ -290,7 +294,7 @@ impl Draft {
         self.directory.intern(id).ok_or_else(|| LookupError::not_found(Kind::Intern, id).into())
     }
 
-    /// The member given, which must be of this workspace, else the workspace's owner.
+    /// The given member, which must belong to this workspace; without one, the workspace's owner.
     fn member_of(&self, workspace: WorkspaceId, member: Option<MemberId>) -> Result<MemberId, Error> {
         self.workspace(workspace)?;
         let Some(id) = member else { return Ok(self.directory.find_member(Some(workspace), OWNER)?.id) };

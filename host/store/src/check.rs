@@ -1,4 +1,5 @@
-//! Checking everything there is: each secret, each vault's head, the rows of `keys`, the audit chain.
+//! Check of the whole store: every secret, the head of every vault, the rows of `keys`, the audit
+//! chain.
 
 mod sums;
 
@@ -14,39 +15,40 @@ use crate::vault::{View, vault_of_head, verify::verify};
 
 pub(crate) use sums::check_sums;
 
-/// Numbers of the keyspaces in the reporting order.
+/// Indexes of keyspaces in [`crate::database::KEYSPACES`].
 const IN_KEYS: usize = 0;
 const IN_META: usize = 1;
 const IN_LOG: usize = 3;
-/// Audit records between two reports.
+/// Number of audit records between two progress reports.
 const STEP: u64 = 1_000;
-/// Problems that are told one by one.
+/// Largest number of problems that are listed.
 const PROBLEMS_MAX: usize = 100;
 
-/// What a check of the whole store found.
+/// Result of checking the whole store.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Verification {
-    /// Which store.
+    /// Id of the store.
     pub store: StoreId,
-    /// Up to which commit.
+    /// Sequence number of the last commit that was checked.
     pub seq: u64,
-    /// Vaults of which there is any row.
+    /// Number of vaults that have any row.
     pub vaults: u64,
-    /// Vaults among them whose workspace or intern is not there.
+    /// Number of those vaults whose workspace or intern does not exist.
     pub orphans: u64,
-    /// Secrets that hold.
+    /// Number of secrets that could be decrypted.
     pub secrets: u64,
-    /// API keys, revoked ones too.
+    /// Number of API keys, including revoked ones.
     pub keys: u64,
-    /// Audit records that hold.
+    /// Number of valid audit records.
     pub audit_records: u64,
-    /// Usage rows that they vouch for.
+    /// Number of usage rows that these records cover.
     pub usage_rows: u64,
-    /// What is wrong, in sentences without a final dot; empty when all is well.
+    /// What is wrong, as sentences without a full stop; empty when the store is consistent.
     pub problems: Vec<String>,
 }
 
-/// Checks what the view shows; `tip` is the last commit that the anchor knows, which the view has at least.
+/// Checks the rows of the view. `tip` is the last anchored commit; the view has it, and may have
+/// later ones.
 pub(crate) fn check(
     view: &View,
     tip: (u64, Digest),
@@ -70,7 +72,7 @@ pub(crate) fn check(
     })
 }
 
-/// Adds a problem to those that are told.
+/// Adds a problem to the list, up to its limit.
 fn note(problems: &mut Vec<String>, problem: impl ToString) {
     match problems.len() {
         0..PROBLEMS_MAX => problems.push(problem.to_string()),
@@ -104,7 +106,8 @@ impl Checker<'_, '_, '_> {
         Ok(row.and_then(|row| Marker::decode(self.view.keys(), name, &row)))
     }
 
-    /// Every row of `keys` has its MAC, and together they are the set that the marker speaks of.
+    /// Checks that every row of `keys` has a valid MAC, and that the rows are the set in the
+    /// marker.
     fn keys(&mut self) -> Result<(), VaultError> {
         let mut set = SetHash::default();
         for row in self.view.all_rows(IN_KEYS) {
@@ -125,7 +128,7 @@ impl Checker<'_, '_, '_> {
         Ok(())
     }
 
-    /// Every row of every vault, and the heads together.
+    /// Checks every row of every vault, and that the heads are the set in the marker.
     fn vaults(&mut self) -> Result<(), VaultError> {
         let report = verify(self.view, self.progress)?;
         (self.found.vaults, self.found.secrets) = (report.vaults, report.secrets);
@@ -159,7 +162,7 @@ impl Checker<'_, '_, '_> {
                 Ok(row) => row,
                 Err(error) => return Some(Err(error.into())),
             };
-            // Commits made since the tip was looked at are another check's.
+            // Commits after `tip` are not part of this check.
             let place = log::place(&key).filter(|_| log::is_until(&key, seq))?;
             Some(Ok((place, value.to_vec())))
         });

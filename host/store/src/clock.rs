@@ -1,12 +1,13 @@
-//! The injected clock: the only place of this crate that reads the time.
+//! The injected clock: the only place in this crate that reads the system time.
 //!
-//! Expiry, record dates and the watchdog all ask a [`Clock`], so that tests move time by hand instead of waiting.
+//! Expiry, creation times and timeouts all use a [`Clock`], so that tests move time by hand instead
+//! of waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Where a manual clock starts: 2023-11-14T22:13:20Z, any fixed and plausible date.
+/// Start of a manual clock: 2023-11-14T22:13:20Z, an arbitrary plausible date.
 const MANUAL_START_MS: u64 = 1_700_000_000_000;
 
 /// A cheap, cloneable source of time. Clones of a manual clock move together.
@@ -30,7 +31,7 @@ impl Clock {
         Clock(Source::Manual { now_ms: Arc::new(AtomicU64::new(MANUAL_START_MS)) })
     }
 
-    /// Milliseconds since the Unix epoch. May jump when the machine's clock is set.
+    /// Milliseconds since the Unix epoch. Can jump when the machine's clock is set.
     pub fn now_ms(&self) -> u64 {
         match &self.0 {
             Source::System { .. } => {
@@ -41,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// Milliseconds that only ever grow, from an arbitrary start: for measuring how long something takes.
+    /// Milliseconds since an arbitrary start, never decreasing: for measuring durations.
     pub fn monotonic_ms(&self) -> u64 {
         match &self.0 {
             Source::System { started } => u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -49,7 +50,7 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock forward. The system clock is not ours to move: there this does nothing.
+    /// Moves a manual clock forward. Does nothing on the system clock.
     pub fn advance(&self, by: Duration) {
         if let Source::Manual { now_ms } = &self.0 {
             now_ms.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);

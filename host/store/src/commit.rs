@@ -1,8 +1,9 @@
-//! The writer: the one thread that changes the store.
+//! The writer: the only thread that changes the store.
 //!
-//! It takes whatever waits as one group, applies it to a draft, writes one batch, then the anchor, then replaces
-//! the directory and answers. One group is in flight at a time. The first error ends it for good: after a failed
-//! write or fsync nobody knows what the disk holds, and trying again could acknowledge what is lost.
+//! It takes all waiting mutations as one group, applies them to a write batch, commits the batch,
+//! writes the anchor, replaces the directory, and then answers. Only one group is in progress at a
+//! time. The first error stops the writer until the store is opened again: after a failed write or
+//! fsync the state of the disk is unknown, and a retry could acknowledge a change that is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -20,23 +21,24 @@ use crate::queue::{Queue, Rows, Settle};
 use crate::space::Space;
 use crate::vault::Access;
 
-/// A commit that takes longer than this is reported as stalled.
+/// A commit that takes longer than this counts as stalled.
 const STALL_MS: u64 = 10_000;
-/// Mutations in one commit at most.
+/// Largest number of mutations in one commit.
 const GROUP_JOBS_MAX: usize = 512;
-/// Bytes of values after which a commit takes no further mutation. One copy of 100 secrets may bring 26 MB.
+/// Bytes of values after which a commit accepts no further mutation. A single copy of 100 secrets
+/// can have 26 MB.
 const GROUP_VALUE_BYTES: usize = 8 * 1024 * 1024;
 
 const RUNNING: u8 = 0;
 const FAILED: u8 = 1;
 const CLOSED: u8 = 2;
 
-/// What the writer shows to everybody else.
+/// The part of the writer's state that other threads read.
 pub(crate) struct Shared {
     pub(crate) directory: ArcSwap<Directory>,
     tip: ArcSwap<Tip>,
     state: AtomicU8,
-    /// Monotonic time at which the commit in flight began; 0 between commits.
+    /// Monotonic time at which the commit in progress began; 0 between commits.
     busy_since_ms: AtomicU64,
     clock: Clock,
 }
@@ -64,18 +66,18 @@ impl Shared {
         self.state.load(Ordering::Acquire) == FAILED
     }
 
-    /// Why a store that does not run takes no change.
+    /// The error for a change when the writer does not run.
     pub(crate) fn refusal(&self) -> Error {
         if self.has_failed() { Error::NotWritable } else { Error::Closed }
     }
 
-    /// How long the commit in flight has been on its way; `None` between commits.
+    /// Duration of the commit in progress; `None` between commits.
     pub(crate) fn busy_for_ms(&self) -> Option<u64> {
         let since_ms = self.busy_since_ms.load(Ordering::Acquire);
         (since_ms != 0).then(|| self.clock.monotonic_ms().saturating_sub(since_ms))
     }
 
-    /// The watchdog: how long the commit in flight has been on its way, once that is ten seconds.
+    /// Duration of the commit in progress, once it has taken ten seconds. For the watchdog.
     pub(crate) fn stalled_for_ms(&self) -> Option<u64> {
         self.busy_for_ms().filter(|busy_ms| *busy_ms >= STALL_MS)
     }
@@ -89,7 +91,7 @@ impl Shared {
     }
 }
 
-/// Everything the thread owns.
+/// The state of the writer's thread.
 pub(crate) struct Writer {
     pub(crate) access: Access,
     pub(crate) anchor: Anchor,
@@ -100,13 +102,13 @@ pub(crate) struct Writer {
     pub(crate) space: Arc<Space>,
 }
 
-/// The commit failed; the reason is in the log.
+/// The commit failed. The cause was logged.
 struct Failed;
 
 impl Writer {
     /// Runs until the queue is closed and empty, or until the first failure.
     pub(crate) fn run(mut self) {
-        // Also when a panic ends the thread, nobody may go on believing that the store writes.
+        // If the thread panics, the store must still be marked as failed.
         let guard = FailOnDrop { queue: Arc::clone(&self.queue), shared: Arc::clone(&self.shared) };
         let mut wanted = 1;
         while self.queue.wait(wanted) {
@@ -121,7 +123,8 @@ impl Writer {
         guard.shared.state.store(CLOSED, Ordering::Release);
     }
 
-    /// Commits what waits, and what comes while the changes before it are made. Tells how many changes.
+    /// Commits the waiting mutations, and those that arrive while the group is applied. Returns the
+    /// number of mutations.
     fn commit(&mut self) -> Result<usize, Failed> {
         let directory = self.shared.directory.load_full();
         let mut draft =
@@ -149,7 +152,7 @@ impl Writer {
     }
 
     fn write(&mut self, commit: Commit, directory: Arc<Directory>) -> Result<(), Failed> {
-        // A group of refusals or of nothing but a request to flush leaves nothing to write.
+        // A group of refused mutations, or of a flush request alone, has nothing to write.
         if commit.entries.is_empty() && commit.usage.is_empty() && commit.rows.is_empty() {
             return Ok(());
         }
@@ -170,7 +173,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Before any answer leaves: whoever reads "failed" must find the store failed.
+    /// Called before any answer is sent: a caller that gets "failed" must find the store failed.
     fn fail(&self) {
         self.shared.state.store(FAILED, Ordering::Release);
     }
@@ -183,7 +186,7 @@ struct FailOnDrop {
 
 impl Drop for FailOnDrop {
     fn drop(&mut self) {
-        // Only a clean end has left another state than running behind.
+        // Only a regular end has changed the state before.
         let running =
             self.shared.state.compare_exchange(RUNNING, FAILED, Ordering::AcqRel, Ordering::Acquire);
         if running.is_ok() {
@@ -201,7 +204,7 @@ mod tests {
     use crate::rows::SetHash;
 
     #[test]
-    fn a_commit_under_way_for_ten_seconds_is_a_stall() {
+    fn a_commit_that_takes_ten_seconds_is_stalled() {
         let clock = Clock::manual();
         let tip = Tip { seq: 1, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
         let shared = Shared::new(Arc::default(), tip, clock.clone());

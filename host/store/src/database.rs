@@ -1,4 +1,5 @@
-//! The storage engine as this crate uses it: four keyspaces, one way to write, no other settings elsewhere.
+//! The storage engine as this crate uses it: four keyspaces with their settings, and one function
+//! that commits.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,20 +17,22 @@ use crate::versions;
 
 /// The keyspaces, in the order in which markers are reported.
 pub(crate) const KEYSPACES: [&str; 4] = ["keys", "meta", "values", "log"];
-/// The name of the keyspace that is held in memory and covered by the set hash.
+/// Name of the keyspace whose rows the set hash covers; most of them are also held in memory.
 pub(crate) const KEYS: &str = "keys";
-/// The name of the keyspace of heads and of secrets without their values.
+/// Name of the keyspace with the heads of vaults and the metadata of secrets.
 pub(crate) const META: &str = "meta";
 
 const MEMTABLE_BYTES: u64 = 4 * 1024 * 1024;
 const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const CACHE_BYTES: u64 = 8 * 1024 * 1024;
-/// From this size on a value lies outside the tree, so that compaction does not copy it again and again.
+/// Values of this size and more are stored outside the tree, so that compaction does not copy them
+/// repeatedly.
 const SEPARATED_BYTES_MIN: u32 = 4 * 1024;
-/// With two, one of the engine's workers passes its message back to itself for as long as the other compacts.
+/// One worker. With two, an idle worker of the engine resends a message to itself as long as the
+/// other one compacts.
 const WORKER_THREADS: usize = 1;
 
-/// Handles to the open database. Cheap to clone; the last one closes it.
+/// Handles to the open database. Cheap to clone; dropping the last one closes the database.
 #[derive(Clone)]
 pub(crate) struct Database {
     engine: fjall::Database,
@@ -39,7 +42,7 @@ pub(crate) struct Database {
     pub(crate) log: Keyspace,
 }
 
-/// How far the store has come: everything the next commit builds on.
+/// The state after the last commit that the next commit builds on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Tip {
     pub(crate) seq: u64,
@@ -50,19 +53,19 @@ pub(crate) struct Tip {
     pub(crate) heads: SetHash,
 }
 
-/// Changes of rows by key; `None` removes.
+/// Changes of rows by row key; `None` removes the row.
 pub(crate) type RowChanges = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
-/// One of them.
+/// One such change.
 pub(crate) type RowChange = (Vec<u8>, Option<Vec<u8>>);
 
-/// What a commit does to the vaults.
+/// The rows of vaults that a commit changes.
 #[derive(Default)]
 pub(crate) struct VaultRows {
-    /// Secrets in `meta`, each at most once.
+    /// Metadata of secrets in `meta`, each row at most once.
     pub(crate) meta: Vec<RowChange>,
     /// Heads of vaults in `meta`.
     pub(crate) heads: RowChanges,
-    /// Their values, each at most once.
+    /// Encrypted values of secrets, each row at most once.
     pub(crate) values: Vec<RowChange>,
 }
 
@@ -70,7 +73,7 @@ pub(crate) struct VaultRows {
 #[derive(Default)]
 pub(crate) struct Commit {
     pub(crate) at_ms: u64,
-    /// Rows of `keys`.
+    /// Changed rows of the keyspace `keys`.
     pub(crate) rows: RowChanges,
     pub(crate) vaults: VaultRows,
     pub(crate) entries: Vec<AuditEntry>,
@@ -78,7 +81,7 @@ pub(crate) struct Commit {
 }
 
 impl Database {
-    /// Makes a database with its four keyspaces in a folder that does not exist.
+    /// Creates a database with its four keyspaces in a folder that does not exist yet.
     pub(crate) fn create(path: &Path) -> Result<Database, fjall::Error> {
         Database::with_keyspaces(builder(path).open()?)
     }
@@ -86,7 +89,7 @@ impl Database {
     /// Opens a database that exists.
     pub(crate) fn open(path: &Path) -> Result<Database, OpenError> {
         versions::check(path)?;
-        // Files that are damaged in ways the engine's author did not foresee end in an assertion.
+        // The engine panics on some kinds of damage to its files; a panic must not end the process.
         let engine = catch_unwind(AssertUnwindSafe(|| builder(path).open()));
         let engine = engine.map_err(|_| OpenError::EnginePanicked)??;
         if let Some(missing) = KEYSPACES.iter().find(|name| !engine.keyspace_exists(name)) {
@@ -108,23 +111,23 @@ impl Database {
         Ok(Database { engine, keys, meta, values, log })
     }
 
-    /// Rows written together that nobody waits for: for a store that is being built.
+    /// A batch without a sync per write: for building a new store, which is synced at the end.
     pub(crate) fn batch(&self) -> fjall::OwnedWriteBatch {
         self.engine.batch()
     }
 
-    /// What all keyspaces hold after the last commit.
+    /// A consistent view of all keyspaces after the last commit.
     pub(crate) fn snapshot(&self) -> fjall::Snapshot {
         self.engine.snapshot()
     }
 
-    /// The four keyspaces with their names, in reporting order.
+    /// The four keyspaces with their names, in the order of [`KEYSPACES`].
     pub(crate) fn keyspaces(&self) -> [(&'static str, &Keyspace); 4] {
         let [keys, meta, values, log] = KEYSPACES;
         [(keys, &self.keys), (meta, &self.meta), (values, &self.values), (log, &self.log)]
     }
 
-    /// The markers that prove to be ours.
+    /// The marker of each keyspace; `None` when its MAC does not match or it is missing.
     pub(crate) fn markers(&self, keys: &StoreKeys) -> Result<[Option<Marker>; 4], fjall::Error> {
         let mut markers = [None; 4];
         for (marker, (name, keyspace)) in markers.iter_mut().zip(self.keyspaces()) {
@@ -133,8 +136,9 @@ impl Database {
         Ok(markers)
     }
 
-    /// Writes one commit under the number `seq`: rows, usage, audit record and markers in a single batch that
-    /// is on the disk when this returns. Any error is fatal for the store; see the crate's writer.
+    /// Writes one commit under the number `seq`: rows, usage, audit record and markers in a single
+    /// batch, which is on the disk when this returns. Any error is fatal for the store, see
+    /// `commit`.
     pub(crate) fn apply(
         &self,
         keys: &StoreKeys,
@@ -143,6 +147,7 @@ impl Database {
         commit: Commit,
     ) -> Result<Tip, fjall::Error> {
         let mut batch = self.engine.batch().durability(Some(PersistMode::SyncAll));
+        // The set hashes are updated from the stored rows, which the batch has not replaced yet.
         let mut set = tip.set;
         recount(keys, &self.keys, &mut set, &commit.rows)?;
         stage(&mut batch, &self.keys, commit.rows);
@@ -151,6 +156,8 @@ impl Database {
         stage(&mut batch, &self.meta, commit.vaults.heads);
         stage(&mut batch, &self.meta, commit.vaults.meta);
         stage(&mut batch, &self.values, commit.vaults.values);
+        // The audit record covers the usage rows with this digest, so that they cannot be changed
+        // unnoticed.
         let mut digest = UsageDigest::default();
         for (place, rows) in (0_u32..).zip(commit.usage.chunks(block::ROWS_MAX)) {
             let value = block::encode(rows);
@@ -169,6 +176,8 @@ impl Database {
         let record = rows::encode_body(&record);
         let head = keys.audit_head(&tip.head, &record);
         batch.insert(&self.log, log::audit_key(seq), record);
+        // Every keyspace gets the same number, so that the next start notices if one of them lost
+        // this commit.
         for (name, keyspace) in self.keyspaces() {
             let set = match name {
                 KEYS => set,
@@ -182,7 +191,7 @@ impl Database {
     }
 }
 
-/// Brings a set hash from the rows that lie in the keyspace to those that will.
+/// Updates a set hash for changes of rows: removes the stored rows, adds the new ones.
 fn recount(
     keys: &StoreKeys,
     keyspace: &Keyspace,

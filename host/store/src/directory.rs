@@ -1,7 +1,7 @@
-//! The directory: everything authentication and commands look up, held in memory.
+//! The directory: an in-memory snapshot of all entities that authentication and commands look up.
 //!
-//! A snapshot never changes; the writer puts a new one in its place after each commit. Records are shared
-//! between snapshots, so that a new one costs pointers, not copies.
+//! A snapshot never changes. The writer publishes a new one after each commit. Snapshots share
+//! their records, so a new one copies pointers only.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::records::{ApiKey, Intern, Member, Workspace};
 use crate::rows::StoredKey;
 use crate::token::KeyId;
 
-/// What kind of thing was looked for.
+/// Kind of the entity that was looked for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A workspace.
@@ -36,25 +36,25 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Why a name or id found nothing definite.
+/// Why a name or an id did not find exactly one entity.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LookupError {
-    /// Nothing has this name or id.
+    /// No entity has this name or id.
     #[error("no {kind} `{given}`")]
     NotFound {
-        /// What was looked for.
+        /// Kind of entity that was looked for.
         kind: Kind,
-        /// What was given.
+        /// The name or id that was given.
         given: String,
     },
-    /// The name is used in several workspaces.
+    /// Several entities have this name, in different workspaces.
     #[error("{count} {kind}s are called `{given}`; give the id")]
     Ambiguous {
-        /// What was looked for.
+        /// Kind of entity that was looked for.
         kind: Kind,
-        /// What was given.
+        /// The name that was given.
         given: String,
-        /// How many have this name.
+        /// Number of entities of this name.
         count: usize,
     },
 }
@@ -100,7 +100,7 @@ impl Directory {
         self.interns.values().map(Arc::as_ref).filter(move |intern| intern.workspace == workspace)
     }
 
-    /// All keys, oldest first, those too that were revoked in the last 92 days.
+    /// All keys, oldest first, including keys revoked in the last 92 days.
     pub fn keys(&self) -> Vec<&ApiKey> {
         oldest_first(self.keys.values().map(|stored| &stored.key), |key| key.created_at_ms)
     }
@@ -178,8 +178,9 @@ impl Directory {
         found.ok_or_else(|| LookupError::not_found(Kind::Key, id))
     }
 
-    /// Whether any key that a client could make requests with was ever issued, revoked ones included: an
-    /// operator who revoked them all does not want a new one made behind his back.
+    /// Whether a member or intern key was ever issued, revoked keys included. `serve` issues a
+    /// first key only when this is false, so that it issues none after the operator revoked all
+    /// keys.
     pub fn has_client_key(&self) -> bool {
         self.keys.values().any(|stored| stored.key.is_for_requests())
     }
@@ -225,7 +226,8 @@ impl Directory {
     }
 }
 
-/// Ties keep the order of the ids, so that a listing is the same every time.
+/// Records of the same millisecond keep the order of their ids, so that a listing is always the
+/// same.
 fn oldest_first<'a, T>(
     records: impl Iterator<Item = &'a T>,
     created_at_ms: impl Fn(&T) -> u64,
@@ -235,6 +237,7 @@ fn oldest_first<'a, T>(
     records
 }
 
+/// The only record found, by id or by name. An id takes precedence over an equal name.
 fn only<'a, T, I: Iterator<Item = &'a T>>(
     kind: Kind,
     given: &str,

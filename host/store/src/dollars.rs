@@ -1,50 +1,51 @@
-//! Amounts of money as people write them. Inside they are whole pico-dollars, so that nothing is ever rounded.
+//! Amounts of money as people write them. Internally they are whole pico-dollars, so nothing is
+//! rounded.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Digits after the point that a pico-dollar has.
+/// Digits after the decimal point in a whole number of pico-dollars.
 const PLACES: usize = 12;
 const PICO_PER_DOLLAR: u64 = 1_000_000_000_000;
-/// Longer texts are no amounts of money.
+/// Longest text that is parsed as an amount.
 const CHARS_MAX: usize = 64;
 
 /// An amount of money from 0 to 18,446,744 dollars, exact to a pico-dollar (10⁻¹² dollar).
 ///
-/// Read and written as a decimal number of dollars, also in JSON, where it is a string.
+/// Parsed and printed as a decimal number of dollars, also in JSON, where it is a string.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Dollars(u64);
 
-/// Text that is no amount of money.
+/// Why a text is not an amount of money.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DollarsError {
-    /// Not a decimal number that is zero or more.
+    /// The text is not a decimal number of zero or more.
     #[error("an amount is a number of dollars such as `12.50`")]
     NotANumber,
-    /// More than twelve digits after the point.
+    /// The number has more than twelve digits after the decimal point.
     #[error("an amount has at most 12 digits after the point")]
     TooFine,
-    /// More than fits.
+    /// The amount exceeds what 64 bits of pico-dollars can hold.
     #[error("an amount is at most 18446744 dollars")]
     TooMuch,
 }
 
 impl Dollars {
-    /// The amount of so many pico-dollars.
+    /// The amount of `pico` pico-dollars.
     pub const fn from_pico(pico: u64) -> Dollars {
         Dollars(pico)
     }
 
-    /// In pico-dollars.
+    /// The amount in pico-dollars.
     pub const fn pico(self) -> u64 {
         self.0
     }
 }
 
 impl fmt::Display for Dollars {
-    /// Exactly, without needless zeros: `12.5`.
+    /// Prints the exact amount without unnecessary zeros: `12.5`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, rest) = (self.0 / PICO_PER_DOLLAR, self.0 % PICO_PER_DOLLAR);
         if rest == 0 {
@@ -58,7 +59,8 @@ impl fmt::Display for Dollars {
 impl FromStr for Dollars {
     type Err = DollarsError;
 
-    /// A decimal number, with an exponent if need be: what JSON calls a number, unless it is negative.
+    /// Parses a decimal number with an optional exponent: the syntax of a JSON number that is not
+    /// negative, but leading zeros are allowed.
     fn from_str(text: &str) -> Result<Dollars, DollarsError> {
         if text.len() > CHARS_MAX {
             return Err(DollarsError::NotANumber);
@@ -80,7 +82,7 @@ impl FromStr for Dollars {
             return Ok(Dollars(0));
         }
         let kept = digits.trim_end_matches('0');
-        // The amount is `kept` with so many zeros behind it.
+        // The amount in pico-dollars is `kept` followed by this many zeros.
         let zeros =
             i64::from(exponent) + PLACES as i64 - fraction.len() as i64 + (digits.len() - kept.len()) as i64;
         let zeros = u32::try_from(zeros).map_err(|_| DollarsError::TooFine)?;
@@ -143,13 +145,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(pico: u64) {
+        fn printed_amounts_parse_to_the_same_amount(pico: u64) {
             let amount = Dollars::from_pico(pico);
             prop_assert_eq!(amount.to_string().parse::<Dollars>().unwrap(), amount);
         }
 
         #[test]
-        fn foreign_text_does_no_harm(text in "[0-9eE.+\\-]{0,70}") {
+        fn foreign_text_does_not_panic(text in "[0-9eE.+\\-]{0,70}") {
             if let Ok(amount) = text.parse::<Dollars>() {
                 prop_assert_eq!(amount.to_string().parse::<Dollars>().unwrap(), amount);
             }

@@ -1,4 +1,4 @@
-//! Errors of a running store and of opening one. They carry data, never content, and know no HTTP.
+//! Errors of a running store and of opening one. They carry no secret content and no HTTP status.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use crate::vault::QuotaExceeded;
 /// Why a mutation or a read of a running store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The thing named does not exist, or the name means more than one.
+    /// No entity has this name or id, or several entities have this name.
     #[error(transparent)]
     Lookup(#[from] LookupError),
     /// The name is in use in its scope.
     #[error("the name `{name}` is taken")]
     NameTaken {
-        /// The name asked for.
+        /// The name that was asked for.
         name: Name,
     },
     /// A member or intern of another workspace was named.
@@ -26,49 +26,54 @@ pub enum Error {
         /// `member` or `intern`.
         owner: &'static str,
     },
-    /// The member `owner` goes only with its workspace: keys and interns are made for it by default.
+    /// The member `owner` is deleted only together with its workspace: keys and interns without an
+    /// explicit owner belong to it.
     #[error("the member `owner` is deleted with its workspace only")]
     OwnerStays,
-    /// A key was asked for that would have expired already.
+    /// The expiry given for a new key is not in the future.
     #[error("the expiry lies in the past")]
     AlreadyExpired,
-    /// A revoked key stays revoked.
+    /// The key was revoked, which cannot be undone.
     #[error("the key is revoked")]
     KeyRevoked,
-    /// A workspace's credit would be more than fits.
+    /// The workspace's credit would exceed what 64 bits of pico-dollars can hold.
     #[error("a workspace's credit is at most 18446744 dollars in all")]
     TooMuchCredit,
-    /// The vault has no secret of this name, or one that is not the caller's to delete.
+    /// The vault has no secret of this name, or the caller may not delete it.
     #[error("no such secret")]
     NoSuchSecret,
     /// A vault, or a workspace with its interns, would hold more than it may.
     #[error("{0}; delete secrets first")]
     Quota(#[from] QuotaExceeded),
-    /// The disk has less free space than the operator wants to be left.
+    /// The disk has less free space than `store.free_bytes_min`.
     #[error("the disk is nearly full (`store.free_bytes_min`); nothing was changed, try again later")]
     NoSpace,
-    /// A secret without hosts, kept from before they were required, was to be copied.
+    /// A secret to be copied has no hosts: it was stored before hosts were required.
     #[error("the secret has no hosts")]
     Unbound,
-    /// The queue of the writer stayed full. Nothing was written; try again.
+    /// The writer's queue stayed full until the deadline. Nothing was written; the caller may
+    /// retry.
     #[error("the store is busy")]
     Busy,
-    /// The writer took the change and has not answered in time. Whether it became durable is not known.
+    /// The writer accepted the change and did not answer in time. The change may or may not be
+    /// durable.
     #[error("the store did not answer in time, outcome unknown")]
     TimedOut,
-    /// The commit that carried this change failed. Whether it became durable is known at the next start.
+    /// The commit with this change failed. Whether the change is durable is decided at the next
+    /// start.
     #[error("the store failed while writing, outcome unknown")]
     WriteFailed,
-    /// An earlier write failed; the store takes no more until it is opened again.
+    /// An earlier write failed. The store accepts no writes until it is opened again.
     #[error("the store takes no writes since an earlier failure")]
     NotWritable,
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The store was opened with its recovery key: what is made now could not be opened with the root key.
+    /// The store was opened with its recovery key: keys made now could not be opened with the root
+    /// key.
     #[error("the store was opened with its recovery key; give it a root key first with `vault rotate-root`")]
     NoRootKey,
-    /// A row could not be read or does not prove to be ours.
+    /// A row could not be read, or its MAC does not match.
     #[error("a row of the store is damaged")]
     Damaged,
     /// The system's random source failed.
@@ -80,7 +85,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True when the caller cannot know whether the change was made.
+    /// True when the change may or may not have been made.
     pub fn outcome_unknown(&self) -> bool {
         matches!(self, Error::TimedOut | Error::WriteFailed)
     }
@@ -96,64 +101,66 @@ const REPLACED: &str = ", which a rotation put in its place: point `root_key` in
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The root key is missing or not usable, and the store that exists needs one.
+    /// The root key is missing or not usable, and an existing store needs one.
     #[error("the store needs the root key {needs}: {source}")]
     RootKey {
-        /// The key the store was made with.
+        /// Id of the key the store is wrapped under.
         needs: RootKeyId,
-        /// What is wrong with the one configured.
+        /// Why the configured source gave no usable key.
         source: RootKeyError,
     },
     /// The root key for a new store is not usable.
     #[error("no root key for a new store: {0}")]
     NewRootKey(#[source] RootKeyError),
-    /// A good key, but another one.
+    /// The configured root key is well formed, but it is not the key of this store.
     #[error("root key {given} given, the store needs {needs}{}", if *.replaced { REPLACED } else { "" })]
     WrongRootKey {
-        /// The key configured.
+        /// Id of the configured key.
         given: RootKeyId,
-        /// The key the store is wrapped under.
+        /// Id of the key the store is wrapped under.
         needs: RootKeyId,
-        /// Whether the key given is the one before it.
+        /// Whether the configured key is the store's previous root key.
         replaced: bool,
     },
-    /// The anchor and the markers of the four keyspaces do not belong together.
+    /// The anchor and the markers of the four keyspaces are not from the same commit.
     #[error("{0}")]
     OutOfStep(Box<OutOfStep>),
-    /// `accept_rollback` names another state than the one found, or the store needs no acceptance.
+    /// `accept_rollback` names a sequence number that was not found, or the store needs no
+    /// acceptance.
     #[error("cannot accept sequence {given}: {found}")]
     NothingToAccept {
-        /// The number given.
+        /// The sequence number given.
         given: u64,
         /// What was found instead.
         found: String,
     },
-    /// There is an anchor but no store: somebody took the store away.
+    /// There is an anchor but no store: the store's folder was moved or deleted.
     #[error("{} exists but {} does not; move the anchor away to start a new store", anchor.display(), store.display())]
     StoreMissing {
-        /// The anchor found.
+        /// Path of the anchor.
         anchor: PathBuf,
-        /// The folder that should be beside it.
+        /// Path where the store's folder should be.
         store: PathBuf,
     },
-    /// The store was written by a later version.
+    /// The store was written by a newer version of this program.
     #[error("the store has format {found}, this program reads up to {known}")]
     TooNew {
-        /// Its format.
+        /// Format of the store.
         found: u32,
-        /// The newest one known here.
+        /// Newest format this program can read.
         known: u32,
     },
-    /// A part without which nothing can be trusted is missing or does not prove to be ours.
+    /// A part that everything else depends on is missing, or its MAC does not match.
     #[error("the store is damaged: {what}; restore a backup into an empty directory with `vault restore`")]
     Damaged {
-        /// Which part.
+        /// Which part, for the error text.
         what: String,
     },
-    /// The storage engine refused the store, also after the last journal was cut.
+    /// The storage engine refused the store, even after an incomplete end of its last journal was
+    /// cut off.
     #[error("the storage engine refused the store: {0}; {cure}", cure = cure(.0))]
     Engine(#[from] fjall::Error),
-    /// The storage engine panicked over the store's files.
+    /// The storage engine panicked while reading the store's files.
     #[error(
         "the storage engine could not read the store's files; restore a backup into an empty directory with `vault restore`"
     )]
@@ -161,9 +168,9 @@ pub enum OpenError {
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which file.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The system's random source failed.
@@ -175,7 +182,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// True when the cure is another configuration (exit 78), not another store.
+    /// True when another configuration is the cure (exit status 78), not another store.
     pub fn is_configuration(&self) -> bool {
         matches!(self, OpenError::RootKey { .. } | OpenError::NewRootKey(_) | OpenError::WrongRootKey { .. })
     }
@@ -190,7 +197,7 @@ impl OpenError {
     }
 }
 
-/// What an operator does about a store that the engine does not open.
+/// What the operator can do about an engine error.
 fn cure(error: &fjall::Error) -> &'static str {
     match error {
         fjall::Error::Io(_) | fjall::Error::Storage(fjall::LsmError::Io(_)) => {
@@ -201,14 +208,15 @@ fn cure(error: &fjall::Error) -> &'static str {
     }
 }
 
-/// What was found when anchor and markers disagree; printed in full, because a person decides on it.
+/// What was found when anchor and markers disagree. The error text prints all of it, because an
+/// operator decides on it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OutOfStep {
-    /// Sequence number of the newest valid anchor slot.
+    /// Sequence number of the newest valid slot of the anchor.
     pub anchor: Option<u64>,
     /// The marker of each keyspace, in the order keys, meta, values, log.
     pub markers: [(&'static str, Option<u64>); 4],
-    /// What does not fit, in one sentence.
+    /// What does not match, as a clause of the error text.
     pub reason: &'static str,
 }
 

@@ -1,5 +1,6 @@
-//! Doors for the fuzz targets in `tests/fuzz`, there under `--cfg fuzzing` only. Each takes what an attacker or a
-//! broken disk may give and panics when a promise about it does not hold.
+//! Entry points for the fuzz targets in `tests/fuzz`, compiled only with `--cfg fuzzing`. Each
+//! takes bytes that an attacker or a broken disk could supply, and panics when a guarantee does not
+//! hold.
 
 use std::fmt::Debug;
 
@@ -20,7 +21,8 @@ fn keys() -> StoreKeys {
     StoreKeys::random(StoreId::random().unwrap()).unwrap()
 }
 
-/// A row whose record is JSON, or usage rows: what is read is written and read again as the same.
+/// A row with a JSON record, or a value of usage rows: whatever can be decoded is encoded and
+/// decoded again without a change.
 pub fn record(data: &[u8]) {
     fn same<T: DeserializeOwned + Serialize>(data: &[u8]) {
         let Some(read) = rows::decode_body::<T>(data) else { return };
@@ -44,7 +46,7 @@ pub fn record(data: &[u8]) {
     assert!(rows::decode::<Header>(&keys(), "keys", rows::HEADER, data).is_none(), "a MAC was guessed");
 }
 
-/// The row of a secret: one spelling, and none that nobody wrote.
+/// The row of a secret: it has exactly one encoding, and no row is accepted without a valid MAC.
 pub fn secret_row(data: &[u8]) {
     let keys = keys();
     let vault = VaultId::Intern(InternId::random().unwrap());
@@ -58,7 +60,7 @@ pub fn secret_row(data: &[u8]) {
     assert!(Head::decode(&keys, vault, data).is_none(), "a MAC was guessed");
 }
 
-/// The key of a row: what is read is written the same way.
+/// The key of a row: whatever can be decoded is encoded the same way.
 pub fn row_key(data: &[u8]) {
     if let Some((vault, name)) = stored::name_in(data) {
         assert_eq!(stored::secret_key(vault, &name), data);
@@ -73,7 +75,7 @@ pub fn row_key(data: &[u8]) {
     rows::RowKind::of(data);
 }
 
-/// The anchor: the newest slot that was written, or nothing, whatever happened to the bytes.
+/// The anchor: damaged slots give the newest intact slot or nothing, never other content.
 pub fn anchor(data: &[u8]) {
     let keys = keys();
     let Some((head, rest)) = data.split_first_chunk::<DIGEST_BYTES>() else { return };
@@ -99,7 +101,8 @@ pub fn anchor(data: &[u8]) {
     }
 }
 
-/// A backup: bounded, in order, and read again as the same when it was good.
+/// A backup: lengths are bounded, frames are in order, and a valid one is written the same way
+/// again.
 pub fn backup(data: &[u8]) {
     fn parts(data: &[u8]) -> Result<Vec<Part>, FormatError> {
         let mut parts = Vec::new();

@@ -1,22 +1,23 @@
-//! What the audit log is told of guests' requests to other hosts, beside what is released for them.
+//! Audit records of guests' outbound requests, other than the releases of secrets.
 
 use serde::{Deserialize, Serialize};
 
 use crate::text;
 use crate::vault::{FingerprintPrefix, HostName, Purpose, SecretName};
 
-/// A request that was refused before anything was released for it. Neither path nor query nor content is told.
+/// An outbound request that was refused before any secret was released for it. Path, query and
+/// content are not recorded.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct RefusedRequest {
-    /// Where to, when it was a name.
+    /// The host of the request, if it was a host name.
     #[serde(with = "text::option")]
     pub host: Option<HostName>,
-    /// The secret it is about, if it is about one.
+    /// The secret the refusal is about, if any.
     #[serde(with = "text::option")]
     pub name: Option<SecretName>,
-    /// Why.
+    /// Reason of the refusal.
     pub reason: RequestRefusal,
-    /// Whose request it was.
+    /// The guest and the request it worked for.
     #[serde(flatten)]
     pub purpose: Purpose,
 }
@@ -25,39 +26,40 @@ pub struct RefusedRequest {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestRefusal {
-    /// The host is not granted.
+    /// The host is not in the guest's grant.
     HostNotGranted,
-    /// A secret would go to a host that is not granted by name.
+    /// A secret would go to a host that the grant covers by a pattern, not by name.
     HostNotNamed,
-    /// The secret is not granted.
+    /// The secret is not in the guest's grant.
     SecretNotGranted,
-    /// The guest may not choose this place for a secret.
+    /// The grant does not allow this place for a secret.
     PlaceNotGranted,
-    /// More than one secret would go as the bearer's token.
+    /// More than one secret would be sent as the bearer token.
     Ambiguous,
-    /// The grant is suspended, because hosts sent the secret back too often.
+    /// The grant is suspended because hosts sent the secret back too often.
     Suspended,
-    /// The way is closed: scheme, port, address, method, header, or the place for a secret.
+    /// An egress rule forbids the scheme, port, address, method, a header, or the place of a
+    /// secret.
     Rule,
 }
 
-/// An answer in which a host sent a secret back.
+/// A response in which a host sent a secret back.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct Reflection {
-    /// Which host.
+    /// The host that sent it.
     #[serde(with = "text")]
     pub host: HostName,
-    /// Which secret.
+    /// Name of the secret.
     #[serde(with = "text")]
     pub name: SecretName,
-    /// Which value, without telling it.
+    /// Identifies the value without revealing it.
     #[serde(with = "text::option")]
     pub fingerprint: Option<FingerprintPrefix>,
-    /// The guest got an error in place of the answer.
+    /// Whether the guest got an error instead of the response.
     pub blocked: bool,
-    /// It was one too many: the grant is suspended.
+    /// Whether the grant was suspended because of this reflection.
     pub suspended: bool,
-    /// Whose request it was.
+    /// The guest and the request it worked for.
     #[serde(flatten)]
     pub purpose: Purpose,
 }

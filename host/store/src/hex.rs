@@ -5,7 +5,6 @@ use std::fmt::Write;
 use serde::{Deserialize, Deserializer, Serializer};
 use zeroize::Zeroizing;
 
-/// The bytes as lower-case digits.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -15,10 +14,11 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes, or `None` when a character is not a digit or one is left over.
+/// `None` when a character is not a hexadecimal digit or the number of digits is odd.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    // Of its final length from the start, and wiped when it is given up: it may be a key.
+    // Allocated at its final length, so that it never moves, and wiped on every early return: the
+    // bytes may be a key.
     let mut bytes = Zeroizing::new(Vec::with_capacity(pairs.len()));
     for [high, low] in pairs {
         bytes.push(digit(*high)? << 4 | digit(*low)?);
@@ -58,7 +58,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_read_back(bytes: Vec<u8>) {
+        fn encoded_bytes_decode_to_the_same_bytes(bytes: Vec<u8>) {
             prop_assert_eq!(decode(&encode(&bytes)), Some(bytes));
         }
     }

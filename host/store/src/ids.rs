@@ -1,6 +1,7 @@
-//! Ids of stored things: newtypes over UUIDs, written hyphenated and in lower case.
+//! Ids of stored entities: newtypes over UUIDs, written with hyphens and in lower case.
 //!
-//! They are spelled out one by one so that a workspace's id can never stand where an intern's is meant.
+//! Each kind of id is its own type, so that the id of a workspace cannot be passed where the id of
+//! an intern is expected.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +14,7 @@ use uuid::{Builder, Uuid};
 #[error("not a UUID")]
 pub struct IdError;
 
-/// Id of one store: made at the first start, bound into every MAC and wrapped key.
+/// Id of one store: made at the first start and covered by every MAC and every wrapped key.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct StoreId(Uuid);
@@ -33,7 +34,7 @@ pub struct MemberId(Uuid);
 #[serde(transparent)]
 pub struct InternId(Uuid);
 
-/// A random (version 4) UUID. Failure of the system's random source is the caller's to report.
+/// A random (version 4) UUID.
 fn random() -> Result<Uuid, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_read_back_what_they_print() {
+    fn printed_ids_parse_to_the_same_id() {
         let id = WorkspaceId::random().unwrap();
         assert_eq!(id.to_string().parse(), Ok(id));
         assert_eq!(id.to_string().to_uppercase().parse(), Ok(id));

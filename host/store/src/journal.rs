@@ -1,8 +1,9 @@
-//! Opening past a torn journal tail.
+//! Opening a store whose journal ends with a torn batch.
 //!
-//! After a power cut the last batch of the journal can have its end on the disk and not its middle. The engine
-//! then refuses the whole store, although that batch was never answered. Cutting the batch's last byte makes it
-//! incomplete, which the engine drops by itself; the anchor then decides whether what is left is enough.
+//! After a power failure the end of the last batch can be on the disk and its middle missing. The
+//! engine then refuses the whole store, although that batch was never acknowledged. Cutting off the
+//! last byte makes the batch incomplete, and the engine drops an incomplete batch by itself. The
+//! anchor check then decides whether the remaining state may be served.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -13,11 +14,12 @@ use crate::database::Database;
 use crate::error::OpenError;
 
 const BLOCK_BYTES: usize = 64 * 1024;
-/// Copies kept beside the store; a machine that cuts more journals than this has other problems.
+/// Largest number of copies kept beside the store. A machine that reaches it has a hardware
+/// problem.
 const COPIES_MAX: u32 = 100;
 
-/// Opens the database; when the engine refuses its journal, cuts the tail once and tries again. Tells whether
-/// it had to.
+/// Opens the database. When the engine refuses its journal, cuts the end off and tries once more.
+/// True when it was cut.
 pub(crate) fn open(store: &Path, copies: &Path) -> Result<(Database, bool), OpenError> {
     let refusal = match Database::open(store) {
         Ok(database) => return Ok((database, false)),
@@ -36,8 +38,8 @@ pub(crate) fn open(store: &Path, copies: &Path) -> Result<(Database, bool), Open
     match Database::open(store) {
         Ok(database) => Ok((database, true)),
         Err(error) => {
-            // The damage lies deeper: leave the evidence as it was found. A copy of it beside would be one more at
-            // every start that is tried.
+            // The journal is damaged before its end as well. Put it back as it was found and delete
+            // the copy, so that copies do not pile up with every attempt to start.
             restore(&copy, &journal).map_err(OpenError::io(&journal))?;
             Err(error)
         }
@@ -69,8 +71,9 @@ fn newest(store: &Path) -> io::Result<Option<PathBuf>> {
     Ok(newest.map(|(_, path)| path))
 }
 
-/// Copies the journal up to its last byte that is not zero, which is where its content ends: files are made
-/// 64 MiB long in advance. Returns the copy and that length; `None` for a journal of zeros.
+/// Copies the journal up to its last byte that is not zero. Its content ends there, because the
+/// engine creates journals 64 MiB long. Returns the copy and the content's length; `None` for a
+/// journal of zeros.
 fn keep_copy(journal: &Path, copies: &Path) -> io::Result<Option<(PathBuf, u64)>> {
     let source = File::open(journal)?;
     let length = content_bytes(&source)?;
@@ -94,7 +97,7 @@ fn keep_copy(journal: &Path, copies: &Path) -> io::Result<Option<(PathBuf, u64)>
     Ok(Some((copy, length)))
 }
 
-/// One more than the offset of the last byte that is not zero.
+/// Offset after the last byte that is not zero.
 fn content_bytes(file: &File) -> io::Result<u64> {
     let mut end = file.metadata()?.len();
     let mut block = vec![0; BLOCK_BYTES];

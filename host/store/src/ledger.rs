@@ -1,8 +1,9 @@
-//! The ledger: who may spend how much, at this moment.
+//! The ledger: how much each workspace and API key may spend at this moment.
 //!
-//! Accounts are held in memory: what is spent comes from the store when it is opened and grows with each request
-//! that is settled; what is reserved dies with the process. A request that is settled is charged and handed to
-//! the writer in one step under one lock, so that accounts and rows see the same order and add up to the same.
+//! Accounts are in memory. Their spend is read from the store when it is opened and grows with each
+//! settled request; reservations are not stored. Settling charges the accounts and hands the usage
+//! row to the writer under one lock, so that accounts and rows are in the same order and have the
+//! same sums.
 
 mod accounts;
 mod funds;
@@ -25,7 +26,7 @@ pub(crate) use accounts::{Accounts, KeySpent, Terms, WorkspaceSpent};
 pub use funds::{Funds, Pledge};
 pub use reservation::Reservation;
 
-/// Who spends: the workspace pays, the key may be limited.
+/// The accounts a request spends from: the workspace pays, and the key can have limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Spender {
     workspace: WorkspaceId,
@@ -41,63 +42,66 @@ impl Spender {
 /// Why nothing was reserved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refused {
-    /// The workspace is prepaid, and its credit does not allow the request.
+    /// The workspace is prepaid and its credit does not cover the request.
     #[error("the workspace has not enough credit left")]
     Credit {
-        /// Some is left, but it does not cover the request beside the requests that run: once these have ended, the
+        /// True when some credit is left but requests in progress hold it: after they end, the
         /// request may be allowed.
         is_busy: bool,
     },
-    /// A limit of the key does not allow the request.
+    /// A spend limit of the key does not cover the request.
     #[error("the key has reached its limit: {window}")]
     KeyLimit {
-        /// Of which window.
+        /// The window of the limit.
         window: Window,
         /// The limit, pico-dollars.
         limit_pico: u64,
-        /// When the window is over, Unix milliseconds; `None` for all time.
+        /// When the window ends, Unix milliseconds; `None` for the limit of all time.
         resets_at_ms: Option<u64>,
         /// As for [`Refused::Credit`].
         is_busy: bool,
     },
-    /// The writer is so far behind that a row would find no place, or the store no longer writes.
+    /// The writer's queue has no room for another usage row, or the store no longer writes.
     #[error("the store takes no more usage rows")]
     NoRoom,
 }
 
-/// What a workspace has paid in and used up.
+/// Credit and spend of a workspace.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Balance {
-    /// All that was paid in since it is prepaid, pico-dollars; `None` for an unlimited workspace.
+    /// Sum of the payments since the workspace became prepaid, pico-dollars; `None` for an
+    /// unlimited workspace.
     pub credited_pico: Option<u64>,
-    /// What was spent since it is prepaid, or ever in an unlimited one, pico-dollars.
+    /// Spend since the workspace became prepaid, or of all time for an unlimited workspace,
+    /// pico-dollars.
     pub spent_pico: u64,
-    /// What is reserved for requests under way, pico-dollars.
+    /// Reserved for requests in progress, pico-dollars.
     pub reserved_pico: u64,
 }
 
 impl Balance {
-    /// What is left of the credit, reserved or not, pico-dollars: below zero once a request cost more than was
-    /// left. `None` for an unlimited workspace.
+    /// What is left of the credit, including what is reserved, pico-dollars. Negative after a
+    /// request that cost more than was left. `None` for an unlimited workspace.
     pub fn left_pico(&self) -> Option<i128> {
         self.credited_pico.map(|credited| i128::from(credited) - i128::from(self.spent_pico))
     }
 }
 
-/// What a key has spent, in the windows of this moment.
+/// Spend of a key in the current windows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct KeySpend {
-    /// What was charged.
+    /// What was charged to the workspace.
     pub charged: WindowSpend,
     /// What inference with the workspace's own credentials cost at the providers.
     pub byok: WindowSpend,
-    /// What is reserved for requests under way, pico-dollars; 0 where neither key nor workspace has a limit.
+    /// Reserved for requests in progress, pico-dollars; 0 when neither the key nor its workspace
+    /// has a limit.
     pub reserved_pico: u64,
 }
 
 impl KeySpend {
-    /// The limit of which least is left, and how much that is, pico-dollars; `None` without limits. What is
-    /// reserved counts as left.
+    /// The limit of which the least is left, and how much is left of it, pico-dollars; `None`
+    /// without limits. Reservations are not subtracted.
     pub fn tightest(&self, limits: &SpendLimits) -> Option<(Window, u64)> {
         let left =
             |window: Window| Some((window, limits.of(window)?.saturating_sub(self.charged.of(window))));
@@ -105,7 +109,7 @@ impl KeySpend {
     }
 }
 
-/// All accounts, and where rows go.
+/// All accounts, and the queue that usage rows go to.
 pub(crate) struct Ledger {
     accounts: Mutex<Accounts>,
     queue: Arc<Queue>,
@@ -119,11 +123,12 @@ impl Ledger {
     }
 
     fn accounts(&self) -> MutexGuard<'_, Accounts> {
-        // A panic elsewhere leaves sums that are still sums.
+        // A panic in another thread cannot leave a sum half updated.
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the spender may spend; `None` without any limit. Looks at memory only and takes no lock.
+    /// The limits of a spender; `None` when it has none. Reads memory only and takes no lock on
+    /// accounts.
     fn terms(&self, spender: Spender) -> Option<Terms> {
         let directory = self.shared.directory.load();
         let workspace = directory.workspace(spender.workspace);
@@ -133,14 +138,15 @@ impl Ledger {
                 Some((credited_pico, spent_before_pico))
             }
             Some(Credit::Unlimited) => None,
-            // It was deleted: nothing more may be spent for it.
+            // The workspace was deleted: it has no credit.
             None => Some((0, 0)),
         };
         (credit.is_some() || !limits.is_empty()).then_some(Terms { credit, limits })
     }
 
-    /// Makes what is held for a request at least `estimate_pico` beyond what is used up of it; where that is more than
-    /// is left and nothing else runs on the account, as much as is left. `None` for a spender without limits.
+    /// Raises a request's reservation to at least `estimate_pico` more than it has used. If less is
+    /// left and nothing else runs on the account, reserves what is left. Returns the whole
+    /// reservation; `None` for a spender without limits.
     fn hold(&self, spender: Spender, held: Held, estimate_pico: u64) -> Result<Option<u64>, Refused> {
         if !self.shared.is_running() || !self.queue.has_room() {
             return Err(Refused::NoRoom);
@@ -150,7 +156,7 @@ impl Ledger {
         self.accounts().hold(spender, &terms, held, estimate_pico, now_ms).map(Some)
     }
 
-    /// Holds more without asking: what was spent is spent.
+    /// Raises a reservation without a check, for money that is spent already.
     fn hold_more(&self, spender: Spender, pico: u64) {
         self.accounts().hold_more(spender, pico);
     }
@@ -161,15 +167,16 @@ impl Ledger {
         }
     }
 
-    /// Charges a row that ends now, and hands it to the writer.
+    /// Charges a row with the current time as its date and hands it to the writer.
     fn settle(&self, mut row: UsageRow, held: u64, has_intent: bool) -> Result<(), QueueFull> {
         let mut accounts = self.accounts();
+        // The date is set under the lock, so that rows are queued in the order of their dates.
         row.at_ms = self.clock.now_ms();
         accounts.release(Spender::of(&row), held);
         self.charge(&mut accounts, row, has_intent)
     }
 
-    /// Charges a row with its date as it is, and hands it to the writer.
+    /// Charges a row with the date it has and hands it to the writer.
     pub(crate) fn record(&self, row: UsageRow, has_intent: bool) -> Result<(), QueueFull> {
         self.charge(&mut self.accounts(), row, has_intent)
     }
@@ -179,7 +186,7 @@ impl Ledger {
         self.queue.push_usage(Settled { row, has_intent })
     }
 
-    /// Closes the accounts of keys that are not there any more.
+    /// Removes the accounts of deleted keys.
     pub(crate) fn forget(&self, keys: &[KeyId]) {
         let mut accounts = self.accounts();
         keys.iter().for_each(|key| accounts.forget_key(*key));

@@ -1,9 +1,15 @@
-//! What must survive a power cut and stay secret: workspaces, members, interns, API keys, audit, usage.
+//! The durable part of Cofferdam: workspaces, members, interns, API keys, the vault's secrets, the
+//! audit log and the records of usage and spend.
 //!
-//! Promises of this crate, in the order a reader meets them: one process per data directory (`lock`); no key
-//! is ever made for a store that exists (`root_key`); every row is bound to keys only the root key opens
-//! (`seal`, `rows`); an answered mutation is durable and audited (`commit`); a store that is older or newer
-//! than its anchor is not served (`anchor`, `open`); a key check never touches the disk (`directory`).
+//! Guarantees of this crate, each with the modules that give it:
+//!
+//! - One process at a time uses a data directory (`lock`).
+//! - A root key is generated only when a new store is created, never for a store that exists
+//!   (`root_key`).
+//! - Every row is authenticated with keys that only the root key can unwrap (`seal`, `rows`).
+//! - A mutation that was acknowledged is durable and has an audit record (`commit`).
+//! - A store that is older or newer than its anchor file is not opened (`anchor`, `open`).
+//! - Authentication of a request reads memory only, never the disk (`directory`).
 
 mod anchor;
 mod audit;

@@ -1,4 +1,4 @@
-//! The data directory and its lock: one process at a time, and nobody else's eyes.
+//! The data directory and its lock: one process at a time, and no access for other users.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -10,40 +10,40 @@ use rustix::io::Errno;
 
 use crate::space;
 
-/// Longest text read as a process id.
+/// Longest process id read from the lock file, in bytes.
 const PID_BYTES_MAX: u64 = 16;
 
 /// Why a data directory could not be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another process has it.
+    /// Another process holds the lock.
     #[error("the data directory is in use by process {}", pid.map_or_else(|| "(unknown)".to_owned(), |pid| pid.to_string()))]
     Held {
-        /// Who, as far as the lock file says.
+        /// Id of that process, if the lock file contains one.
         pid: Option<u32>,
     },
-    /// It belongs to another user.
+    /// The directory is owned by another user.
     #[error("{} belongs to user {owner}", path.display())]
     WrongOwner {
-        /// Which directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// Its owner.
+        /// Numeric id of its owner.
         owner: u32,
     },
-    /// There is something else in its place.
+    /// There is a file where the directory should be.
     #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// The system refused.
+    /// The operating system refused an operation.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which file.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
 
-/// Proof that this process alone uses the data directory. Dropping it gives the directory free.
+/// Proof that this process alone uses the data directory. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct DirectoryLock {
     dir: PathBuf,
@@ -51,11 +51,12 @@ pub struct DirectoryLock {
 }
 
 impl DirectoryLock {
-    /// Makes the directory when it is missing (mode 0700), closes it to others when it is ours and open, and
-    /// locks it. Never waits.
+    /// Creates the directory if it is missing (mode 0700), removes the permissions of other users
+    /// from an existing one, and locks it. Never waits.
     ///
     /// # Errors
-    /// [`LockError::Held`] when another process has the lock; the rest says what is wrong with the directory.
+    /// [`LockError::Held`] when another process holds the lock; the other variants name what is
+    /// wrong with the directory.
     pub fn acquire(dir: &Path) -> Result<DirectoryLock, LockError> {
         let failed = |source| LockError::Io { path: dir.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|error| match error.kind() {
@@ -78,7 +79,7 @@ impl DirectoryLock {
         Ok(DirectoryLock { dir: dir.to_owned(), file })
     }
 
-    /// The directory that is locked.
+    /// The locked directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -86,7 +87,8 @@ impl DirectoryLock {
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // The number must not outlive the process that it names; the lock itself goes with the descriptor.
+        // Clears the process id, which must not stay behind after this process. The lock itself is
+        // released when the descriptor is closed.
         if let Err(error) = self.file.set_len(0) {
             tracing::warn!(%error, "the lock file keeps an old process id");
         }
@@ -109,6 +111,7 @@ fn lock(path: &Path) -> Result<File, LockError> {
         Err(error) => return Err(failed(error.into())),
     }
     if let Some(dir) = path.parent() {
+        // On a full disk the process id below could not be written.
         space::make_room(dir);
     }
     let pid = format!("{}\n", std::process::id());
@@ -127,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_directory_is_made_for_its_owner_alone() {
+    fn a_missing_directory_is_created_for_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("a/data");
         let _lock = DirectoryLock::acquire(&dir).unwrap();
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_directory_is_closed_to_others() {
+    fn permissions_of_other_users_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         let _lock = DirectoryLock::acquire(folder.path()).unwrap();

@@ -1,8 +1,8 @@
-//! How the keyspace `log` lies: what each commit did and what was used, in one region that grows at its end.
+//! The keyspace `log`: the audit record and the usage rows of each commit, in ascending order.
 //!
-//! A key is `L | seq (8) | index (4)`: index 0 is the audit record of the commit, from 1 on lie its usage rows,
-//! many in one value; see [`block`].
-//! Because keys only ever ascend, the engine's compaction moves whole tables down and never writes one again.
+//! A key is `L | seq (8) | index (4)`. Index 0 is the audit record of the commit; from index 1 on
+//! are its usage rows, many in one value, see [`block`]. Because keys only ever ascend, the
+//! engine's compaction moves whole tables and never rewrites one.
 
 use std::ops::Bound;
 
@@ -22,7 +22,7 @@ pub(crate) fn audit_key(seq: u64) -> Vec<u8> {
     key(seq, 0)
 }
 
-/// Key of a value of usage rows by its place in its commit, counted from 0.
+/// Key of a value of usage rows. `place` is its index in the commit, counted from 0.
 pub(crate) fn usage_key(seq: u64, place: u32) -> Vec<u8> {
     key(seq, place.saturating_add(1))
 }
@@ -31,21 +31,21 @@ fn key(seq: u64, index: u32) -> Vec<u8> {
     [[COMMIT].as_slice(), &seq.to_be_bytes(), &index.to_be_bytes()].concat()
 }
 
-/// Commit and index of a row; `None` for keys of another kind.
+/// Commit number and index of a row; `None` for keys of another kind.
 pub(crate) fn place(key: &[u8]) -> Option<(u64, u32)> {
     let (seq, index) = key.strip_prefix(&[COMMIT])?.split_first_chunk::<8>()?;
     Some((u64::from_be_bytes(*seq), u32::from_be_bytes(index.try_into().ok()?)))
 }
 
-/// Whether this is the key of a row of a commit up to this one.
+/// Whether this is the key of a row of a commit with this number or a lower one.
 pub(crate) fn is_until(key: &[u8], seq: u64) -> bool {
     place(key).is_some_and(|(found, _)| found <= seq)
 }
 
-/// A row of the log with its commit and index.
+/// A row of the log: commit number and index, and the value.
 pub(crate) type Row = ((u64, u32), Vec<u8>);
 
-/// All rows of the commits up to this one, oldest first.
+/// All rows of the commits up to and including this one, oldest first.
 pub(crate) fn rows_until(log: &Keyspace, seq: u64) -> impl Iterator<Item = Result<Row, Error>> + use<> {
     log.range(key(0, 0)..=key(seq, u32::MAX)).map(|row| {
         let (key, value) = row.into_inner()?;
@@ -53,7 +53,7 @@ pub(crate) fn rows_until(log: &Keyspace, seq: u64) -> impl Iterator<Item = Resul
     })
 }
 
-/// The newest audit record there is, with its number.
+/// The newest audit record, with its commit number.
 pub(crate) fn last_audit_row(log: &Keyspace) -> Result<Option<(u64, Vec<u8>)>, fjall::Error> {
     let mut end = Bound::Included(key(u64::MAX, u32::MAX));
     loop {
@@ -67,12 +67,12 @@ pub(crate) fn last_audit_row(log: &Keyspace) -> Result<Option<(u64, Vec<u8>)>, f
     }
 }
 
-/// Audit records with numbers above `since`, oldest first, at most `limit`.
+/// Audit records of commits after `since`, oldest first, at most `limit`.
 pub(crate) fn audit_records(log: &Keyspace, since: u64, limit: usize) -> Result<Vec<AuditRecord>, Error> {
     let mut records = Vec::new();
     let mut next = since.checked_add(1);
     while let Some(seq) = next.filter(|_| records.len() < limit) {
-        // From record to record: between them lie usage rows.
+        // A range query per record skips the usage rows between the records.
         let Some(row) = log.range(audit_key(seq)..=key(u64::MAX, u32::MAX)).next() else { break };
         let (key, value) = row.into_inner()?;
         let (found, index) = place(&key).ok_or(Error::Damaged)?;
@@ -100,7 +100,7 @@ pub(crate) fn usage_rows(log: &Keyspace, limit: usize) -> Result<Vec<UsageRow>, 
     Ok(found)
 }
 
-/// The digest over the usage rows of one commit, which stands in its audit record.
+/// The digest over the usage rows of one commit, which is in its audit record.
 #[derive(Default)]
 pub(crate) struct UsageDigest {
     values: usize,
@@ -116,17 +116,17 @@ impl UsageDigest {
         self.hash.update(value);
     }
 
-    /// How many values there have been.
+    /// Number of values added.
     pub(crate) fn values(&self) -> usize {
         self.values
     }
 
-    /// How many rows they hold.
+    /// Number of rows in these values.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// How many rows there were, and their digest.
+    /// Number of rows, and their digest.
     pub(crate) fn finish(self) -> (usize, Digest) {
         (self.rows, self.hash.finalize().into())
     }

@@ -1,7 +1,8 @@
-//! `Name`: what people call workspaces, members, interns and keys.
+//! `Name`: the name of a workspace, member, intern or key, chosen by people.
 //!
-//! A name is parsed once at the edge and then trusted. The rules keep names printable on one line and distinct
-//! from ids, because every command takes a name or an id in the same place.
+//! A name is checked once by [`Name::parse`] and trusted afterwards. The rules keep a name
+//! printable on one line and different from every id, because every command takes a name or an id
+//! in the same place.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,28 +21,28 @@ pub struct Name(String);
 /// Why a text is not a [`Name`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("a name must not be empty")]
     Empty,
-    /// More than 64 characters.
+    /// The text has more than 64 characters.
     #[error("a name has at most 64 characters, this one has {chars}")]
     TooLong {
-        /// How many characters were given.
+        /// Number of characters in the text.
         chars: usize,
     },
     /// A control or line-breaking character.
     #[error("a name must not contain control characters")]
     ControlCharacter,
-    /// White space first or last, which nobody can see in a listing.
+    /// White space first or last, which is invisible in a listing.
     #[error("a name must not begin or end with white space")]
     OuterSpace,
-    /// Looks like an id, so that a command could not tell which was meant.
+    /// The text is a UUID. In a command it could be meant as a name or as an id.
     #[error("a name must not have the form of a UUID")]
     LooksLikeId,
 }
 
 impl Name {
-    /// Checks a text against the rules; nothing is trimmed or changed.
+    /// Checks a text against the rules. Nothing is trimmed or changed.
     ///
     /// # Errors
     /// The first rule broken.
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_characters_of_any_script_are_a_name() {
+    fn a_name_may_have_sixty_four_characters_of_any_script() {
         assert!(Name::parse(&"é".repeat(64)).is_ok());
         assert!(Name::parse("Team A (eu)").is_ok());
     }

@@ -1,4 +1,5 @@
-//! Opening a store: first start if there is none, then keys, rows, and the verdict on what was found.
+//! Opening a store: makes a new one at the first start, unlocks the keys, loads the rows, and
+//! decides whether the store may be served.
 
 mod first_start;
 mod restore;
@@ -32,7 +33,7 @@ use crate::rows::{self, Header, RowKind, SetHash};
 use crate::seal::StoreKeys;
 use crate::vault::{self, Access, Head};
 
-/// Where things lie in the data directory.
+/// Paths in the data directory.
 struct Paths {
     dir: PathBuf,
     store: PathBuf,
@@ -53,17 +54,17 @@ impl Paths {
     }
 }
 
-/// The anchor of the store in this directory.
+/// Path of the anchor file in this data directory.
 pub(crate) fn anchor_file(dir: &Path) -> PathBuf {
     Paths::new(dir).anchor
 }
 
-/// A store that may be served.
+/// A store that passed all checks of opening.
 pub(crate) struct Opened {
     pub(crate) access: Access,
     pub(crate) anchor: Anchor,
     pub(crate) header: Header,
-    /// The root key to rotate to.
+    /// The root key to rotate to, if the configuration names a new one.
     pub(crate) rotate_to: Option<RootKeyMaterial>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) money: Money,
@@ -71,7 +72,7 @@ pub(crate) struct Opened {
     pub(crate) journal_cut: bool,
 }
 
-/// What was spent, and what was about to be spent, when the store was last closed.
+/// Spend, and intents of unfinished requests, as stored when the store was opened.
 #[derive(Default)]
 pub(crate) struct Money {
     pub(crate) accounts: Accounts,
@@ -99,6 +100,7 @@ pub(crate) fn open(
     let evidence = gather(database, keys, anchor.as_ref(), &loaded, &paths)?;
     let (anchor, tip, loaded) = match (judge(keys, &evidence), anchor) {
         (Ok(verdict), Some(anchor)) => {
+            // One commit ahead: the process ended between the batch and the anchor.
             if verdict.anchor_is_behind {
                 let slot = Slot { seq: verdict.tip.seq, head: verdict.tip.head };
                 anchor.write(keys, slot).map_err(OpenError::io(&paths.anchor))?;
@@ -121,7 +123,8 @@ pub(crate) fn open(
     Ok(Opened { access, anchor, header, rotate_to, directory, money, tip, journal_cut })
 }
 
-/// Whether there is a store in this directory. What an interrupted first start has left behind is none.
+/// Whether there is a store in this directory. The remains of an interrupted first start do not
+/// count.
 pub(crate) fn store_exists(dir: &Path) -> Result<bool, OpenError> {
     let Paths { store, store_new, anchor, .. } = Paths::new(dir);
     if exists(&store)? {
@@ -141,15 +144,15 @@ fn sync_folder(path: &Path) -> Result<(), OpenError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(OpenError::io(path))
 }
 
-/// The keyspace `keys` in memory, and what the vaults' heads add up to.
+/// The keyspace `keys` in memory, and the set hash of the vaults' heads.
 struct Loaded {
     directory: Arc<Directory>,
     money: Money,
     set: SetHash,
     heads: SetHash,
-    /// Keys of rows that do not prove to be ours.
+    /// Row keys of rows whose MAC does not match.
     damaged: Vec<Vec<u8>>,
-    /// Whether every head proves to be ours.
+    /// Whether the MAC of every head matches.
     heads_hold: bool,
 }
 
@@ -170,7 +173,7 @@ fn load(database: &Database, keys: &StoreKeys) -> Result<Loaded, OpenError> {
     Ok(Loaded { directory: Arc::new(directory), money, set, heads, damaged, heads_hold })
 }
 
-/// What the heads of all vaults add up to, and whether each proves to be ours.
+/// The set hash of all vaults' heads, and whether every MAC matches.
 fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), fjall::Error> {
     let (mut set, mut hold) = (SetHash::default(), true);
     for row in database.meta.range(vault::head_range()) {
@@ -182,7 +185,7 @@ fn load_heads(database: &Database, keys: &StoreKeys) -> Result<(SetHash, bool), 
     Ok((set, hold))
 }
 
-/// `None` for a row whose MAC fails, whose kind is unknown or that lies under another record's key.
+/// `None` for a row whose MAC does not match or whose kind is unknown.
 fn load_row(
     keys: &StoreKeys,
     directory: &mut Directory,
@@ -241,7 +244,8 @@ fn gather(
     Ok(Evidence { anchor, markers, record, set: loaded.set, heads: loaded.heads, rows_hold, heads_hold })
 }
 
-/// The deliberate way past a refusal: an audited commit on top of what is there.
+/// Accepts a state that is not the anchored one: repairs the store and commits an audit record on
+/// top of what is there.
 struct Acceptance<'a> {
     paths: &'a Paths,
     access: &'a Access,
@@ -259,6 +263,8 @@ impl Acceptance<'_> {
         let Access { database, keys, .. } = self.access;
         let markers = self.found.markers.map(|(_, seq)| seq);
         let highest = markers.into_iter().flatten().max();
+        // The operator must name the highest marker found, so that a flag left over from an earlier
+        // acceptance does not apply to another state.
         let Some(highest) = highest.filter(|highest| *highest == self.seq) else {
             return Err(OpenError::NothingToAccept { given: self.seq, found: self.found.to_string() });
         };
@@ -280,7 +286,7 @@ impl Acceptance<'_> {
         let action = AuditAction::RollbackAccepted { anchor: self.found.anchor, markers, rows_dropped };
         draft.audit(Actor::Operator, action);
         let (commit, directory) = draft.finish();
-        // Above everything seen, so that no number is ever used twice.
+        // Above every number seen, so that no number is ever used twice.
         let seq = highest.max(last).max(self.found.anchor.unwrap_or(0)).checked_add(1);
         let seq = seq.ok_or_else(|| OpenError::damaged("its audit log has no numbers left"))?;
         let before = Tip { seq: highest, head, set: loaded.set, heads: loaded.heads };

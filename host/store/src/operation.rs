@@ -1,4 +1,5 @@
-//! What operations on the whole vault have in common: they are long, told of as they go, and can be stopped.
+//! Common parts of long operations on the whole vault: progress reports, a way to stop, and their
+//! errors.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -7,14 +8,14 @@ use std::path::PathBuf;
 use crate::error::{Error, OpenError};
 use crate::root_key::{RootKeyError, RootKeyId};
 
-/// Told how far an operation has come: what is counted, how many so far, how many in the end or 0 if nobody knows.
-/// Breaking off stops it between two steps with [`VaultError::Stopped`].
+/// Progress callback: what is counted, how many so far, and how many in total, or 0 if unknown.
+/// Returning `Break` stops the operation between two steps with [`VaultError::Stopped`].
 pub type Progress<'p> = dyn FnMut(&str, u64, u64) -> ControlFlow<()> + 'p;
 
-/// Why an operation on the vault did not come to its end.
+/// Why an operation on the vault did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
-    /// The store refused or failed.
+    /// The store refused a change or failed.
     #[error(transparent)]
     Store(#[from] Error),
     /// The store could not be opened.
@@ -23,43 +24,43 @@ pub enum VaultError {
     /// A new root key cannot be used.
     #[error("no new root key: {0}")]
     RootKey(#[from] RootKeyError),
-    /// The new root key opens the store already.
+    /// The new root key is a key of this store already.
     #[error("the new key {id} is the {what} key of this store already")]
     SameKey {
-        /// Which key.
+        /// Id of the key.
         id: RootKeyId,
         /// `root` or `recovery`.
         what: &'static str,
     },
-    /// A second operation on keys, or a second backup.
+    /// Another operation on keys, or another backup, is in progress.
     #[error("another operation of this kind on the vault is under way")]
     Busy,
-    /// It was asked to stop.
+    /// The progress callback stopped the operation.
     #[error("stopped before the end; run it again for the rest")]
     Stopped,
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A backup is never written over a file.
+    /// The file exists; a backup never overwrites one.
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
-    /// A backup goes only into a directory that holds nothing but the root key.
+    /// The data directory of a restore has something else than the root key in it.
     #[error("{} holds `{entry}`: a backup is restored into a directory with the root key and nothing else", directory.display())]
     NotEmpty {
         /// The data directory.
         directory: PathBuf,
-        /// What is in the way.
+        /// Name of one of the other entries.
         entry: String,
     },
-    /// The file is no backup, or not as it was written, or not of a whole store.
+    /// The file is not a backup, was changed, or is not a backup of a whole store.
     #[error("{} cannot be restored: {what}", path.display())]
     Unusable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
@@ -67,7 +68,7 @@ pub enum VaultError {
 }
 
 impl VaultError {
-    /// True when the cure is another configuration (exit 78).
+    /// True when another configuration is the cure (exit status 78).
     pub fn is_configuration(&self) -> bool {
         matches!(self, VaultError::Open(error) if error.is_configuration())
     }
@@ -90,7 +91,7 @@ impl From<fjall::Error> for VaultError {
     }
 }
 
-/// Tells of a step and stops where that is wished.
+/// Reports a step; [`VaultError::Stopped`] when the callback breaks.
 pub(crate) fn tell(progress: &mut Progress<'_>, what: &str, done: u64, of: u64) -> Result<(), VaultError> {
     match progress(what, done, of) {
         ControlFlow::Continue(()) => Ok(()),

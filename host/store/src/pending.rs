@@ -1,7 +1,8 @@
-//! Asking the writer in two stages: a place in its queue, then an answer that comes with the commit.
+//! Two stages of asking the writer: wait for a permit for its queue, then for the answer, which
+//! comes with the commit.
 //!
-//! Both can be awaited on any runtime, or waited for on a plain thread. Waiting for a place costs nothing when
-//! it is given up; an answer that is not waited for leaves the change on its way.
+//! Both can be awaited on any runtime, or waited for on a plain thread. Giving up the wait for a
+//! permit has no effect. Giving up the wait for an answer does not cancel the change.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -13,7 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::commit::Shared;
 use crate::error::Error;
 
-/// A place in the writer's queue. Dropped unused, it goes to the next who waits.
+/// A permit for one mutation in the writer's queue. If it is dropped unused, the next waiting
+/// caller gets it.
 #[must_use = "a place is given back when it is dropped"]
 #[derive(Debug)]
 pub struct Place {
@@ -26,9 +28,10 @@ impl Place {
     }
 }
 
-/// The answer to a change that was handed to the writer. It comes once the change is durable or refused.
+/// The answer to a change that was handed to the writer. It comes once the change is durable or
+/// refused.
 ///
-/// Dropping it takes nothing back.
+/// Dropping it does not cancel the change.
 #[must_use = "the change is made either way; only the answer tells whether it is durable"]
 #[derive(Debug)]
 pub struct Pending<T, E = Error>(oneshot::Receiver<Result<T, E>>);
@@ -39,17 +42,18 @@ impl<T, E: From<Error>> Pending<T, E> {
         (Answer { sender: Some(sender), begun: false, shared }, Pending(receiver))
     }
 
-    /// An answer that is there already.
+    /// An answer that is available at once.
     pub(crate) fn ready(result: Result<T, E>) -> Pending<T, E> {
         let (sender, receiver) = oneshot::channel();
         drop(sender.send(result));
         Pending(receiver)
     }
 
-    /// Waits on this thread.
+    /// Blocks this thread until the answer comes.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] after the given time, with the change still on its way, and whatever was answered.
+    /// [`Error::TimedOut`] when no answer came in the given time (the change may still be made), or
+    /// the error of the answer.
     pub fn wait(self, patience: Duration) -> Result<T, E> {
         wait(self, patience).unwrap_or_else(|| Err(Error::TimedOut.into()))
     }
@@ -60,12 +64,12 @@ impl<T, E: From<Error>> Future for Pending<T, E> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T, E>> {
         let answer = Pin::new(&mut self.0).poll(context);
-        // Answers do not get lost: dropping one sends it.
+        // The sender always answers: its `drop` sends an error.
         answer.map(|answer| answer.unwrap_or_else(|_| Err(Error::WriteFailed.into())))
     }
 }
 
-/// The other end of a [`Pending`], in the hands of the writer.
+/// The sending side of a [`Pending`], owned by the writer's job.
 pub(crate) struct Answer<T, E: From<Error>> {
     sender: Option<oneshot::Sender<Result<T, E>>>,
     begun: bool,
@@ -73,7 +77,7 @@ pub(crate) struct Answer<T, E: From<Error>> {
 }
 
 impl<T, E: From<Error>> Answer<T, E> {
-    /// From here on the change may be part of a commit.
+    /// Marks that the change may be part of a commit from now on.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }
@@ -84,21 +88,21 @@ impl<T, E: From<Error>> Answer<T, E> {
 
     fn answer(&mut self, result: Result<T, E>) {
         if let Some(sender) = self.sender.take() {
-            // The caller may have stopped waiting, and was then told that the outcome is unknown.
+            // A caller whose wait timed out has dropped the receiver; the result is then discarded.
             drop(sender.send(result));
         }
     }
 }
 
 impl<T, E: From<Error>> Drop for Answer<T, E> {
-    /// The writer ended with this change in its hands, or before it took it.
+    /// The writer ended while this change was in its commit, or before it took the change.
     fn drop(&mut self) {
         let error = if self.begun { Error::WriteFailed } else { self.shared.refusal() };
         self.answer(Err(error.into()));
     }
 }
 
-/// Waits for a future on this thread; `None` when nothing happened for the given time.
+/// Blocks this thread on a future; `None` when it made no progress for the given time.
 pub(crate) fn wait<F: Future>(future: F, patience: Duration) -> Option<F::Output> {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));

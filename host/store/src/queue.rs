@@ -1,4 +1,5 @@
-//! The bounded queue before the writer: mutations that somebody waits for, rows that nobody waits for.
+//! The bounded queue to the writer. Callers wait for mutations; usage rows and audit entries are
+//! handed over without waiting.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,34 +14,40 @@ use crate::error::{Error, QueueFull};
 use crate::pending::Place;
 use crate::usage::UsageRow;
 
-/// Mutations waiting at most; past this a caller waits for a place. Each may hold a value of 262,144 bytes.
+/// Largest number of waiting mutations. Further callers wait for a permit. Each mutation may hold a
+/// value of 262,144 bytes.
 const JOBS_MAX: usize = 512;
-/// Usage rows waiting when no request is begun any more: some megabytes, and what a busy host leaves while its disk
-/// takes a second or two for a sync. Requests under way still leave theirs.
+/// Number of waiting usage rows from which on no new request with a row may begin: some megabytes,
+/// enough for a busy host whose disk takes a second or two for a sync. Requests in progress still
+/// add their rows.
 const USAGE_ROWS_MAX: usize = 16_384;
-/// Audit entries of releases waiting at most.
+/// Largest number of waiting audit entries.
 pub(crate) const AUDIT_ENTRIES_MAX: usize = 4096;
-/// So many rows or entries are written at once without waiting for more.
+/// With this many rows and entries waiting, the writer does not wait for more.
 const ENOUGH: usize = 512;
-/// How long rows and entries wait for company. Part of the second that a kill may cost.
+/// How long rows and entries wait for others to be committed with them. This is part of the second
+/// of rows that a kill of the process may lose.
 const COMPANY_DELAY: Duration = Duration::from_millis(250);
-/// How long a group waits for as many mutations as the one before it had: their callers have just been answered
-/// and many come back at once, which without this would make every other group a small one.
+/// How long a group waits until it has as many mutations as the previous one. The callers of the
+/// previous group were just answered and many send the next mutation at once; without this delay
+/// every other group would be small.
 const GATHER_DELAY: Duration = Duration::from_millis(1);
 
-/// A mutation: changes the draft or refuses, and gives what tells its caller once the commit is decided.
+/// A mutation: changes the write batch or refuses, and returns the function that answers its caller
+/// after the commit.
 pub(crate) type Job = Box<dyn FnOnce(&mut Draft) -> Settle + Send>;
-/// Answers the caller: true after the commit became durable, false after it failed.
+/// Answers the caller: `true` after the commit became durable, `false` after it failed.
 pub(crate) type Settle = Box<dyn FnOnce(bool) + Send>;
 
-/// A usage row on its way to the writer.
+/// A usage row that was handed over.
 pub(crate) struct Settled {
     pub(crate) row: UsageRow,
-    /// Whether an intent of the request may lie in the store, which goes when the row comes.
+    /// Whether an intent of the request may be in the store. It is deleted together with the commit
+    /// of the row.
     pub(crate) has_intent: bool,
 }
 
-/// What nobody waits for: usage rows, and audit entries of releases.
+/// Everything that is committed without a waiting caller: usage rows and audit entries of releases.
 #[derive(Default)]
 pub(crate) struct Rows {
     pub(crate) usage: Vec<Settled>,
@@ -52,7 +59,7 @@ struct Waiting {
     jobs: VecDeque<(Place, Job)>,
     usage: Vec<Settled>,
     audit: Vec<AuditEntry>,
-    /// So many mutations end the writer's waiting for more.
+    /// The writer stops waiting for more when this many mutations are queued.
     wanted: usize,
     closed: bool,
 }
@@ -67,7 +74,7 @@ pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
     arrived: Condvar,
     places: Arc<Semaphore>,
-    /// How many usage rows wait: can be looked at without the lock.
+    /// Number of waiting usage rows, readable without the lock.
     usage_rows: AtomicUsize,
 }
 
@@ -80,13 +87,14 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// Waits for a place, in the order of asking.
+    /// Waits for a permit, first come first served.
     pub(crate) async fn place(&self) -> Result<Place, Error> {
         let permit = Arc::clone(&self.places).acquire_owned().await;
         permit.map(Place::new).map_err(|_| Error::Closed)
     }
 
-    /// Adds a mutation. On a closed queue it is dropped, which tells its caller.
+    /// Adds a mutation. If the queue is closed, the job is dropped, which answers its caller with
+    /// an error.
     pub(crate) fn push(&self, place: Place, job: Job) {
         let mut waiting = self.lock();
         if waiting.closed {
@@ -102,13 +110,13 @@ impl Queue {
         }
     }
 
-    /// Whether requests may be begun that will leave a usage row.
+    /// Whether a request that will leave a usage row may begin.
     pub(crate) fn has_room(&self) -> bool {
         self.usage_rows.load(Ordering::Relaxed) < USAGE_ROWS_MAX
     }
 
-    /// Adds a usage row without ever waiting, whether or not there is room: the request is over, and how many
-    /// there are is limited where they begin.
+    /// Adds a usage row without waiting, even beyond the limit: the request is over, and the number
+    /// of rows is limited by [`Queue::has_room`] where requests begin.
     pub(crate) fn push_usage(&self, settled: Settled) -> Result<(), QueueFull> {
         let mut waiting = self.lock();
         if waiting.closed {
@@ -120,7 +128,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Adds an audit entry without ever waiting.
+    /// Adds an audit entry without waiting.
     pub(crate) fn push_audit(&self, entry: AuditEntry) -> Result<(), QueueFull> {
         let mut waiting = self.lock();
         if waiting.closed || waiting.audit.len() >= AUDIT_ENTRIES_MAX {
@@ -131,7 +139,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Wakes the writer for the first of them and when it is time; in between it sleeps on purpose.
+    /// Wakes the writer for the first row and when enough rows wait; in between it sleeps, to
+    /// collect rows.
     fn announce(&self, waiting: MutexGuard<'_, Waiting>) {
         let rows = waiting.rows();
         drop(waiting);
@@ -140,8 +149,8 @@ impl Queue {
         }
     }
 
-    /// Waits until there is something to commit, and a moment for as many mutations as are wanted; false once the
-    /// queue is closed and empty. For the writer alone.
+    /// Waits until there is something to commit, and then briefly for `wanted` mutations. `false`
+    /// once the queue is closed and empty. Must be called by the writer only.
     pub(crate) fn wait(&self, wanted: usize) -> bool {
         let nothing =
             |waiting: &mut Waiting| waiting.jobs.is_empty() && waiting.rows() == 0 && !waiting.closed;
@@ -159,27 +168,28 @@ impl Queue {
         !(waiting.jobs.is_empty() && waiting.rows() == 0)
     }
 
-    /// The mutation that waits longest, if any. Its place is free again.
+    /// The oldest waiting mutation. Its permit is released.
     pub(crate) fn take_job(&self) -> Option<Job> {
         self.lock().jobs.pop_front().map(|(_, job)| job)
     }
 
-    /// Every row that waits. Taken after the mutations of a group, so that a row handed over before a mutation
-    /// is never committed after it.
+    /// All waiting rows. Must be taken after the mutations of a group, so that a row handed over
+    /// before a mutation is never committed after it.
     pub(crate) fn take_rows(&self) -> Rows {
         let mut waiting = self.lock();
         self.usage_rows.store(0, Ordering::Relaxed);
         Rows { usage: std::mem::take(&mut waiting.usage), audit: std::mem::take(&mut waiting.audit) }
     }
 
-    /// Takes nothing more; what waits is still handed to the writer.
+    /// Accepts nothing more. What is waiting is still handed to the writer.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.places.close();
         self.arrived.notify_all();
     }
 
-    /// Takes nothing more and drops what waits. Dropping a job tells its caller.
+    /// Accepts nothing more and drops what is waiting. Dropping a job answers its caller with an
+    /// error.
     pub(crate) fn abandon(&self) {
         let mut waiting = self.lock();
         waiting.closed = true;
@@ -190,14 +200,14 @@ impl Queue {
         drop(dropped);
     }
 
-    /// Mutations and usage rows waiting.
+    /// Numbers of waiting mutations and usage rows.
     pub(crate) fn lengths(&self) -> (usize, usize) {
         let waiting = self.lock();
         (waiting.jobs.len(), waiting.usage.len())
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // A panic elsewhere leaves a queue that is still a queue.
+        // A panic in another thread cannot leave the queue half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

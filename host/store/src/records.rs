@@ -1,6 +1,6 @@
-//! The plain records of the store as callers see them: workspaces, members, interns, API keys.
+//! The records of the store as callers see them: workspaces, members, interns, API keys.
 //!
-//! Values only: what may change, and by whom, stands in `changes`; how a record lies on disk, in `rows`.
+//! Values only. The rules for changing them are in `changes`, their form on disk is in `rows`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::name::Name;
 use crate::spend::SpendLimits;
 use crate::token::KeyId;
 
-/// What a member may see of its workspace. Read at each request, never cached in a key.
+/// Which interns of its workspace a member may see. Read at each request, never cached in a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -87,18 +87,19 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// What a workspace may spend.
+/// What a workspace may spend in total.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Credit {
     /// No limit and no balance.
     Unlimited,
-    /// What was paid in, and is used up.
+    /// Paid in advance, and reduced by what is spent.
     Prepaid {
-        /// All that was ever paid in since the workspace is prepaid, pico-dollars.
+        /// Sum of all payments since the workspace became prepaid, pico-dollars.
         credited_pico: u64,
-        /// What it had spent in all when it became prepaid, pico-dollars: that is not taken from the credit.
+        /// What the workspace had spent before it became prepaid, pico-dollars. It does not count
+        /// against the credit.
         spent_before_pico: u64,
     },
 }
@@ -106,81 +107,82 @@ pub enum Credit {
 /// A workspace: the scope of members, interns, keys and secrets.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct Workspace {
-    /// Its id, for ever.
+    /// Its id, which never changes.
     pub id: WorkspaceId,
     /// Its name, unique in the store.
     pub name: Name,
-    /// When it was made, Unix milliseconds.
+    /// Creation time, Unix milliseconds.
     pub created_at_ms: u64,
     /// Whether it takes part in the interns programme.
     pub programme: bool,
     /// Whether its vault takes writes.
     pub vault_writes: bool,
-    /// What it may spend.
+    /// Its credit.
     pub credit: Credit,
 }
 
 /// A member of one workspace.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct Member {
-    /// Its id, for ever.
+    /// Its id, which never changes.
     pub id: MemberId,
     /// Its name, unique in the workspace.
     pub name: Name,
     /// The one workspace it belongs to.
     pub workspace: WorkspaceId,
-    /// What it may see.
+    /// Which interns it may see.
     pub role: Role,
-    /// When it was made, Unix milliseconds.
+    /// Creation time, Unix milliseconds.
     pub created_at_ms: u64,
 }
 
 /// An intern: an agent with secrets of its own inside a workspace.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct Intern {
-    /// Its id, for ever.
+    /// Its id, which never changes.
     pub id: InternId,
     /// Its name, unique in the workspace.
     pub name: Name,
     /// The workspace it belongs to.
     pub workspace: WorkspaceId,
-    /// The member it was made by or for.
+    /// The member that made it, or for which it was made.
     pub created_by: MemberId,
-    /// When it was made, Unix milliseconds.
+    /// Creation time, Unix milliseconds.
     pub created_at_ms: u64,
 }
 
-/// What is known about an API key; the secret part is not among it.
+/// The record of an API key, without the secret part of its token.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct ApiKey {
     /// The public part of the token.
     pub id: KeyId,
-    /// What it may do.
+    /// Which of the four kinds it is.
     pub kind: KeyKind,
-    /// A label; labels need not be unique.
+    /// A label; several keys may have the same one.
     pub name: Option<Name>,
-    /// The workspace it acts in; absent for unscoped keys only.
+    /// The workspace it acts in; absent only for unscoped keys.
     pub workspace: Option<WorkspaceId>,
-    /// The member it belongs to: member and provisioning keys.
+    /// The member it belongs to; present for member and provisioning keys.
     pub member: Option<MemberId>,
-    /// The intern it acts for: intern keys only.
+    /// The intern it acts for; present for intern keys only.
     pub intern: Option<InternId>,
-    /// When it was made, Unix milliseconds.
+    /// Creation time, Unix milliseconds.
     pub created_at_ms: u64,
-    /// First moment at which it no longer works, Unix milliseconds.
+    /// First moment at which it is no longer accepted, Unix milliseconds.
     pub expires_at_ms: Option<u64>,
-    /// When it was revoked for good, Unix milliseconds.
+    /// When it was revoked, Unix milliseconds. A revocation is final.
     pub revoked_at_ms: Option<u64>,
-    /// Switched off, and can be switched on again.
+    /// Switched off. It can be switched on again.
     #[serde(default)]
     pub disabled: bool,
-    /// What it may spend.
+    /// Its spend limits.
     #[serde(default, skip_serializing_if = "SpendLimits::is_empty")]
     pub limits: SpendLimits,
 }
 
 impl ApiKey {
-    /// Whether a client could make requests with it, were it not revoked or switched off.
+    /// Whether this kind of key is for inference requests. Does not consider revocation or
+    /// `disabled`.
     pub fn is_for_requests(&self) -> bool {
         matches!(self.kind, KeyKind::Member | KeyKind::Intern)
     }

@@ -1,8 +1,8 @@
-//! The root key: where it comes from, what it must look like, how a store recognises it.
+//! The root key: its sources, the checks on its form, and how a store recognises it.
 //!
-//! Everything else is random and wrapped under this key. It is taken from one configured source, checked
-//! strictly, and known by an id, so that a mix-up is reported as "X given, Y needed" and not as a failed
-//! decryption. A key is made only for a new store and only in a file.
+//! All other keys are random and wrapped under this key. It is read from one configured source,
+//! checked strictly, and has an id, so that a wrong key is reported as "X given, Y needed" and not
+//! as a failed decryption. A key is generated only for a new store, and only into a file.
 
 mod material;
 mod source;
@@ -26,10 +26,12 @@ use crate::seal::WrapKey;
 use crate::secret::Secret;
 
 pub(crate) const ROOT_KEY_BYTES: usize = 32;
-/// A random key has 32 different bytes or nearly so; fewer than eight is a pattern somebody typed.
+/// A random key of 32 bytes has about 30 different byte values; fewer than eight mean a typed
+/// pattern.
 const DISTINCT_BYTES_MIN: usize = 8;
 
-/// Public name of a root key: 16 hexadecimal digits derived from it, useless for finding it.
+/// Public id of a root key: 16 hexadecimal digits derived from it. The key cannot be computed from
+/// it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RootKeyId([u8; 8]);
@@ -63,7 +65,8 @@ impl From<RootKeyId> for String {
     }
 }
 
-/// How a passphrase becomes a root key (Argon2id). Stored in the header: it must be the same every time.
+/// Parameters that turn a passphrase into a root key (Argon2id). Stored in the header, because the
+/// same parameters must be used at every start.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Stretching {
     #[serde(with = "hex")]
@@ -74,7 +77,7 @@ pub(crate) struct Stretching {
 }
 
 impl Stretching {
-    /// Fresh salt; 64 MiB and three passes take a tenth of a second once per start.
+    /// A fresh salt. 64 MiB and three passes take about a tenth of a second, once per start.
     pub(crate) fn random() -> Result<Stretching, getrandom::Error> {
         let mut salt = [0; 16];
         getrandom::fill(&mut salt)?;
@@ -82,24 +85,24 @@ impl Stretching {
     }
 }
 
-/// What a store remembers about its root key.
+/// What the header of a store contains about its root key.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub(crate) struct RootKeyRecord {
     pub(crate) id: RootKeyId,
-    /// Second derived value: the id may be copied around, this one only lies in the header.
+    /// A second derived value. The id is printed in logs and commands; this check value is only in
+    /// the header.
     #[serde(with = "hex")]
     check: [u8; 8],
     pub(crate) stretching: Option<Stretching>,
 }
 
 impl RootKeyRecord {
-    /// Whether it is of a key and not of a passphrase.
+    /// Whether this is the record of a key, not of a passphrase.
     pub(crate) fn is_plain(&self) -> bool {
         self.stretching.is_none()
     }
 }
 
-/// The key itself.
 #[derive(Clone)]
 pub(crate) struct RootKey(Zeroizing<[u8; ROOT_KEY_BYTES]>);
 
@@ -110,7 +113,7 @@ impl RootKey {
         Ok(RootKey(bytes))
     }
 
-    /// Takes exactly 32 bytes that could be random ones.
+    /// Accepts exactly 32 bytes that look random.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<RootKey, RootKeyError> {
         let found = bytes.len();
         let bytes: &[u8; ROOT_KEY_BYTES] =
@@ -152,7 +155,7 @@ impl RootKey {
         self.id() == record.id && bool::from(self.derive::<8>(b"kcv/v1").ct_eq(&record.check))
     }
 
-    /// The key that wraps key records and nothing else.
+    /// The key derived for wrapping key records, and used for nothing else.
     pub(crate) fn wrap_key(&self) -> WrapKey {
         WrapKey::new(self.id(), self.derive(b"wrap/v1"))
     }

@@ -1,8 +1,9 @@
-//! How records lie in the store: keys, versions, MACs, and the set hash over the keyspace `keys`.
+//! How records are stored: row keys, versions, MACs, and the set hash over the keyspace `keys`.
 //!
-//! A row is `version (1) | body | MAC (32)`. The MAC stops edits and moves; the set hash, kept in the marker of
-//! `keys`, stops what a MAC cannot: putting an older row back (say, of a key before it was revoked) or taking
-//! one away.
+//! A row is `version (1) | body | MAC (32)`. With the MAC, a row that was edited or moved is
+//! detected. With the set hash, stored in the marker of `keys`, it is also detected when a row was
+//! deleted or replaced by an older version of itself (for example an API key from before its
+//! revocation).
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,12 +30,12 @@ const DAY_TOTALS: u8 = b'D';
 const INTENT: u8 = b'N';
 
 const ROW_VERSION: u8 = 1;
-/// First word of a header: tells a store of ours from any other database in this format.
+/// First field of a header: distinguishes this store from other databases of the same engine.
 const MAGIC: &str = "cofferdam store";
-/// Newest format this program reads and the one it writes.
+/// The format this program writes, and the newest one it reads.
 pub(crate) const SCHEMA: u32 = 1;
 
-/// What must be known before any key is: stands in clear.
+/// The facts that are needed before any key is available. Not encrypted.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Header {
     magic: String,
@@ -47,19 +48,19 @@ pub(crate) struct Header {
     /// The recovery key, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) recovery: Option<RootKeyRecord>,
-    /// The root key to come, while key records are being wrapped under it.
+    /// The next root key, while key records are being wrapped under it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) next_root: Option<RootKeyRecord>,
-    /// The root key before this one: for telling whoever still gives it.
+    /// The previous root key, so that an error can say that a rotation replaced it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) previous_root: Option<RootKeyId>,
-    /// Whether key records may have wrappings left by keys that no longer count.
+    /// Whether key records may still have wrappings by keys that are no longer in use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) untidy: bool,
-    /// When the rotation of vaults' keys began that is not over, Unix milliseconds.
+    /// When the current rotation of vault keys began, Unix milliseconds; `None` when there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) key_rotation_since_ms: Option<u64>,
-    /// When the first retired key of a vault may be deleted, Unix milliseconds.
+    /// When the first retired vault key may be deleted, Unix milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retired_keys_due_ms: Option<u64>,
 }
@@ -88,7 +89,7 @@ impl Header {
     }
 }
 
-/// An API key with what proves its secret.
+/// An API key with the proof of its secret, see [`StoreKeys::token_proof`].
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct StoredKey {
     pub(crate) key: ApiKey,
@@ -96,7 +97,7 @@ pub(crate) struct StoredKey {
     pub(crate) proof: Digest,
 }
 
-/// What a key of the keyspace `keys` stands for.
+/// The kinds of rows in the keyspace `keys`, recognised by their row key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RowKind {
     Marker,
@@ -147,57 +148,58 @@ pub(crate) fn api_key_key(id: KeyId) -> Vec<u8> {
     [[API_KEY].as_slice(), id.as_bytes()].concat()
 }
 
-/// What a key has spent.
+/// Row key of the spend of an API key.
 pub(crate) fn key_spend_key(id: KeyId) -> Vec<u8> {
     [[KEY_SPEND].as_slice(), id.as_bytes()].concat()
 }
 
-/// The key in the key of what it has spent.
+/// The reverse of [`key_spend_key`].
 pub(crate) fn key_of_spend(key: &[u8]) -> Option<KeyId> {
     std::str::from_utf8(key.strip_prefix(&[KEY_SPEND])?).ok()?.parse().ok()
 }
 
-/// What a workspace has spent.
+/// Row key of the spend of a workspace.
 pub(crate) fn workspace_spend_key(id: WorkspaceId) -> Vec<u8> {
     [[WORKSPACE_SPEND].as_slice(), id.as_bytes()].concat()
 }
 
-/// The workspace in the key of what it has spent.
+/// The reverse of [`workspace_spend_key`].
 pub(crate) fn workspace_of_spend(key: &[u8]) -> Option<WorkspaceId> {
     Some(WorkspaceId::from_bytes(key.strip_prefix(&[WORKSPACE_SPEND])?.try_into().ok()?))
 }
 
-/// What was used on a day in a workspace with a key of a model.
+/// Row key of the usage of one day, by workspace, API key and model.
 pub(crate) fn day_totals_key(day: u32, workspace: WorkspaceId, key: KeyId, model: &str) -> Vec<u8> {
     [&day_totals_start(day), workspace.as_bytes().as_slice(), key.as_bytes(), model.as_bytes()].concat()
 }
 
-/// What the keys of all totals of a day begin with: those of later days come after it.
+/// Prefix of the row keys of one day's totals. Later days sort after it.
 pub(crate) fn day_totals_start(day: u32) -> Vec<u8> {
     [[DAY_TOTALS].as_slice(), &day.to_be_bytes()].concat()
 }
 
-/// A request of a prepaid workspace under way.
+/// Row key of a request in progress in a prepaid workspace.
 pub(crate) fn intent_key(request_id: &str) -> Vec<u8> {
     [[INTENT].as_slice(), request_id.as_bytes()].concat()
 }
 
-/// Of the record that wraps a vault's keys; also what that record is called when it is wrapped.
+/// Row key of the record that wraps a vault's keys. It is also the row name that the wrapping is
+/// bound to.
 pub(crate) fn vault_keys_key(vault: VaultId) -> Vec<u8> {
     [[VAULT_KEYS].as_slice(), &vault.to_bytes()].concat()
 }
 
-/// The first and the last key such a record can have.
+/// The smallest and the largest row key of such a record.
 pub(crate) fn vault_keys_range() -> (Vec<u8>, Vec<u8>) {
     (vec![VAULT_KEYS], [[VAULT_KEYS].as_slice(), &[0xff; VAULT_ID_BYTES]].concat())
 }
 
-/// The vault in the key of its key record; `None` for other keys.
+/// The vault of a key record's row key; `None` for other row keys.
 pub(crate) fn vault_of_keys(key: &[u8]) -> Option<VaultId> {
     VaultId::from_bytes(key.strip_prefix(&[VAULT_KEYS])?)
 }
 
-/// Version and JSON body, without a MAC.
+/// Version and JSON body, without the MAC.
 pub(crate) fn encode_body<T: Serialize>(record: &T) -> Vec<u8> {
     let mut row = vec![ROW_VERSION];
     #[expect(clippy::expect_used, reason = "our records have string keys and no serializer of theirs fails")]
@@ -213,12 +215,12 @@ pub(crate) fn decode_body<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
     serde_json::from_slice(body).ok()
 }
 
-/// A whole row of the keyspace: version, body, MAC.
+/// A whole row: version, body, MAC.
 pub(crate) fn encode<T: Serialize>(keys: &StoreKeys, keyspace: &str, key: &[u8], record: &T) -> Vec<u8> {
     with_mac(keys, keyspace, key, encode_body(record))
 }
 
-/// The record of a row whose MAC holds, else `None`.
+/// The record of a row; `None` when its MAC does not match.
 pub(crate) fn decode<T: DeserializeOwned>(
     keys: &StoreKeys,
     keyspace: &str,
@@ -228,13 +230,13 @@ pub(crate) fn decode<T: DeserializeOwned>(
     decode_body(checked(keys, keyspace, key, row)?)
 }
 
-/// The record of a row, unchecked: for what has to be read before there are keys.
+/// The record of a row with its MAC ignored: for what has to be read before the keys are available.
 pub(crate) fn decode_unchecked<T: DeserializeOwned>(row: &[u8]) -> Option<T> {
     let (body, _) = row.split_last_chunk::<DIGEST_BYTES>()?;
     decode_body(body)
 }
 
-/// A row whose body is not JSON: the body and its MAC.
+/// Appends the MAC to a body that is not JSON.
 pub(crate) fn with_mac(keys: &StoreKeys, keyspace: &str, key: &[u8], mut body: Vec<u8>) -> Vec<u8> {
     let mac = keys.row_mac(keyspace, key, &body);
     body.extend_from_slice(&mac);
@@ -246,7 +248,8 @@ pub(crate) fn checked<'a>(keys: &StoreKeys, keyspace: &str, key: &[u8], row: &'a
     same(mac, &keys.row_mac(keyspace, key, body)).then_some(body)
 }
 
-/// The row `seq` of a keyspace; the one of `keys` also carries the set hash.
+/// The row `seq` of a keyspace: the sequence number of the last commit. The marker of `keys` also
+/// has the set hash.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Marker {
     pub(crate) seq: u64,
@@ -268,8 +271,8 @@ impl Marker {
     }
 }
 
-/// A keyed hash over a set of rows in any order: the sum of one MAC per row modulo 2²⁵⁶. A change of one row
-/// costs two MACs, whatever the size of the set.
+/// A keyed hash over an unordered set of rows: the sum of one MAC per row modulo 2²⁵⁶. A change of
+/// one row costs two MACs, whatever the size of the set.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct SetHash(Digest);
 
@@ -292,7 +295,7 @@ impl SetHash {
     }
 
     pub(crate) fn remove(&mut self, element: &Digest) {
-        // Two's complement: the sum with the complement and one is the difference.
+        // Two's complement: adding the complement plus one subtracts the element.
         let mut complement = element.map(|byte| !byte);
         for byte in complement.iter_mut().rev() {
             let (value, carried) = byte.overflowing_add(1);
@@ -340,7 +343,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_set_hash_forgets_order_and_undoes_removals(elements: Vec<[u8; 32]>, extra: [u8; 32]) {
+        fn the_set_hash_ignores_order_and_removal_undoes_addition(elements: Vec<[u8; 32]>, extra: [u8; 32]) {
             let mut forward = SetHash::default();
             let mut backward = SetHash::default();
             for element in &elements {

@@ -1,4 +1,4 @@
-//! A data directory for one test, with a clock that stands still.
+//! Test helper: a data directory for one test, with a clock that stands still.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ pub(crate) fn create_workspace(store: &Store, text: &str) -> Workspace {
     store.create_workspace(Actor::Operator, new).unwrap()
 }
 
-/// A key for the owner of the workspace `default`.
+/// Issues a key for the owner of the workspace `default`.
 pub(crate) fn issue_key(store: &Store) -> IssuedKey {
     let workspace = store.directory().find_workspace("default").unwrap().id;
     let owner = KeyOwner::Member { workspace, member: None };
@@ -98,12 +98,12 @@ pub(crate) fn put(store: &Store, vault: VaultId, name: &str, value: &str) -> Sec
     try_put(store, vault, name, value).unwrap()
 }
 
-/// Progress that lets everything go on.
+/// A progress callback that never cancels.
 pub(crate) fn go_on(_: &str, _: u64, _: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Progress that stops after so many steps.
+/// A progress callback that cancels after `step` calls.
 pub(crate) fn stop_at(step: usize) -> impl FnMut(&str, u64, u64) -> ControlFlow<()> {
     let mut seen = 0;
     move |_, _, _| {

@@ -1,8 +1,10 @@
-//! The key hierarchy: random keys, wrapped under the root key, and what each of them proves.
+//! The key hierarchy: random keys wrapped under the root key, and the MACs and ciphers made with
+//! them.
 //!
-//! Every key here is random and independent; only the wrapping depends on the root key, so that a rotation of
-//! the root key rewraps a record and touches no row. Each use has its own domain word, and every part that goes
-//! into a MAC goes in with its length in front, so that no two different statements have the same bytes.
+//! Every key here is random and independent. Only the wrapping depends on the root key, so a
+//! rotation of the root key rewraps key records and changes no other row. Each use of a key has its
+//! own domain string. Every part of a MAC's input is preceded by its length, so that two different
+//! inputs cannot have the same bytes.
 
 use std::sync::Arc;
 
@@ -25,13 +27,13 @@ use crate::rows::STORE_KEYS;
 pub(crate) const DIGEST_BYTES: usize = 32;
 pub(crate) type Digest = [u8; DIGEST_BYTES];
 
-/// Version of the store's own record.
+/// Version of the record of the store's own keys, which is the row [`STORE_KEYS`].
 const RECORD_VERSION: u32 = 1;
 const NONCE_BYTES: usize = 24;
-/// What the seal of a conversation is bound to beside its key.
+/// Associated data of every sealed conversation.
 const CONVERSATION: &[u8] = b"conversation/v1";
 
-/// A set of keys as it lies in the store: the same content once per key that can open it.
+/// A set of keys as stored: the same plaintext encrypted once per wrapping key.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct KeyRecord {
     pub(crate) version: u32,
@@ -48,13 +50,14 @@ struct Wrapping {
 }
 
 impl KeyRecord {
-    /// The ids of the keys that open it.
+    /// Ids of the wrapping keys that open this record.
     pub(crate) fn wrapped_by(&self) -> impl Iterator<Item = RootKeyId> {
         self.wrappings.iter().map(|wrapping| wrapping.by)
     }
 }
 
-/// What wraps key records: derived from a root key or from the recovery key, and known by that key's id.
+/// A key that wraps key records, derived from a root key or from the recovery key. It has that
+/// key's id.
 #[derive(Clone)]
 pub(crate) struct WrapKey {
     id: RootKeyId,
@@ -76,22 +79,21 @@ impl WrapKey {
 pub(crate) struct WrapKeys {
     /// The root key. `None` when the store was opened with the recovery key.
     pub(crate) root: Option<WrapKey>,
-    /// The next root key, while one is being introduced.
+    /// The next root key, during its rotation.
     pub(crate) next: Option<WrapKey>,
-    /// The recovery key, if there is one.
+    /// The recovery key, if the store has one.
     pub(crate) recovery: Option<WrapKey>,
-    /// The next recovery key, while one is being introduced.
+    /// The next recovery key, while it is being introduced.
     pub(crate) next_recovery: Option<WrapKey>,
 }
 
 impl WrapKeys {
-    /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &WrapKey> {
         [&self.root, &self.next, &self.recovery, &self.next_recovery].into_iter().flatten()
     }
 }
 
-/// The keys of the store itself, and the way to every other key.
+/// The store's own keys, and the wrapping keys that open all other key records.
 pub(crate) struct StoreKeys {
     store: StoreId,
     pepper: Zeroizing<Digest>,
@@ -101,7 +103,7 @@ pub(crate) struct StoreKeys {
 }
 
 impl StoreKeys {
-    /// The keys of a new store, wrapped under nothing yet.
+    /// The keys of a new store, not wrapped yet.
     pub(crate) fn random(store: StoreId) -> Result<StoreKeys, getrandom::Error> {
         let mut keys = StoreKeys {
             store,
@@ -116,12 +118,16 @@ impl StoreKeys {
         Ok(keys)
     }
 
-    /// The record of the store's own keys, for the row [`STORE_KEYS`]. It carries the recovery key's wrapping key
-    /// along: so a later record can be wrapped for the recovery key without having it at hand. Whoever reads it
-    /// there can open every record already, and it opens nothing else: each store makes its own recovery key.
+    /// The record of the store's own keys, for the row [`STORE_KEYS`].
+    ///
+    /// The plaintext also contains the wrapping key of the recovery key. This way later records can
+    /// be wrapped for the recovery key while the recovery key itself is not present. It gives a
+    /// reader of this record no further access: the other keys in it open every record already, and
+    /// each store has its own recovery key.
     pub(crate) fn seal(&self, under: &WrapKeys) -> Result<KeyRecord, getrandom::Error> {
         let mut plain = Zeroizing::new(Vec::with_capacity(4 * DIGEST_BYTES));
-        // The one that the header names, never one that is only being introduced.
+        // Only the recovery key in force (it is in the header), not one that is still being
+        // introduced.
         let recovery = under.recovery.as_ref();
         let keys = [&self.pepper, &self.audit, &self.rows].into_iter();
         for key in keys.chain(recovery.map(|recovery| &recovery.key)) {
@@ -130,8 +136,8 @@ impl StoreKeys {
         self.wrap_record(STORE_KEYS, RECORD_VERSION, &plain, under)
     }
 
-    /// The reverse of [`StoreKeys::seal`]; `None` when no wrapping opens with this key. `recovery` is the id of
-    /// the store's recovery key.
+    /// The reverse of [`StoreKeys::seal`]; `None` when this key opens no wrapping of the record.
+    /// `recovery` is the id of the store's recovery key.
     pub(crate) fn open(
         store: StoreId,
         record: &KeyRecord,
@@ -157,12 +163,12 @@ impl StoreKeys {
         })
     }
 
-    /// Wraps keys for the row `row`, under everything that has to be able to open it. The version is the content's
-    /// and bound to it.
+    /// Wraps keys for the row `row` under every key of [`StoreKeys::wrap_keys`]. `version` is the
+    /// version of the plaintext's format and is authenticated with it.
     ///
     /// # Errors
-    /// [`Error::NoRootKey`] in a store that was opened with its recovery key: the root key could never open
-    /// such a record.
+    /// [`Error::NoRootKey`] in a store that was opened with its recovery key: the root key could
+    /// not open such a record.
     pub(crate) fn seal_record(&self, row: &[u8], version: u32, plain: &[u8]) -> Result<KeyRecord, Error> {
         let under = self.wrap_keys();
         if under.root.is_none() {
@@ -171,18 +177,18 @@ impl StoreKeys {
         Ok(self.wrap_record(row, version, plain, &under)?)
     }
 
-    /// The keys in the record of the row `row`; `None` when nothing loaded opens it.
+    /// The plaintext of a row's key record; `None` when no loaded wrapping key opens it.
     pub(crate) fn open_record(&self, row: &[u8], record: &KeyRecord) -> Option<Zeroizing<Vec<u8>>> {
         self.wrap_keys().iter().find_map(|by| unwrap(self.store, row, record, by))
     }
 
-    /// Whether this key alone opens the record of the row `row`.
+    /// Whether the record of the row `row` has a wrapping that this key opens.
     pub(crate) fn opens_with(&self, row: &[u8], record: &KeyRecord, by: &WrapKey) -> bool {
         unwrap(self.store, row, record, by).is_some()
     }
 
-    /// The record with a wrapping by each of the keys given and by no other; wrappings it has stay as they are.
-    /// `None` when nothing loaded opens it.
+    /// The record with one wrapping for each of the keys given and no others. Wrappings that exist
+    /// are kept unchanged. `None` when no loaded wrapping key opens the record.
     pub(crate) fn rewrap(
         &self,
         row: &[u8],
@@ -198,12 +204,12 @@ impl StoreKeys {
         Some(wrappings.map(|wrappings| KeyRecord { version: record.version, wrappings }))
     }
 
-    /// What records are wrapped under at this moment.
+    /// The keys that records are wrapped under at present.
     pub(crate) fn wrap_keys(&self) -> Arc<WrapKeys> {
         self.wrap_keys.load_full()
     }
 
-    /// Records made from here on are wrapped under these keys.
+    /// Sets the keys that later records are wrapped under.
     pub(crate) fn set_wrap_keys(&self, keys: WrapKeys) {
         self.wrap_keys.store(Arc::new(keys));
     }
@@ -223,28 +229,30 @@ impl StoreKeys {
         self.store
     }
 
-    /// What is kept of a token's secret. Without the pepper nobody can plant the proof of a key he knows.
+    /// What is stored of a token's secret. Without the MAC key (pepper), an attacker
+    /// with write access to the store cannot add a key whose secret the attacker chose.
     pub(crate) fn token_proof(&self, secret: &[u8]) -> Digest {
         mac(&self.pepper, "token/v1", &[self.store.as_bytes(), secret])
     }
 
-    /// Proves that this host has asked for an approval.
+    /// MAC over an approval request: proves later that this host asked for the approval.
     pub(crate) fn approval_mac(&self, asked: &[&[u8]]) -> Digest {
         let store: &[u8] = self.store.as_bytes();
         mac(&self.pepper, "approval/v1", &[&[store], asked].concat())
     }
 
-    /// Binds a row to its keyspace and key, so that it cannot be edited or moved.
+    /// Binds a row to its keyspace and key, so that it can be neither edited nor moved.
     pub(crate) fn row_mac(&self, keyspace: &str, key: &[u8], body: &[u8]) -> Digest {
         mac(&self.rows, "row/v1", &[self.store.as_bytes(), keyspace.as_bytes(), key, body])
     }
 
-    /// Covers what the encryption of a secret is bound to, so that a listing needs no decryption to trust a row.
+    /// MAC over the associated data of a secret's encryption, so that a listing can check a row
+    /// without decrypting it.
     pub(crate) fn metadata_mac(&self, associated_data: &[u8]) -> Digest {
         mac(&self.rows, "meta/v1", &[associated_data])
     }
 
-    /// One element of a vault's set hash: a version of one of its secrets.
+    /// One element of a vault's set hash: one version of one of its secrets.
     pub(crate) fn secret_element(&self, key: &[u8], generation: u64) -> Digest {
         mac(&self.rows, "secret/v1", &[self.store.as_bytes(), key, &generation.to_be_bytes()])
     }
@@ -258,7 +266,7 @@ impl StoreKeys {
         mac(&self.rows, "anchor/v1", &[self.store.as_bytes(), slot])
     }
 
-    /// Seals a backup of so many rows, whose bytes have this digest.
+    /// MAC over a backup: its number of rows and the digest of their bytes.
     pub(crate) fn backup_mac(&self, rows: u64, digest: &Digest) -> Digest {
         mac(&self.rows, "backup/v1", &[self.store.as_bytes(), &rows.to_be_bytes(), digest])
     }
@@ -280,21 +288,21 @@ impl StoreKeys {
         Ok([nonce.as_slice(), &sealed].concat())
     }
 
-    /// The reverse of [`StoreKeys::seal_conversation`]; `None` for bytes that these keys did not seal for this
-    /// workspace.
+    /// The reverse of [`StoreKeys::seal_conversation`]; `None` for bytes that these keys did not
+    /// seal for this workspace.
     pub(crate) fn open_conversation(&self, workspace: WorkspaceId, sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>()?;
         let payload = Payload { msg: sealed, aad: CONVERSATION };
         self.conversation_cipher(workspace).decrypt(&XNonce::from(*nonce), payload).ok()
     }
 
-    /// A key of its own for each workspace: none can be used for another, nor for anything else that is kept.
+    /// Each workspace has its own derived key, which is used for conversations only.
     fn conversation_cipher(&self, workspace: WorkspaceId) -> XChaCha20Poly1305 {
         let key = mac(&self.rows, "conversation/v1", &[self.store.as_bytes(), workspace.as_bytes()]);
         XChaCha20Poly1305::new(&key.into())
     }
 
-    /// The head of the audit chain after a record whose stored bytes these are.
+    /// The head of the audit chain after a record with these stored bytes.
     pub(crate) fn audit_head(&self, previous: &Digest, record: &[u8]) -> Digest {
         mac(&self.audit, "audit/v1", &[self.store.as_bytes(), previous, record])
     }
@@ -320,8 +328,9 @@ fn update(mac: &mut Hmac<Sha256>, part: &[u8]) {
     mac.update(part);
 }
 
-/// Names the row, the store and the wrapping key: a wrapping copied elsewhere does not open. The root key's id
-/// stands here and nowhere else, else a rotation would make rows undecryptable.
+/// Binds a wrapping to the row, the store and the wrapping key, so that a wrapping copied elsewhere
+/// does not open. The id of the root key is part of this associated data only. If it were part of a
+/// row's data, a rotation of the root key would make that row unreadable.
 fn associated_data(store: StoreId, row: &[u8], version: u32, by: RootKeyId) -> Vec<u8> {
     let by = by.to_string();
     let parts: [&[u8]; 5] = [b"key-record/v1", store.as_bytes(), row, &version.to_be_bytes(), by.as_bytes()];
@@ -397,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_record_opens_with_the_recovery_key_that_was_not_there() {
+    fn a_later_record_opens_with_the_recovery_key() {
         let (root, recovery) = (key(), key());
         let keys = keys();
         let both = WrapKeys { recovery: Some(recovery.clone()), ..under(&root) };
@@ -414,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn wrapping_again_keeps_what_is_there_and_drops_what_is_not_wanted() {
+    fn rewrapping_keeps_existing_wrappings_and_drops_others() {
         let (old, new) = (key(), key());
         let keys = keys();
         keys.set_wrap_keys(under(&old));
@@ -430,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_mac_cannot_slide_into_each_other() {
+    fn a_mac_depends_on_the_boundaries_of_its_parts() {
         let keys = keys();
         assert_ne!(keys.row_mac("keys", b"ab", b"c"), keys.row_mac("keys", b"a", b"bc"));
         assert_ne!(keys.element(b"ab", b"c"), keys.element(b"a", b"bc"));

@@ -1,7 +1,8 @@
 //! `Secret`: bytes that are never shown, copied or compared by accident.
 //!
-//! The type has no `Display`, `Clone`, `Serialize` or `Eq`; its `Debug` says nothing about the content. The one
-//! way in is [`Secret::expose`], so that every place that reads a value is found by searching for that word.
+//! The type has no `Display`, `Clone`, `Serialize` or `Eq`, and its `Debug` prints nothing of the
+//! content. [`Secret::expose`] is the only way to read the bytes, so that a search for that word
+//! finds every place that reads a secret value.
 
 use std::fmt;
 
@@ -11,17 +12,17 @@ use zeroize::Zeroizing;
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes the bytes over. The vector itself becomes the protected buffer; nothing is copied.
+    /// Takes ownership of the vector, which becomes the wiped buffer; nothing is copied.
     pub fn new(bytes: Vec<u8>) -> Secret {
         Secret(Zeroizing::new(bytes))
     }
 
-    /// The bytes. Keep the borrow short and copy nothing out of it that is not wiped again.
+    /// The bytes. Keep the borrow short, and copy the bytes only into buffers that are wiped too.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
 
-    /// Number of bytes. A length is not treated as secret.
+    /// Number of bytes. The length is not treated as secret.
     pub fn len(&self) -> usize {
         self.0.len()
     }

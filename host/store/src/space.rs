@@ -1,8 +1,10 @@
-//! Room on the disk: what happens when little is left, and a file that is given up then.
+//! Free space on the disk: what is refused when little is left, and a reserve file that is deleted
+//! then.
 //!
-//! A write that fails for lack of room ends the store. Long before that, what tenants ask to be kept is refused, so
-//! that the rest is for the requests under way and their usage rows. When even that is nearly used up, the reserve
-//! goes: blocks of the disk that belong to an otherwise empty file.
+//! A failed write ends the store, so the host must not run into a full disk. Below
+//! `store.free_bytes_min`, new data of tenants is refused; the space left is for requests in
+//! progress and their usage rows. When even that is nearly used up, the reserve file is deleted: 32
+//! MiB of allocated blocks in a file of length 0.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -12,26 +14,27 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate, statvfs};
 
-/// Blocks held by the reserve: room for the tables and the journal that a start writes, and for the rows of all
-/// requests that can be under way.
+/// Size of the reserve: enough for the tables and the journal that a start writes, and for the
+/// usage rows of all requests in progress.
 const RESERVE_BYTES: u64 = 32 * 1024 * 1024;
-/// With less than this left beside it, the reserve is given up.
+/// With less free space than this, not counting the reserve, the reserve is deleted.
 const NEED_BYTES: u64 = 32 * 1024 * 1024;
-/// Size of the blocks in which the system counts what a file occupies.
+/// Unit of a file's block count in its metadata.
 const BLOCK_BYTES: u64 = 512;
 
-/// The disk that the store lies on.
+/// The disk that holds the store.
 pub(crate) struct Space {
     dir: PathBuf,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Less than this is short; 0 never is, and there is no reserve then.
+    /// Below this the disk counts as short of space. With 0 it never does, and no reserve is made.
     free_bytes_min: u64,
     is_short: bool,
     has_reserve: bool,
-    /// The system made no reserve, or could not say how much is free: not tried, or told, again.
+    /// A failure to make the reserve or to read the free space was logged: it is not retried or
+    /// logged again until the disk was short of space once.
     is_told: bool,
 }
 
@@ -42,13 +45,14 @@ impl Space {
         Space { dir: dir.to_owned(), state: Mutex::new(state) }
     }
 
-    /// Sets what is short from now on, and looks.
+    /// Sets the threshold and checks the disk.
     pub(crate) fn set_free_bytes_min(&self, bytes: u64) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).free_bytes_min = bytes;
         self.look();
     }
 
-    /// Whether the disk is short of room, as it is now. Gives the reserve up in need, and makes it once there is room.
+    /// Checks the disk: true when it is short of space. Also deletes the reserve when needed, and
+    /// creates it when there is enough space again.
     pub(crate) fn look(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.free_bytes_min == 0 {
@@ -112,7 +116,8 @@ impl State {
     }
 }
 
-/// Gives the reserve up when the disk is as good as full: to be called before anything is written at a start.
+/// Deletes the reserve if the disk is nearly full. To be called at a start before anything is
+/// written.
 pub(crate) fn make_room(dir: &Path) {
     if free_bytes(dir).is_ok_and(|free| free < NEED_BYTES) && is_reserve(&reserve(dir)) {
         give_up(dir);
@@ -128,7 +133,8 @@ fn is_reserve(path: &Path) -> bool {
     held >= RESERVE_BYTES
 }
 
-/// Takes the blocks. The length of the file stays 0: a copy of the directory is not longer for it.
+/// Allocates the blocks. The length of the file stays 0, so that a copy of the directory does not
+/// grow by it.
 fn make(path: &Path) -> io::Result<()> {
     let file = OpenOptions::new()
         .write(true)
@@ -140,7 +146,7 @@ fn make(path: &Path) -> io::Result<()> {
     Ok(fallocate(&file, FallocateFlags::KEEP_SIZE, 0, RESERVE_BYTES)?)
 }
 
-/// True when it is gone.
+/// True when the reserve is deleted or was not there.
 fn give_up(dir: &Path) -> bool {
     let path = reserve(dir);
     let is_gone = remove(&path);
@@ -161,7 +167,7 @@ fn remove(path: &Path) -> bool {
     }
 }
 
-/// What a process without privileges may still fill.
+/// Bytes that a process without privileges may still use.
 fn free_bytes(dir: &Path) -> io::Result<u64> {
     let found = statvfs(dir)?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))

@@ -1,6 +1,6 @@
-//! What keys spend and may spend, by windows of the calendar.
+//! Spend and spend limits of API keys, by calendar windows.
 //!
-//! Days, weeks and months are those of UTC; a week begins on Monday. All amounts are pico-dollars.
+//! Days, weeks and months are in UTC; a week begins on Monday. All amounts are in pico-dollars.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,27 +10,27 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-/// Milliseconds of a day.
+/// Milliseconds per day.
 pub(crate) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-/// 1970-01-01 was a Thursday: so many days after a Monday.
+/// Weekday of 1970-01-01, a Thursday: days since Monday.
 const FIRST_WEEKDAY: u32 = 3;
 
-/// A span of time that spending is limited and told by.
+/// A span of time that spend is limited and reported by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Window {
-    /// A day of UTC.
+    /// A day in UTC.
     Day,
-    /// A week of UTC, Monday to Sunday.
+    /// A week in UTC, Monday to Sunday.
     Week,
-    /// A month of UTC.
+    /// A calendar month in UTC.
     Month,
     /// All time.
     Total,
 }
 
 impl Window {
-    /// The shortest first.
+    /// All windows, the shortest first.
     pub const ALL: [Window; 4] = [Window::Day, Window::Week, Window::Month, Window::Total];
 
     /// The word used in commands, JSON and messages.
@@ -43,7 +43,7 @@ impl Window {
         }
     }
 
-    /// The first day of the window that this day is in.
+    /// The first day of the window that contains this day.
     fn first_day(self, day: u32) -> u32 {
         match self {
             Window::Day => day,
@@ -53,7 +53,7 @@ impl Window {
         }
     }
 
-    /// When the window that this moment is in is over, Unix milliseconds; `None` for all time.
+    /// End of the window that contains this moment, Unix milliseconds; `None` for all time.
     pub fn resets_at_ms(self, now_ms: u64) -> Option<u64> {
         let first = self.first_day(day_of(now_ms));
         let days = match self {
@@ -72,33 +72,33 @@ impl fmt::Display for Window {
     }
 }
 
-/// A day of UTC, counted from 1970-01-01.
+/// Number of the day in UTC, counted from 1970-01-01.
 pub(crate) fn day_of(ms: u64) -> u32 {
     u32::try_from(ms / DAY_MS).unwrap_or(u32::MAX)
 }
 
 fn date(day: u32) -> Date {
     let ms = i64::try_from(u64::from(day).saturating_mul(DAY_MS)).unwrap_or(i64::MAX);
-    // Beyond the year 9999 every day is the last one known.
+    // Days after the year 9999 become the last day that can be represented.
     Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX).to_zoned(TimeZone::UTC).date()
 }
 
-/// A day of UTC in reports. Written `2026-01-31`.
+/// A day in UTC, in reports. Written `2026-01-31`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct UsageDay(pub(crate) u32);
 
-/// Text that is no day from 1970 on.
+/// Text that is not a day from 1970-01-01 on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("a day is written like 2026-01-31")]
 pub struct UsageDayError;
 
 impl UsageDay {
-    /// The day that this moment is in.
+    /// The day that contains this moment, given in Unix milliseconds.
     pub fn of_ms(ms: u64) -> UsageDay {
         UsageDay(day_of(ms))
     }
 
-    /// So many days earlier.
+    /// The day `days` earlier, but not before 1970-01-01.
     #[must_use]
     pub fn minus(self, days: u32) -> UsageDay {
         UsageDay(self.0.saturating_sub(days))
@@ -118,25 +118,25 @@ impl FromStr for UsageDay {
         let date: Date = text.parse().map_err(|_| UsageDayError)?;
         let start = date.to_zoned(TimeZone::UTC).map_err(|_| UsageDayError)?.timestamp().as_millisecond();
         let day = UsageDay(day_of(u64::try_from(start).map_err(|_| UsageDayError)?));
-        // The parser of dates also takes dates with times.
+        // The date parser also accepts dates with a time.
         if day.to_string() == text { Ok(day) } else { Err(UsageDayError) }
     }
 }
 
-/// What a key may spend, pico-dollars; `None` is no limit. Zero allows nothing.
+/// Spend limits of a key, pico-dollars. `None` is no limit, zero allows nothing.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct SpendLimits {
-    /// In a day.
+    /// Limit per day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub day_pico: Option<u64>,
-    /// In a week.
+    /// Limit per week.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub week_pico: Option<u64>,
-    /// In a month.
+    /// Limit per month.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub month_pico: Option<u64>,
-    /// Ever.
+    /// Limit for all time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_pico: Option<u64>,
 }
@@ -152,7 +152,7 @@ impl SpendLimits {
         }
     }
 
-    /// Sets the limit of a window.
+    /// The same limits with another one for this window.
     #[must_use]
     pub fn with(mut self, window: Window, pico: Option<u64>) -> SpendLimits {
         match window {
@@ -164,13 +164,13 @@ impl SpendLimits {
         self
     }
 
-    /// Whether there is no limit at all.
+    /// Whether no window has a limit.
     pub fn is_empty(&self) -> bool {
         *self == SpendLimits::default()
     }
 }
 
-/// What was spent in the windows of one moment, pico-dollars.
+/// Spend in the windows that contain one moment, pico-dollars.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct WindowSpend {
     /// Since the day began.
@@ -179,12 +179,12 @@ pub struct WindowSpend {
     pub week_pico: u64,
     /// Since the month began.
     pub month_pico: u64,
-    /// Ever.
+    /// All time.
     pub total_pico: u64,
 }
 
 impl WindowSpend {
-    /// What was spent in a window.
+    /// Spend in one window, pico-dollars.
     pub fn of(&self, window: Window) -> u64 {
         match window {
             Window::Day => self.day_pico,
@@ -195,7 +195,7 @@ impl WindowSpend {
     }
 }
 
-/// What was spent, window by window, as it is kept.
+/// Stored spend of all windows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Spent {
     total: u64,
@@ -204,17 +204,18 @@ pub(crate) struct Spent {
     month: Current,
 }
 
-/// The sum of the newest window that anything was spent in.
+/// Spend in the latest window that has any.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
 struct Current {
-    /// Its first day.
+    /// First day of the window.
     since: u32,
     pico: u64,
 }
 
 impl Current {
-    /// A moment before the window, which is one of a clock that was set back, counts in the window: a sum that
-    /// was begun is never begun again.
+    /// Adds to the window that begins on `first_day`. A day before the current window (the clock
+    /// was set back) counts in the current window, so that a sum is never reset twice for the same
+    /// window.
     fn add(&mut self, first_day: u32, pico: u64) {
         if first_day > self.since {
             *self = Current { since: first_day, pico: 0 };
@@ -228,7 +229,7 @@ impl Current {
 }
 
 impl Spent {
-    /// Adds what was spent at a moment.
+    /// Adds an amount that was spent at this moment.
     pub(crate) fn add(&mut self, at_ms: u64, pico: u64) {
         if pico == 0 {
             return;
@@ -240,12 +241,12 @@ impl Spent {
         self.month.add(Window::Month.first_day(day), pico);
     }
 
-    /// What was ever spent.
+    /// Spend of all time, pico-dollars.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// What it comes to in the windows that a moment is in.
+    /// Spend in the windows that contain this moment.
     pub(crate) fn at(&self, now_ms: u64) -> WindowSpend {
         let day = day_of(now_ms);
         WindowSpend {

@@ -1,4 +1,4 @@
-//! The store as the rest of the program sees it.
+//! The store as the rest of the program uses it.
 
 mod approvals;
 mod backup;
@@ -53,30 +53,30 @@ pub use orphans::OrphansRemoved;
 pub use status::StoreStatus;
 pub use vault_keys::KeyRotation;
 
-/// How long a mutation waits for a place in the queue.
+/// How long a mutation waits for a permit for the writer's queue.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(10);
-/// How long a mutation waits for its commit once it is queued.
+/// How long a queued mutation waits for its commit.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(15);
 
-/// The key file in the data directory when none is configured.
+/// Name of the key file in the data directory that is used when no key source is configured.
 const IMPLIED_KEY: &str = "root.key";
-/// Its successor, until a rotation is over.
+/// Name of the next key file during a rotation.
 const IMPLIED_KEY_NEXT: &str = "root.key.next";
 
-/// How to open a store.
+/// Options for opening a store.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Where the root key comes from.
+    /// Source of the root key.
     pub root_key: RootKeySource,
-    /// The source of the root key before this one, so that a rotation can be begun or finished.
+    /// Source of the previous root key, so that a rotation can begin or finish.
     pub previous_root_key: Option<RootKeySource>,
-    /// The highest marker of a state out of step that is to be served all the same.
+    /// The highest marker of a state that does not match the anchor, to serve it nevertheless.
     pub accept_rollback: Option<u64>,
-    /// The clock for dates, expiry and the watchdog.
+    /// The clock for dates, expiry and the stall watchdog.
     pub clock: Clock,
 }
 
-/// An open store. Clones share it; the last one closes it.
+/// An open store. Clones share it; dropping the last one closes it.
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);
 
@@ -88,11 +88,11 @@ struct Inner {
     clock: Clock,
     header: ArcSwap<Header>,
     anchor: PathBuf,
-    /// `root.key` of the data directory, if that is where the root key comes from.
+    /// Path of `root.key` in the data directory, if the root key comes from there.
     implied_key: Option<PathBuf>,
-    /// Held by whoever changes keys.
+    /// Held during an operation that changes keys or deletes vaults.
     operation: Mutex<()>,
-    /// Held by whoever writes a backup.
+    /// Held while a backup is written.
     backup: Mutex<()>,
     journal_cut: bool,
     damage: Arc<Damage>,
@@ -101,7 +101,7 @@ struct Inner {
     held: Mutex<Option<Held>>,
 }
 
-/// What closing gives back.
+/// What [`Store::close`] releases.
 struct Held {
     writer: JoinHandle<()>,
     access: Access,
@@ -109,19 +109,19 @@ struct Held {
 }
 
 impl Store {
-    /// Whether the directory holds a store. Makes nothing.
+    /// Whether the directory holds a store. Creates nothing.
     ///
     /// # Errors
-    /// [`OpenError::Io`]; [`OpenError::StoreMissing`] when the directory holds the anchor of a store that was taken
-    /// away.
+    /// [`OpenError::Io`]; [`OpenError::StoreMissing`] when the directory has an anchor but its
+    /// store was moved or deleted.
     pub fn exists(dir: &Path) -> Result<bool, OpenError> {
         open::store_exists(dir)
     }
 
-    /// Opens the store in the locked directory; in one without a store, makes it first.
+    /// Opens the store in the locked directory. Creates it first if there is none.
     ///
     /// # Errors
-    /// See [`OpenError`]; [`OpenError::is_configuration`] tells the root key's errors from the store's.
+    /// See [`OpenError`]; [`OpenError::is_configuration`] is true for errors of the root key.
     pub fn open(lock: DirectoryLock, options: OpenOptions) -> Result<Store, OpenError> {
         let mut opened = open_in(&lock, &options)?;
         let rotate_to = opened.rotate_to.take();
@@ -174,42 +174,45 @@ impl Store {
             space,
             held,
         }));
+        // Requests that were running when the previous process ended are charged from their
+        // intents.
         if let Err(error) = store.settle_interrupted(money.intents) {
             tracing::error!(%error, "requests that were interrupted could not be charged; the next start will");
         }
         Ok(store)
     }
 
-    /// Who shows this token. In memory, in constant time for unknown ids and wrong secrets alike.
+    /// Authenticates a token. Reads memory only; unknown ids and wrong secrets take the same time.
     ///
     /// # Errors
-    /// See [`AuthenticationError`]: one answer for clients, different words for the log.
+    /// See [`AuthenticationError`]: clients must get the same answer for all but the last variant;
+    /// the log gets the reason.
     pub fn authenticate(&self, token: &str) -> Result<Principal, AuthenticationError> {
         let directory = self.0.shared.directory.load();
         authentication::authenticate(&self.0.keys, &directory, &self.0.clock, token)
     }
 
-    /// The state after the last commit. Later commits do not change it.
+    /// The state after the last commit. It is not changed by later commits.
     pub fn directory(&self) -> Arc<Directory> {
         self.0.shared.directory.load_full()
     }
 
-    /// Whether a key for requests was ever issued.
+    /// Whether a member or intern key was ever issued.
     pub fn has_client_key(&self) -> bool {
         self.0.shared.directory.load().has_client_key()
     }
 
-    /// Makes a workspace and its member `owner`.
+    /// Creates a workspace and its member `owner`.
     ///
     /// # Errors
-    /// [`Error::NameTaken`], and the errors of every mutation: [`Error::Busy`], [`Error::NotWritable`] and
-    /// [`Error::Closed`] for a store that does not take it, [`Error::TimedOut`] and [`Error::WriteFailed`] when
-    /// the outcome is unknown.
+    /// [`Error::NameTaken`], and the errors of every mutation: [`Error::Busy`],
+    /// [`Error::NotWritable`] and [`Error::Closed`] when the store does not accept it,
+    /// [`Error::TimedOut`] and [`Error::WriteFailed`] when the outcome is unknown.
     pub fn create_workspace(&self, actor: Actor, new: NewWorkspace) -> Result<Workspace, Error> {
         self.submit(move |draft| draft.create_workspace(actor, new))
     }
 
-    /// Sets a workspace's switches.
+    /// Changes the settings of a workspace.
     ///
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
@@ -222,7 +225,7 @@ impl Store {
         self.submit(move |draft| draft.set_workspace(actor, id, change))
     }
 
-    /// Makes a member.
+    /// Creates a member.
     ///
     /// # Errors
     /// [`Error::Lookup`], [`Error::NameTaken`], and those of every mutation.
@@ -230,7 +233,7 @@ impl Store {
         self.submit(move |draft| draft.create_member(actor, new))
     }
 
-    /// Sets a member's role; requests see it at once.
+    /// Sets a member's role. It applies to the next request.
     ///
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
@@ -238,7 +241,7 @@ impl Store {
         self.submit(move |draft| draft.set_member_role(actor, id, role))
     }
 
-    /// Deletes a member and revokes its keys. Interns that it created stay.
+    /// Deletes a member and revokes its keys. The interns it created stay.
     ///
     /// # Errors
     /// [`Error::Lookup`], [`Error::OwnerStays`], and those of every mutation.
@@ -254,7 +257,7 @@ impl Store {
         self.submit(move |draft| draft.delete_workspace(actor, id))
     }
 
-    /// Makes an intern.
+    /// Creates an intern.
     ///
     /// # Errors
     /// [`Error::Lookup`], [`Error::NameTaken`], [`Error::OtherWorkspace`], and those of every mutation.
@@ -262,7 +265,7 @@ impl Store {
         self.submit(move |draft| draft.create_intern(actor, new))
     }
 
-    /// Deletes an intern and revokes its keys.
+    /// Deletes an intern with its secrets and revokes its keys.
     ///
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
@@ -270,18 +273,18 @@ impl Store {
         self.submit(move |draft| draft.delete_intern(actor, id))
     }
 
-    /// Sets how much of the disk is to stay free from now on: with less, changes by tenants and requests of prepaid
-    /// workspaces are refused. 0 refuses nothing, and there is no reserve then.
+    /// Sets how much of the disk must stay free: with less, changes by clients and requests of
+    /// prepaid workspaces are refused. With 0 nothing is refused, and there is no reserve file.
     pub fn set_free_bytes_min(&self, bytes: u64) {
         self.0.space.set_free_bytes_min(bytes);
     }
 
-    /// Sets how much vaults may hold from now on.
+    /// Sets the quota of vaults.
     pub fn set_vault_quota(&self, quota: VaultQuota) {
         self.0.quotas.set(quota);
     }
 
-    /// Waits until everything handed over before is on the disk, usage rows included.
+    /// Waits until everything handed over before, including usage rows, is on the disk.
     ///
     /// # Errors
     /// Those of every mutation.
@@ -289,8 +292,8 @@ impl Store {
         self.submit(|_| Ok(()))
     }
 
-    /// Writes what is queued, ends the writer, closes the database and gives the directory free. Later calls do
-    /// nothing.
+    /// Writes what is queued, ends the writer, closes the database and releases the directory.
+    /// Closing twice is harmless.
     pub fn close(&self) {
         self.0.close();
     }
@@ -304,7 +307,8 @@ impl Store {
         held.as_ref().map(|held| held.access.clone()).ok_or(Error::Closed)
     }
 
-    /// Waits for a place in the writer's queue, which has 512. Give up by dropping the future.
+    /// Waits for a permit for the writer's queue, which has 512. Dropping the future gives the wait
+    /// up.
     ///
     /// # Errors
     /// [`Error::NotWritable`] and [`Error::Closed`].
@@ -312,15 +316,16 @@ impl Store {
         self.0.queue.place().await.map_err(|_| self.0.shared.refusal())
     }
 
-    /// The same on this thread, giving up after a while.
+    /// Like [`Store::place`], but blocks this thread for at most `patience`.
     ///
     /// # Errors
-    /// [`Error::Busy`] when there was none in time; [`Error::NotWritable`] and [`Error::Closed`].
+    /// [`Error::Busy`] when no permit was free in time; [`Error::NotWritable`] and
+    /// [`Error::Closed`].
     pub fn place_within(&self, patience: Duration) -> Result<Place, Error> {
         pending::wait(self.place(), patience).unwrap_or(Err(Error::Busy))
     }
 
-    /// Hands a change to the writer's thread.
+    /// Hands a mutation to the writer.
     fn enqueue<T: Send + 'static, E: From<Error> + Send + 'static>(
         &self,
         place: Place,
@@ -336,7 +341,7 @@ impl Store {
         pending
     }
 
-    /// Runs a change on the writer's thread and waits until it is durable.
+    /// Runs a mutation on the writer's thread and waits until it is durable.
     fn submit<T: Send + 'static>(
         &self,
         change: impl FnOnce(&mut Draft) -> Result<T, Error> + Send + 'static,
@@ -345,7 +350,7 @@ impl Store {
         self.enqueue(place, change).wait(COMMIT_PATIENCE)
     }
 
-    /// The same store on another anchor: lets a test fail the anchor without a faulty disk.
+    /// Opens a store with another anchor, so that a test can make writes of the anchor fail.
     #[cfg(test)]
     fn open_with_anchor(lock: DirectoryLock, options: OpenOptions, anchor: Anchor) -> Store {
         let opened = open_in(&lock, &options).unwrap();
@@ -363,9 +368,9 @@ fn open_in(lock: &DirectoryLock, options: &OpenOptions) -> Result<Opened, OpenEr
     sources(lock, options, |sources| open::open(lock.dir(), sources, options.accept_rollback, &options.clock))
 }
 
-/// Where root keys are looked for.
+/// The sources of root keys for opening or restoring a store.
 fn sources<T>(lock: &DirectoryLock, options: &OpenOptions, use_them: impl FnOnce(&Sources<'_>) -> T) -> T {
-    // While the key file that nobody had to configure is replaced, its successor lies beside it.
+    // During a rotation of the implied key file, the next key is in a file beside it.
     let implied = implied_key(lock, &options.root_key);
     let next = RootKeySource::File(lock.dir().join(IMPLIED_KEY_NEXT));
     let sources = Sources {
@@ -376,7 +381,7 @@ fn sources<T>(lock: &DirectoryLock, options: &OpenOptions, use_them: impl FnOnce
     use_them(&sources)
 }
 
-/// What a caller is told: a refusal stands whatever became of the commit.
+/// The answer for a caller. A refusal is returned even if the commit of its group failed.
 fn settled<T, E: From<Error>>(result: Result<T, E>, durable: bool) -> Result<T, E> {
     if durable || result.is_err() { result } else { Err(Error::WriteFailed.into()) }
 }
@@ -389,7 +394,7 @@ impl Inner {
         if writer.join().is_err() {
             tracing::error!("the store's writer panicked");
         }
-        // Whoever gets the lock next must find the database closed.
+        // The next holder of the lock must find the database closed.
         drop(access);
         drop(lock);
     }

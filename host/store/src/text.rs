@@ -1,4 +1,4 @@
-//! Values that are written as one word or a list of words in JSON rows.
+//! Serde helpers for values that are written as one word, or as a list of words, in JSON rows.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -11,11 +11,11 @@ pub(crate) fn serialize<S: Serializer, T: Display>(value: &T, serializer: S) -> 
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>, T: FromStr>(deserializer: D) -> Result<T, D::Error> {
     let text = String::deserialize(deserializer)?;
-    // The words of an error could be the content of the row.
+    // The parser's own error text is dropped: it could quote the content of the row.
     text.parse().map_err(|_| serde::de::Error::custom("a word that is not one of ours"))
 }
 
-/// The same for lists.
+/// The same for a list of values.
 pub(crate) mod list {
     use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
 
@@ -35,7 +35,7 @@ pub(crate) mod list {
     }
 }
 
-/// The same for what may be absent.
+/// The same for an optional value.
 pub(crate) mod option {
     use super::{Deserialize, Deserializer, Display, FromStr, Serializer};
 

@@ -1,8 +1,8 @@
 //! API tokens: `cfd_<id>_<secret>_<crc>`.
 //!
-//! The id (12 characters) is public and finds the key; the secret is 32 random bytes in 43 base-62 digits; the
-//! checksum (6 digits of CRC-32) lets junk be refused without a look-up and lets scanners recognise a leaked
-//! token. One token has exactly one spelling.
+//! The id (12 characters) is public and is used to look up the key. The secret is 32 random bytes
+//! in 43 base-62 digits. The checksum (6 digits of CRC-32) lets the host refuse random text without
+//! a lookup and lets secret scanners recognise a leaked token. Each token has exactly one spelling.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,8 @@ impl KeyId {
         let mut pool = [0; 32];
         while filled < ID_CHARS {
             getrandom::fill(&mut pool)?;
-            // 248 is the largest multiple of 62 a byte holds: above it the digits would not be equally likely.
+            // 248 is the largest multiple of 62 that fits a byte. Bytes above it are skipped, else
+            // some digits would be more likely than others.
             let fair = pool.iter().filter(|byte| **byte < 248);
             for (place, byte) in id.iter_mut().skip(filled).zip(fair) {
                 *place = digit(u32::from(*byte) % 62);
@@ -49,7 +50,7 @@ impl KeyId {
 
     /// The id as text.
     pub fn as_str(&self) -> &str {
-        // Only ASCII digits and letters get in, so this is never empty.
+        // The bytes are ASCII letters and digits, so the conversion cannot fail.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -93,7 +94,7 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// A token taken apart: the id to look up and the secret to prove.
+/// A parsed token: the id to look up, and the secret to check against the stored proof.
 pub(crate) struct Token {
     pub(crate) id: KeyId,
     pub(crate) secret: Zeroizing<[u8; SECRET_BYTES]>,
@@ -106,7 +107,7 @@ impl Token {
         Ok(Token { id: KeyId::random()?, secret })
     }
 
-    /// The one text form of this token.
+    /// The only text form of this token.
     pub(crate) fn to_text(&self) -> Secret {
         let mut text = Vec::with_capacity(TOKEN_CHARS);
         text.extend_from_slice(PREFIX.as_bytes());
@@ -120,9 +121,9 @@ impl Token {
         Secret::new(text)
     }
 
-    /// Takes a token apart; `None` for anything that [`Token::to_text`] would not have written.
+    /// Parses a token. `None` for any text that [`Token::to_text`] does not produce.
     pub(crate) fn parse(text: &str) -> Option<Token> {
-        // A byte that is not ASCII cannot belong to a token, and without any the offsets below are characters.
+        // With ASCII text only, the byte offsets below are also character offsets.
         if text.len() != TOKEN_CHARS || !text.is_ascii() {
             return None;
         }
@@ -168,12 +169,14 @@ fn encode_secret(secret: &[u8; SECRET_BYTES]) -> Zeroizing<[u8; SECRET_CHARS]> {
     digits
 }
 
-/// The reverse of [`encode_secret`]; `None` for other characters, other lengths and numbers of 2²⁵⁶ and more.
+/// The reverse of [`encode_secret`]. `None` for other characters, other lengths and numbers of 2²⁵⁶
+/// and more.
 fn decode_secret(digits: &[u8]) -> Option<Zeroizing<[u8; SECRET_BYTES]>> {
     if digits.len() != SECRET_CHARS {
         return None;
     }
-    // Every request shows one: four bytes at a time, the most significant first.
+    // Runs once per request, so it computes with 32-bit words instead of bytes, the most
+    // significant word first.
     let mut number = Zeroizing::new([0_u32; SECRET_BYTES / 4]);
     for digit in digits {
         let mut carry = u64::from(value_of(*digit)?);
@@ -242,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_token_reads_back(id in "[0-9A-Za-z]{12}", secret: [u8; 32]) {
+        fn every_token_parses_to_the_same_token(id in "[0-9A-Za-z]{12}", secret: [u8; 32]) {
             let token = Token { id: id.parse().unwrap(), secret: Zeroizing::new(secret) };
             let read = Token::parse(&text_of(&token)).unwrap();
             prop_assert_eq!(read.id, token.id);
@@ -259,7 +262,7 @@ mod tests {
         }
 
         #[test]
-        fn what_parses_is_written_the_same_way_again(text in "(cfd_)?\\PC{0,80}") {
+        fn a_parsed_token_is_written_the_same_way(text in "(cfd_)?\\PC{0,80}") {
             if let Some(token) = Token::parse(&text) {
                 prop_assert_eq!(text_of(&token), text);
             }

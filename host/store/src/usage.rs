@@ -1,4 +1,4 @@
-//! Usage rows: one per request, counts and names only, never content.
+//! Usage rows: one per request, with counts and names, never content.
 
 pub(crate) mod block;
 mod totals;
@@ -11,13 +11,13 @@ use crate::token::KeyId;
 pub(crate) use totals::{Cell, DAYS_KEPT, Report};
 pub use totals::{UsageBy, UsageGroup, UsageLabel, UsageQuery, UsageReport, UsageTotals};
 
-/// Which kind of request was made.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UsageKind {
-    /// A response.
+    /// A request for a response.
     Responses,
-    /// An embedding.
+    /// A request for embeddings.
     Embeddings,
 }
 
@@ -25,56 +25,59 @@ pub enum UsageKind {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UsageOutcome {
-    /// In full.
+    /// It was answered in full.
     Completed,
-    /// Cut by a limit the client knows of.
+    /// The answer was cut by a limit that the client is informed of.
     Incomplete,
-    /// With an error.
+    /// It ended with an error.
     Failed,
-    /// The client went away.
+    /// The client disconnected.
     Cancelled,
-    /// The host ended while it ran: what it cost is what was reserved for it.
+    /// The host ended while the request ran. Its cost is what was reserved for it.
     Interrupted,
 }
 
-/// What one request used. The caller writes exactly one per request id.
+/// Usage of one request. There is exactly one row per request id.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct UsageRow {
-    /// The id the client saw.
+    /// The request id that the client received.
     pub request_id: String,
-    /// When the request ended, Unix milliseconds; when it was first dispatched, if it was interrupted.
+    /// End of the request, Unix milliseconds; for an interrupted request its first dispatch.
     pub at_ms: u64,
-    /// Whose budget it was.
+    /// The workspace that pays.
     pub workspace: WorkspaceId,
-    /// Which key made it.
+    /// The API key of the request.
     pub key: KeyId,
-    /// What was asked for.
+    /// Kind of the request.
     pub kind: UsageKind,
-    /// The catalog's id of the model that answered.
+    /// Catalog id of the model that answered.
     pub model: String,
-    /// The configured name of the provider that answered.
+    /// Configured name of the provider that answered.
     pub provider: String,
-    /// Tokens read.
+    /// Input tokens.
     pub input_tokens: u64,
-    /// Tokens read that the provider had in its cache.
+    /// Input tokens that were in the provider's cache.
     pub cached_tokens: u64,
-    /// Tokens written, reasoning included.
+    /// Output tokens, including reasoning.
     pub output_tokens: u64,
-    /// Tokens written while reasoning.
+    /// Output tokens spent on reasoning.
     pub reasoning_tokens: u64,
-    /// What the workspace is charged, in pico-dollars (10⁻¹² dollar).
+    /// Cost charged to the workspace, pico-dollars (10⁻¹² dollar).
     pub cost_pico: u64,
-    /// What inference with the caller's own credential cost it at the provider, in pico-dollars. Not charged here.
+    /// Cost at the provider of inference with the caller's own credential, pico-dollars. Not
+    /// charged here.
     #[serde(default)]
     pub byok_pico: u64,
-    /// How many endpoints were asked, failed ones too; 0 in rows written before they were counted.
+    /// Number of endpoints asked, including failed ones; 0 in rows of versions that did not count
+    /// them.
     #[serde(default)]
     pub attempts: u32,
     /// How it ended.
     pub outcome: UsageOutcome,
     /// Whether the answer was streamed.
     pub streamed: bool,
-    /// Whether some of the counts, and of the cost, are estimates of this host: a provider did not say what it used.
+    /// Whether some of the counts and costs are estimates of this host, because a provider did not
+    /// report its usage.
     #[serde(default)]
     pub estimated: bool,
 }

@@ -1,7 +1,8 @@
-//! The vault: secrets bound to exact host names, one vault per workspace, per intern, and one of the operator.
+//! The vault: secrets bound to exact host names. Each workspace and each intern has a vault, and
+//! the operator has one.
 //!
-//! Names, hosts and values are parsed once at the edge into types that cannot be wrong; what goes to the disk
-//! and comes back is decided in `rows`, what may change in `changes`.
+//! Names, hosts and values are parsed once, into types that cannot hold invalid ones. Their rows
+//! are in `stored` and `crate::rows`, their mutations in `crate::changes`.
 
 mod access;
 mod damage;
@@ -36,22 +37,22 @@ pub use secret_value::{SecretValue, SecretValueError};
 pub(crate) use stored::{Stored, head_key, head_range, name_in, secret_key, vault_of_head};
 pub use verify::VaultReport;
 
-/// Which vault.
+/// Identifies a vault by its owner.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum VaultId {
-    /// A workspace's own.
+    /// The vault of a workspace.
     Workspace(WorkspaceId),
-    /// An intern's own.
+    /// The vault of an intern.
     Intern(InternId),
-    /// The operator's: provider keys. No client reaches it.
+    /// The vault of the operator, with provider keys. Clients have no access to it.
     Operator,
 }
 
-/// Bytes of a vault's id: its kind and the UUID of whose it is.
+/// Length of an encoded vault id: one byte for its kind, 16 for the UUID of its owner.
 pub(crate) const VAULT_ID_BYTES: usize = 17;
 
 impl VaultId {
-    /// The one byte for the kind, the same in every key and every statement.
+    /// The byte for the kind, which is the same in row keys and associated data.
     pub(crate) fn kind(self) -> u8 {
         match self {
             VaultId::Workspace(_) => b'w',
@@ -73,7 +74,7 @@ impl VaultId {
         bytes
     }
 
-    /// The reverse of [`VaultId::to_bytes`].
+    /// The reverse of [`VaultId::to_bytes`]; `None` for other bytes.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<VaultId> {
         let (kind, owner) = bytes.split_first()?;
         let owner: [u8; 16] = owner.try_into().ok()?;
@@ -109,13 +110,13 @@ impl FromStr for VaultId {
     }
 }
 
-/// HMAC-SHA-256 of a value under its vault's fingerprint key; comparable within one vault only
-/// (interface.md 2.1).
+/// HMAC-SHA-256 of a value under its vault's fingerprint key. Equal values have equal fingerprints
+/// within one vault only.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fingerprint(pub(crate) [u8; 32]);
 
 impl Fingerprint {
-    /// Enough of it to tell two values apart in the audit log.
+    /// A prefix that is long enough to distinguish values in the audit log.
     pub fn prefix(&self) -> FingerprintPrefix {
         let [a, b, c, d, ..] = self.0;
         FingerprintPrefix([a, b, c, d])
@@ -128,7 +129,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// The first eight digits of a fingerprint.
+/// The first eight hexadecimal digits of a fingerprint.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FingerprintPrefix([u8; 4]);
 
@@ -147,34 +148,34 @@ impl FromStr for FingerprintPrefix {
     }
 }
 
-/// What is shown of a secret; the value is never among it.
+/// Everything about a secret that may be shown. Does not contain the value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SecretMetadata {
     /// Its name, unique in its vault.
     pub name: SecretName,
-    /// Where it may be released to; `None` for a legacy secret, which is released nowhere.
+    /// The hosts it may be released to; `None` for a legacy secret, which cannot be released.
     pub hosts: Option<Hosts>,
-    /// `None` for a legacy secret.
+    /// Fingerprint of the value; `None` for a legacy secret.
     pub fingerprint: Option<Fingerprint>,
-    /// When its name was first stored, Unix milliseconds. Replacing the value keeps it.
+    /// When its name was first stored, Unix milliseconds. Replacing the value does not change it.
     pub created_at_ms: u64,
 }
 
-/// Where an effective secret comes from.
+/// The vault that an effective secret comes from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum EffectiveScope {
-    /// The intern's own vault.
+    /// The intern's vault.
     Intern,
-    /// The workspace's, because the intern has none of this name.
+    /// The workspace's vault, because the intern has no secret of this name.
     Workspace,
 }
 
-/// A secret as an intern has it: the winner among its own and the workspace's.
+/// A secret that an intern can use: its own, or the workspace's if it has none of this name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EffectiveSecret {
-    /// Where it comes from.
+    /// The vault it comes from.
     pub scope: EffectiveScope,
-    /// The winner.
+    /// The secret.
     pub metadata: SecretMetadata,
 }
 
@@ -183,29 +184,29 @@ pub struct EffectiveSecret {
 pub struct Page<T> {
     /// The entries.
     pub entries: Vec<T>,
-    /// Whether at least one more follows.
+    /// Whether more entries follow.
     pub has_more: bool,
 }
 
-/// A secret of an older system, to take over without hosts.
+/// A secret of an older system, imported without hosts.
 #[derive(Debug)]
 pub struct LegacySecret {
     /// Its name.
     pub name: SecretName,
     /// The value.
     pub value: SecretValue,
-    /// When it was made there, Unix milliseconds.
+    /// Creation time in the older system, Unix milliseconds.
     pub created_at_ms: Option<u64>,
 }
 
 /// A secret to store.
 #[derive(Debug)]
 pub struct NewSecret {
-    /// The vault it goes to.
+    /// The vault to store it in.
     pub vault: VaultId,
     /// Its name.
     pub name: SecretName,
-    /// Where it may be released to.
+    /// The hosts it may be released to.
     pub hosts: Hosts,
     /// The value.
     pub value: SecretValue,

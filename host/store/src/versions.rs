@@ -1,8 +1,9 @@
-//! The engine's lists of files, checked before it reads them.
+//! Checks the storage engine's lists of files before the engine reads them.
 //!
-//! Each keyspace has a file `current` with the number and the checksum of the list `vN` that counts. The engine
-//! (lsm-tree 3.1.10) does not compare them yet, and believes the counts in a list: one flipped bit can make it ask
-//! for more memory than there is, which ends the process without a word.
+//! Each keyspace has a file `current` with the number and the checksum of the list `vN` that is in
+//! force. The engine (lsm-tree 3.1.10) does not compare the checksum yet and trusts the counts in a
+//! list: one flipped bit can make it allocate more memory than the machine has, which ends the
+//! process without an error message.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::error::OpenError;
 pub(crate) fn check(store: &Path) -> Result<(), OpenError> {
     let keyspaces = store.join("keyspaces");
     let folders = match std::fs::read_dir(&keyspaces) {
-        // What a store without keyspaces is, others decide.
+        // `open` decides what a store without keyspaces means.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         folders => folders.map_err(OpenError::io(&keyspaces))?,
     };
@@ -31,11 +32,11 @@ pub(crate) fn check(store: &Path) -> Result<(), OpenError> {
 
 fn is_whole(folder: &Path) -> io::Result<bool> {
     let current = match std::fs::read(folder.join("current")) {
-        // A keyspace whose making was cut short: the engine knows what to do with it.
+        // Creation of this keyspace was interrupted. The engine handles that.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         current => current?,
     };
-    // Number, checksum, and 0 for the kind of checksum.
+    // List number, checksum, and 0 for the kind of checksum.
     let Some((number, rest)) = current.split_first_chunk() else { return Ok(false) };
     let Some((checksum, [0])) = rest.split_first_chunk() else { return Ok(false) };
     match std::fs::read(folder.join(format!("v{}", u64::from_le_bytes(*number)))) {
@@ -51,17 +52,17 @@ mod tests {
     use super::*;
     use crate::scratch::{Scratch, create_workspace};
 
-    /// The lists of all keyspaces, and what says which of them count.
+    /// The file lists of all keyspaces, and the files `current` that select one of them.
     fn lists(scratch: &Scratch) -> Vec<PathBuf> {
         let entries = |folder: PathBuf| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         entries(scratch.path("store/keyspaces")).flat_map(entries).filter(|path| path.is_file()).collect()
     }
 
     #[test]
-    fn a_flipped_bit_in_a_list_of_files_is_told_and_ends_nothing() {
+    fn a_flipped_bit_in_a_list_of_files_is_reported_as_damage() {
         let scratch = Scratch::new();
         create_workspace(&scratch.open(), "w");
-        // Opened again, so that one of the keyspaces has files.
+        // Opened a second time, so that one of the keyspaces has table files.
         drop(scratch.open());
         let lists = lists(&scratch);
         assert!(lists.len() >= 10, "{lists:?}");

@@ -1,5 +1,5 @@
-//! Stores written by earlier versions open, and hold what was put into them. Each was made with the example
-//! `golden` of its version.
+//! Stores written by earlier versions can be opened and still have their content. Each was made
+//! with the example `golden` of its version.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,7 +13,8 @@ use cofferdam_store::{
     RootKeySource, Store, VaultId,
 };
 
-/// Copies a fixture to where it can be written. Empty folders and the permissions of the key are not in git.
+/// Copies a fixture to a writable place. git keeps neither empty folders, which `open` creates, nor
+/// the permissions that the key file needs.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

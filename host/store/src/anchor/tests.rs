@@ -16,7 +16,7 @@ fn bytes_of(keys: &StoreKeys, seq: u64) -> [u8; SLOT_BYTES] {
 }
 
 #[test]
-fn the_newer_of_two_slots_counts() {
+fn the_newer_of_two_slots_is_read() {
     let keys = keys();
     let slots = [bytes_of(&keys, 8), bytes_of(&keys, 7)];
     assert_eq!(newest(&keys, &slots), Found::Slot(slot(8)));
@@ -55,7 +55,7 @@ fn a_flipped_bit_anywhere_loses_only_its_own_slot() {
 }
 
 #[test]
-fn slots_of_another_store_are_told_apart_from_nothing() {
+fn slots_of_another_store_are_distinguished_from_no_slots() {
     let (ours, other) = (keys(), keys());
     assert_eq!(newest(&ours, &[bytes_of(&other, 8), bytes_of(&other, 9)]), Found::OtherStore);
     assert_eq!(newest(&ours, &[[0; SLOT_BYTES]; 2]), Found::Nothing);
@@ -89,7 +89,7 @@ fn a_file_cut_short_keeps_the_slot_that_is_left() {
 
 proptest! {
     #[test]
-    fn foreign_bytes_are_no_slot(bytes in proptest::collection::vec(any::<u8>(), SLOT_BYTES)) {
+    fn foreign_bytes_are_not_read_as_a_slot(bytes in proptest::collection::vec(any::<u8>(), SLOT_BYTES)) {
         let keys = keys();
         prop_assert!(!matches!(decode(&keys, &bytes.try_into().unwrap()), Found::Slot(_)));
     }

@@ -1,4 +1,4 @@
-//! What the audit log can say was done.
+//! The kinds of events in the audit log.
 
 use std::net::IpAddr;
 
@@ -16,65 +16,65 @@ use crate::vault::{
     FingerprintPrefix, HostName, Purpose, ReleaseRefusal, SecretMetadata, SecretName, VaultId, VaultPart,
 };
 
-/// What was done.
+/// What was done, with its details.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AuditAction {
-    /// The first start.
+    /// A store was created at the first start.
     StoreCreated {
-        /// The new store.
+        /// Id of the new store.
         store: StoreId,
-        /// The key it is wrapped under.
+        /// Id of the root key it is wrapped under.
         root_key: RootKeyId,
     },
-    /// A state older or other than the anchored one was accepted on purpose.
+    /// The operator accepted a state of the store that is not the anchored one.
     RollbackAccepted {
-        /// The newest valid anchor.
+        /// Sequence number of the newest valid slot of the anchor.
         anchor: Option<u64>,
         /// The markers of keys, meta, values, log.
         markers: [Option<u64>; 4],
-        /// How many rows did not prove to be ours and were dropped.
+        /// Number of rows that were dropped because their MAC did not match.
         rows_dropped: usize,
     },
-    /// A workspace was made.
+    /// A workspace was created.
     WorkspaceCreated {
-        /// Which.
+        /// Id of the workspace.
         id: WorkspaceId,
         /// Its name.
         name: Name,
-        /// In the programme or not.
+        /// Whether it takes part in the interns programme.
         programme: bool,
         /// Whether its vault takes writes.
         vault_writes: bool,
     },
-    /// A workspace's switches were set.
+    /// The settings of a workspace were changed.
     WorkspaceChanged {
-        /// Which.
+        /// Id of the workspace.
         id: WorkspaceId,
-        /// The programme after the change.
+        /// The programme setting after the change.
         programme: bool,
-        /// Vault writes after the change.
+        /// The setting for vault writes after the change.
         vault_writes: bool,
     },
-    /// A workspace was deleted with its members, its interns and all secrets, and its keys revoked.
+    /// A workspace was deleted with its members, interns and secrets, and its keys were revoked.
     WorkspaceDeleted {
-        /// Which.
+        /// Id of the workspace.
         id: WorkspaceId,
         /// Its name.
         name: Name,
-        /// How many members went with it.
+        /// Number of members deleted with it.
         members: usize,
-        /// How many interns went with it.
+        /// Number of interns deleted with it.
         interns: usize,
-        /// How many keys were revoked with it.
+        /// Number of keys revoked with it.
         keys_revoked: usize,
-        /// How many secrets went with it, those of its interns included.
+        /// Number of secrets deleted with it, including those of its interns.
         secrets_deleted: usize,
     },
-    /// A member was made.
+    /// A member was created.
     MemberCreated {
-        /// Which.
+        /// Id of the member.
         id: MemberId,
         /// Its name.
         name: Name,
@@ -83,48 +83,48 @@ pub enum AuditAction {
         /// Its role.
         role: Role,
     },
-    /// A member's role was set.
+    /// A member's role was changed.
     MemberRoleChanged {
-        /// Which.
+        /// Id of the member.
         id: MemberId,
         /// The role after the change.
         role: Role,
     },
-    /// A member was deleted and its keys revoked.
+    /// A member was deleted and its keys were revoked.
     MemberDeleted {
-        /// Which.
+        /// Id of the member.
         id: MemberId,
         /// Its name.
         name: Name,
         /// Its workspace.
         workspace: WorkspaceId,
-        /// How many keys were revoked with it.
+        /// Number of keys revoked with it.
         keys_revoked: usize,
     },
-    /// An intern was made.
+    /// An intern was created.
     InternCreated {
-        /// Which.
+        /// Id of the intern.
         id: InternId,
         /// Its name.
         name: Name,
         /// Its workspace.
         workspace: WorkspaceId,
-        /// The member it was made by or for.
+        /// The member that made it, or for which it was made.
         created_by: MemberId,
     },
-    /// An intern was deleted with its secrets and its keys revoked.
+    /// An intern was deleted with its secrets, and its keys were revoked.
     InternDeleted {
-        /// Which.
+        /// Id of the intern.
         id: InternId,
-        /// How many keys went with it.
+        /// Number of keys revoked with it.
         keys_revoked: usize,
-        /// How many secrets went with it.
+        /// Number of secrets deleted with it.
         #[serde(default)]
         secrets_deleted: usize,
     },
     /// A key was issued.
     KeyIssued {
-        /// Which.
+        /// Id of the key.
         id: KeyId,
         /// Its kind.
         kind: KeyKind,
@@ -140,145 +140,145 @@ pub enum AuditAction {
         #[serde(default, skip_serializing_if = "SpendLimits::is_empty")]
         limits: SpendLimits,
     },
-    /// A key's label or switch was set.
+    /// A key's label, limits or `disabled` switch was changed.
     KeyChanged {
-        /// Which.
+        /// Id of the key.
         id: KeyId,
-        /// Off after the change.
+        /// Whether it is switched off after the change.
         disabled: bool,
-        /// Whether the label is another one now.
+        /// Whether its label was changed.
         renamed: bool,
-        /// What it may spend after the change.
+        /// Its spend limits after the change.
         #[serde(default, skip_serializing_if = "SpendLimits::is_empty")]
         limits: SpendLimits,
     },
     /// Credit was added to a workspace, which is prepaid from then on.
     CreditAdded {
-        /// Which.
+        /// Id of the workspace.
         workspace: WorkspaceId,
-        /// How much, pico-dollars.
+        /// The amount added, pico-dollars.
         amount_pico: u64,
-        /// All that was ever added after the change, pico-dollars.
+        /// Sum of all credit ever added, after this change, pico-dollars.
         credited_pico: u64,
     },
-    /// A prepaid workspace may spend without limit.
+    /// A prepaid workspace became unlimited.
     CreditUnlimited {
-        /// Which.
+        /// Id of the workspace.
         workspace: WorkspaceId,
-        /// All that had been added to it, pico-dollars.
+        /// Sum of all credit added before, pico-dollars.
         credited_pico: u64,
     },
     /// A key was revoked.
     KeyRevoked {
-        /// Which.
+        /// Id of the key.
         id: KeyId,
     },
-    /// Keys that were revoked more than 92 days before are not there any more.
+    /// Keys that were revoked more than 92 days ago were deleted.
     KeysForgotten {
-        /// Which.
+        /// Ids of the keys.
         keys: Vec<KeyId>,
     },
-    /// A secret was made or replaced.
+    /// A secret was created or replaced.
     SecretStored {
-        /// Where.
+        /// Its vault.
         #[serde(with = "text")]
         vault: VaultId,
         /// Its name.
         #[serde(with = "text")]
         name: SecretName,
-        /// Where it may be released to.
+        /// The hosts it may be released to.
         #[serde(with = "text::list")]
         hosts: Vec<HostName>,
-        /// Which value, without telling it.
+        /// Identifies the value without revealing it.
         #[serde(with = "text::option")]
         fingerprint: Option<FingerprintPrefix>,
     },
     /// A secret was deleted.
     SecretDeleted {
-        /// Where.
+        /// Its vault.
         #[serde(with = "text")]
         vault: VaultId,
         /// Its name.
         #[serde(with = "text")]
         name: SecretName,
     },
-    /// Secrets of an older system were taken over, without hosts.
+    /// Secrets of an older system were imported, without hosts.
     LegacyImported {
-        /// Where to.
+        /// The vault they were imported into.
         #[serde(with = "text")]
         vault: VaultId,
         /// Their names.
         #[serde(with = "text::list")]
         names: Vec<SecretName>,
     },
-    /// Another root key is being put in the place of the one in use.
+    /// The rotation to a new root key began.
     RootRotationBegun {
-        /// The one in use.
+        /// Id of the root key in use.
         from: RootKeyId,
-        /// The one to come.
+        /// Id of the new root key.
         to: RootKeyId,
     },
-    /// Key records were wrapped again, for a change of the root key or of the recovery key.
+    /// Key records were rewrapped, for a change of the root key or of the recovery key.
     KeyRecordsWrapped {
-        /// How many.
+        /// Number of records.
         records: usize,
     },
-    /// Every key record opens with the new root key, which counts from here on.
+    /// Every key record can be opened with the new root key, which is in use from now on.
     RootRotated {
-        /// The one before.
+        /// Id of the previous root key.
         from: RootKeyId,
-        /// The one in use.
+        /// Id of the root key now in use.
         to: RootKeyId,
     },
-    /// No key record opens with a root or recovery key of before any more.
+    /// All wrappings by former root and recovery keys were removed from the key records.
     OldWrappingsDropped,
     /// A recovery key is being introduced.
     RecoveryKeyBegun {
-        /// Which.
+        /// Id of the recovery key.
         id: RootKeyId,
     },
-    /// Every key record opens with this recovery key.
+    /// Every key record can be opened with this recovery key, which is in force from now on.
     RecoveryKeyMade {
-        /// Which.
+        /// Id of the recovery key.
         id: RootKeyId,
     },
-    /// Every vault gets a new encryption key.
+    /// A rotation began that gives every vault a new encryption key.
     KeyRotationBegun,
     /// A vault got a new encryption key.
     VaultKeyAdded {
-        /// Which vault.
+        /// The vault.
         #[serde(with = "text")]
         vault: VaultId,
         /// Number of the key.
         kid: u32,
     },
-    /// Secrets were encrypted again with their vault's newest key.
+    /// Secrets were encrypted again with the newest key of their vault.
     SecretsReencrypted {
-        /// Which vault.
+        /// The vault.
         #[serde(with = "text")]
         vault: VaultId,
-        /// How many.
+        /// Number of secrets.
         secrets: usize,
     },
-    /// No secret needs these keys of a vault any more.
+    /// These keys of a vault were retired: no secret is encrypted with them any more.
     VaultKeysRetired {
-        /// Which vault.
+        /// The vault.
         #[serde(with = "text")]
         vault: VaultId,
         /// Numbers of the keys.
         kids: Vec<u32>,
     },
-    /// Keys of a vault that were retired long enough are gone.
+    /// Retired keys of a vault were deleted after their waiting time.
     VaultKeysDeleted {
-        /// Which vault.
+        /// The vault.
         #[serde(with = "text")]
         vault: VaultId,
         /// Numbers of the keys.
         kids: Vec<u32>,
     },
-    /// Retired keys of all vaults were looked through.
+    /// The retired keys of all vaults were checked.
     RetiredKeysChecked {
-        /// When the first of them may be deleted, Unix milliseconds.
+        /// When the next of them may be deleted, Unix milliseconds.
         due_ms: Option<u64>,
     },
     /// Every vault has a new encryption key, and every secret is encrypted with it.
@@ -287,109 +287,111 @@ pub enum AuditAction {
     Restored {
         /// When the backup was made, Unix milliseconds.
         made_at_ms: u64,
-        /// Number of its last commit.
+        /// Sequence number of the backup's last commit.
         seq: u64,
     },
-    /// A value left the vault.
+    /// A secret's value was released for a request.
     SecretReleased {
-        /// Where it lay.
+        /// Its vault.
         #[serde(with = "text")]
         vault: VaultId,
         /// Its name.
         #[serde(with = "text")]
         name: SecretName,
-        /// The one host it may be sent to.
+        /// The only host it may be sent to.
         #[serde(with = "text")]
         host: HostName,
-        /// Which value, without telling it.
+        /// Identifies the value without revealing it.
         #[serde(with = "text::option")]
         fingerprint: Option<FingerprintPrefix>,
-        /// What for.
+        /// The guest and the request it was released for.
         #[serde(flatten)]
         purpose: Purpose,
     },
-    /// A value was asked for and not released.
+    /// The release of a secret was refused.
     ReleaseRefused {
-        /// Where it lies, or would.
+        /// The vault that has the secret, or would have it.
         #[serde(with = "text")]
         vault: VaultId,
-        /// The name asked for.
+        /// Name of the secret that was asked for.
         #[serde(with = "text")]
         name: SecretName,
-        /// The host asked for.
+        /// The host it was asked for.
         #[serde(with = "text")]
         host: HostName,
-        /// Why.
+        /// Reason of the refusal.
         reason: ReleaseRefusal,
-        /// What for.
+        /// The guest and the request that asked for it.
         #[serde(flatten)]
         purpose: Purpose,
     },
-    /// A guest's request to another host was refused before anything was released for it.
+    /// A guest's request to another host was refused before any secret was released for it.
     RequestRefused(RefusedRequest),
-    /// A host sent a secret back.
+    /// A host sent a secret back in its response.
     SecretReflected(Reflection),
-    /// A row was met that does not prove to be ours; told once for each between two starts.
+    /// A damaged row was found. Recorded once per row between two starts.
     DamageFound {
-        /// The vault.
+        /// The vault, if it is known.
         #[serde(with = "text::option")]
         vault: Option<VaultId>,
-        /// The secret, if it is about one.
+        /// Name of the secret, if the row belongs to one.
         #[serde(with = "text::option")]
         name: Option<SecretName>,
-        /// What does not hold.
+        /// Which part is damaged.
         part: VaultPart,
     },
-    /// Tokens that open nothing were shown; told once a minute at most for each address.
+    /// Invalid tokens were used. Recorded at most once a minute for each address.
     TokensRefused {
-        /// Where from: an address, or the first of the /64 of an IPv6 one; `None` for all others of that minute.
+        /// The client's address, for IPv6 the first address of its /64; `None` for the sum of all
+        /// other addresses in that minute.
         address: Option<IpAddr>,
-        /// How many.
+        /// Number of tokens refused.
         tokens: u64,
-        /// Keys that some of them were good for once: revoked, disabled or expired ones. Not all if there are many.
+        /// Revoked, disabled or expired keys among them. Incomplete when there are many.
         keys: Vec<KeyId>,
     },
-    /// A vault was removed with its secrets because its workspace or intern is lost.
+    /// A vault was deleted with its secrets because its workspace or intern no longer exists.
     OrphanRemoved {
-        /// Which vault.
+        /// The vault.
         #[serde(with = "text")]
         vault: VaultId,
-        /// How many secrets went with it.
+        /// Number of secrets deleted with it.
         secrets: usize,
     },
-    /// Secrets were copied with their hosts.
+    /// Secrets were copied together with their hosts.
     SecretsCopied {
-        /// Where from.
+        /// The vault they were copied from.
         #[serde(with = "text")]
         from: VaultId,
-        /// Where to.
+        /// The vault they were copied to.
         #[serde(with = "text")]
         to: VaultId,
-        /// Which.
+        /// The copies.
         secrets: Vec<CopiedSecret>,
     },
 }
 
 impl AuditAction {
-    /// Checks the name of an action as it stands in records, such as `secret_stored`.
+    /// Checks that this is the name of an action in audit records, such as `secret_stored`.
     ///
     /// # Errors
-    /// What is wrong, with all names there are.
+    /// A text with the mistake and all valid names.
     pub fn check_name(name: &str) -> Result<(), String> {
-        // Of a name that exists, members are missing: the reader of records tells the two mistakes apart.
+        // For a valid name the error is about missing fields, which is not a mistake here. Only an
+        // unknown variant is.
         let read = serde_json::from_value::<AuditAction>(serde_json::json!({ "action": name }));
         let mistake = read.err().map(|error| error.to_string());
         mistake.filter(|mistake| mistake.starts_with("unknown variant")).map_or(Ok(()), Err)
     }
 }
 
-/// A secret that was copied, as it is in its new vault.
+/// A copied secret, as it is in its new vault.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct CopiedSecret {
     /// Its name.
     #[serde(with = "text")]
     pub name: SecretName,
-    /// Which value, without telling it.
+    /// Identifies the value without revealing it.
     #[serde(with = "text::option")]
     pub fingerprint: Option<FingerprintPrefix>,
 }
@@ -405,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_actions_are_those_in_records() {
+    fn action_names_are_those_in_audit_records() {
         for name in
             ["store_created", "secret_stored", "key_rotation_begun", "request_refused", "member_deleted"]
         {

@@ -1,13 +1,14 @@
-//! The bytes of a backup: a preamble, every row as it lies in the store, and a seal over all of it.
+//! The file format of a backup: a preamble, every row as it is stored, and a seal over all of it.
 //!
 //! ```text
 //! "cofbkup1" | frame ... | frame 'E'
 //! frame = tag (1) | length of key (4) | length of value (4) | key | value
 //! ```
 //!
-//! The first frame is the preamble, the last one the end; between them lie the rows of the four keyspaces, in
-//! this order and each in ascending order of keys, so that a backup has one spelling and a frame that was
-//! inserted, repeated or moved is out of order. Lengths are bounded before anything is read for them.
+//! The first frame is the preamble, the last one the end frame. Between them are the rows of the
+//! four keyspaces, in this order and each in ascending order of row keys. So there is only one
+//! valid file for the same rows, and an inserted, repeated or moved frame breaks the order. Lengths
+//! are checked before memory is allocated.
 
 use std::io::{self, Read, Write};
 
@@ -22,45 +23,45 @@ use crate::seal::{DIGEST_BYTES, Digest};
 const MAGIC: &[u8; 8] = b"cofbkup1";
 const PREAMBLE: u8 = b'P';
 const END: u8 = b'E';
-/// Tags of rows, in the order of the keyspaces.
+/// Frame tags of rows, in the order of the keyspaces.
 const ROWS: [u8; 4] = *b"kmvl";
 
-/// A name of 255 bytes in its vault is the longest key there is.
+/// Longest row key. The longest one in use is that of a secret with a name of 255 bytes.
 const KEY_BYTES_MAX: u32 = 1024;
-/// The audit record of a large group is the longest value.
+/// Longest value. The longest ones are audit records of large groups.
 const VALUE_BYTES_MAX: u32 = 64 * 1024 * 1024;
-/// What is set aside for a value before any of it was seen.
+/// Largest allocation for a value before its bytes arrive.
 const VALUE_BYTES_TRUSTED: u32 = 64 * 1024;
 
-/// What stands in front: nothing here is believed before the seal was checked.
+/// First frame of a backup. Not trusted until the seal was verified.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Preamble {
     pub(crate) store: StoreId,
     /// When the backup was made, Unix milliseconds.
     pub(crate) made_at_ms: u64,
-    /// The root key that the rows need.
+    /// Id of the root key that the rows are wrapped under.
     pub(crate) root_key: RootKeyId,
-    /// Number of the last commit in it.
+    /// Sequence number of the last commit in it.
     pub(crate) seq: u64,
-    /// The audit chain's head after that commit.
+    /// Head of the audit chain after that commit.
     #[serde(with = "hex")]
     pub(crate) head: Digest,
 }
 
-/// What stands at the end.
+/// Last frame of a backup.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct End {
     pub(crate) rows: u64,
-    /// Digest over every byte before the end frame.
+    /// SHA-256 of all bytes before the end frame.
     pub(crate) digest: Digest,
     pub(crate) mac: Digest,
 }
 
-/// A part of a backup, in the order in which they come.
+/// A part of a backup; [`read`] gives the preamble, then rows, then the end.
 #[derive(Debug)]
 pub(crate) enum Part {
     Preamble(Preamble),
-    /// A row of the keyspace of this number.
+    /// A row of the keyspace with this index.
     Row {
         keyspace: usize,
         key: Vec<u8>,
@@ -69,7 +70,7 @@ pub(crate) enum Part {
     End(End),
 }
 
-/// Why bytes are no backup.
+/// Why bytes are not a valid backup.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FormatError {
     #[error("it does not begin as one")]
@@ -94,7 +95,7 @@ pub(crate) enum FormatError {
     Io(io::Error),
 }
 
-/// Writes a backup, front to back.
+/// Writes a backup sequentially.
 pub(crate) struct Writer<W> {
     out: W,
     hash: Sha256,
@@ -115,7 +116,7 @@ impl<W: Write> Writer<W> {
         self.frame(*tag, key, value)
     }
 
-    /// Seals the backup; `mac` makes the seal from row count and digest.
+    /// Writes the end frame. `mac` computes the seal from the number of rows and the digest.
     pub(crate) fn end(mut self, mac: impl FnOnce(u64, &Digest) -> Digest) -> io::Result<W> {
         let digest: Digest = self.hash.clone().finalize().into();
         let mac = mac(self.rows, &digest);
@@ -128,7 +129,7 @@ impl<W: Write> Writer<W> {
         let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let key_length = u32::try_from(key.len()).map_err(too_long)?;
         let value_length = u32::try_from(value.len()).map_err(too_long)?;
-        // Nothing is written that would not be read again.
+        // Only frames that [`read`] accepts are written.
         if key_length > KEY_BYTES_MAX || value_length > VALUE_BYTES_MAX {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -145,7 +146,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a backup, front to back, and hands out its parts. Whether the seal holds is for the caller to say.
+/// Reads a backup sequentially and passes its parts to `take`. The caller verifies the seal.
 pub(crate) fn read<R: Read, E: From<FormatError>>(
     source: R,
     mut take: impl FnMut(Part) -> Result<(), E>,
@@ -220,7 +221,7 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// A length that lies costs no more memory than there are bytes.
+    /// Allocates no more than the bytes that are really there, whatever the length field says.
     fn take(&mut self, length: u32) -> Result<Vec<u8>, FormatError> {
         let mut bytes = Vec::with_capacity(length.min(VALUE_BYTES_TRUSTED) as usize);
         self.source.by_ref().take(u64::from(length)).read_to_end(&mut bytes).map_err(failed)?;

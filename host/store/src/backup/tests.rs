@@ -8,7 +8,7 @@ use crate::scratch::{Scratch, create_workspace, go_on, issue_key, put, token};
 use crate::store::{OpenOptions, Store};
 use crate::vault::VaultId;
 
-/// A store with secrets of two vaults, and a client's token.
+/// A store with secrets in two vaults, and a client's token.
 fn filled() -> (Scratch, Store, VaultId, String) {
     let scratch = Scratch::new();
     let store = scratch.open();
@@ -23,7 +23,7 @@ fn restore(scratch: &Scratch, backup: &Path) -> Result<RestoreSummary, VaultErro
     Store::restore(&scratch.lock(), &scratch.options(), backup, &mut go_on)
 }
 
-/// An empty directory with the root key of another.
+/// An empty data directory with the root key of another one.
 fn with_key_of(other: &Scratch) -> Scratch {
     let scratch = Scratch::new();
     std::fs::copy(other.path("root.key"), scratch.path("root.key")).unwrap();
@@ -40,7 +40,7 @@ fn files(scratch: &Scratch) -> Vec<String> {
 }
 
 #[test]
-fn a_restored_store_is_what_was_backed_up_and_goes_on_from_there() {
+fn a_restored_store_has_the_backed_up_state_and_accepts_changes() {
     let (scratch, store, vault, token) = filled();
     let backup = scratch.path("backup");
     let made = store.backup(&backup, &mut go_on).unwrap();
@@ -68,13 +68,13 @@ fn a_restored_store_is_what_was_backed_up_and_goes_on_from_there() {
     assert!(text.contains("\"action\":\"restored\""), "{text}");
     put(&restored, vault, "c", "goes on");
     assert_eq!(restored.verify(&mut go_on).unwrap().problems, [""; 0]);
-    // A backup of what was restored can be restored.
+    // A backup of a restored store can be restored too.
     restored.backup(&other.path("again"), &mut go_on).unwrap();
     restore(&with_key_of(&scratch), &other.path("again")).unwrap();
 }
 
 #[test]
-fn a_backup_is_never_written_over_a_file_and_a_failed_one_leaves_none() {
+fn a_backup_never_overwrites_a_file_and_a_failed_one_leaves_no_file() {
     let (scratch, store, ..) = filled();
     let path = scratch.path("backup");
     std::fs::write(&path, "precious").unwrap();
@@ -89,12 +89,12 @@ fn a_backup_is_never_written_over_a_file_and_a_failed_one_leaves_none() {
 }
 
 #[test]
-fn a_backup_leaves_alone_what_lies_beside_it_and_succeeds() {
+fn a_backup_succeeds_beside_other_files_and_does_not_change_them() {
     let (scratch, store, ..) = filled();
     let (victim, link) = (scratch.path("victim"), scratch.path("backup.part"));
     std::fs::write(&victim, "precious").unwrap();
     std::os::unix::fs::symlink(&victim, &link).unwrap();
-    // As a process leaves it that was killed while it wrote a backup.
+    // The file that a process leaves behind when it is killed while it writes a backup.
     let left = scratch.path("backup.0123456789abcdef.part");
     std::fs::write(&left, "half").unwrap();
     store.backup(&scratch.path("backup"), &mut go_on).unwrap();
@@ -123,7 +123,7 @@ fn a_store_with_a_damaged_secret_is_not_backed_up() {
 }
 
 #[test]
-fn only_a_directory_with_nothing_but_the_key_takes_a_backup() {
+fn a_backup_is_restored_only_into_a_directory_with_nothing_but_the_key() {
     let (scratch, store, ..) = filled();
     let backup = scratch.path("backup");
     store.backup(&backup, &mut go_on).unwrap();
@@ -134,7 +134,7 @@ fn only_a_directory_with_nothing_but_the_key_takes_a_backup() {
         let refused = restore(&other, &backup).unwrap_err();
         assert!(matches!(&refused, VaultError::NotEmpty { entry: found, .. } if found == entry), "{refused}");
     }
-    // What an attempt that was cut short has left is in nobody's way.
+    // The remains of an interrupted restore do not prevent another one.
     let other = with_key_of(&scratch);
     std::fs::create_dir(other.path("store.new")).unwrap();
     std::fs::write(other.path("anchor"), "x").unwrap();
@@ -159,7 +159,7 @@ fn another_root_key_is_refused_with_both_ids_and_leaves_nothing() {
 }
 
 #[test]
-fn the_recovery_key_restores_too() {
+fn a_backup_can_be_restored_with_the_recovery_key() {
     let (scratch, store, vault, _) = filled();
     let recovery = store.new_recovery_key(&mut go_on).unwrap();
     let backup = scratch.path("backup");
@@ -176,7 +176,7 @@ fn the_recovery_key_restores_too() {
 }
 
 #[test]
-fn a_backup_with_any_byte_changed_or_cut_off_is_refused_and_leaves_nothing() {
+fn a_backup_with_any_byte_changed_or_missing_is_refused_and_leaves_nothing() {
     let (scratch, store, ..) = filled();
     let backup = scratch.path("backup");
     store.backup(&backup, &mut go_on).unwrap();
@@ -224,7 +224,7 @@ fn a_row_of_another_backup_of_the_same_store_is_refused() {
 }
 
 #[test]
-fn checks_run_beside_writes() {
+fn verify_runs_during_writes() {
     let (_scratch, store, vault, _) = filled();
     std::thread::scope(|scope| {
         scope.spawn(|| {

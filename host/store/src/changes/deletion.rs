@@ -1,4 +1,5 @@
-//! Deleting members, interns and workspaces: each in one step with all that it owns, so that nothing outlives it.
+//! Deletion of members, interns and workspaces. Each is deleted in one commit with all that belongs
+//! to it.
 
 use std::sync::Arc;
 
@@ -11,32 +12,32 @@ use crate::records::{ApiKey, Intern, Member, Workspace};
 use crate::rows::{self, StoredKey};
 use crate::vault::VaultId;
 
-/// A member that is gone.
+/// Result of deleting a member.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MemberDeleted {
-    /// Which.
+    /// The member as it was.
     pub member: Member,
-    /// How many keys were revoked with it.
+    /// Number of keys revoked with it.
     pub keys_revoked: usize,
 }
 
-/// A workspace that is gone.
+/// Result of deleting a workspace.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WorkspaceDeleted {
-    /// Which.
+    /// The workspace as it was.
     pub workspace: Workspace,
-    /// How many members went with it.
+    /// Number of members deleted with it.
     pub members: usize,
-    /// How many interns went with it.
+    /// Number of interns deleted with it.
     pub interns: usize,
-    /// How many secrets went with it, those of its interns included.
+    /// Number of secrets deleted with it, including those of its interns.
     pub secrets: usize,
-    /// How many keys were revoked with it.
+    /// Number of keys revoked with it.
     pub keys_revoked: usize,
 }
 
 impl Draft {
-    /// Removes the intern with its secrets and revokes its keys.
+    /// Deletes the intern with its secrets and revokes its keys.
     pub(crate) fn delete_intern(&mut self, actor: Actor, id: InternId) -> Result<Intern, Error> {
         let intern = self.intern(id)?.clone();
         let vault = VaultId::Intern(id);
@@ -51,7 +52,8 @@ impl Draft {
         Ok(intern)
     }
 
-    /// Removes the member and revokes its keys. Interns that it created stay, for the admins of the workspace.
+    /// Deletes the member and revokes its keys. The interns it created stay, for the admins of the
+    /// workspace.
     pub(crate) fn delete_member(&mut self, actor: Actor, id: MemberId) -> Result<MemberDeleted, Error> {
         let member = self.directory.member(id).ok_or_else(|| LookupError::not_found(Kind::Member, id))?;
         if member.name.as_str() == OWNER {
@@ -67,8 +69,8 @@ impl Draft {
         Ok(MemberDeleted { member, keys_revoked })
     }
 
-    /// Removes the workspace with its members, its interns and their vaults, and revokes its keys. Sums of what it
-    /// spent stay beside the usage rows that they add up.
+    /// Deletes the workspace with its members, interns and their vaults, and revokes its keys. The
+    /// sums of its spend are kept, as are the usage rows that they sum up.
     pub(crate) fn delete_workspace(
         &mut self,
         actor: Actor,
@@ -77,6 +79,8 @@ impl Draft {
         let workspace = self.workspace(id)?.clone();
         let interns: Vec<InternId> = self.directory.interns_of(id).map(|intern| intern.id).collect();
         let members: Vec<MemberId> = self.directory.members_of(id).map(|member| member.id).collect();
+        // Everything that can fail is done first, so that a refusal leaves the write batch
+        // unchanged.
         let vaults = interns.iter().map(|intern| VaultId::Intern(*intern)).chain([VaultId::Workspace(id)]);
         let vaults = vaults.map(|vault| Ok((vault, self.rows_of_vault(vault)?)));
         let vaults = vaults.collect::<Result<Vec<_>, Error>>()?;
@@ -111,7 +115,7 @@ impl Draft {
         Ok(deleted)
     }
 
-    /// The keys that are not revoked and are meant.
+    /// The matching keys that are not revoked.
     fn live_keys(&self, is_meant: impl Fn(&ApiKey) -> bool) -> Vec<StoredKey> {
         let live = |stored: &&Arc<StoredKey>| stored.key.revoked_at_ms.is_none() && is_meant(&stored.key);
         self.directory.stored_keys().filter(live).map(|stored| (**stored).clone()).collect()

@@ -1,7 +1,8 @@
-//! Changes of the header and of what key records are wrapped under.
+//! Changes of the header and of the keys that wrap key records.
 //!
-//! One rule holds after every commit: whatever the header says opens the store opens every key record. So a new
-//! key is put on every record first, counts from one commit on, and what it replaces is taken off last.
+//! Invariant after every commit: each key that the header names as root or recovery key opens every
+//! key record. Therefore a new key is first added to every record, then put in force by one commit,
+//! and only then the wrappings by the old key are removed.
 
 use super::Draft;
 use crate::audit::{Actor, AuditAction};
@@ -12,13 +13,13 @@ use crate::rows::{self, Header};
 use crate::seal::{KeyRecord, WrapKey, WrapKeys};
 
 impl Draft {
-    /// The header as it is in this draft.
+    /// The header as it is in this write batch.
     pub(crate) fn header(&self) -> Result<Header, Error> {
         let row = self.key_row(rows::HEADER)?.ok_or(Error::Damaged)?;
         rows::decode(self.view.keys(), KEYS, rows::HEADER, &row).ok_or(Error::Damaged)
     }
 
-    /// Changes the header, and gives it as it is then.
+    /// Changes the header and returns the new one.
     pub(crate) fn change_header(
         &mut self,
         action: AuditAction,
@@ -31,7 +32,7 @@ impl Draft {
         Ok(header)
     }
 
-    /// Notes when the first retired key of a vault may be deleted.
+    /// Stores when the first retired key of a vault may be deleted.
     pub(crate) fn set_retired_keys_due(&mut self, due_ms: Option<u64>) -> Result<Header, Error> {
         let mut header = self.header()?;
         if header.retired_keys_due_ms != due_ms {
@@ -42,7 +43,7 @@ impl Draft {
         Ok(header)
     }
 
-    /// From here on key records are wrapped under this as well, which is to be the next root key.
+    /// Sets the next root key. From now on key records are wrapped under it too.
     pub(crate) fn begin_root_rotation(&mut self, to: RootKeyRecord, key: WrapKey) -> Result<Header, Error> {
         let from = self.header()?.root.id;
         let action = AuditAction::RootRotationBegun { from, to: to.id };
@@ -51,7 +52,7 @@ impl Draft {
         Ok(header)
     }
 
-    /// Makes the next root key the one that counts; every vault's key record must be wrapped under it.
+    /// Puts the next root key in force. Every vault's key record must be wrapped under it already.
     pub(crate) fn end_root_rotation(&mut self) -> Result<Header, Error> {
         let wrap_keys = self.view.keys().wrap_keys();
         let before = self.header()?;
@@ -75,17 +76,19 @@ impl Draft {
         Ok(header)
     }
 
-    /// From here on key records are wrapped under this as well, which is to be the next recovery key.
+    /// Sets the next recovery key. From now on key records are wrapped under it too.
     pub(crate) fn begin_recovery_key(&mut self, key: WrapKey) -> Result<Header, Error> {
         self.check_root_key()?;
-        // Cut short, this leaves wrappings behind that nothing opens.
+        // If the process ends before the new recovery key is in force, wrappings stay behind that
+        // no key opens. `untidy` has them removed later.
         let action = AuditAction::RecoveryKeyBegun { id: key.id() };
         let header = self.change_header(action, |header| header.untidy = true)?;
         self.change_wrap_keys(|keys| keys.next_recovery = Some(key));
         Ok(header)
     }
 
-    /// Makes the next recovery key the one that counts; every vault's key record must be wrapped under it.
+    /// Puts the next recovery key in force. Every vault's key record must be wrapped under it
+    /// already.
     pub(crate) fn end_recovery_key(&mut self, record: RootKeyRecord) -> Result<Header, Error> {
         let wrap_keys = self.view.keys().wrap_keys();
         let key =
@@ -100,8 +103,8 @@ impl Draft {
         Ok(header)
     }
 
-    /// Wraps these records anew, under everything that counts at this moment and nothing else. Tells how many
-    /// were other than that.
+    /// Rewraps these records under exactly the keys in force at present. Returns how many of them
+    /// changed.
     pub(crate) fn rewrap(&mut self, records: &[Vec<u8>]) -> Result<usize, Error> {
         let keys = std::sync::Arc::clone(self.view.keys());
         let under = keys.wrap_keys();
@@ -120,13 +123,13 @@ impl Draft {
         Ok(changed)
     }
 
-    /// A key record as it is in this draft; `None` for one that is gone.
+    /// A key record as it is in this write batch; `None` for a deleted one.
     pub(super) fn key_record(&self, row: &[u8]) -> Result<Option<KeyRecord>, Error> {
         let Some(value) = self.key_row(row)? else { return Ok(None) };
         rows::decode(self.view.keys(), KEYS, row, &value).map(Some).ok_or(Error::Damaged)
     }
 
-    /// Whether every vault's key record there will be names this key among those that open it.
+    /// Checks that every vault's key record, after this write batch, has a wrapping by this key.
     fn check_wrapped(&self, by: &WrapKey) -> Result<(), Error> {
         let (first, last) = rows::vault_keys_range();
         let in_draft = self.rows.range(first..=last).map(|(row, _)| row.clone());
@@ -141,7 +144,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Key records that could never be opened with the root key are not made.
+    /// Refuses to make key records in a store opened with its recovery key: the root key could not
+    /// open them.
     pub(super) fn check_root_key(&self) -> Result<(), Error> {
         if self.view.keys().wrap_keys().root.is_none() { Err(Error::NoRootKey) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! API keys: issued, changed, revoked.
+//! Mutations of API keys: issue, change, revoke.
 
 use super::Draft;
 use crate::audit::{Actor, AuditAction};
@@ -12,58 +12,58 @@ use crate::secret::Secret;
 use crate::spend::SpendLimits;
 use crate::token::{KeyId, Token};
 
-/// Whom a new key is for; this is also its kind.
+/// The owner of a new key, which also determines its kind.
 #[derive(Clone, Copy, Debug)]
 pub enum KeyOwner {
-    /// A member, or the workspace's `owner`.
+    /// A member of a workspace.
     Member {
-        /// The workspace.
+        /// The workspace of the key.
         workspace: WorkspaceId,
-        /// The member of that workspace.
+        /// A member of that workspace; `None` for its member `owner`.
         member: Option<MemberId>,
     },
-    /// An intern.
+    /// An intern of a workspace.
     Intern {
-        /// The workspace.
+        /// The workspace of the key.
         workspace: WorkspaceId,
-        /// The intern of that workspace.
+        /// An intern of that workspace.
         intern: InternId,
     },
-    /// The workspace itself, for managing keys. Belongs to its `owner`.
+    /// The workspace itself, for managing keys. The key belongs to the member `owner`.
     Provisioning {
-        /// The workspace.
+        /// The workspace of the key.
         workspace: WorkspaceId,
     },
-    /// Nobody.
+    /// No owner: the key reads the catalog only.
     Unscoped,
 }
 
-/// A key to issue.
+/// An API key to issue.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// Whom it is for.
+    /// The owner, which also determines the kind.
     pub owner: KeyOwner,
-    /// A label.
+    /// A label; it need not be unique.
     pub name: Option<Name>,
-    /// First moment at which it no longer works, Unix milliseconds.
+    /// First moment at which it is no longer accepted, Unix milliseconds.
     pub expires_at_ms: Option<u64>,
-    /// What it may spend.
+    /// Its spend limits.
     pub limits: SpendLimits,
 }
 
-/// Changes to a key; `None` leaves a part as it is.
+/// Changes of a key; `None` leaves a part unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct KeyChange {
-    /// Another label, or no label.
+    /// The new label; `Some(None)` removes it.
     pub name: Option<Option<Name>>,
-    /// Off or on.
+    /// Whether it is switched off.
     pub disabled: Option<bool>,
-    /// Other limits of spending, all four together.
+    /// New spend limits, which replace all four.
     pub limits: Option<SpendLimits>,
 }
 
 impl Draft {
-    /// The key and its token; the token is kept nowhere else.
+    /// Returns the key and its token. The token is not stored.
     pub(crate) fn issue_key(&mut self, actor: Actor, new: NewKey) -> Result<(ApiKey, Secret), Error> {
         self.has_space_for(actor)?;
         if new.expires_at_ms.is_some_and(|expires_at_ms| expires_at_ms <= self.now_ms) {
@@ -101,6 +101,7 @@ impl Draft {
             actor,
             AuditAction::KeyIssued { id: key.id, kind, workspace, member, intern, expires_at_ms, limits },
         );
+        // Only a proof of the token's secret is stored; the token itself is returned once.
         self.put_key(StoredKey {
             key: key.clone(),
             proof: self.view.keys().token_proof(token.secret.as_ref()),
@@ -125,7 +126,7 @@ impl Draft {
         Ok(key)
     }
 
-    /// Revoking twice changes nothing and is no error: the wish is fulfilled.
+    /// Revoking a revoked key changes nothing and is not an error.
     pub(crate) fn revoke_key(&mut self, actor: Actor, id: KeyId) -> Result<ApiKey, Error> {
         self.has_space_for(actor)?;
         let mut stored = self.stored_key(id)?;
@@ -149,6 +150,7 @@ impl Draft {
         Ok((**stored).clone())
     }
 
+    /// A token whose id is not in use. A collision of random ids is very unlikely.
     fn unused_token(&self) -> Result<Token, Error> {
         loop {
             let token = Token::random()?;

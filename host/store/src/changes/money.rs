@@ -1,4 +1,4 @@
-//! Credit, intents, and the sums that are kept of usage rows.
+//! Mutations about money: credit, intents, and the sums of usage rows.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +16,11 @@ use crate::rows;
 use crate::token::KeyId;
 use crate::usage::{Cell, UsageKind, UsageOutcome, UsageRow, UsageTotals};
 
-/// Rows of old totals that one commit removes at most.
+/// Largest number of old daily totals that one commit removes.
 const DROPPED_MAX: usize = 10_000;
 
-/// A request of a prepaid workspace that is about to be dispatched: what its usage row will be should the process
-/// die meanwhile.
+/// The intent of a request in a prepaid workspace, written before the request is dispatched. If the
+/// process dies before the usage row is written, the next start makes the usage row from it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Intent {
     request_id: String,
@@ -35,7 +35,7 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    /// Of a request that begins now and may cost nothing so far.
+    /// The intent of a request that begins now, with no amount yet.
     pub(crate) fn of(row: &UsageRow, at_ms: u64) -> Intent {
         Intent {
             request_id: row.request_id.clone(),
@@ -50,7 +50,7 @@ impl Intent {
         }
     }
 
-    /// Takes over who is asked, once that is known; says whether it was not known before.
+    /// Sets model and provider once they are chosen. True when they were not known before.
     pub(crate) fn name(&mut self, row: &UsageRow) -> bool {
         let is_new = self.model.is_empty() && !row.model.is_empty();
         row.model.clone_into(&mut self.model);
@@ -58,7 +58,7 @@ impl Intent {
         is_new
     }
 
-    /// The row of a request that nobody can tell the end of.
+    /// The usage row of a request whose end is unknown because the process died.
     pub(crate) fn interrupted(self) -> UsageRow {
         UsageRow {
             at_ms: self.at_ms,
@@ -73,7 +73,8 @@ impl Intent {
 }
 
 impl Draft {
-    /// Adds credit. An unlimited workspace becomes a prepaid one: what it spent before is not taken from it.
+    /// Adds credit. An unlimited workspace becomes prepaid; what it spent before does not count
+    /// against the credit.
     pub(crate) fn add_credit(
         &mut self,
         actor: Actor,
@@ -92,7 +93,7 @@ impl Draft {
         Ok(workspace)
     }
 
-    /// Takes a workspace's limit away, and with it its balance.
+    /// Makes a workspace unlimited and drops its balance.
     pub(crate) fn set_unlimited(&mut self, actor: Actor, id: WorkspaceId) -> Result<Workspace, Error> {
         let mut workspace = self.workspace(id)?.clone();
         let dropped_pico = match workspace.credit {
@@ -105,13 +106,15 @@ impl Draft {
         Ok(workspace)
     }
 
-    /// Has the next start charge `amount_pico`, should there be no row of the request by then.
+    /// Writes an intent: unless the request's usage row follows, the next start charges
+    /// `amount_pico`.
     pub(crate) fn put_intent(&mut self, intent: &Intent, amount_pico: u64) {
         let intent = Intent { amount_pico, ..intent.clone() };
         self.put_row(rows::intent_key(&intent.request_id), &intent);
     }
 
-    /// Takes usage rows into the commit with all that is summed of them. Called once, after every other change.
+    /// Adds usage rows to the commit and updates all sums of them. Must be called once, after every
+    /// other change.
     pub(crate) fn add_usage(&mut self, settled: Vec<Settled>) -> Result<(), Error> {
         let mut keys: BTreeMap<KeyId, KeySpent> = BTreeMap::new();
         let mut workspaces: BTreeMap<WorkspaceId, WorkspaceSpent> = BTreeMap::new();
@@ -139,7 +142,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Removes totals of days before this one; true when there are more of them.
+    /// Removes totals of the days before this one. True when more of them are left.
     pub(crate) fn drop_totals_before(&mut self, day: u32) -> Result<bool, Error> {
         let (start, end) = (rows::day_totals_start(0), rows::day_totals_start(day));
         let old = self.view.key_rows(&start, &end).take(DROPPED_MAX);
@@ -155,14 +158,14 @@ impl Draft {
         self.kept(&rows::workspace_spend_key(id))
     }
 
-    /// A sum as it lies in the store; nothing for one that was never begun.
+    /// A stored sum; zero when there is none yet.
     fn kept<T: Default + serde::de::DeserializeOwned>(&self, key: &[u8]) -> Result<T, Error> {
         let Some(row) = self.view.key_row(key)? else { return Ok(T::default()) };
         rows::decode(self.view.keys(), KEYS, key, &row).ok_or(Error::Damaged)
     }
 }
 
-/// The sum under a key of the map, read when it is first asked for.
+/// The sum of a key in the map, read from the store at its first use.
 fn sum_of<K: Ord, S>(
     sums: &mut BTreeMap<K, S>,
     key: K,

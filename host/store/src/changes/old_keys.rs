@@ -1,4 +1,4 @@
-//! Keys that were revoked so long ago that no report names them any more.
+//! Deletion of API keys that were revoked before the retention time of usage reports.
 
 use std::sync::Arc;
 
@@ -8,12 +8,13 @@ use crate::rows::{self, StoredKey};
 use crate::spend::day_of;
 use crate::token::KeyId;
 
-/// Keys that one commit removes at most.
+/// Largest number of keys that one commit removes.
 const DROPPED_MAX: usize = 1_000;
 
 impl Draft {
-    /// Removes keys that were revoked before this day, with the sums of what they spent, and says which; 1,000 at
-    /// most. One key for requests stays: that there was one tells a start that nobody wants a first one.
+    /// Removes keys that were revoked before this day, at most 1,000, with the sums of their spend,
+    /// and returns their ids. One member or intern key always stays, because a start issues a first
+    /// key only when no such key exists.
     pub(crate) fn drop_keys_revoked_before(&mut self, day: u32) -> Vec<KeyId> {
         let is_old =
             |stored: &Arc<StoredKey>| stored.key.revoked_at_ms.is_some_and(|at_ms| day_of(at_ms) < day);

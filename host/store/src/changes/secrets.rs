@@ -1,5 +1,5 @@
-//! Changes of the vaults: a draft of rows over the state before the commit, so that the changes of one group
-//! see each other.
+//! Mutations of the vaults. Each one is applied to the changes of its group so far, so that it sees
+//! the mutations before it in the same commit.
 
 mod chance;
 mod mend;
@@ -23,27 +23,28 @@ use crate::vault::{
     View, head_key, secret_key,
 };
 
-/// What the changes of one group make of the vaults.
+/// The changes of the vaults in one write batch.
 #[derive(Default)]
 pub(super) struct Vaults {
-    /// Vaults that were looked into; `None` for one that is gone.
+    /// Vaults that were read or changed; `None` for a deleted one.
     opened: BTreeMap<VaultId, Option<Opened>>,
-    /// By row key, the secrets that are other than before; `None` for one that is gone.
+    /// Secrets that changed, by row key; `None` for a deleted one.
     secrets: BTreeMap<Vec<u8>, Option<Written>>,
-    /// By row key, heads that were made anew; none of a vault in `opened`.
+    /// Heads that were recomputed by a repair, by row key; never of a vault in `opened`.
     heads: RowChanges,
-    /// Bytes of encrypted values in `secrets`, those overwritten since included.
+    /// Bytes of encrypted values in `secrets`, including values that a later mutation replaced.
     pub(super) bytes: usize,
-    /// What workspaces hold with their interns, as far as it was asked for; `None` for one that is gone.
+    /// What each workspace holds with its interns, as far as it was computed; `None` for a deleted
+    /// workspace.
     sums: BTreeMap<WorkspaceId, Option<VaultSize>>,
     chance: Chance,
 }
 
-/// A vault with the keys and the head it has in this draft.
+/// A vault with its keys and its head as of this write batch.
 struct Opened {
     keys: VaultKeys,
     head: Head,
-    /// Its keys are new, and their record is not in the draft yet.
+    /// Its keys changed, and their record is not in the write batch yet.
     unrecorded: bool,
     changed: bool,
 }
@@ -57,13 +58,13 @@ struct Written {
     sealed: Vec<u8>,
 }
 
-/// A version of a secret that nothing can refuse any more.
+/// A version of a secret that passed all checks but the quota.
 struct Staged {
     written: Written,
     replaces: Option<Weighed>,
 }
 
-/// A secret with the bytes that count against the limits.
+/// A secret with the number of bytes that count against the quotas.
 struct Weighed {
     stored: Stored,
     bytes: u64,
@@ -74,7 +75,7 @@ impl Written {
         self.stored.content_bytes(self.sealed.len())
     }
 
-    /// A new version of a secret, encrypted with the vault's newest key.
+    /// Encrypts a new version of a secret with the vault's newest key.
     fn encrypt(
         view: &View,
         keys: &VaultKeys,
@@ -94,7 +95,7 @@ impl Written {
 }
 
 impl Vaults {
-    /// The rows this amounts to.
+    /// The rows of all changes.
     pub(super) fn finish(self, view: &View) -> VaultRows {
         let mut vault_rows = VaultRows { heads: self.heads, ..VaultRows::default() };
         for (key, written) in self.secrets {
@@ -114,7 +115,7 @@ impl Vaults {
         vault_rows
     }
 
-    /// A secret as it is in this draft.
+    /// A secret as of this write batch.
     fn secret(&self, view: &View, vault: VaultId, name: &SecretName) -> Result<Option<Stored>, Error> {
         match self.secrets.get(&secret_key(vault, name)) {
             Some(written) => Ok(written.as_ref().map(|written| written.stored.clone())),
@@ -122,7 +123,7 @@ impl Vaults {
         }
     }
 
-    /// The same with its bytes.
+    /// A secret as of this write batch, with its bytes.
     fn weighed(&self, view: &View, vault: VaultId, name: &SecretName) -> Result<Option<Weighed>, Error> {
         let key = secret_key(vault, name);
         if let Some(written) = self.secrets.get(&key) {
@@ -134,7 +135,7 @@ impl Vaults {
         Ok(Some(Weighed { stored, bytes }))
     }
 
-    /// A vault as it is in this draft; `None` when it never had a secret.
+    /// A vault as of this write batch; `None` when no secret was ever stored in it.
     fn open(&mut self, view: &View, vault: VaultId) -> Result<Option<&mut Opened>, Error> {
         let place = match self.opened.entry(vault) {
             Entry::Occupied(known) => return Ok(known.into_mut().as_mut()),
@@ -152,7 +153,8 @@ impl Vaults {
         Ok(place.insert(Some(Opened { keys, head, unrecorded: false, changed: false })).as_mut())
     }
 
-    /// The same, with keys and a head for a vault that has none. Nothing is written until a secret is.
+    /// Like `open`, but creates keys and a head for a vault that has none. They are written only
+    /// together with a secret.
     fn open_or_make(&mut self, view: &View, vault: VaultId, now_ms: u64) -> Result<&mut Opened, Error> {
         if self.open(view, vault)?.is_none() {
             let keys = VaultKeys::random(now_ms)?;
@@ -167,11 +169,11 @@ impl Vaults {
         self.open(view, vault)?.ok_or(Error::Damaged)
     }
 
-    /// The value of a secret as it is in this draft.
+    /// The decrypted value of a secret as of this write batch.
     fn value(&self, view: &View, vault: VaultId, stored: &Stored) -> Result<Zeroizing<Vec<u8>>, Error> {
         let key = secret_key(vault, &stored.metadata.name);
         match (self.secrets.get(&key), self.opened.get(&vault)) {
-            // Written in this group, under keys that may not be on the disk yet.
+            // Written in this group, possibly under keys that are not on the disk yet.
             (Some(Some(written)), Some(Some(opened))) => {
                 view.decrypt(vault, stored, &opened.keys, &written.sealed)
             }
@@ -179,8 +181,8 @@ impl Vaults {
         }
     }
 
-    /// Encrypts a value for its place. A name that was there before keeps its date. Without hosts it is a legacy
-    /// secret, which shows no fingerprint either.
+    /// Encrypts a value for its vault and name. A secret that replaces another one keeps its
+    /// creation date. A secret without hosts is a legacy secret, and gets no fingerprint.
     fn stage(
         &mut self,
         view: &View,
@@ -206,7 +208,8 @@ impl Vaults {
         let Staged { written, replaces } = staged;
         let metadata = written.stored.metadata.clone();
         let key = secret_key(written.vault, &metadata.name);
-        // A name given twice in one change: what it replaces was staged a moment ago.
+        // If a name occurs twice in one change, the version to replace was staged after `replaces`
+        // was read.
         let replaces = match self.secrets.get(&key) {
             Some(before) => {
                 before.as_ref().map(|it| Weighed { stored: it.stored.clone(), bytes: it.bytes() })
@@ -219,7 +222,7 @@ impl Vaults {
         metadata
     }
 
-    /// Brings the vault's head along.
+    /// Updates the vault's head for one changed secret.
     fn count(
         &mut self,
         view: &View,
@@ -261,7 +264,7 @@ impl Draft {
         Ok(metadata)
     }
 
-    /// Writes versions of secrets of one vault, all or none.
+    /// Writes versions of secrets of one vault, all of them or none.
     fn write(&mut self, vault: VaultId, staged: Vec<Staged>) -> Result<Vec<SecretMetadata>, Error> {
         let sum = self.check_quota(vault, &staged)?;
         self.record_keys(vault)?;
@@ -269,7 +272,7 @@ impl Draft {
         Ok(staged.into_iter().map(|staged| self.vaults.apply(&self.view, staged)).collect())
     }
 
-    /// A legacy secret is not the caller's to delete: it is answered as if it were not there.
+    /// A legacy secret is treated as absent: the caller may not delete it.
     pub(crate) fn delete_secret(
         &mut self,
         actor: Actor,
@@ -291,7 +294,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Copies all or nothing. What is missing counts before what has no hosts.
+    /// Copies all secrets or none. A missing secret is reported before a secret without hosts.
     pub(crate) fn copy_secrets(
         &mut self,
         actor: Actor,
@@ -322,7 +325,8 @@ impl Draft {
         Ok(copies)
     }
 
-    /// The keys of every row of a vault, in `meta` or `values`, that are or would be on the disk.
+    /// Row keys of all secrets of a vault, in `meta` or `values`, on the disk or in this write
+    /// batch.
     pub(super) fn rows_of_vault(&self, vault: VaultId) -> Result<BTreeSet<Vec<u8>>, Error> {
         let mut keys = self.view.keys_of(vault)?;
         let in_draft = self
@@ -334,14 +338,14 @@ impl Draft {
         Ok(keys)
     }
 
-    /// Takes a vault away: its secrets, its head and its keys.
+    /// Deletes a vault: its secrets, its head and its keys.
     pub(super) fn drop_vault(&mut self, vault: VaultId, secrets: BTreeSet<Vec<u8>>) {
         self.vaults.secrets.extend(secrets.into_iter().map(|key| (key, None)));
         self.vaults.opened.insert(vault, None);
         self.rows.insert(rows::vault_keys_key(vault), None);
     }
 
-    /// A new vault's keys go into the same commit as its first secret.
+    /// Puts new or changed keys of a vault into the same commit as the secrets written with them.
     fn record_keys(&mut self, vault: VaultId) -> Result<(), Error> {
         let Some(Some(opened)) = self.vaults.opened.get_mut(&vault) else { return Ok(()) };
         if !opened.unrecorded {

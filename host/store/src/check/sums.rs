@@ -1,4 +1,4 @@
-//! Whether the sums that lie beside the usage rows are what the rows add up to.
+//! Checks that the stored sums of spend and usage equal the sums of the usage rows.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use crate::token::KeyId;
 use crate::usage::{Cell, UsageTotals, block};
 use crate::vault::View;
 
-/// Adds up all usage rows that the view shows, in the order in which they were written, and notes which sums are
-/// others. `first_day` is the first whose totals are kept.
+/// Adds up all usage rows of the view in the order in which they were written, and notes each
+/// stored sum that differs. `first_day` is the first day whose totals are kept.
 pub(crate) fn check_sums(
     view: &View,
     first_day: u32,
@@ -38,7 +38,7 @@ pub(crate) fn check_sums(
     Ok(())
 }
 
-/// What the rows add up to.
+/// The sums computed from the usage rows.
 #[derive(Default)]
 struct Sums {
     keys: BTreeMap<KeyId, KeySpent>,
@@ -49,7 +49,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// A value that is none of ours breaks the audit chain, which is another check's.
+    /// Skips a value that does not decode: the check of the audit chain reports it.
     fn add(&mut self, value: &[u8]) {
         for row in block::decode(value).unwrap_or_default() {
             self.rows += 1;
@@ -67,10 +67,10 @@ impl Sums {
             let (key, value) = row.into_inner()?;
             self.compare_row(view, &key, &value, differs);
         }
-        // What has rows and no sum.
+        // What is left are sums of rows for which no sum is stored.
         let Sums { keys, workspaces, days, .. } = self;
         for (id, rows) in &keys {
-            // The sums of a key go with it, and its rows stay.
+            // The sums of a deleted key are deleted with it, but its usage rows stay.
             if view.key_row(&rows::api_key_key(*id))?.is_some() {
                 compare_key(*id, &KeySpent::default(), rows, differs);
             }
@@ -82,7 +82,7 @@ impl Sums {
         Ok(())
     }
 
-    /// Compares a row that is a sum, and takes out what it was compared with.
+    /// Compares one stored sum, and removes the computed one.
     fn compare_row(&mut self, view: &View, key: &[u8], value: &[u8], differs: &mut impl FnMut(String)) {
         if let Some(id) = rows::key_of_spend(key) {
             let rows = self.keys.remove(&id).unwrap_or_default();
@@ -97,7 +97,7 @@ impl Sums {
     }
 }
 
-/// A sum as it lies; `None` for one that is not ours, which is another check's.
+/// A stored sum; `None` when its MAC does not match, which the check of the rows of `keys` reports.
 fn read<T: serde::de::DeserializeOwned>(view: &View, key: &[u8], value: &[u8]) -> Option<T> {
     rows::decode(view.keys(), KEYS, key, value)
 }
@@ -137,7 +137,7 @@ fn compare_day(cell: &Cell, sum: &UsageTotals, rows: &UsageTotals, differs: &mut
     }
 }
 
-/// Tells of two amounts that should be the same; whether they are.
+/// Reports two amounts that differ. True when they are equal.
 fn compare(of: &str, did: &str, sum: u64, rows: u64, differs: &mut impl FnMut(String)) -> bool {
     let how = if sum > rows { "more" } else { "less" };
     let [sum_of, rows_of, off] = [sum, rows, sum.abs_diff(rows)].map(Dollars::from_pico);

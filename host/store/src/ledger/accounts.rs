@@ -1,4 +1,5 @@
-//! The arithmetic of accounts: what is spent, what is held for requests under way, and what that leaves.
+//! The arithmetic of accounts: what is spent, what is reserved for requests in progress, and what
+//! is left.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use crate::spend::{SpendLimits, Spent, Window};
 use crate::token::KeyId;
 use crate::usage::UsageRow;
 
-/// What a workspace has spent, as it lies in the store.
+/// Stored spend of a workspace.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
 pub(crate) struct WorkspaceSpent {
     pub(crate) charged_pico: u64,
@@ -24,7 +25,7 @@ impl WorkspaceSpent {
     }
 }
 
-/// What a key has spent, as it lies in the store.
+/// Stored spend of a key.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
 pub(crate) struct KeySpent {
     pub(crate) charged: Spent,
@@ -38,22 +39,23 @@ impl KeySpent {
     }
 }
 
-/// What a spender may spend.
+/// The limits of a spender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Of a prepaid workspace: what was paid in, and what it had spent before.
+    /// For a prepaid workspace: the credit paid in, and the spend before it became prepaid,
+    /// pico-dollars.
     pub(crate) credit: Option<(u64, u64)>,
     pub(crate) limits: SpendLimits,
 }
 
-/// What a request holds.
+/// The reservation of one request, pico-dollars.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Held {
-    /// All of it.
+    /// The whole reservation.
     pub(super) own: u64,
-    /// What the request has spent, or may spend with what it is doing already.
+    /// What the request has spent, plus what its parts in progress may still spend.
     pub(super) used: u64,
-    /// Whether a part of the request is under way that may spend some of that.
+    /// Whether a part of the request is in progress and may spend less than it reserved.
     pub(super) has_parts: bool,
 }
 
@@ -63,7 +65,7 @@ struct Account<S> {
     held: u64,
 }
 
-/// The accounts of all workspaces and keys: one for each that has spent or holds anything.
+/// The accounts of all workspaces and keys that have spent or reserved anything.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
     workspaces: HashMap<WorkspaceId, Account<WorkspaceSpent>>,
@@ -71,34 +73,34 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Puts in what a workspace had spent when the store was opened.
+    /// Sets what a workspace had spent when the store was opened.
     pub(crate) fn put_workspace(&mut self, id: WorkspaceId, spent: WorkspaceSpent) {
         self.workspaces.entry(id).or_default().spent = spent;
     }
 
-    /// Puts in what a key had spent when the store was opened.
+    /// Sets what a key had spent when the store was opened.
     pub(crate) fn put_key(&mut self, id: KeyId, spent: KeySpent) {
         self.keys.entry(id).or_default().spent = spent;
     }
 
-    /// Takes the account of a key out.
     pub(super) fn forget_key(&mut self, id: KeyId) {
         self.keys.remove(&id);
     }
 
-    /// What a workspace has spent, and what is held for it.
+    /// Spend and reservations of a workspace.
     pub(crate) fn workspace(&self, id: WorkspaceId) -> (WorkspaceSpent, u64) {
         self.workspaces.get(&id).map(|account| (account.spent, account.held)).unwrap_or_default()
     }
 
-    /// What a key has spent, and what is held for it.
+    /// Spend and reservations of a key.
     pub(crate) fn key(&self, id: KeyId) -> (KeySpent, u64) {
         self.keys.get(&id).map(|account| (account.spent, account.held)).unwrap_or_default()
     }
 
-    /// Makes what a request holds at least the estimate beside what it has used. An estimate that is more than what is
-    /// left holds what is left, and only while nothing else runs on the account: one request may overdraw an account,
-    /// several at once may not. Returns what the request holds then.
+    /// Raises a request's reservation to at least what it has used plus the estimate, and returns
+    /// the whole reservation. An estimate above what is left reserves what is left, but only while
+    /// nothing else runs on the account: one request may overdraw an account, several at once may
+    /// not.
     pub(super) fn hold(
         &mut self,
         spender: Spender,
@@ -108,13 +110,14 @@ impl Accounts {
         now_ms: u64,
     ) -> Result<u64, Refused> {
         let left = self.left(spender, terms, held, estimate, now_ms)?;
-        // What was held before stays held.
+        // A reservation never shrinks before the request ends.
         let amount = held.used.saturating_add(estimate.min(left)).max(held.own);
         self.hold_more(spender, amount.saturating_sub(held.own));
         Ok(amount)
     }
 
-    /// How much a request of the spender may still spend beside what it has used, where the estimate is allowed.
+    /// How much the request may still spend beyond what it has used, over all limits, if the
+    /// estimate is allowed.
     fn left(
         &self,
         spender: Spender,
@@ -172,14 +175,16 @@ impl Accounts {
     }
 }
 
-/// What is left of a limit beside what others hold and what the request has used, where the estimate is allowed: it
-/// fits, or nothing else runs and something is left.
+/// What is left of one limit after the reservations of others and what the request has used. The
+/// estimate is allowed if it fits, or if nothing else runs and something is left.
 ///
 /// # Errors
-/// The estimate is not allowed. `true` when other requests, or other parts of this one, are the reason.
+/// The estimate is not allowed. `true` when other requests, or other parts of this one, are the
+/// reason.
 fn rest(limit: u64, spent: u64, held: u64, request: Held, estimate: u64) -> Result<u64, bool> {
     let unspent = i128::from(limit) - i128::from(spent);
-    // Without parts under way the request has spent what it has used; a part may still give back what it does not need.
+    // Without parts in progress, `used` is what the request has spent. With parts, some of `used`
+    // may be given back.
     let spent_by_request = if request.has_parts { 0 } else { request.used };
     if unspent <= i128::from(spent_by_request) {
         return Err(false);

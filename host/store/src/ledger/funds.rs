@@ -1,8 +1,9 @@
-//! What one request with a limit may spend: shared by the request and by everything that spends on its behalf.
+//! The reservation of one request with a limit, shared by all parts of the request that spend.
 //!
-//! Each part of it (a turn of its own, or a question to another model) pledges what it may cost before it is sent.
-//! What is held for the request is what was spent and what is pledged, and it only grows until the request ends.
-//! In a prepaid workspace an intent says durably how much that is: no part is sent before it is covered.
+//! Each part (a turn of the request itself, or a question to another model) pledges what it may
+//! cost before it is sent. The reservation is what was spent plus what is pledged, and only grows
+//! until the request ends. In a prepaid workspace an intent row makes this amount durable; no part
+//! is sent before the intent covers it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,28 +14,29 @@ use crate::records::Credit;
 use crate::store::Store;
 use crate::usage::UsageRow;
 
-/// What a request with a limit holds. Clones are of the same request.
+/// The reservation of a request with a limit. Clones share one reservation.
 #[derive(Clone, Debug)]
 pub struct Funds {
     store: Store,
     spender: Spender,
-    // The writer's jobs have this and not the store: whoever drops the last store waits for the writer.
+    // Jobs in the writer's queue hold this state and not the store: dropping the last store waits
+    // for the writer, and would wait for itself on the writer's thread.
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// What is held, pico-dollars.
+    /// The reservation, pico-dollars.
     held: u64,
-    /// What parts under way may cost beyond what they have spent so far, pico-dollars.
+    /// What parts in progress may still spend beyond what they have spent so far, pico-dollars.
     pledged: u64,
-    /// What the next start charges if the process dies; its amount is set when it is written.
+    /// What the next start charges if the process dies. Its amount is set when it is written.
     intent: Intent,
-    /// How much the intent on the disk is good for, pico-dollars; `None` as long as there surely is none.
+    /// Amount of the intent on the disk, pico-dollars; `None` as long as there is certainly none.
     covered: Option<u64>,
-    /// Whether there may be an intent on the disk, or one on its way.
+    /// Whether an intent may be on the disk or in the writer's queue.
     has_intent: bool,
-    /// The row is on its way: nothing is held any more, and no intent is written.
+    /// The request has ended: nothing is reserved any more, and no intent is written.
     is_over: bool,
 }
 
@@ -45,13 +47,16 @@ impl Funds {
         Funds { store: store.clone(), spender: Spender::of(row), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Pledges what a part of the request may cost; where that is more than is left and nothing else runs on the
-    /// account, neither another request nor another part of this one, as much as is left. `spent_pico` tells what all parts
-    /// have spent so far, while no other part can give back of its pledge what it has spent. A part that costs nothing
-    /// is never refused.
+    /// Reserves what a part of the request may cost. If less is left and nothing else runs on the
+    /// account, neither another request nor another part of this one, reserves what is left. A part
+    /// that costs nothing is never refused.
+    ///
+    /// `spent_pico` returns what all parts have spent so far. It is called under the lock, so that
+    /// no part can reduce its pledge by what it spent between the call and the reservation.
     ///
     /// # Errors
-    /// [`Refused`], when what is left beside what the request and others have spent and may spend is too little.
+    /// [`Refused`] when too little is left beside what this request and others have spent and
+    /// reserved.
     pub fn pledge(&self, spent_pico: impl FnOnce() -> u64, estimate_pico: u64) -> Result<Pledge, Refused> {
         let mut state = lock(&self.state);
         let mut pledged = 0;
@@ -59,7 +64,8 @@ impl Funds {
             let used = spent_pico().saturating_add(state.pledged);
             let holds = Held { own: state.held, used, has_parts: state.pledged > 0 };
             let held = self.store.ledger().hold(self.spender, holds, estimate_pico)?;
-            // What was held before stays so until the request ends, also if there is no limit any more.
+            // The reservation made before stays until the request ends, even if the limit was
+            // removed since.
             if let Some(held) = held {
                 state.held = held;
                 pledged = estimate_pico.min(held.saturating_sub(used));
@@ -69,7 +75,8 @@ impl Funds {
         Ok(Pledge { state: Arc::clone(&self.state), pico: pledged })
     }
 
-    /// Notes what all parts have spent so far: that is held, and what is pledged beside it.
+    /// Sets what all parts have spent so far. The reservation grows to this amount plus the
+    /// pledges, if it is smaller.
     pub fn note_spent(&self, spent_pico: u64) {
         let mut state = lock(&self.state);
         let needed = spent_pico.saturating_add(state.pledged);
@@ -79,19 +86,21 @@ impl Funds {
         }
     }
 
-    /// Has the intent cover what is held, if the workspace is prepaid, and waits until that is durable. Should the
-    /// process die, the next start charges it. Costs nothing where it is covered already.
+    /// In a prepaid workspace, writes an intent that covers the reservation and waits until it is
+    /// durable. If the process dies, the next start charges that amount. Returns at once when the
+    /// intent covers it already.
     ///
-    /// Dropping the future leaves the intent on its way; the row takes it back.
+    /// If the future is dropped, the intent may still be written. The usage row removes it.
     ///
     /// # Errors
-    /// [`Error::NotWritable`], [`Error::Closed`], [`Error::WriteFailed`], [`Error::NoSpace`]: then nothing may be
-    /// dispatched.
+    /// [`Error::NotWritable`], [`Error::Closed`], [`Error::WriteFailed`], [`Error::NoSpace`]: then
+    /// nothing may be sent.
     pub async fn commit_intent(&self) -> Result<(), Error> {
         self.commit(None).await
     }
 
-    /// The same for the request itself, whose row knows more than the one it began with.
+    /// The same for the request itself. Its row may meanwhile have a model and a provider, which
+    /// the intent takes over.
     pub(super) async fn commit(&self, row: Option<&UsageRow>) -> Result<(), Error> {
         if !self.is_due(row) || !self.is_prepaid() {
             return Ok(());
@@ -105,7 +114,8 @@ impl Funds {
         Ok(())
     }
 
-    /// Whether the intent has to be written, with the names of this row.
+    /// Whether the intent has to be written, because of its amount or because of the row's model
+    /// and provider.
     fn is_due(&self, row: Option<&UsageRow>) -> bool {
         let mut state = self.state();
         let is_named = row.is_some_and(|row| state.intent.name(row));
@@ -118,14 +128,14 @@ impl Funds {
         workspace.is_some_and(|workspace| matches!(workspace.credit, Credit::Prepaid { .. }))
     }
 
-    /// Ends everything: how much is held, and whether there may be an intent.
+    /// Ends the reservation. Returns its amount, and whether there may be an intent.
     pub(super) fn end(&self) -> (u64, bool) {
         let mut state = self.state();
         state.is_over = true;
         (std::mem::take(&mut state.held), state.has_intent)
     }
 
-    /// Whether there may be an intent, which only a row takes back.
+    /// Whether there may be an intent, which only a usage row removes.
     pub(super) fn has_intent(&self) -> bool {
         self.state().has_intent
     }
@@ -136,26 +146,26 @@ impl Funds {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // A panic elsewhere leaves sums that are still sums.
+    // A panic in another thread cannot leave a sum half updated.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes the intent as large as it has to be by now, whatever it was when it was asked for: intents of one
-/// request may overtake each other. Tells for how much it is good.
+/// Writes the intent with the current reservation, not the one at the time of the call: intents of
+/// one request can overtake each other in the queue. Returns the amount.
 fn put(state: &Mutex<State>, draft: &mut Draft) -> Result<u64, Error> {
     let state = lock(state);
     if state.covered.is_none() {
         draft.has_space_for_request()?;
     }
-    // Its row is handed over only after this was set, and rows are taken after changes: either the row finds the
-    // intent, or there is none.
+    // The usage row is handed over only after `is_over` was set, and the writer takes rows after
+    // mutations. So either the row removes this intent, or this intent is not written.
     if !state.is_over {
         draft.put_intent(&state.intent, state.held);
     }
     Ok(state.held)
 }
 
-/// What a part of a request may still spend of what is held for the request. Given back when dropped.
+/// The part of a request's reservation that one of its parts may spend. Given back when dropped.
 #[derive(Debug)]
 #[must_use = "dropping it gives back what was pledged"]
 pub struct Pledge {
@@ -164,12 +174,12 @@ pub struct Pledge {
 }
 
 impl Pledge {
-    /// What of it is not spent, pico-dollars.
+    /// What is not spent of it, pico-dollars.
     pub fn left_pico(&self) -> u64 {
         self.pico
     }
 
-    /// Notes that the part has spent so much more of it.
+    /// Reduces it by what the part has spent now.
     pub fn spend(&mut self, pico: u64) {
         let spent = pico.min(self.pico);
         self.pico -= spent;

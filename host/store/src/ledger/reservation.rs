@@ -1,4 +1,4 @@
-//! One request in the ledger, from before its first dispatch to its usage row.
+//! The ledger entry of one request, from before its first dispatch to its usage row.
 
 use super::{Funds, Held, Ledger, Refused, Spender};
 use crate::error::Error;
@@ -7,16 +7,16 @@ use crate::usage::{UsageOutcome, UsageRow};
 
 /// A request that may spend, and its usage row.
 ///
-/// It ends in one of three ways: settled, when its row is charged and written; released, when nothing was done
-/// and there is nothing to write; or dropped, which settles it as cancelled. What it holds is free again after
-/// each.
+/// It ends in one of three ways: settled, then its row is charged and written; released, when
+/// nothing was done and no row is needed; or dropped, which settles it as cancelled. Each of them
+/// frees what it reserved.
 #[derive(Debug)]
 #[must_use = "dropping it settles the request as cancelled"]
 pub struct Reservation {
     store: Store,
-    /// Gone once it has ended.
+    /// `None` after it has ended.
     row: Option<UsageRow>,
-    /// What is held for it, where its workspace or its key has a limit.
+    /// The reservation, if its workspace or its key has a limit.
     funds: Option<Funds>,
 }
 
@@ -31,7 +31,7 @@ impl Reservation {
         self.store.ledger()
     }
 
-    /// Changes the row to come. Its date and outcome are set when it ends.
+    /// Changes the usage row. Its date and outcome are set at the end.
     pub fn note(&mut self, change: impl FnOnce(&mut UsageRow)) {
         let Some(row) = &mut self.row else { return };
         change(row);
@@ -40,20 +40,21 @@ impl Reservation {
         }
     }
 
-    /// Whether anything was spent so far by what the row says, here or at providers that the caller pays itself.
+    /// Whether the row has any cost so far, charged here or paid by the caller to the provider.
     pub fn has_spent(&self) -> bool {
         self.row.as_ref().is_some_and(|row| row.cost_pico > 0 || row.byok_pico > 0)
     }
 
-    /// What is held for it; `None` where neither workspace nor key had a limit when it began.
+    /// The reservation; `None` when neither the workspace nor the key had a limit at the beginning.
     pub fn funds(&self) -> Option<&Funds> {
         self.funds.as_ref()
     }
 
-    /// Has an intent cover what is held, named as the row is by now; see [`Funds::commit_intent`].
+    /// Writes an intent with the model and the provider of the row, see [`Funds::commit_intent`].
     ///
     /// # Errors
-    /// [`Error::NotWritable`], [`Error::Closed`], [`Error::WriteFailed`]: then nothing may be dispatched.
+    /// [`Error::NotWritable`], [`Error::Closed`], [`Error::WriteFailed`], [`Error::NoSpace`]: then
+    /// nothing may be dispatched.
     pub async fn commit_intent(&self) -> Result<(), Error> {
         match &self.funds {
             Some(funds) => funds.commit(self.row.as_ref()).await,
@@ -61,13 +62,13 @@ impl Reservation {
         }
     }
 
-    /// Ends the request: its row is charged at once and handed to the writer.
+    /// Ends the request: charges its row at once and hands it to the writer.
     pub fn settle(mut self, outcome: UsageOutcome) {
         self.finish(outcome);
     }
 
-    /// Ends a request that was refused before anything was done: there is no row. One that has spent, or has an
-    /// intent, is settled as failed.
+    /// Ends a request that was refused before anything was done, without a row. If it has spent
+    /// something or has an intent, it is settled as failed.
     pub fn release(mut self) {
         if self.has_spent() || self.funds.as_ref().is_some_and(Funds::has_intent) {
             return self.finish(UsageOutcome::Failed);
@@ -83,7 +84,8 @@ impl Reservation {
         let (held, has_intent) = self.funds.as_ref().map(Funds::end).unwrap_or_default();
         let row = UsageRow { outcome, ..row };
         if let Err(error) = self.ledger().settle(row, held, has_intent) {
-            // Only a store that was closed or failed takes no row; an intent is charged by the next start.
+            // Only a closed or failed store accepts no row. If there is an intent, the next start
+            // charges it.
             tracing::error!(%error, "a usage row was lost");
         }
     }

@@ -17,9 +17,9 @@ use crate::usage::{UsageBy, UsageKind, UsageLabel, UsageOutcome, UsageQuery, Usa
 
 const OPERATOR: Actor = Actor::Operator;
 const SOON: Duration = Duration::from_secs(60);
-/// Nothing is left.
+/// The refusal when nothing is left.
 const SPENT: Refused = Refused::Credit { is_busy: false };
-/// What is left is too little beside what runs.
+/// The refusal when reservations of other requests leave too little.
 const BUSY: Refused = Refused::Credit { is_busy: true };
 
 fn workspace(store: &Store) -> WorkspaceId {
@@ -53,7 +53,7 @@ fn write_intent(reservation: &Reservation) {
     pending::wait(reservation.commit_intent(), SOON).unwrap().unwrap();
 }
 
-/// Credited, spent and reserved.
+/// Credit, spend and reservations.
 fn balance(store: &Store) -> (Option<u64>, u64, u64) {
     let Balance { credited_pico, spent_pico, reserved_pico } = store.balance(workspace(store)).unwrap();
     (credited_pico, spent_pico, reserved_pico)
@@ -66,7 +66,7 @@ fn rows(store: &Store) -> Vec<(String, UsageOutcome, u64)> {
 }
 
 #[test]
-fn without_limits_nothing_is_held_and_everything_is_counted() {
+fn without_limits_nothing_is_reserved_and_everything_is_counted() {
     let store = Scratch::new().open();
     let key = key(&store);
     let seq = store.status().seq;
@@ -80,7 +80,7 @@ fn without_limits_nothing_is_held_and_everything_is_counted() {
 }
 
 #[test]
-fn requests_share_what_is_left_and_one_that_runs_alone_may_overdraw_it() {
+fn requests_share_the_remaining_credit_and_one_that_runs_alone_may_overdraw_it() {
     let store = Scratch::new().open();
     let key = key(&store);
     settle(reserve(&store, key, 1).unwrap(), 1_000);
@@ -100,7 +100,7 @@ fn requests_share_what_is_left_and_one_that_runs_alone_may_overdraw_it() {
     let alone = reserve(&store, key, 500).unwrap();
     assert_eq!(balance(&store), (Some(100), 10, 90), "alone it holds what is left");
     assert_eq!(reserve(&store, key, 1).unwrap_err(), BUSY);
-    // A request that runs alone may cost more than there was.
+    // A request that runs alone may cost more than is left.
     settle(alone, 100);
     let balance = store.balance(workspace(&store)).unwrap();
     assert_eq!(balance.left_pico(), Some(-10));
@@ -112,7 +112,7 @@ fn requests_share_what_is_left_and_one_that_runs_alone_may_overdraw_it() {
 }
 
 #[test]
-fn a_request_that_has_spent_more_than_it_holds_holds_that() {
+fn a_reservation_grows_to_what_its_request_has_spent() {
     let store = Scratch::new().open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
@@ -131,7 +131,7 @@ fn a_request_that_has_spent_more_than_it_holds_holds_that() {
 }
 
 #[test]
-fn a_key_is_refused_by_the_window_that_is_used_up_until_it_is_over() {
+fn a_key_is_refused_until_its_exhausted_window_ends() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let limits = SpendLimits { day_pico: Some(10), week_pico: None, month_pico: Some(25), total_pico: None };
@@ -179,7 +179,7 @@ fn a_released_request_leaves_nothing_and_a_dropped_one_is_cancelled() {
 }
 
 #[test]
-fn an_intent_goes_with_its_row_and_is_charged_once_when_there_is_none() {
+fn an_intent_is_removed_by_its_row_or_charged_once_without_one() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let key = key(&store);
@@ -194,7 +194,7 @@ fn an_intent_goes_with_its_row_and_is_charged_once_when_there_is_none() {
     lost.note(|row| "vendor/model".clone_into(&mut row.model));
     write_intent(&lost);
     store.flush().unwrap();
-    // As if the process had ended here.
+    // From here on as if the process had ended.
     store.close();
     std::mem::forget(lost);
     for _ in 0..3 {
@@ -212,12 +212,12 @@ fn an_intent_goes_with_its_row_and_is_charged_once_when_there_is_none() {
 }
 
 #[test]
-fn an_intent_that_is_written_after_its_row_was_handed_over_is_none() {
+fn an_intent_is_not_written_after_its_row_was_handed_over() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let key = key(&store);
     store.add_credit(OPERATOR, workspace(&store), 100).unwrap();
-    // The client leaves while the writer is about to write the intent.
+    // The client disconnects while the writer is about to write the intent.
     for _ in 0..50 {
         let reservation = reserve(&store, key, 10).unwrap();
         assert!(
@@ -243,7 +243,7 @@ async fn futures_poll_once<F: Future>(future: F) {
 }
 
 #[test]
-fn a_store_that_no_longer_writes_lends_nothing() {
+fn a_store_that_no_longer_writes_refuses_reservations() {
     let store = Scratch::new().open();
     let key = key(&store);
     let row = begun(&store, key, "r");
@@ -277,7 +277,7 @@ fn credit_is_audited_and_never_overflows() {
 }
 
 #[test]
-fn reports_group_what_lies_in_their_days() {
+fn reports_group_the_usage_of_their_days() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let (cheap, dear) = (key(&store), key(&store));
@@ -321,7 +321,7 @@ fn reports_group_what_lies_in_their_days() {
 }
 
 #[test]
-fn a_backup_has_balances_sums_and_requests_under_way() {
+fn a_backup_has_balances_sums_and_requests_in_progress() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let key = key(&store);

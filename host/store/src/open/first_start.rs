@@ -1,4 +1,4 @@
-//! The first start: a whole store, or none.
+//! The first start: creates a store, completely or not at all.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -20,8 +20,8 @@ use crate::rows::{self, Header, SetHash};
 use crate::seal::{KeyRecord, StoreKeys, WrapKeys};
 use crate::vault::Access;
 
-/// Builds a store in `store.new` and renames it last, so that a store is either whole or not there.
-/// Gives the root key back: a pipe gives its content only once.
+/// Builds a store in `store.new` and renames it at the end, so that an interrupted start leaves no
+/// half store. Returns the root key, because a pipe can be read only once.
 pub(super) fn first_start(
     paths: &Paths,
     source: &RootKeySource,
@@ -47,14 +47,15 @@ pub(super) fn first_start(
     let database = access.database;
     let nothing = Tip { seq: 0, head: [0; 32], set: SetHash::default(), heads: SetHash::default() };
     let tip = database.apply(&keys, &nothing, 1, commit)?;
+    // The engine must have closed its files before the folder is synced and renamed.
     drop(database);
     install(paths, &keys, Slot { seq: tip.seq, head: tip.head })?;
     tracing::info!(store.id = %store, root_key.id = %header.root.id, "made a new store");
     Ok(material)
 }
 
-/// Takes away what an earlier attempt to make a store has left behind. Its anchor goes first: left alone, it
-/// would look as if a store had been taken away.
+/// Removes what an interrupted attempt to make a store has left behind. The anchor is removed
+/// first: an anchor without `store.new` would look as if a store had been deleted.
 pub(super) fn discard(paths: &Paths) -> Result<(), OpenError> {
     match std::fs::remove_file(&paths.anchor) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -65,7 +66,7 @@ pub(super) fn discard(paths: &Paths) -> Result<(), OpenError> {
     std::fs::remove_dir_all(&paths.store_new).map_err(OpenError::io(&paths.store_new))
 }
 
-/// Puts the store that was built, and whose database is closed, in its place.
+/// Writes the anchor and moves the finished store to its place. Its database must be closed.
 pub(super) fn install(paths: &Paths, keys: &StoreKeys, slot: Slot) -> Result<(), OpenError> {
     sync_tree(&paths.store_new).map_err(OpenError::io(&paths.store_new))?;
     Anchor::create(&paths.anchor)
@@ -91,7 +92,7 @@ fn first_commit(access: &Access, header: &Header, record: &KeyRecord) -> Result<
     Ok(draft.finish().0)
 }
 
-/// The engine syncs what it must; the folders above its files are ours to be sure of.
+/// The engine syncs its own files; this also syncs the folders above them.
 fn sync_tree(path: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;

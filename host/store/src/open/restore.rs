@@ -1,4 +1,5 @@
-//! A store out of a backup: built aside, checked in whole, and only then put in its place.
+//! Restores a store from a backup: builds it in `store.new`, checks all of it, and only then moves
+//! it to its place.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -19,9 +20,9 @@ use crate::error::OpenError;
 use crate::operation::{Progress, VaultError, tell};
 use crate::vault::Access;
 
-/// Bytes in one batch of rows.
+/// Bytes of rows in one batch.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
-/// Rows between two reports.
+/// Number of rows between two progress reports.
 const STEP: u64 = 1000;
 
 pub(crate) fn restore(
@@ -81,7 +82,8 @@ fn fill(database: &Database, sealed: &Sealed, progress: &mut Progress<'_>) -> Re
     Ok(batch.commit()?)
 }
 
-/// Checks everything and writes down that this is a restored store: its first commit proves that it takes them.
+/// Checks the whole store and commits an audit record of the restore, which also shows that the
+/// store accepts commits.
 fn complete(
     database: Database,
     sealed: Sealed,

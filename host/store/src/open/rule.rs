@@ -1,4 +1,4 @@
-//! The rule that decides whether a store may be served, as a pure function of what was found.
+//! The rule that decides whether a store may be served, as a pure function of the evidence.
 
 use crate::anchor::Found;
 use crate::audit::AuditRecord;
@@ -6,7 +6,7 @@ use crate::database::{KEYSPACES, Tip};
 use crate::rows::SetHash;
 use crate::seal::StoreKeys;
 
-/// All that the rule looks at.
+/// Everything the rule looks at.
 #[derive(Clone)]
 pub(super) struct Evidence {
     pub(super) anchor: Found,
@@ -15,9 +15,9 @@ pub(super) struct Evidence {
     pub(super) record: Option<(AuditRecord, Vec<u8>)>,
     pub(super) set: SetHash,
     pub(super) heads: SetHash,
-    /// Whether the rows of `keys` are the set its marker speaks of, each with a good MAC.
+    /// Whether every row of `keys` has a valid MAC and the rows are the set in its marker.
     pub(super) rows_hold: bool,
-    /// The same for the heads of the vaults and the marker of `meta`.
+    /// The same for the vaults' heads and the marker of `meta`.
     pub(super) heads_hold: bool,
 }
 
@@ -44,8 +44,9 @@ pub(super) struct Verdict {
     pub(super) anchor_is_behind: bool,
 }
 
-/// The rule: everything as anchored, or exactly one commit further whose record follows the anchored one (the
-/// power went between batch and anchor). Nothing else is served.
+/// A store may be served if all keyspaces are at the anchored commit, or exactly one commit further
+/// and the record of that commit follows the anchored one. The second state is what a power failure
+/// between batch and anchor leaves.
 pub(super) fn judge(keys: &StoreKeys, evidence: &Evidence) -> Result<Verdict, &'static str> {
     let slot = match evidence.anchor {
         Found::Slot(slot) => slot,

@@ -15,7 +15,7 @@ use crate::rows::{Marker, StoredKey};
 use crate::scratch::{Scratch, create_workspace, issue_key, token};
 use crate::store::{OpenOptions, Store};
 
-/// Changes the database behind the store's back.
+/// Changes the database of a closed store from outside.
 fn tamper(scratch: &Scratch, change: impl FnOnce(&Database)) {
     let database = Database::open(&scratch.path("store")).unwrap();
     change(&database);
@@ -35,7 +35,7 @@ fn out_of_step(result: Result<Store, OpenError>) -> OutOfStep {
     }
 }
 
-/// A store closed after `commits` commits, each of which made one workspace.
+/// A closed store after `commits` commits that each made a workspace.
 fn closed_store(commits: u64) -> Scratch {
     let scratch = Scratch::new();
     let store = scratch.open();
@@ -71,7 +71,7 @@ fn evidence(anchor: Found, markers: [Option<u64>; 4], previous: [u8; 32]) -> Evi
 }
 
 #[test]
-fn the_rule_serves_two_states_and_refuses_the_rest() {
+fn the_opening_rule_accepts_two_states_and_refuses_all_others() {
     let keys = StoreKeys::random(StoreId::random().unwrap()).unwrap();
     let all = |seq| [Some(seq); 4];
     let at = |seq, head| Found::Slot(Slot { seq, head });
@@ -126,7 +126,7 @@ fn a_wrong_root_key_is_a_configuration_error_that_names_both() {
 }
 
 #[test]
-fn a_store_made_with_a_passphrase_opens_with_it_and_says_so_otherwise() {
+fn a_store_made_with_a_passphrase_opens_with_that_passphrase_only() {
     let scratch = Scratch::new();
     let phrase = scratch.path("phrase");
     let write = |text: &str| {
@@ -152,13 +152,14 @@ fn a_store_made_with_a_passphrase_opens_with_it_and_says_so_otherwise() {
 fn an_interrupted_first_start_is_repeated() {
     let scratch = closed_store(1);
     let key = std::fs::read(scratch.path("root.key")).unwrap();
-    // All that the rename would have finished.
+    // The state before the final rename of a first start.
     std::fs::rename(scratch.path("store"), scratch.path("store.new")).unwrap();
     let store = scratch.open();
     assert_eq!(store.status().seq, 1);
     assert!(!scratch.path("store.new").exists());
     drop(store);
-    // The anchor of the interrupted start was removed, the folder not yet.
+    // An earlier repeat was interrupted after it removed the anchor and before it removed the
+    // folder.
     std::fs::rename(scratch.path("store"), scratch.path("store.new")).unwrap();
     std::fs::remove_file(scratch.path("anchor")).unwrap();
     scratch.open();
@@ -166,7 +167,7 @@ fn an_interrupted_first_start_is_repeated() {
 }
 
 #[test]
-fn a_store_taken_away_is_not_replaced_by_a_new_one() {
+fn a_missing_store_is_not_replaced_by_a_new_one() {
     let scratch = closed_store(2);
     std::fs::remove_dir_all(scratch.path("store")).unwrap();
     assert!(matches!(scratch.try_open(), Err(OpenError::StoreMissing { .. })));
@@ -174,7 +175,7 @@ fn a_store_taken_away_is_not_replaced_by_a_new_one() {
 
 #[test]
 fn an_anchor_slot_torn_at_any_byte_never_stops_the_store() {
-    // The newest slot is slot 1 after three commits and slot 0 after four.
+    // After three commits the newest slot is slot 1, after four it is slot 0.
     for (commits, step) in [(3, 1), (4, 7)] {
         let scratch = closed_store(commits);
         let anchor = FileOptions::new().write(true).open(scratch.path("anchor")).unwrap();
@@ -235,7 +236,7 @@ fn an_older_copy_of_the_store_is_refused_and_can_be_accepted_with_a_record() {
     assert_eq!((record.seq, &record.entries[0].action), (5, &expected));
     assert_eq!(store.verify_audit().unwrap().broken_at, None);
     drop(store);
-    // Accepting is not repeated when the flag is left in place.
+    // With the flag left in place, nothing is accepted a second time.
     assert_eq!(scratch.accept(2).unwrap().status().seq, 5);
 }
 
@@ -296,7 +297,7 @@ fn an_older_row_put_back_is_detected() {
     let store = scratch.open();
     store.revoke_key(Actor::Operator, issued.key.id).unwrap();
     drop(store);
-    // Self-consistent and with a good MAC, yet not the row of this state.
+    // The row is consistent and has a valid MAC, but it is not the row of this state.
     tamper(&scratch, |database| database.keys.insert(&key, before.unwrap()).unwrap());
     assert_eq!(
         out_of_step(scratch.try_open()).reason,
@@ -305,7 +306,7 @@ fn an_older_row_put_back_is_detected() {
 }
 
 #[test]
-fn a_key_whose_workspace_is_missing_is_our_fault() {
+fn a_key_whose_workspace_is_missing_is_an_error_of_the_host() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let issued = issue_key(&store);
@@ -319,7 +320,7 @@ fn a_key_whose_workspace_is_missing_is_our_fault() {
 }
 
 #[test]
-fn an_edited_header_is_damage() {
+fn an_edited_header_is_reported_as_damage() {
     let scratch = closed_store(1);
     tamper(&scratch, |database| {
         let row = database.keys.get(rows::HEADER).unwrap().unwrap();
@@ -331,8 +332,8 @@ fn an_edited_header_is_damage() {
     assert!(matches!(scratch.try_open(), Err(OpenError::Damaged { .. })));
 }
 
-/// A store whose last commit was never answered: its batch is in the journal, the anchor is one behind. Gives
-/// the length of the journal before and after that batch.
+/// A store whose last commit was not acknowledged: its batch is in the journal, the anchor is one
+/// commit behind. Also returns the length of the journal before and after that batch.
 fn unanswered_commit() -> (Scratch, u64, u64) {
     let scratch = closed_store(3);
     drop(scratch.open());
@@ -346,7 +347,7 @@ fn unanswered_commit() -> (Scratch, u64, u64) {
 }
 
 #[test]
-fn a_commit_without_its_anchor_is_served() {
+fn a_store_one_commit_ahead_of_its_anchor_is_served() {
     let (scratch, ..) = unanswered_commit();
     let store = scratch.open();
     assert_eq!(store.status().seq, 4);
@@ -354,11 +355,11 @@ fn a_commit_without_its_anchor_is_served() {
 }
 
 #[test]
-fn a_torn_batch_that_was_never_answered_is_cut_off_whole() {
+fn an_unacknowledged_torn_batch_is_dropped_as_a_whole() {
     let (scratch, before, after) = unanswered_commit();
     let whole = std::fs::read(journal(&scratch)).unwrap();
     let anchor = std::fs::read(scratch.path("anchor")).unwrap();
-    // The end of the batch reached the disk, something in the middle did not.
+    // The end of the batch has reached the disk, a part in its middle has not.
     let middle = before as usize + 20..after as usize - 13;
     let mut cut = 0;
     for hole in middle.step_by(37) {
@@ -380,7 +381,7 @@ fn a_torn_batch_that_was_never_answered_is_cut_off_whole() {
 }
 
 #[test]
-fn a_batch_cut_short_at_any_byte_is_all_or_nothing() {
+fn a_truncated_batch_is_applied_wholly_or_not_at_all() {
     let (scratch, before, after) = unanswered_commit();
     let whole = std::fs::read(journal(&scratch)).unwrap();
     let anchor = std::fs::read(scratch.path("anchor")).unwrap();
@@ -395,7 +396,7 @@ fn a_batch_cut_short_at_any_byte_is_all_or_nothing() {
 }
 
 #[test]
-fn an_answered_commit_lost_from_the_journal_is_refused() {
+fn a_journal_without_an_acknowledged_commit_is_refused() {
     let scratch = closed_store(4);
     drop(scratch.open());
     let mut bytes = std::fs::read(journal(&scratch)).unwrap();
@@ -408,7 +409,7 @@ fn an_answered_commit_lost_from_the_journal_is_refused() {
 }
 
 #[test]
-fn damage_in_the_middle_of_the_journal_never_loses_rows_unnoticed() {
+fn damage_in_the_middle_of_the_journal_never_loses_rows_silently() {
     let scratch = closed_store(6);
     let expected = shown(&scratch.open());
     let whole = std::fs::read(journal(&scratch)).unwrap();
@@ -416,8 +417,8 @@ fn damage_in_the_middle_of_the_journal_never_loses_rows_unnoticed() {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x40;
         std::fs::write(journal(&scratch), &damaged).unwrap();
-        // The engine's sequence numbers stand outside its checksums; the last one may grow unnoticed, which
-        // loses nothing.
+        // The engine's sequence numbers are not covered by its checksums. A changed last one can go
+        // unnoticed, but loses nothing.
         if let Ok(store) = scratch.try_open() {
             assert_eq!((store.status().seq, shown(&store)), (6, expected.clone()), "byte {at}");
         }
@@ -427,7 +428,7 @@ fn damage_in_the_middle_of_the_journal_never_loses_rows_unnoticed() {
 }
 
 #[test]
-fn rows_flushed_to_tables_open_as_well_as_rows_in_the_journal() {
+fn rows_in_tables_and_rows_in_the_journal_are_both_loaded() {
     let scratch = closed_store(3);
     tamper(&scratch, |database| {
         for (_, keyspace) in database.keyspaces() {
@@ -442,7 +443,7 @@ fn rows_flushed_to_tables_open_as_well_as_rows_in_the_journal() {
 }
 
 #[test]
-fn stored_keys_keep_their_proof_in_hexadecimal() {
+fn proofs_of_api_keys_are_stored_in_hexadecimal() {
     let scratch = Scratch::new();
     let issued = issue_key(&scratch.open());
     let keys = store_keys(&scratch);
@@ -456,7 +457,7 @@ fn stored_keys_keep_their_proof_in_hexadecimal() {
 }
 
 #[test]
-fn a_first_start_takes_its_root_key_from_a_pipe_that_gives_it_once() {
+fn a_first_start_reads_its_root_key_from_a_pipe_only_once() {
     let scratch = Scratch::new();
     let key = RootKeySource::File(scratch.path("key")).read_or_make().unwrap();
     let (reader, mut writer) = io::pipe().unwrap();
@@ -468,7 +469,7 @@ fn a_first_start_takes_its_root_key_from_a_pipe_that_gives_it_once() {
 }
 
 #[test]
-fn a_log_whose_numbers_are_used_up_is_not_gone_past() {
+fn a_rollback_at_the_highest_sequence_number_is_not_accepted() {
     let scratch = closed_store(2);
     tamper(&scratch, |database| {
         let record = AuditRecord {

@@ -1,4 +1,4 @@
-//! From the keys given to the keys of the store.
+//! Opens the store's keys with one of the root keys given.
 
 use crate::database::{Database, KEYS};
 use crate::error::OpenError;
@@ -6,24 +6,25 @@ use crate::root_key::{RootKey, RootKeyError, RootKeyMaterial, RootKeyRecord, Roo
 use crate::rows::{self, Header, SCHEMA};
 use crate::seal::{KeyRecord, StoreKeys, WrapKey};
 
-/// Where root keys come from.
+/// The configured sources of root keys.
 pub(crate) struct Sources<'a> {
     pub(crate) configured: &'a RootKeySource,
-    /// The one before it, during a rotation.
+    /// The previous root key, during a rotation.
     pub(crate) previous: Option<&'a RootKeySource>,
-    /// The one after it, during a rotation of a key file that is not configured but implied.
+    /// The next root key, during a rotation of a key file: implied by the file's name, not
+    /// configured.
     pub(crate) next: Option<&'a RootKeySource>,
 }
 
-/// What the keys given have opened.
+/// Result of [`unlock`].
 pub(super) struct Unlocked {
     pub(super) header: Header,
     pub(super) keys: StoreKeys,
-    /// The root key that the configuration wants in place of the one that opened the store.
+    /// The root key to rotate to: the configured one, if another one opened the store.
     pub(super) rotate_to: Option<RootKeyMaterial>,
 }
 
-/// Reads the header and opens the store's keys with the root key among those given.
+/// Reads the header and opens the store's keys with the matching root key.
 pub(super) fn unlock(database: &Database, given: Given) -> Result<Unlocked, OpenError> {
     let header_row =
         database.keys.get(rows::HEADER)?.ok_or_else(|| OpenError::damaged("it has no header"))?;
@@ -35,14 +36,14 @@ pub(super) fn unlock(database: &Database, given: Given) -> Result<Unlocked, Open
         .and_then(|row| rows::decode_unchecked::<KeyRecord>(&row))
         .and_then(|record| StoreKeys::open(header.store, &record, &by, recovery))
         .ok_or_else(|| OpenError::damaged("its key record does not open"))?;
-    // The header was believed so far because nothing could check it.
+    // Only now can the header be verified: its MAC needs the keys that it helped to open.
     if rows::checked(&keys, KEYS, rows::HEADER, &header_row).is_none() {
         return Err(OpenError::damaged("its header was changed"));
     }
     Ok(Unlocked { header, keys, rotate_to })
 }
 
-/// A header of ours in a format that is known here; nothing proves yet that nobody changed it.
+/// Parses a header and checks its format. Its MAC is not verified yet.
 pub(crate) fn read_header(row: &[u8]) -> Result<Header, OpenError> {
     let header: Header = rows::decode_unchecked(row)
         .filter(Header::is_ours)
@@ -53,7 +54,7 @@ pub(crate) fn read_header(row: &[u8]) -> Result<Header, OpenError> {
     Ok(header)
 }
 
-/// What every source gave, each read once: a descriptor gives its content only once.
+/// The content of all sources, each read once: a file descriptor can be read only once.
 pub(super) struct Given {
     configured: Result<RootKeyMaterial, RootKeyError>,
     previous: Option<RootKeyMaterial>,
@@ -77,15 +78,17 @@ impl Given {
         }
     }
 
-    /// One key, read already.
+    /// A single key that was read already.
     pub(super) fn only(material: RootKeyMaterial) -> Given {
         Given { configured: Ok(material), previous: None, next: None }
     }
 
-    /// The key that opens the store, and the one it is to be rotated to.
+    /// Returns the key that opens the store, and the root key to rotate to, if any.
     pub(super) fn choose(self, header: &Header) -> Result<(WrapKey, Option<RootKeyMaterial>), OpenError> {
         let needs = header.root.id;
         let refused = |source| OpenError::RootKey { needs, source };
+        // The configured key has precedence, then the previous and the next one, then the recovery
+        // key.
         let by_configured = match &self.configured {
             Ok(material) => material.key_of(&header.root).map_err(refused)?,
             Err(_) => None,
@@ -95,7 +98,7 @@ impl Given {
         }
         let beside = [&self.previous, &self.next].into_iter().flatten();
         if let Some(root) = find(beside, &header.root).map_err(refused)? {
-            // What the configuration names is the key to come, unless it is the one that has gone.
+            // The configured key is the one to rotate to, unless it is the previous root key.
             let wanted = self
                 .configured
                 .ok()

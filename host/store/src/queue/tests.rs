@@ -24,7 +24,7 @@ fn row() -> Settled {
 }
 
 #[test]
-fn whatever_waits_is_handed_out_in_order() {
+fn mutations_and_rows_are_taken_in_order() {
     let queue = Queue::default();
     for _ in 0..3 {
         queue.push(place(&queue), job());
@@ -36,7 +36,7 @@ fn whatever_waits_is_handed_out_in_order() {
 }
 
 #[test]
-fn usage_rows_alone_are_written_after_a_moment() {
+fn usage_rows_without_mutations_are_taken_after_a_delay() {
     let queue = Queue::default();
     queue.push_usage(row()).unwrap();
     assert!(queue.wait(1));
@@ -44,7 +44,7 @@ fn usage_rows_alone_are_written_after_a_moment() {
 }
 
 #[test]
-fn a_full_queue_has_no_room_for_new_requests_and_no_place() {
+fn a_full_queue_refuses_new_requests_and_has_no_permits() {
     let queue = Queue::default();
     for _ in 0..USAGE_ROWS_MAX {
         assert!(queue.has_room());
@@ -59,7 +59,7 @@ fn a_full_queue_has_no_room_for_new_requests_and_no_place() {
     assert_eq!(queue.lengths(), (JOBS_MAX - 1, USAGE_ROWS_MAX));
     assert_eq!(queue.take_rows().usage.len(), USAGE_ROWS_MAX);
     assert!(queue.has_room());
-    // Given back unused, or taken by the writer: either makes room.
+    // A permit that was dropped unused, or whose mutation the writer took, can be used again.
     drop(unused);
     let unused = place(&queue);
     assert!(pending::wait(queue.place(), SOON).is_none());
@@ -68,7 +68,7 @@ fn a_full_queue_has_no_room_for_new_requests_and_no_place() {
 }
 
 #[test]
-fn a_closed_queue_hands_out_the_rest_and_then_ends() {
+fn a_closed_queue_gives_the_waiting_mutations_and_then_ends() {
     let queue = Queue::default();
     let late = place(&queue);
     queue.push(place(&queue), job());
@@ -81,10 +81,10 @@ fn a_closed_queue_hands_out_the_rest_and_then_ends() {
 }
 
 #[test]
-fn a_group_waits_a_moment_for_as_many_as_the_last_one_had() {
+fn a_group_waits_briefly_for_as_many_mutations_as_the_previous_one() {
     let queue = Arc::new(Queue::default());
     queue.push(place(&queue), job());
-    // Nobody else comes: the moment passes.
+    // No other mutation arrives, so the wait ends after its time.
     assert!(queue.wait(2));
     assert_eq!(jobs(&queue), 1);
     let other = Arc::clone(&queue);

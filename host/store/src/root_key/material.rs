@@ -1,4 +1,4 @@
-//! What a source gave, before it is known which store it is for.
+//! What a source gave: a key or a passphrase, before the store it belongs to is known.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::{RootKey, RootKeyError, RootKeyId, RootKeyRecord, Stretching};
 use crate::hex;
 use crate::secret::Secret;
 
-/// A root key as given, or a passphrase that becomes one with the salt of a store.
+/// A root key, or a passphrase that becomes a root key with the salt of a store.
 pub struct RootKeyMaterial(Material);
 
 enum Material {
@@ -28,12 +28,13 @@ impl RootKeyMaterial {
         RootKeyMaterial(Material::Passphrase(passphrase))
     }
 
-    /// As text, for the one way it travels: the socket in the data directory.
+    /// As text, for the one place it is sent to: the control socket in the data directory.
     pub fn expose(&self) -> Zeroizing<String> {
         match &self.0 {
             Material::Key(key) => key.to_hex(),
             Material::Passphrase(words) => {
-                // In digits: a passphrase is bytes, which need not be text.
+                // In hexadecimal, because a passphrase is a sequence of bytes that need not be
+                // UTF-8.
                 let digits = Zeroizing::new(hex::encode(words.expose()));
                 let mut text = Zeroizing::new(String::with_capacity(PASSPHRASE.len() + digits.len()));
                 text.push_str(PASSPHRASE);
@@ -46,7 +47,7 @@ impl RootKeyMaterial {
     /// The reverse of [`RootKeyMaterial::expose`].
     ///
     /// # Errors
-    /// See [`RootKeyError`]: a key that no source would have given.
+    /// See [`RootKeyError`]: the same checks as for a source.
     pub fn parse(text: &str) -> Result<RootKeyMaterial, RootKeyError> {
         match text.strip_prefix(PASSPHRASE) {
             Some(digits) => {
@@ -57,7 +58,8 @@ impl RootKeyMaterial {
         }
     }
 
-    /// The key that this is for a store stretching passphrases so, or keeping plain keys.
+    /// The root key for a store: stretches the passphrase with the store's parameters. `stretching`
+    /// is `None` for a store made with a plain key.
     pub(crate) fn to_key(&self, stretching: Option<&Stretching>) -> Result<RootKey, RootKeyError> {
         match (&self.0, stretching) {
             (Material::Key(key), None) => Ok(key.clone()),
@@ -67,7 +69,7 @@ impl RootKeyMaterial {
         }
     }
 
-    /// The key of this record, if this is it.
+    /// The root key that this record describes; `None` when this is another key.
     pub(crate) fn key_of(&self, record: &RootKeyRecord) -> Result<Option<RootKey>, RootKeyError> {
         match self.to_key(record.stretching.as_ref()) {
             Ok(key) => Ok(key.matches(record).then_some(key)),
@@ -76,7 +78,7 @@ impl RootKeyMaterial {
         }
     }
 
-    /// A key that no store has yet.
+    /// The root key of a new store, with fresh stretching parameters for a passphrase.
     pub(crate) fn to_new_key(&self) -> Result<(RootKey, Option<Stretching>), RootKeyError> {
         let stretching = match &self.0 {
             Material::Key(_) => None,
@@ -85,7 +87,7 @@ impl RootKeyMaterial {
         Ok((self.to_key(stretching.as_ref())?, stretching))
     }
 
-    /// The id of the key; of a passphrase only a store knows it.
+    /// Id of the key. `None` for a passphrase, whose key depends on the store's salt.
     pub fn id(&self) -> Option<RootKeyId> {
         match &self.0 {
             Material::Key(key) => Some(key.id()),

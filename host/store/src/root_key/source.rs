@@ -18,39 +18,41 @@ use super::{ROOT_KEY_BYTES, RootKey, RootKeyMaterial, Stretching};
 use crate::hex;
 use crate::secret::Secret;
 
-/// Longest text read from any source; a key takes 65 bytes, a passphrase hardly more.
+/// Longest text read from a source. A key needs 65 bytes at most, a passphrase rarely more.
 const SOURCE_BYTES_MAX: u64 = 4096;
-/// Shortest passphrase, in bytes. Stretching slows guessing down, it does not save a word of a dictionary.
+/// Shortest passphrase, in bytes. Stretching slows guessing down, but does not protect a word that
+/// is in a dictionary.
 const PASSPHRASE_BYTES_MIN: usize = 12;
 
 /// Where the root key comes from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RootKeySource {
-    /// A file of mode 0600 or 0400 that belongs to this user; made by the first start when it is missing.
+    /// A file of mode 0600 or 0400 owned by this user or root; the first start creates it when it
+    /// is missing.
     File(PathBuf),
     /// An environment variable. Weaker: the kernel keeps a copy of the initial environment.
     Env(Variable),
-    /// An inherited file descriptor.
+    /// The number of an inherited file descriptor.
     Fd(i32),
-    /// A passphrase, stretched with Argon2id; salt and cost lie in the store.
+    /// A passphrase, stretched with Argon2id; salt and cost parameters are in the store's header.
     Passphrase {
         /// Where the passphrase is read from.
         from: PassphraseSource,
     },
 }
 
-/// Where a passphrase comes from: `passphrase:file:…`, `passphrase:env:…`, `passphrase:fd:…`.
+/// Source of a passphrase: `passphrase:file:…`, `passphrase:env:…`, `passphrase:fd:…`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PassphraseSource {
     /// A file under the same rules as a key file.
     File(PathBuf),
     /// An environment variable.
     Env(Variable),
-    /// An inherited file descriptor.
+    /// The number of an inherited file descriptor.
     Fd(i32),
 }
 
-/// An environment variable, by its name; its value too once it has been taken out of the environment.
+/// An environment variable: its name, and its value after it was removed from the environment.
 #[derive(Clone, Debug)]
 pub struct Variable {
     name: String,
@@ -72,7 +74,7 @@ impl Variable {
     }
 }
 
-/// Two of the same name are the same source, wherever the value is by now.
+/// Two variables of the same name are the same source, whether or not their values were taken.
 impl PartialEq for Variable {
     fn eq(&self, other: &Variable) -> bool {
         self.name == other.name
@@ -81,24 +83,24 @@ impl PartialEq for Variable {
 
 impl Eq for Variable {}
 
-/// Text that names no source.
+/// Why a text is not a root key source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SourceError {
-    /// No known scheme in front.
+    /// The text begins with no known scheme.
     #[error("a root key source begins with `file:`, `env:`, `fd:` or `passphrase:`")]
     UnknownScheme,
-    /// Nothing behind the scheme.
+    /// Nothing follows the scheme.
     #[error("the source names nothing")]
     Empty,
-    /// `fd:` wants a number from 3 up, or 0 for standard input.
+    /// `fd:` needs 0 (standard input) or a number from 3 up.
     #[error("`fd:` takes the number of an inherited descriptor (0, or 3 and up)")]
     NotADescriptor,
-    /// A passphrase in a passphrase.
+    /// `passphrase:` is followed by something other than `file:`, `env:` or `fd:`.
     #[error("`passphrase:` takes one of `file:`, `env:` and `fd:`")]
     NoPassphraseSource,
 }
 
-/// Why a source gave no usable key. Names places and lengths, never content.
+/// Why a source gave no usable key. Contains places and lengths, never content.
 #[derive(Debug, thiserror::Error)]
 pub enum RootKeyError {
     /// No such file.
@@ -113,55 +115,55 @@ pub enum RootKeyError {
     /// Not a plain file.
     #[error("{} is not a file", .0.display())]
     NotAFile(PathBuf),
-    /// Group or others may do something with it.
+    /// The group or others have a permission on the file.
     #[error("{} has mode {mode:04o}; it must be 0600 or 0400", path.display())]
     TooOpen {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// It belongs to somebody else.
+    /// The file is owned by a user other than this one and root.
     #[error("{} belongs to user {owner}", path.display())]
     WrongOwner {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its owner.
+        /// Numeric id of the file's owner.
         owner: u32,
     },
-    /// It cannot be read or made.
+    /// The source cannot be read, or the file cannot be created.
     #[error("{place}: {source}")]
     Unreadable {
         /// Path, variable or descriptor.
         place: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Not hexadecimal, not base64.
+    /// Neither hexadecimal nor base64.
     #[error("a root key is written as 64 hexadecimal digits or as base64")]
     NotAKey,
-    /// Another number of bytes than 32.
+    /// The key does not have 32 bytes.
     #[error("a root key has 32 bytes, this one has {bytes}")]
     WrongLength {
-        /// How many there are.
+        /// Number of bytes found.
         bytes: usize,
     },
     /// Fewer than eight different bytes.
     #[error("the root key is a pattern, not random bytes")]
     LowDiversity,
-    /// All 32 bytes are printable: somebody put a passphrase where a key belongs.
+    /// All 32 bytes are printable characters, so this is probably a passphrase.
     #[error("the root key is text; for a passphrase use `passphrase:`")]
     LooksLikeText,
-    /// Too short to be worth stretching.
+    /// The passphrase is shorter than 12 bytes.
     #[error("a passphrase has at least {PASSPHRASE_BYTES_MIN} bytes, this one has {bytes}")]
     PassphraseTooShort {
-        /// How many there are.
+        /// Number of bytes found.
         bytes: usize,
     },
-    /// The store was made with a passphrase and a key is configured, or the reverse.
+    /// The store was made with a passphrase and the source gives a key, or the reverse.
     #[error("the store was made with {}, the configuration gives {}", kind(*.store_has_passphrase), kind(!.store_has_passphrase))]
     OtherKind {
-        /// What the store was made with.
+        /// True when the store was made with a passphrase.
         store_has_passphrase: bool,
     },
     /// Argon2id refused its parameters or ran out of memory.
@@ -247,7 +249,7 @@ impl PassphraseSource {
 }
 
 impl RootKeySource {
-    /// Reads the source. Nothing is ever made here.
+    /// Reads the source. Creates no file.
     ///
     /// # Errors
     /// See [`RootKeyError`].
@@ -260,8 +262,8 @@ impl RootKeySource {
         }
     }
 
-    /// Takes the variable that this names, if any, out of the environment: `take` reads and removes it. From
-    /// then on the value is here, and wiped with the last clone.
+    /// Removes the environment variable that this source names, if any, with `take`, which reads
+    /// and removes it. The value is then held here and is wiped when the last clone is dropped.
     pub fn take_variable(&mut self, take: impl FnOnce(&str) -> Option<String>) {
         let (RootKeySource::Env(variable)
         | RootKeySource::Passphrase { from: PassphraseSource::Env(variable) }) = self
@@ -273,7 +275,8 @@ impl RootKeySource {
         }
     }
 
-    /// Reads the source of a key that no store has yet: a missing file is made, anything else must be there.
+    /// Reads the source for a new store. A missing key file is created; every other source must
+    /// have content.
     ///
     /// # Errors
     /// See [`RootKeyError`].
@@ -294,7 +297,7 @@ pub(super) fn stretch(passphrase: &Secret, how: &Stretching) -> Result<RootKey, 
     RootKey::from_passphrase(passphrase, how)
 }
 
-/// Raw bytes, hexadecimal or base64 (either alphabet, padded or not).
+/// Decodes raw bytes, hexadecimal or base64 (either alphabet, padded or not).
 pub(super) fn decode_key(text: &Secret) -> Result<RootKey, RootKeyError> {
     if text.len() == ROOT_KEY_BYTES {
         return RootKey::from_bytes(text.expose());
@@ -312,7 +315,8 @@ pub(super) fn decode_key(text: &Secret) -> Result<RootKey, RootKeyError> {
     Err(RootKeyError::NotAKey)
 }
 
-/// Opens the descriptor anew through the kernel's own listing, which needs no unsafe adoption of a number.
+/// Opens the descriptor again through `/proc/self/fd`; taking over a raw descriptor number would
+/// need unsafe code.
 fn read_descriptor(fd: i32) -> Result<Secret, RootKeyError> {
     let place = format!("descriptor {fd}");
     let unreadable = |source| RootKeyError::Unreadable { place: place.clone(), source };
@@ -322,7 +326,7 @@ fn read_descriptor(fd: i32) -> Result<Secret, RootKeyError> {
 
 fn read_file(path: &Path) -> Result<Secret, RootKeyError> {
     let place = path.display().to_string();
-    // NONBLOCK: a FIFO in this place must not hold the start up; the check below refuses it.
+    // NONBLOCK: a FIFO at this path would block the start. The check below refuses it.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
     let file = opened.map_err(|source| match Errno::from_io_error(&source) {
@@ -346,12 +350,12 @@ fn read_file(path: &Path) -> Result<Secret, RootKeyError> {
     read_bounded(file, &place)
 }
 
-/// Everything there is, up to the limit, without one final line ending.
+/// Reads up to the limit and removes one final line ending.
 fn read_bounded(source: impl Read, place: &str) -> Result<Secret, RootKeyError> {
     let mut bytes = Zeroizing::new(Vec::with_capacity(SOURCE_BYTES_MAX as usize));
     let read = source.take(SOURCE_BYTES_MAX).read_to_end(&mut bytes);
     read.map_err(|source| RootKeyError::Unreadable { place: place.to_owned(), source })?;
-    // A raw key may well end in the byte of a line ending.
+    // Raw keys keep it: the last byte of a key may happen to be a line feed.
     if bytes.len() != ROOT_KEY_BYTES && bytes.last() == Some(&b'\n') {
         bytes.pop();
         if bytes.last() == Some(&b'\r') {
@@ -361,7 +365,7 @@ fn read_bounded(source: impl Read, place: &str) -> Result<Secret, RootKeyError> 
     Ok(Secret::new(std::mem::take(&mut *bytes)))
 }
 
-/// Writes a new key beside its place and links it there: never over a file that exists, never half a key.
+/// Makes a new key file. Does not overwrite an existing file.
 fn make_file(path: &Path) -> Result<RootKey, RootKeyError> {
     let key = RootKey::random()?;
     write_file(path, &key)
@@ -369,7 +373,9 @@ fn make_file(path: &Path) -> Result<RootKey, RootKeyError> {
     Ok(key)
 }
 
-/// Writes a key where no file is, readable for its owner alone.
+/// Writes a key to a new file that only its owner can read. The content is written to a draft file
+/// first and then linked to `path`, so that an existing file is never overwritten and no crash
+/// leaves half a key at `path`.
 pub(crate) fn write_file(path: &Path, key: &RootKey) -> io::Result<()> {
     let draft = path.with_added_extension("new");
     match std::fs::remove_file(&draft) {

@@ -48,7 +48,7 @@ fn every_spelling_of_a_key_is_the_same_key() {
 }
 
 #[test]
-fn keys_that_cannot_be_random_are_refused() {
+fn keys_that_do_not_look_random_are_refused() {
     assert!(matches!(load_text(&[b'0'; 64]), Err(RootKeyError::LowDiversity)));
     assert!(matches!(load_text(b"correct horse battery staple ok!"), Err(RootKeyError::LooksLikeText)));
     assert!(matches!(load_text(&HEX.as_bytes()[..62]), Err(RootKeyError::WrongLength { bytes: 31 })));
@@ -77,10 +77,10 @@ fn files_that_others_could_have_read_or_replaced_are_refused() {
 }
 
 #[test]
-fn a_missing_file_is_made_once_and_then_kept() {
+fn a_missing_key_file_is_created_once_and_then_kept() {
     let folder = tempfile::tempdir().unwrap();
     let source = RootKeySource::File(folder.path().join("key"));
-    // What an interrupted attempt leaves behind does not disturb the next one.
+    // The remains of an interrupted attempt do not disturb the next one.
     std::fs::write(folder.path().join("key.new"), "half").unwrap();
     let made = source.read_or_make().unwrap().id().unwrap();
     assert_eq!(source.read_or_make().unwrap().id().unwrap(), made);
@@ -91,14 +91,14 @@ fn a_missing_file_is_made_once_and_then_kept() {
 }
 
 #[test]
-fn sources_other_than_files_are_never_made() {
+fn only_key_files_are_created() {
     let variable = RootKeySource::Env(Variable::named("COFFERDAM_STORE_TEST_UNSET"));
     assert!(matches!(variable.read_or_make(), Err(RootKeyError::NotSet(_))));
     assert!(matches!(RootKeySource::Fd(9_999).read_or_make(), Err(RootKeyError::Unreadable { .. })));
 }
 
 #[test]
-fn an_inherited_descriptor_gives_its_key() {
+fn a_key_is_read_from_an_inherited_descriptor() {
     use std::os::fd::AsRawFd;
     let (_folder, path) = key_file(HEX.as_bytes(), 0o600);
     let file = std::fs::File::open(path).unwrap();
@@ -124,7 +124,7 @@ fn a_passphrase_gives_the_same_key_with_the_same_salt_only() {
 }
 
 #[test]
-fn what_a_source_gave_travels_as_text_and_says_nothing_when_debugged() {
+fn material_converts_to_text_and_back_and_its_debug_shows_nothing() {
     for text in [HEX, "passphrase 636f727265637420686f727365e9"] {
         let material = RootKeyMaterial::parse(text).unwrap();
         assert_eq!(*material.expose(), text);
@@ -171,7 +171,7 @@ proptest! {
 }
 
 #[test]
-fn a_variable_that_was_taken_is_read_from_where_it_went() {
+fn a_removed_variable_is_read_from_memory() {
     let mut source: RootKeySource = "env:COFFERDAM_TEST_KEY_THAT_IS_NOT_SET".parse().unwrap();
     assert!(matches!(source.read(), Err(RootKeyError::NotSet(_))));
     let key = RootKey::random().unwrap();

@@ -7,11 +7,11 @@ fn state() -> State {
 }
 
 #[test]
-fn the_reserve_is_made_with_room_given_up_in_need_and_made_again() {
+fn the_reserve_is_made_deleted_when_needed_and_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("reserve");
     let mut state = state();
-    // Each figure of free bytes with whether that is short and whether there is a reserve then.
+    // Free bytes, whether that counts as short of space, and whether there is a reserve afterwards.
     for (free, is_short, has_reserve) in [
         (MIN + RESERVE_BYTES - 1, false, false),
         (MIN + RESERVE_BYTES, false, true),
@@ -32,7 +32,7 @@ fn the_reserve_is_made_with_room_given_up_in_need_and_made_again() {
 }
 
 #[test]
-fn the_reserve_holds_blocks_and_no_bytes_and_one_without_blocks_is_filled() {
+fn the_reserve_has_blocks_and_length_zero_and_an_empty_file_gets_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("reserve");
     std::fs::write(&path, "").unwrap();

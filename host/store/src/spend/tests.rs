@@ -24,13 +24,13 @@ fn windows_are_those_of_the_calendar_in_utc() {
 }
 
 #[test]
-fn a_window_starts_again_where_the_calendar_says() {
+fn windows_reset_at_calendar_boundaries() {
     let mut spent = Spent::default();
     let seen = |spent: &Spent, now: &str| {
         let at = spent.at(ms(now));
         (at.day_pico, at.week_pico, at.month_pico, at.total_pico)
     };
-    // A Saturday, the last of its month.
+    // A Saturday, and the last day of its month.
     spent.add(ms("2026-01-31T23:59:59.999Z"), 5);
     assert_eq!(seen(&spent, "2026-01-31T23:59:59.999Z"), (5, 5, 5, 5));
     assert_eq!(seen(&spent, "2026-02-01T00:00:00Z"), (0, 5, 0, 5), "a Sunday: the week goes on");
@@ -41,7 +41,7 @@ fn a_window_starts_again_where_the_calendar_says() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_opens_no_window_again() {
+fn a_clock_that_is_set_back_does_not_reset_a_window() {
     let mut spent = Spent::default();
     spent.add(ms("2026-02-01T00:00:01Z"), 7);
     spent.add(ms("2026-01-31T23:00:00Z"), 5);
@@ -58,7 +58,7 @@ fn days_are_read_as_they_are_written() {
 }
 
 #[test]
-fn limits_that_are_not_set_take_no_room() {
+fn unset_limits_are_not_written() {
     assert_eq!(serde_json::to_string(&SpendLimits::default()).unwrap(), "{}");
     let limits = SpendLimits::default().with(Window::Week, Some(5));
     assert_eq!(
@@ -69,9 +69,9 @@ fn limits_that_are_not_set_take_no_room() {
 }
 
 proptest! {
-    /// However payments lie in time, each window holds those of its own days.
+    /// Whenever the payments are made, each window has the sum of those on its days.
     #[test]
-    fn a_window_holds_what_was_spent_in_it(
+    fn a_window_has_the_sum_of_its_payments(
         steps in proptest::collection::vec((0..3 * DAY_MS, 1_u64..1_000), 1..60)
     ) {
         let mut spent = Spent::default();

@@ -1,17 +1,19 @@
-//! Proofs that this host has asked for an approval. What is asked goes to the client, who keeps it: the store
-//! keeps the key alone.
+//! Proofs that this host has asked for an approval. The client keeps the request and its proof; the
+//! store keeps only the key they are checked with.
 
 use subtle::ConstantTimeEq;
 
 use super::Store;
 use crate::hex;
 
-/// Digits of a proof: fewer than a MAC has, because ids of calls have at most 64 characters with some providers.
+/// Length of a proof in hexadecimal digits: shorter than a whole MAC, because some providers limit
+/// call ids to 64 characters.
 pub const APPROVAL_PROOF_DIGITS: usize = 40;
 
 impl Store {
-    /// A proof for what is asked, in hexadecimal digits. The parts are told apart: moving a byte from one to the
-    /// next gives another proof. It lives as long as the store: another root key changes nothing.
+    /// A proof for a request for approval, in hexadecimal digits. Each part is separate: moving a
+    /// byte from one part to the next gives another proof. Proofs stay valid for the life of the
+    /// store, also after a rotation of the root key.
     #[must_use]
     pub fn prove_approval(&self, asked: &[&[u8]]) -> String {
         let mut proof = hex::encode(&self.0.keys.approval_mac(asked));
@@ -19,7 +21,7 @@ impl Store {
         proof
     }
 
-    /// Whether this is the proof for what is asked, found out in constant time.
+    /// Whether this is the proof for the request, compared in constant time.
     #[must_use]
     pub fn is_approval_proof(&self, asked: &[&[u8]], proof: &str) -> bool {
         self.prove_approval(asked).as_bytes().ct_eq(proof.as_bytes()).into()

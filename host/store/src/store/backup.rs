@@ -1,4 +1,4 @@
-//! Verifying, backing up and restoring as the rest of the program sees them.
+//! Verify, backup and restore, as the rest of the program uses them.
 
 use std::path::Path;
 
@@ -11,21 +11,24 @@ use crate::lock::DirectoryLock;
 use crate::open;
 use crate::operation::{Progress, VaultError};
 
-/// What may lie in a directory that a backup is restored into, besides the key file and its relatives.
+/// Entries that a directory may have before a restore, besides the key file and files named after
+/// it.
 const ALLOWED: [&str; 4] = ["lock", "cofferdam.toml", "cache", "reserve"];
 
 impl Store {
-    /// Checks every secret, every vault's head, all other rows, the audit chain with its usage rows, the sums of
-    /// these, and the anchor, while the store serves.
+    /// Checks every secret, the head of every vault, all other rows, the audit chain with its usage
+    /// rows, the sums of these, and the anchor. The store stays in service meanwhile.
     ///
     /// # Errors
-    /// [`VaultError::Stopped`], and errors of reading. What does not hold is an answer, not an error.
+    /// [`VaultError::Stopped`], and errors of reading. What is wrong with the store is in the
+    /// result, not an error.
     pub fn verify(&self, progress: &mut Progress<'_>) -> Result<Verification, VaultError> {
-        // In this order: the view has the tip's commit, and the anchor was written before the tip was told.
+        // The order matters: the view must have the commit of `tip`, and the anchor was written
+        // before `tip` was published.
         let tip = self.0.shared.tip();
         let view = self.access()?.view();
         let mut found = check(&view, (tip.seq, tip.head), progress)?;
-        // No part of the check before a backup: a store whose sums are off can be restored all the same.
+        // Not part of the check before a backup: a store with wrong sums can still be restored.
         check_sums(&view, self.first_usage_day().0, &mut found.problems, progress)?;
         let anchored = Anchor::open(&self.0.anchor).and_then(|anchor| anchor.read(&self.0.keys));
         let holds = match anchored {
@@ -39,24 +42,26 @@ impl Store {
         Ok(found)
     }
 
-    /// Writes everything but the root key into a file that must not exist, as of one moment, while the store
-    /// serves. The whole store is checked on the way: a damaged one is not backed up.
+    /// Writes everything but the root key, as of one moment, to the new file `path`, while the
+    /// store stays in service. The whole store is checked first: a damaged one is not backed up.
     ///
     /// # Errors
-    /// [`VaultError::Busy`] while another is written, [`VaultError::Exists`], [`VaultError::Unusable`] for a
-    /// damaged store, [`VaultError::File`], [`VaultError::Stopped`], and errors of reading.
+    /// [`VaultError::Busy`] while another backup is written, [`VaultError::Exists`],
+    /// [`VaultError::Unusable`] for a damaged store, [`VaultError::File`], [`VaultError::Stopped`],
+    /// and errors of reading.
     pub fn backup(&self, path: &Path, progress: &mut Progress<'_>) -> Result<BackupSummary, VaultError> {
-        // One backup at a time: each reads the whole store.
+        // One backup at a time: each one reads the whole store.
         let _alone = only_one(&self.0.backup)?;
         backup::write(&self.access()?.view(), self.0.clock.now_ms(), path, progress)
     }
 
-    /// Makes a store out of a backup, in a directory that holds the root key and nothing else. Either the whole
-    /// backup is in order and the store is there, or nothing is. Nothing is open when this returns.
+    /// Restores a backup into a directory that holds the root key and nothing else. Either the
+    /// whole backup is valid and the store is created, or nothing is. The store is not open
+    /// afterwards.
     ///
     /// # Errors
-    /// [`VaultError::NotEmpty`], [`VaultError::Unusable`], [`VaultError::File`], and the errors of opening a store
-    /// with the wrong root key.
+    /// [`VaultError::NotEmpty`], [`VaultError::Unusable`], [`VaultError::File`], and the errors of
+    /// opening a store with a wrong root key.
     pub fn restore(
         lock: &DirectoryLock,
         options: &OpenOptions,
@@ -72,7 +77,7 @@ fn check_empty(dir: &Path) -> Result<(), VaultError> {
     for entry in std::fs::read_dir(dir).map_err(VaultError::file(dir))? {
         let name = entry.map_err(VaultError::file(dir))?.file_name();
         let name = name.to_string_lossy();
-        // What an attempt that was cut short has left is taken away.
+        // Remains of an interrupted restore or first start, which `restore` removes.
         let leftover = name == "store.new" || (name == "anchor" && dir.join("store.new").exists());
         if !(leftover || name.starts_with(IMPLIED_KEY) || ALLOWED.contains(&&*name)) {
             return Err(VaultError::NotEmpty { directory: dir.to_owned(), entry: name.into_owned() });

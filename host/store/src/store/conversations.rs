@@ -1,4 +1,5 @@
-//! Compacted conversations: sealed for the client to keep and to bring again. The store keeps none of them.
+//! Compacted conversations: sealed and given to the client, which sends them back later. The store
+//! keeps none of them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,20 +7,21 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::Store;
 use crate::ids::WorkspaceId;
 
-/// What the text of a sealed conversation begins with: what made it, and in which form.
+/// Prefix of a sealed conversation: the program and the version of the format.
 const FORM: &str = "cofferdam-conversation-v1.";
 
 impl Store {
-    /// Seals a text so that it can be opened by this store for this workspace only.
+    /// Seals a text so that only this store can open it, and only for this workspace.
     ///
     /// # Errors
-    /// The machine gives no random bytes.
+    /// The system's random source failed.
     pub fn seal_conversation(&self, workspace: WorkspaceId, text: &str) -> Result<String, getrandom::Error> {
         let sealed = self.0.keys.seal_conversation(workspace, text.as_bytes())?;
         Ok(format!("{FORM}{}", URL_SAFE_NO_PAD.encode(sealed)))
     }
 
-    /// The text that was sealed; none where it was not this store that sealed it, or for another workspace.
+    /// The text of a sealed conversation; `None` if another store sealed it, or for another
+    /// workspace.
     #[must_use]
     pub fn open_conversation(&self, workspace: WorkspaceId, sealed: &str) -> Option<String> {
         let sealed = URL_SAFE_NO_PAD.decode(sealed.strip_prefix(FORM)?).ok()?;

@@ -1,9 +1,10 @@
-//! Changes of what opens the store: another root key, a recovery key.
+//! Changes of the keys that open the store: rotation of the root key, and recovery keys.
 //!
-//! Both go the same way, one commit after another, beside everything else that is written: announce the new key,
-//! put it on every key record, check that it alone opens all of them, make it count, take off what it replaced.
-//! A kill in between leaves a store that the key of before opens, or from the commit on that makes the new one
-//! count, that one; the next start that has both goes on where this ended.
+//! Both work in the same way, in several commits, while the store stays in service: announce the
+//! new key, wrap every key record under it too, check that it opens all of them, put it in force,
+//! remove the wrappings of the key it replaced. If the process is killed in between, the old key
+//! opens the store, or the new one if it was in force already. The next start that has both keys
+//! continues where the operation stopped.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -18,25 +19,26 @@ use crate::rows::{self, Header};
 use crate::seal::{KeyRecord, WrapKey};
 use crate::secret::Secret;
 
-/// Key records in one commit. Tests have several with a few vaults.
+/// Number of key records in one commit. Small in tests, so that a few vaults take several commits.
 const BATCH: usize = if cfg!(test) { 2 } else { 256 };
 
-/// A root key was replaced.
+/// Result of a rotation of the root key.
 #[derive(Clone, Debug)]
 pub struct RootRotation {
-    /// The root key in use.
+    /// Id of the root key in use.
     pub root_key: RootKeyId,
-    /// The one before.
+    /// Id of the previous root key.
     pub previous: RootKeyId,
-    /// How many key records were wrapped again.
+    /// Number of key records that were rewrapped.
     pub records: u64,
-    /// The key file of the data directory, if it holds the new key now: then nothing is left to configure.
+    /// The key file of the data directory, if it now holds the new key. Then no configuration has
+    /// to be changed.
     pub replaced_file: Option<PathBuf>,
-    /// Where the key that was in it is kept.
+    /// The file that has the previous key now.
     pub kept_file: Option<PathBuf>,
 }
 
-/// A new recovery key. It exists nowhere else: show it once.
+/// A new recovery key. It is stored nowhere: show it to the operator once.
 #[derive(Debug)]
 pub struct RecoveryKey {
     /// Its id.
@@ -46,12 +48,12 @@ pub struct RecoveryKey {
 }
 
 impl Store {
-    /// Puts another root key in the place of the one in use, while the store serves. Goes on with an earlier
-    /// rotation to the same key.
+    /// Replaces the root key, while the store stays in service. Continues an earlier rotation to
+    /// the same key.
     ///
-    /// When the key in use is `root.key` of the data directory, as it is without configuration, the new one takes
-    /// its place there and the old one is kept beside it under its id. Otherwise the configuration has to be
-    /// changed before the next start.
+    /// If the key in use is `root.key` in the data directory, which is the default, the new key
+    /// replaces that file and the old key is kept beside it, in a file with its id in the name.
+    /// Otherwise the configuration has to be changed before the next start.
     ///
     /// # Errors
     /// [`VaultError::SameKey`], [`VaultError::Busy`], [`VaultError::Stopped`], [`VaultError::RootKey`],
@@ -64,7 +66,8 @@ impl Store {
         let _alone = self.alone()?;
         let header = self.header();
         if to.key_of(&header.root)?.is_some() {
-            // Asked for once more, perhaps after a kill: what was wanted is so.
+            // The rotation was finished before, perhaps by a process that was killed: only finish
+            // its last steps.
             let (replaced_file, kept_file) = self.install_successor(&header)?.unzip();
             self.drop_old_wrappings(progress)?;
             let root_key = header.root.id;
@@ -72,7 +75,8 @@ impl Store {
             let kept_file = kept_file.flatten();
             return Ok(RootRotation { root_key, previous, records: 0, replaced_file, kept_file });
         }
-        // Before the place beside the key file is used again: it may be the only one with the key in use.
+        // Must come before `place_successor`, which overwrites the next key file: that file may be
+        // the only copy of the key in use.
         self.install_successor(&header)?;
         if let Some(recovery) = &header.recovery
             && to.key_of(recovery)?.is_some()
@@ -92,8 +96,8 @@ impl Store {
         Ok(RootRotation { root_key: key.id(), previous, records, replaced_file, kept_file })
     }
 
-    /// Ends an earlier rotation that could not put the key file in its place. Gives that file, and where the one
-    /// before is kept.
+    /// Finishes an earlier rotation that did not get to replace the key file. Returns that file,
+    /// and the file with the previous key.
     fn install_successor(&self, header: &Header) -> Result<Option<(PathBuf, Option<PathBuf>)>, VaultError> {
         let (Some(file), Some(previous)) = (&self.0.implied_key, header.previous_root) else {
             return Ok(None);
@@ -124,8 +128,8 @@ impl Store {
         Ok(records)
     }
 
-    /// Makes a recovery key, with which the store opens when its root key is lost. One made before is of no use
-    /// any more.
+    /// Makes a recovery key, which opens the store when the root key is lost. It replaces an
+    /// earlier recovery key.
     ///
     /// # Errors
     /// [`VaultError::Busy`], [`VaultError::Stopped`], [`Error::NoRootKey`], and those of every mutation.
@@ -137,7 +141,7 @@ impl Store {
             self.forget_next_recovery();
         }
         made?;
-        // The key counts; what is left over must not keep it from being shown.
+        // The new key is in force. It must be returned even if old wrappings could not be removed.
         if let Err(error) = self.drop_old_wrappings(progress) {
             tracing::warn!(%error, "wrappings by an earlier recovery key are dropped at the next start");
         }
@@ -164,13 +168,13 @@ impl Store {
         self.0.keys.set_wrap_keys(keys);
     }
 
-    /// Wraps every vault's key record under what counts at this moment and nothing else. Tells how many there
-    /// are.
+    /// Rewraps every vault's key record under exactly the keys in force at present. Returns the
+    /// number of records.
     fn rewrap_all(&self, progress: &mut Progress<'_>) -> Result<u64, VaultError> {
         let mut last: Option<Vec<u8>> = None;
         let mut done = 0;
         loop {
-            // Records made from here on are wrapped rightly by whoever makes them.
+            // Records made after this read are already wrapped under the right keys.
             let records = self.access()?.view().vault_records(last.as_deref(), BATCH)?;
             let Some(end) = records.last().cloned() else { return Ok(done) };
             done += records.len() as u64;
@@ -180,7 +184,7 @@ impl Store {
         }
     }
 
-    /// Opens every vault's key record with this key alone.
+    /// Checks that this key alone opens every vault's key record.
     fn check_all(&self, by: &WrapKey, progress: &mut Progress<'_>) -> Result<(), VaultError> {
         let view = self.access()?.view();
         let records = view.vault_records(None, usize::MAX)?;
@@ -198,7 +202,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes off every key record what no longer counts.
+    /// Removes from every key record the wrappings by keys that are no longer in force.
     fn drop_old_wrappings(&self, progress: &mut Progress<'_>) -> Result<(), VaultError> {
         if !self.header().untidy {
             return Ok(());
@@ -212,7 +216,7 @@ impl Store {
         Ok(())
     }
 
-    /// Goes on with what an earlier process began, as far as the keys at hand allow.
+    /// Continues the operations of an earlier process, as far as the available keys allow.
     pub(super) fn go_on(&self, rotate_to: Option<RootKeyMaterial>) -> Result<(), VaultError> {
         let unseen: &mut Progress<'_> = &mut |_, _, _| std::ops::ControlFlow::Continue(());
         self.install_successor(&self.header())?;
@@ -224,8 +228,8 @@ impl Store {
             );
         }
         let _alone = self.alone()?;
-        // What an unfinished rotation has wrapped is still wanted when its key is not at hand, and so is what opens
-        // with the root key when the recovery key has opened the store.
+        // Wrappings must stay in two cases: those by the next root key while its rotation is
+        // unfinished, and those by the root key when the recovery key opened the store.
         if self.header().next_root.is_none() && self.0.keys.wrap_keys().root.is_some() {
             self.drop_old_wrappings(unseen)?;
         }
@@ -240,8 +244,8 @@ impl Store {
         self.0.header.store(Arc::new(header));
     }
 
-    /// One operation on keys at a time. The one before may have stopped waiting for a change that was made later:
-    /// the header is taken from where that change would be.
+    /// Permits one operation on keys at a time. An earlier operation may have stopped waiting for a
+    /// change that was committed later, so the header is read again on the writer's thread.
     pub(super) fn alone(&self) -> Result<MutexGuard<'_, ()>, VaultError> {
         let guard = only_one(&self.0.operation)?;
         self.set_header(self.submit(|draft| draft.header())?);
@@ -249,7 +253,7 @@ impl Store {
     }
 }
 
-/// The right to do what is done once at a time.
+/// Takes a lock without waiting; [`VaultError::Busy`] when it is held.
 pub(super) fn only_one(operation: &Mutex<()>) -> Result<MutexGuard<'_, ()>, VaultError> {
     match operation.try_lock() {
         Ok(guard) => Ok(guard),
@@ -258,7 +262,8 @@ pub(super) fn only_one(operation: &Mutex<()>) -> Result<MutexGuard<'_, ()>, Vaul
     }
 }
 
-/// The key to come and its record, which is the one in the header when that was begun with this key.
+/// The new root key and its record. If a rotation to this key was begun before, it is the record in
+/// the header.
 fn next_root(
     to: &RootKeyMaterial,
     begun: Option<&RootKeyRecord>,
@@ -277,19 +282,21 @@ fn successor(file: &Path) -> RootKeySource {
     RootKeySource::File(file.with_file_name(IMPLIED_KEY_NEXT))
 }
 
-/// Puts the new key beside the key file, so that the next start finds whichever of the two it needs.
+/// Writes the new key to a file beside the key file, so that the next start finds the key it needs
+/// in one of the two.
 fn place_successor(file: &Path, key: &RootKey) -> Result<(), VaultError> {
     let path = file.with_file_name(IMPLIED_KEY_NEXT);
     match successor(file).read() {
         Ok(found) if found.id() == Some(key.id()) => return Ok(()),
         Err(RootKeyError::Missing(_)) => {}
-        // Of a rotation that was given up.
+        // A key of a rotation that was abandoned.
         _ => std::fs::remove_file(&path).map_err(VaultError::file(&path))?,
     }
     write_file(&path, key).map_err(VaultError::file(&path))
 }
 
-/// Puts the successor in the place of the key file. Tells where that file is kept, if there was one.
+/// Replaces the key file with its successor. Returns the file that the previous key is kept in, if
+/// there was one.
 fn install(file: &Path, previous: RootKeyId) -> Result<Option<PathBuf>, VaultError> {
     let next = file.with_file_name(IMPLIED_KEY_NEXT);
     let kept = file.with_added_extension(previous.to_string());

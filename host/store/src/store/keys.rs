@@ -1,4 +1,4 @@
-//! API keys: as commands change them, which wait, and as requests do, without blocking the thread that asks.
+//! API keys: blocking functions for commands, and functions that need a permit for requests.
 
 use super::Store;
 use crate::audit::Actor;
@@ -9,17 +9,17 @@ use crate::records::ApiKey;
 use crate::secret::Secret;
 use crate::token::KeyId;
 
-/// A new key and its token. The token exists nowhere else: show it once.
+/// A new key and its token. The token is stored nowhere: show it to the client once.
 #[derive(Debug)]
 pub struct IssuedKey {
-    /// What the store keeps.
+    /// The stored record of the key.
     pub key: ApiKey,
-    /// What the client shows.
+    /// The token that clients authenticate with.
     pub token: Secret,
 }
 
 impl Store {
-    /// Issues a key. Its token is in the answer and nowhere else.
+    /// Issues a key. Its token is in the result and stored nowhere.
     ///
     /// # Errors
     /// [`Error::Lookup`], [`Error::OtherWorkspace`], [`Error::AlreadyExpired`], and those of every mutation.
@@ -27,7 +27,7 @@ impl Store {
         self.submit(move |draft| draft.issue_key(actor, new).map(|(key, token)| IssuedKey { key, token }))
     }
 
-    /// Sets a key's label or switches it off or on.
+    /// Changes a key's label, its limits or its `disabled` switch.
     ///
     /// # Errors
     /// [`Error::Lookup`], [`Error::KeyRevoked`], and those of every mutation.
@@ -35,7 +35,8 @@ impl Store {
         self.submit(move |draft| draft.set_key(actor, id, change))
     }
 
-    /// Revokes a key for good; no request with it is accepted once this returns. Revoking twice is no error.
+    /// Revokes a key. No request with it is accepted after this returns, and it cannot be undone.
+    /// Revoking a revoked key is not an error.
     ///
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
@@ -43,19 +44,19 @@ impl Store {
         self.submit(move |draft| draft.revoke_key(actor, id))
     }
 
-    /// [`Store::issue_key`] with a place in the writer's queue.
+    /// [`Store::issue_key`] with a permit for the writer's queue.
     pub fn issue_key_at(&self, place: Place, actor: Actor, new: NewKey) -> Pending<IssuedKey> {
         self.enqueue(place, move |draft| {
             draft.issue_key(actor, new).map(|(key, token)| IssuedKey { key, token })
         })
     }
 
-    /// [`Store::set_key`] with a place in the writer's queue.
+    /// [`Store::set_key`] with a permit for the writer's queue.
     pub fn set_key_at(&self, place: Place, actor: Actor, id: KeyId, change: KeyChange) -> Pending<ApiKey> {
         self.enqueue(place, move |draft| draft.set_key(actor, id, change))
     }
 
-    /// [`Store::revoke_key`] with a place in the writer's queue.
+    /// [`Store::revoke_key`] with a permit for the writer's queue.
     pub fn revoke_key_at(&self, place: Place, actor: Actor, id: KeyId) -> Pending<ApiKey> {
         self.enqueue(place, move |draft| draft.revoke_key(actor, id))
     }

@@ -1,4 +1,4 @@
-//! What was done and used: records handed over, read and checked.
+//! The audit log and the usage rows: written, read and checked.
 
 use std::net::IpAddr;
 
@@ -9,23 +9,23 @@ use crate::log;
 use crate::token::KeyId;
 use crate::usage::UsageRow;
 
-/// Tokens from one address that opened nothing, for the audit log.
+/// Invalid tokens that one address used, for the audit log.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RefusedTokens {
-    /// Where from; `None` for many addresses together.
+    /// The address of the client; `None` for several addresses together.
     pub address: Option<IpAddr>,
-    /// How many.
+    /// Number of tokens.
     pub tokens: u64,
-    /// Keys that some of them were good for once.
+    /// Revoked, disabled or expired keys among them.
     pub keys: Vec<KeyId>,
 }
 
 impl Store {
-    /// Hands an audit record about refused tokens to the writer without waiting: a kill may cost those of the last
-    /// second.
+    /// Hands an audit entry about refused tokens to the writer without waiting: a kill of the
+    /// process may lose those of the last second.
     ///
     /// # Errors
-    /// [`QueueFull`] when 4,096 records wait or the store no longer writes.
+    /// [`QueueFull`] when 4,096 entries wait or the store no longer writes.
     pub fn record_refused_tokens(&self, refused: RefusedTokens) -> Result<(), QueueFull> {
         let RefusedTokens { address, tokens, keys } = refused;
         let action = AuditAction::TokensRefused { address, tokens, keys };
@@ -40,7 +40,7 @@ impl Store {
         log::usage_rows(&self.database()?.log, limit)
     }
 
-    /// Audit records with numbers above `since`, oldest first, at most `limit`.
+    /// Audit records of commits after `since`, oldest first, at most `limit`.
     ///
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
@@ -48,13 +48,13 @@ impl Store {
         log::audit_records(&self.database()?.log, since, limit)
     }
 
-    /// Checks the whole audit chain, usage rows included, against the state of this moment.
+    /// Checks the whole audit chain, including usage rows, up to the last commit.
     ///
     /// # Errors
-    /// [`Error::Engine`], [`Error::Closed`]. A broken chain is an answer, not an error.
+    /// [`Error::Engine`], [`Error::Closed`]. A broken chain is in the result, not an error.
     pub fn verify_audit(&self) -> Result<AuditSummary, Error> {
         let log = self.database()?.log;
-        // Commits made from here on are left out: their head is not this one.
+        // Later commits are left out, because their head is another one.
         let tip = self.0.shared.tip();
         audit::verify(&self.0.keys, &tip.head, log::rows_until(&log, tip.seq))
     }

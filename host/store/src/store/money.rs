@@ -1,4 +1,4 @@
-//! Credit, reservations and reports as the rest of the program sees them.
+//! Credit, reservations and usage reports, as the rest of the program uses them.
 
 use super::Store;
 use crate::audit::Actor;
@@ -16,19 +16,19 @@ use crate::token::KeyId;
 use crate::usage::{Cell, DAYS_KEPT, Report, UsageQuery, UsageReport, UsageRow};
 
 impl Store {
-    /// Opens a request in the ledger: its workspace's credit and its key's limits must leave something beside
-    /// what other requests hold. Holds `estimate_pico` of it, or as much as is left. The row is what the request
-    /// will leave behind; see [`Reservation`].
+    /// Opens a request in the ledger. Its workspace's credit and its key's limits must leave
+    /// something beside the reservations of other requests; reserves `estimate_pico`, or what is
+    /// left. `row` is the beginning of the request's usage row, see [`Reservation`].
     ///
-    /// Looks at memory only. Where neither workspace nor key has a limit nothing is held.
+    /// Reads memory only. Nothing is reserved if neither the workspace nor the key has a limit.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`Refused`]: the limit that does not allow the request.
     pub fn reserve(&self, row: UsageRow, estimate_pico: u64) -> Result<Reservation, Refused> {
         Reservation::open(self, row, estimate_pico)
     }
 
-    /// What a workspace has paid in and used up, at this moment.
+    /// Credit and spend of a workspace at this moment.
     ///
     /// # Errors
     /// [`LookupError::NotFound`].
@@ -39,7 +39,7 @@ impl Store {
         Ok(self.ledger().balance(workspace, found.credit))
     }
 
-    /// What a key has spent, at this moment. Its limits stand in its record.
+    /// Spend of a key at this moment. Its limits are in its record.
     ///
     /// # Errors
     /// [`LookupError::NotFound`].
@@ -49,18 +49,19 @@ impl Store {
         Ok(self.ledger().key_spend(found))
     }
 
-    /// Adds credit to a workspace. An unlimited one becomes prepaid; what it spent before is not taken from the
-    /// credit.
+    /// Adds credit to a workspace. An unlimited one becomes prepaid; what it spent before does not
+    /// count against the credit.
     ///
     /// # Errors
     /// [`Error::Lookup`], [`Error::TooMuchCredit`], and those of every mutation.
     pub fn add_credit(&self, actor: Actor, id: WorkspaceId, amount_pico: u64) -> Result<Workspace, Error> {
-        // What was spent and waits to be written was spent before.
+        // Usage rows in the queue were spent before the credit, so they must be in the sum of
+        // earlier spend.
         self.flush()?;
         self.submit(move |draft| draft.add_credit(actor, id, amount_pico))
     }
 
-    /// Lets a workspace spend without limit. Its balance is gone; credit added later begins a new one.
+    /// Makes a workspace unlimited. Its balance is lost; credit added later begins a new one.
     ///
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.
@@ -68,7 +69,7 @@ impl Store {
         self.submit(move |draft| draft.set_unlimited(actor, id))
     }
 
-    /// Usage of some days, summed. Reads one row for each day, workspace, key and model.
+    /// Usage of a range of days, summed in groups. Reads one row per day, workspace, key and model.
     ///
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`], [`Error::Closed`].
@@ -85,12 +86,12 @@ impl Store {
         Ok(report.finish())
     }
 
-    /// The first of the days whose totals are kept.
+    /// The first day whose totals are kept.
     pub fn first_usage_day(&self) -> UsageDay {
         UsageDay(day_of(self.0.clock.now_ms()).saturating_add(1).saturating_sub(DAYS_KEPT))
     }
 
-    /// Removes totals that are too old; usage rows are kept. To be called now and then.
+    /// Deletes daily totals that are too old. Usage rows are kept. To be called regularly.
     ///
     /// # Errors
     /// [`Error::Engine`], and those of every mutation.
@@ -100,8 +101,8 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets keys that were revoked before [`Store::first_usage_day`], for no totals name them any more. Their usage
-    /// rows are kept. To be called now and then.
+    /// Deletes keys that were revoked before [`Store::first_usage_day`]: no daily totals name them
+    /// any more. Their usage rows are kept. To be called regularly.
     ///
     /// # Errors
     /// Those of every mutation.
@@ -120,7 +121,8 @@ impl Store {
         &self.0.ledger
     }
 
-    /// Hands the writing of an intent to the writer; for how much it is good once it is durable.
+    /// Has the writer write an intent. The result is the amount the intent covers, once it is
+    /// durable.
     pub(crate) fn write_intent(
         &self,
         place: Place,
@@ -129,7 +131,8 @@ impl Store {
         self.enqueue(place, put)
     }
 
-    /// Charges what was reserved for requests whose end nobody knows, as rows that take the intents with them.
+    /// Charges what was reserved for requests whose end is unknown. Their usage rows remove the
+    /// intents.
     pub(super) fn settle_interrupted(&self, intents: Vec<Intent>) -> Result<(), Error> {
         if intents.is_empty() {
             return Ok(());

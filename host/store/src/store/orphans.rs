@@ -1,5 +1,6 @@
-//! Vaults that outlived their workspace or intern: an accepted rollback can lose the one and keep the other. Nobody
-//! reaches their secrets any more, and no backup is made of a store that has them.
+//! Vaults whose workspace or intern does not exist: an accepted rollback can lose the owner and
+//! keep the vault. Their secrets cannot be released, and a store that has such vaults is not backed
+//! up.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +10,18 @@ use crate::error::Error;
 use crate::operation::{Progress, VaultError, tell};
 use crate::vault::VaultId;
 
-/// What removing vaults without an owner did.
+/// Result of removing vaults without an owner.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct OrphansRemoved {
-    /// The vaults that are gone.
+    /// The vaults that were removed.
     pub vaults: Vec<VaultId>,
-    /// The secrets that went with them.
+    /// Number of secrets removed with them.
     pub secrets: u64,
 }
 
 impl Store {
-    /// Removes every vault whose workspace or intern is not there, with its secrets and keys, one commit each.
+    /// Removes every vault whose workspace or intern does not exist, with its secrets and keys, one
+    /// commit per vault.
     ///
     /// # Errors
     /// [`VaultError::Busy`], [`VaultError::Stopped`], and those of every mutation.
@@ -28,7 +30,7 @@ impl Store {
         actor: Actor,
         progress: &mut Progress<'_>,
     ) -> Result<OrphansRemoved, VaultError> {
-        // A key record that another operation has read must not go under its hands.
+        // An operation on keys may have read a key record, which must not be deleted meanwhile.
         let _alone = self.alone()?;
         let mut removed = OrphansRemoved::default();
         for vault in self.orphans()? {
@@ -42,7 +44,7 @@ impl Store {
         Ok(removed)
     }
 
-    /// The vaults without an owner, as of now.
+    /// The vaults that have no owner now.
     fn orphans(&self) -> Result<Vec<VaultId>, Error> {
         let view = self.access()?.view();
         let mut vaults = BTreeSet::new();

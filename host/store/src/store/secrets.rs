@@ -1,5 +1,5 @@
-//! The vault as the rest of the program sees it. Changes go through the writer; reads see the last commit, on
-//! the calling thread, and never wait for it.
+//! The vault, as the rest of the program uses it. Changes go through the writer. Reads run on the
+//! calling thread, see the last commit, and never wait for the writer.
 
 use super::Store;
 use crate::audit::{Actor, AuditEntry};
@@ -14,25 +14,29 @@ use crate::vault::{
 };
 
 impl Store {
-    /// Makes or replaces a secret. A name that was there keeps its date, and gets hosts if it had none.
+    /// Creates or replaces a secret. A replaced secret keeps its creation date, and gets hosts if
+    /// it had none.
     ///
-    /// The answer is [`Error::Lookup`] for a workspace or intern that is not there, [`Error::Damaged`] when a row
-    /// that it builds on does not prove to be ours, or one of those of every mutation.
+    /// The answer is [`Error::Lookup`] when the workspace or intern does not exist,
+    /// [`Error::Quota`], [`Error::NoSpace`], [`Error::Damaged`] when a row it depends on is
+    /// damaged, or an error of every mutation.
     pub fn put_secret(&self, place: Place, actor: Actor, new: NewSecret) -> Pending<SecretMetadata> {
         self.enqueue(place, move |draft| draft.put_secret(actor, new))
     }
 
-    /// Deletes a secret. The answer is [`Error::NoSuchSecret`] also for a legacy secret, and otherwise as for
-    /// [`Store::put_secret`].
+    /// Deletes a secret. The answer is [`Error::NoSuchSecret`] for a missing or a legacy secret,
+    /// otherwise as for [`Store::put_secret`].
     pub fn delete_secret(&self, place: Place, actor: Actor, vault: VaultId, name: SecretName) -> Pending<()> {
         self.enqueue(place, move |draft| draft.delete_secret(actor, vault, name))
     }
 
-    /// Copies secrets with their hosts into an intern's vault, over those of the same names; all or none.
-    /// Answers with the copies in the order of the names.
+    /// Copies secrets with their hosts from a workspace's vault into an intern's vault, all of them
+    /// or none. Secrets of the same names are replaced. The answer has the copies in the order of
+    /// `names`.
     ///
-    /// The answer is [`Error::NoSuchSecret`] when one is missing, else [`Error::Unbound`] when one has no hosts,
-    /// [`Error::OtherWorkspace`] for an intern of another workspace, and otherwise as for [`Store::put_secret`].
+    /// The answer is [`Error::NoSuchSecret`] when one is missing, else [`Error::Unbound`] when one
+    /// has no hosts, [`Error::OtherWorkspace`] for an intern of another workspace, otherwise as for
+    /// [`Store::put_secret`].
     pub fn copy_secrets(
         &self,
         place: Place,
@@ -44,11 +48,12 @@ impl Store {
         self.enqueue(place, move |draft| draft.copy_secrets(actor, workspace, intern, names))
     }
 
-    /// Secrets of a vault in the byte order of their names, without the first `offset`, at most `limit`.
+    /// Lists secrets of a vault in the byte order of their names. Skips the first `offset`, returns
+    /// at most `limit`.
     ///
     /// # Errors
-    /// [`Error::Lookup`] for an intern that is not there; [`Error::Damaged`] when a row of this page does not
-    /// prove to be ours; [`Error::Engine`], [`Error::Closed`].
+    /// [`Error::Lookup`] when the intern does not exist; [`Error::Damaged`] when a row of this page
+    /// is damaged; [`Error::Engine`], [`Error::Closed`].
     pub fn list_secrets(
         &self,
         vault: VaultId,
@@ -58,11 +63,11 @@ impl Store {
         self.read(|view| list::secrets(view, vault, offset, limit))
     }
 
-    /// Secrets as an intern has them: its own, and those of its workspace that none of its own hides. Order and
-    /// limits as for [`Store::list_secrets`].
+    /// Lists the secrets an intern can use: its own, and those of its workspace that have none of
+    /// these names. Order, `offset` and `limit` as for [`Store::list_secrets`].
     ///
     /// # Errors
-    /// Those of [`Store::list_secrets`].
+    /// As for [`Store::list_secrets`].
     pub fn effective_secrets(
         &self,
         intern: InternId,
@@ -72,13 +77,13 @@ impl Store {
         self.read(|view| list::effective(view, intern, offset, limit))
     }
 
-    /// Releases a value toward one host. The audit record, of a refusal too, is handed to the writer and not
-    /// waited for: a kill may cost those of the last second.
+    /// Releases a secret's value for one host. An audit entry, also of a refusal, is handed to the
+    /// writer without waiting: a kill of the process may lose those of the last second.
     ///
     /// Reads the disk, and decrypts up to 262,144 bytes, on the calling thread.
     ///
     /// # Errors
-    /// See [`ReleaseError`]. [`ReleaseError::Busy`] when 4,096 audit records wait.
+    /// See [`ReleaseError`]. [`ReleaseError::Busy`] when 4,096 audit entries wait.
     pub fn release(
         &self,
         actor: Actor,
@@ -94,11 +99,12 @@ impl Store {
         self.hand_out(self.read(|view| request.decide(view))?)
     }
 
-    /// The same, and `None` without an audit record where [`Store::is_releasable`] would say no: for whoever has
-    /// another credential then. One look at the row decides both.
+    /// Like [`Store::release`], but returns `None` without an audit entry where
+    /// [`Store::is_releasable`] would be false: for callers that then use another credential. Both
+    /// are decided on one read of the row.
     ///
     /// # Errors
-    /// Those of [`Store::release`], but [`ReleaseError::Unavailable`].
+    /// As for [`Store::release`], except [`ReleaseError::Unavailable`].
     pub fn release_if_bound(
         &self,
         actor: Actor,
@@ -115,14 +121,14 @@ impl Store {
         decision.map(|decision| self.hand_out(decision)).transpose()
     }
 
-    /// Hands out what was decided once the audit record is on its way.
+    /// Returns the outcome once the audit entry is in the queue.
     fn hand_out(&self, (entry, released): Decision) -> Result<Release, ReleaseError> {
         self.0.queue.push_audit(entry).map_err(|QueueFull| ReleaseError::Busy)?;
         released
     }
 
-    /// Whether [`Store::release`] would release the secret to this host. Leaves no audit record: nothing is
-    /// released or refused.
+    /// Whether [`Store::release`] would release the secret for this host. Writes no audit entry,
+    /// because nothing is released or refused.
     ///
     /// # Errors
     /// [`Error::Damaged`], [`Error::Engine`], [`Error::Closed`].
@@ -135,8 +141,8 @@ impl Store {
         self.read(|view| release::is_bound(view, scope, name, host))
     }
 
-    /// The same, with the audit record on the disk before the value is handed out. Reading and decrypting is
-    /// done before this returns.
+    /// Like [`Store::release`], but the value is returned only after the audit record is on the
+    /// disk. Reading and decrypting are done before this function returns.
     pub fn release_recorded(
         &self,
         place: Place,
@@ -156,21 +162,23 @@ impl Store {
         }
     }
 
-    /// Checks every row of every vault at one moment: that it proves to be ours, decrypts, belongs to a vault and
-    /// is missing nowhere. Takes seconds for a million secrets; the store goes on meanwhile.
+    /// Checks every row of every vault in one view: that its MAC matches, that it decrypts, that it
+    /// belongs to a vault, and that none is missing. Takes seconds for a million secrets; the store
+    /// stays in service meanwhile.
     ///
     /// # Errors
-    /// [`VaultError::Stopped`], and errors of reading. What does not hold is an answer, not an error.
+    /// [`VaultError::Stopped`], and errors of reading. Damage is in the result, not an error.
     pub fn verify_vaults(&self, progress: &mut Progress<'_>) -> Result<VaultReport, VaultError> {
         self.read(|view| verify::verify(view, progress))
     }
 
-    /// Reads at one moment, and tells the audit log of damage that was met.
+    /// Reads in one view, and adds an audit entry for damage that was found.
     fn read<T, E: From<Error>>(&self, read: impl FnOnce(&View) -> Result<T, E>) -> Result<T, E> {
         let access = self.access()?;
         let result = read(&access.view());
         for finding in access.damage.take_unreported() {
-            // Counted and in the log already; a full queue costs only the audit record.
+            // The damage is counted and logged already; with a full queue only the audit entry is
+            // lost.
             self.0.queue.push_audit(AuditEntry::of_damage(finding)).unwrap_or_default();
         }
         result

@@ -1,44 +1,44 @@
-//! The store at a glance.
+//! A summary of the store's state, for health checks, metrics and commands.
 
 use super::Store;
 use crate::ids::StoreId;
 use crate::root_key::RootKeyId;
 
-/// A look at the store from outside.
+/// Summary of the store's state.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreStatus {
-    /// Which store.
+    /// Id of the store.
     pub store_id: StoreId,
-    /// Number of the last commit.
+    /// Sequence number of the last commit.
     pub seq: u64,
-    /// The root key it is wrapped under.
+    /// Id of the root key it is wrapped under.
     pub root_key_id: RootKeyId,
-    /// The root key that a rotation under way leads to.
+    /// Id of the new root key, during a rotation.
     pub next_root_key_id: Option<RootKeyId>,
     /// Whether a recovery key can open it too.
     pub has_recovery_key: bool,
-    /// Whether the recovery key has opened it: then `vault rotate-root` is due.
+    /// Whether it was opened with the recovery key. Then it needs a root key: `vault rotate-root`.
     pub opened_with_recovery_key: bool,
-    /// Whether a rotation of the vaults' keys was begun and not ended: `vault rotate-keys` goes on with it.
+    /// Whether a rotation of the vaults' keys is unfinished: `vault rotate-keys` continues it.
     pub key_rotation_unfinished: bool,
-    /// Whether it takes writes.
+    /// Whether it accepts writes.
     pub writable: bool,
-    /// Whether a write has failed; only a restart cures that.
+    /// Whether a write has failed. It accepts writes again only after a restart.
     pub failed: bool,
-    /// How long one commit has been on its way, once that is 10 s or more.
+    /// Duration of the commit in progress in milliseconds, once it has taken 10 s.
     pub stalled_for_ms: Option<u64>,
-    /// Whether opening had to cut a torn batch off the journal.
+    /// Whether a torn batch was cut off the journal when the store was opened.
     pub journal_cut: bool,
-    /// How often a row of a vault was met since opening that does not prove to be ours.
+    /// How often a damaged row of a vault was read since the store was opened.
     pub damaged_rows_met: u64,
-    /// Mutations waiting for the writer.
+    /// Number of mutations in the writer's queue.
     pub queued_mutations: usize,
-    /// Usage rows waiting for the writer.
+    /// Number of usage rows in the writer's queue.
     pub queued_usage_rows: usize,
 }
 
 impl Store {
-    /// The store at a glance. Never waits for the writer.
+    /// The current summary. Never waits for the writer.
     pub fn status(&self) -> StoreStatus {
         let (queued_mutations, queued_usage_rows) = self.0.queue.lengths();
         let header = self.0.header.load();
@@ -65,12 +65,12 @@ impl Store {
         self.0.shared.is_running()
     }
 
-    /// The watchdog: true while one commit has been on its way for 10 s or more.
+    /// True while a commit has taken 10 s or more. For the watchdog.
     pub fn is_stalled(&self) -> bool {
         self.stalled_for_ms().is_some()
     }
 
-    /// How many milliseconds one commit has been on its way, once that is 10 s or more.
+    /// Duration of the commit in progress in milliseconds, once it has taken 10 s.
     pub fn stalled_for_ms(&self) -> Option<u64> {
         self.0.shared.stalled_for_ms()
     }

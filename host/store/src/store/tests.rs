@@ -40,13 +40,13 @@ fn usage_row(store: &Store, request_id: &str) -> UsageRow {
     }
 }
 
-/// Has a request with this row begin and end.
+/// Begins and ends a request with this row.
 fn record_usage(store: &Store, row: UsageRow) {
     let outcome = row.outcome;
     store.reserve(row, 0).unwrap().settle(outcome);
 }
 
-/// Everything the directory shows, for comparing two states.
+/// Everything in the directory as text, for comparing two states.
 fn shown(store: &Store) -> String {
     let directory = store.directory();
     format!(
@@ -106,7 +106,7 @@ fn every_acknowledged_change_is_there_after_reopening() {
 }
 
 #[test]
-fn each_kind_of_key_carries_its_owner() {
+fn each_kind_of_key_has_its_owner() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
@@ -184,7 +184,7 @@ fn tokens_that_were_never_issued_are_refused() {
     let stranger = crate::token::Token::random().unwrap();
     let text = String::from_utf8(stranger.to_text().expose().to_vec()).unwrap();
     assert_eq!(store.authenticate(&text).unwrap_err(), AuthenticationError::Unknown);
-    // The right id with another secret and a good checksum.
+    // The right id with another secret and a valid checksum.
     let forged = crate::token::Token { id: issued.key.id, secret: stranger.secret };
     let text = String::from_utf8(forged.to_text().expose().to_vec()).unwrap();
     assert_eq!(store.authenticate(&text).unwrap_err(), AuthenticationError::Unknown);
@@ -206,7 +206,7 @@ fn deleting_an_intern_revokes_its_keys_in_the_same_commit() {
 }
 
 #[test]
-fn a_role_counts_from_the_next_request_on() {
+fn a_new_role_applies_from_the_next_request_on() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let issued = issue_key(&store);
@@ -263,7 +263,7 @@ fn owners_of_another_workspace_are_refused_and_leave_no_trace() {
 }
 
 #[test]
-fn the_audit_chain_tells_every_change_and_no_secret() {
+fn the_audit_chain_has_every_change_and_no_secret() {
     let scratch = Scratch::new();
     let store = scratch.open();
     create_workspace(&store, "second");
@@ -281,7 +281,8 @@ fn the_audit_chain_tells_every_change_and_no_secret() {
     store.close();
     assert!(matches!(store.verify_audit(), Err(Error::Closed)));
 
-    // An edited record in the middle: the store opens, the chain says where it broke.
+    // With an edited record in the middle, the store opens, and the check says where the chain is
+    // broken.
     let database = Database::open(&scratch.path("store")).unwrap();
     let row = database.log.get(log::audit_key(2)).unwrap().unwrap();
     let edited = String::from_utf8(row.to_vec()).unwrap().replace("second", "secund");
@@ -314,10 +315,10 @@ fn usage_rows_are_written_without_waiting_and_survive_closing() {
 }
 
 #[test]
-fn a_usage_row_that_was_edited_added_or_taken_away_breaks_the_chain() {
+fn an_edited_added_or_removed_usage_row_breaks_the_chain() {
     let scratch = Scratch::new();
     let store = scratch.open();
-    // Rows for three values.
+    // Enough rows for three values.
     let requests = 2 * block::ROWS_MAX + 1;
     for request in 0..requests {
         record_usage(&store, usage_row(&store, &request.to_string()));
@@ -358,7 +359,7 @@ fn a_usage_row_that_was_edited_added_or_taken_away_breaks_the_chain() {
 }
 
 #[test]
-fn usage_rows_as_earlier_versions_wrote_them_are_read_and_vouched_for() {
+fn usage_rows_of_earlier_versions_are_read_and_verified() {
     let scratch = Scratch::new();
     let store = scratch.open();
     for request in ["a", "b", "c"] {
@@ -370,7 +371,7 @@ fn usage_rows_as_earlier_versions_wrote_them_are_read_and_vouched_for() {
     let first = store.audit_records(0, 1).unwrap().remove(0);
     store.close();
 
-    // The commit as it was written before: a value for each row, in JSON.
+    // The commit as earlier versions wrote it: one value per row, in JSON.
     let database = Database::open(&scratch.path("store")).unwrap();
     let mut digest = log::UsageDigest::default();
     for (place, row) in (0..).zip(rows.iter().rev()) {
@@ -390,7 +391,7 @@ fn usage_rows_as_earlier_versions_wrote_them_are_read_and_vouched_for() {
 }
 
 #[test]
-fn a_request_to_flush_nothing_makes_no_commit() {
+fn flushing_nothing_makes_no_commit() {
     let scratch = Scratch::new();
     let store = scratch.open();
     store.flush().unwrap();
@@ -421,7 +422,7 @@ fn many_threads_share_commits_and_lose_nothing() {
 }
 
 #[test]
-fn a_failed_write_ends_writing_and_the_next_start_decides() {
+fn after_a_failed_write_nothing_is_written_until_the_next_start() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let issued = issue_key(&store);
@@ -436,19 +437,19 @@ fn a_failed_write_ends_writing_and_the_next_start_decides() {
     assert!(!store.is_writable() && store.status().failed);
     assert!(matches!(store.create_workspace(OPERATOR, new()), Err(Error::NotWritable)));
     assert_eq!(store.reserve(usage_row(&store, "a"), 0).unwrap_err(), Refused::NoRoom);
-    // Reading goes on with the last state that was answered.
+    // Reads continue with the last acknowledged state.
     assert!(store.authenticate(&token(&issued)).is_ok());
     assert!(store.directory().find_workspace("second").is_err());
     store.close();
 
-    // The batch was durable, only its anchor was not.
+    // The batch was durable, only its anchor was not written.
     let store = scratch.open();
     assert!(store.directory().find_workspace("second").is_ok());
     assert_eq!(store.status().seq, 3);
 }
 
 #[test]
-fn one_process_at_a_time_has_the_store() {
+fn one_process_at_a_time_can_open_the_store() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let other = DirectoryLock::acquire(&scratch.path(""));
@@ -482,7 +483,7 @@ fn writes_until_killed_when_asked_to() {
 }
 
 #[test]
-fn whatever_was_answered_survives_a_kill() {
+fn acknowledged_changes_survive_a_kill() {
     let scratch = Scratch::new();
     for answers in [1, 20, 60] {
         let mut child = Command::new(std::env::current_exe().unwrap())

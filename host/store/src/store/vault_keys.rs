@@ -1,4 +1,5 @@
-//! New encryption keys for every vault, its secrets encrypted again, old keys retired and at last deleted.
+//! Rotation of the vaults' encryption keys: new keys, secrets encrypted again, old keys retired and
+//! deleted later.
 
 use super::Store;
 use crate::audit::{Actor, AuditAction};
@@ -8,26 +9,27 @@ use crate::operation::{Progress, VaultError, tell};
 use crate::rows;
 use crate::vault::{LegacySecret, SecretName, VaultId};
 
-/// Secrets in one commit: with the longest values 8 MiB. Tests have several with a few secrets.
+/// Number of secrets in one commit: with the longest values 8 MiB. Small in tests, so that a few
+/// secrets take several commits.
 const BATCH: usize = if cfg!(test) { 3 } else { 32 };
 
-/// What a rotation of the vaults' keys did.
+/// Result of a rotation of the vaults' keys.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct KeyRotation {
-    /// Vaults whose newest key is new.
+    /// Number of vaults that have a new key.
     pub vaults: u64,
-    /// Secrets that were encrypted again.
+    /// Number of secrets that were encrypted again.
     pub secrets: u64,
-    /// Keys that had been retired for 30 days and are gone.
+    /// Number of keys deleted because they were retired 30 days ago or earlier.
     pub keys_deleted: u64,
 }
 
 impl Store {
-    /// Gives every vault a new encryption key and encrypts its secrets with it, while the store serves. Goes on
-    /// with an earlier rotation that did not come to its end.
+    /// Gives every vault a new encryption key and encrypts its secrets with it, while the store
+    /// stays in service. Continues an earlier rotation that did not finish.
     ///
-    /// A key that no secret needs any more is kept for 30 days; it is deleted by the first rotation, start or
-    /// [`Store::delete_due_vault_keys`] after that.
+    /// A key that no secret uses any more is kept for 30 days. Then the next rotation, start or
+    /// [`Store::delete_due_vault_keys`] deletes it.
     ///
     /// # Errors
     /// [`VaultError::Busy`], [`VaultError::Stopped`], and those of every mutation.
@@ -69,7 +71,7 @@ impl Store {
         };
         done.vaults += 1;
         tell(progress, "secrets", done.secrets, 0)?;
-        // Whatever is written after this look uses the new key.
+        // Secrets written after this read use the new key already.
         let mut behind = self.secrets_behind(vault, kid)?.into_iter();
         loop {
             let batch: Vec<(SecretName, u64)> = behind.by_ref().take(BATCH).collect();
@@ -81,7 +83,7 @@ impl Store {
         }
     }
 
-    /// Name and generation of the secrets that are encrypted with another key than this.
+    /// Names and generations of the secrets that are not encrypted with this key.
     fn secrets_behind(&self, vault: VaultId, kid: u32) -> Result<Vec<(SecretName, u64)>, Error> {
         let view = self.access()?.view();
         let mut behind = Vec::new();
@@ -95,7 +97,7 @@ impl Store {
         Ok(behind)
     }
 
-    /// Retires what is not needed, deletes what is due, and notes when to look again.
+    /// Retires unused keys, deletes keys that are due, and stores when the next one is due.
     fn retire_keys_of(&self, vaults: &[VaultId], progress: &mut Progress<'_>) -> Result<u64, VaultError> {
         let mut deleted = 0;
         let mut due_ms: Option<u64> = None;
@@ -110,14 +112,16 @@ impl Store {
         Ok(deleted)
     }
 
-    /// Whether a key of a vault was retired 30 days ago and can be deleted. Looks at nothing but the clock.
+    /// Whether a key of a vault was retired 30 days ago and can be deleted. Reads the header in
+    /// memory only.
     pub fn has_due_vault_keys(&self) -> bool {
-        // Without the root key no key record can be made anew.
+        // Without the root key no key record can be written.
         let can = self.0.keys.wrap_keys().root.is_some();
         can && self.header().retired_keys_due_ms.is_some_and(|due_ms| due_ms <= self.0.clock.now_ms())
     }
 
-    /// Deletes vaults' keys that were retired 30 days ago, if there are any, while the store serves.
+    /// Deletes vaults' keys that were retired 30 days ago, if there are any, while the store stays
+    /// in service.
     ///
     /// # Errors
     /// [`VaultError::Busy`], [`VaultError::Stopped`], and those of every mutation.
@@ -129,7 +133,7 @@ impl Store {
         self.delete_due(progress)
     }
 
-    /// The same for who is alone already.
+    /// Like [`Store::delete_due_vault_keys`], for callers that hold the lock of [`Store::alone`].
     pub(super) fn delete_due(&self, progress: &mut Progress<'_>) -> Result<(), VaultError> {
         if self.has_due_vault_keys() {
             let deleted = self.retire_keys_of(&self.vaults_with_keys()?, progress)?;
@@ -143,9 +147,9 @@ impl Store {
         records.iter().map(|row| rows::vault_of_keys(row).ok_or(Error::Damaged)).collect()
     }
 
-    /// Takes over secrets of an older system into a workspace's vault, in one commit. They have neither hosts nor
-    /// fingerprint and are released nowhere. A name that has a secret with hosts keeps it. Tells how many were
-    /// written.
+    /// Imports secrets of an older system into a workspace's vault, in one commit. They have
+    /// neither hosts nor a fingerprint and cannot be released. An existing secret with hosts is
+    /// kept. Returns the number of secrets written.
     ///
     /// # Errors
     /// [`Error::Lookup`], and those of every mutation.

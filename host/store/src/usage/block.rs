@@ -1,13 +1,14 @@
-//! How usage rows lie in the log: many in one value, because what a row costs the engine is mostly the same
-//! whatever its length.
+//! Encoding of usage rows in the log. Many rows are in one value, because the engine's cost per
+//! value hardly depends on its length.
 //!
 //! ```text
 //! 3 | number of rows | row ...
 //! row = request id | at_ms | workspace (16) | key (12) | flags (1) | model | provider | seven counts
 //! ```
 //!
-//! Numbers are written seven bits a byte, the lowest first, and texts behind their length. Earlier versions wrote
-//! other values: one that begins with 2 has five counts a row, one that begins with 1 is one row in JSON.
+//! Numbers have seven bits per byte, the lowest first; texts follow their length. Earlier versions
+//! wrote other values: one that begins with 2 has rows with five counts, one that begins with 1 is
+//! a single row in JSON.
 
 use crate::ids::WorkspaceId;
 use crate::rows;
@@ -15,9 +16,9 @@ use crate::token::KeyId;
 use crate::usage::{UsageKind, UsageOutcome, UsageRow};
 
 const BLOCK_VERSION: u8 = 3;
-/// Rows without what own credentials cost and without attempts.
+/// Version of blocks whose rows have neither `byok_pico` nor `attempts`.
 const FIVE_COUNTS: u8 = 2;
-/// Rows in one value: some twelve kilobytes.
+/// Largest number of rows in one value, about twelve kilobytes.
 pub(crate) const ROWS_MAX: usize = 128;
 
 const EMBEDDINGS: u8 = 1;
@@ -33,7 +34,7 @@ const OUTCOMES: [UsageOutcome; 5] = [
     UsageOutcome::Interrupted,
 ];
 
-/// One value that holds these rows.
+/// Encodes rows as one value.
 pub(crate) fn encode(rows: &[UsageRow]) -> Vec<u8> {
     let mut out = Vec::with_capacity(4 + rows.len() * 112);
     out.push(BLOCK_VERSION);
@@ -44,14 +45,15 @@ pub(crate) fn encode(rows: &[UsageRow]) -> Vec<u8> {
     out
 }
 
-/// The rows of a value, in the order in which they were written; `None` for anything that is none.
+/// The rows of a value, in the order in which they were written; `None` when it cannot be decoded.
 pub(crate) fn decode(value: &[u8]) -> Option<Vec<UsageRow>> {
     let Some((version, rest)) = block(value) else {
         return Some(vec![rows::decode_body(value)?]);
     };
     let mut rest = Rest(rest);
     let count = rest.number()?;
-    // Each takes far more than a byte: nothing is set aside for rows that are not there.
+    // A row takes far more than a byte. The capacity is bounded by the value's length, not by its
+    // count field.
     let mut rows = Vec::with_capacity(usize::try_from(count).ok()?.min(value.len() / 32));
     for _ in 0..count {
         rows.push(rest.row(version)?);
@@ -59,25 +61,26 @@ pub(crate) fn decode(value: &[u8]) -> Option<Vec<UsageRow>> {
     rest.0.is_empty().then_some(rows)
 }
 
-/// Whether the rows of a value are in the sums that lie beside them: earlier versions kept none.
+/// Whether the rows of this value are included in the stored sums: earlier versions kept no sums.
 pub(crate) fn is_summed(value: &[u8]) -> bool {
     block(value).is_some_and(|(version, _)| version >= BLOCK_VERSION)
 }
 
-/// How many rows a value says it holds. To be believed once the digest over the value holds.
+/// The number of rows in the value's count field. Trustworthy only once the digest over the value
+/// was verified.
 pub(crate) fn count(value: &[u8]) -> usize {
     let Some((_, rest)) = block(value) else { return 1 };
     Rest(rest).number().and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
 }
 
-/// The version of a block and what comes after it; `None` for a row in JSON and for what is no value at all.
+/// Version and content of a block; `None` for a row in JSON and for other bytes.
 fn block(value: &[u8]) -> Option<(u8, &[u8])> {
     let (version, rest) = value.split_first()?;
     [BLOCK_VERSION, FIVE_COUNTS].contains(version).then_some((*version, rest))
 }
 
 fn put(out: &mut Vec<u8>, row: &UsageRow) {
-    // Everything by name, so that a field that is added cannot be forgotten here.
+    // Names every field, so that a new field cannot be forgotten here.
     let UsageRow {
         request_id,
         at_ms,
@@ -133,7 +136,7 @@ fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// What is still to be read of a value.
+/// The bytes of a value that were not decoded yet.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -181,7 +184,7 @@ impl<'a> Rest<'a> {
         for place in 0..10 {
             let [byte] = *self.chunk()?;
             let part = u64::from(byte & 0x7f);
-            // The tenth byte has room for one bit.
+            // Nine bytes carry 63 bits, so the tenth may only have one.
             if place == 9 && part > 1 {
                 return None;
             }
@@ -244,7 +247,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_read_back_and_nothing_shorter_or_longer_does(rows in proptest::collection::vec(row(), 0..5)) {
+        fn encoded_rows_decode_and_other_lengths_do_not(rows in proptest::collection::vec(row(), 0..5)) {
             let value = encode(&rows);
             prop_assert_eq!(count(&value), rows.len());
             prop_assert_eq!(decode(&value).unwrap(), rows);
@@ -255,14 +258,14 @@ mod tests {
         }
 
         #[test]
-        fn a_row_of_an_earlier_version_reads_back(row in row()) {
+        fn every_json_row_of_an_earlier_version_is_decoded(row in row()) {
             let value = rows::encode_body(&row);
             prop_assert_eq!(count(&value), 1);
             prop_assert_eq!(decode(&value).unwrap(), [row]);
         }
 
         #[test]
-        fn foreign_bytes_do_no_harm(bytes: Vec<u8>) {
+        fn foreign_bytes_do_not_panic(bytes: Vec<u8>) {
             for version in [BLOCK_VERSION, FIVE_COUNTS] {
                 let value = [[version].as_slice(), &bytes].concat();
                 count(&value);
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_an_earlier_version_is_what_it_was() {
+    fn a_json_row_of_an_earlier_version_is_decoded() {
         let value = b"\x01{\"request_id\":\"resp_1\",\"at_ms\":5,\"workspace\":\
             \"67e55044-10b1-426f-9247-bb680e5fe0c8\",\"key\":\"abcdefghijkl\",\"kind\":\"responses\",\"model\":\"a/b\",\
             \"provider\":\"p\",\"input_tokens\":1,\"cached_tokens\":2,\"output_tokens\":3,\"reasoning_tokens\":4,\
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_an_earlier_version_is_what_it_was() {
+    fn a_block_of_an_earlier_version_is_decoded() {
         let row = [
             b"\x06resp_1\x05".as_slice(),
             &[7; 16],

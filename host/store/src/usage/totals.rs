@@ -1,7 +1,7 @@
-//! Daily totals of usage rows, and reports made of them.
+//! Daily totals of usage rows, and reports made from them.
 //!
-//! The totals lie in the store beside the rows they sum, written in the same commit, so that a report reads days
-//! instead of requests.
+//! The totals are stored in the same commit as the rows they sum up, so that a report reads one row
+//! per day and group instead of one per request.
 
 use std::collections::BTreeMap;
 
@@ -13,45 +13,46 @@ use crate::spend::{UsageDay, day_of};
 use crate::token::KeyId;
 use crate::usage::{UsageOutcome, UsageRow};
 
-/// How many days back totals are kept, today included. They are all read and checked when the store is opened.
+/// Number of days, including today, whose totals are kept. All of them are read and checked when
+/// the store is opened.
 pub(crate) const DAYS_KEPT: u32 = 92;
-/// Groups of a report that are kept apart while it is made.
+/// Largest number of separate groups while a report is made.
 const GROUPS_MAX: usize = 10_000;
-/// The longest part of a model's name that totals are kept apart by, in bytes.
+/// Longest part of a model's name that distinguishes totals, in bytes.
 const MODEL_BYTES_MAX: usize = 1_000;
 
-/// What rows add up to.
+/// Sums of usage rows.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct UsageTotals {
-    /// Requests that ended in full.
+    /// Requests that were answered in full.
     pub completed: u64,
-    /// Requests cut by a limit.
+    /// Requests whose answer was cut by a limit.
     pub incomplete: u64,
-    /// Requests that failed.
+    /// Requests that ended with an error.
     pub failed: u64,
-    /// Requests whose client went away.
+    /// Requests whose client disconnected.
     pub cancelled: u64,
     /// Requests that were running when the host ended.
     pub interrupted: u64,
     /// Endpoints asked.
     pub attempts: u64,
-    /// Tokens read.
+    /// Input tokens.
     pub input_tokens: u64,
-    /// Tokens read from a cache.
+    /// Input tokens from a provider's cache.
     pub cached_tokens: u64,
-    /// Tokens written.
+    /// Output tokens, including reasoning.
     pub output_tokens: u64,
-    /// Tokens written while reasoning.
+    /// Output tokens spent on reasoning.
     pub reasoning_tokens: u64,
-    /// What was charged, pico-dollars.
+    /// Cost charged, pico-dollars.
     pub cost_pico: u64,
-    /// What inference with own credentials cost at the providers, pico-dollars.
+    /// Cost at the providers of inference with callers' own credentials, pico-dollars.
     pub byok_pico: u64,
 }
 
 impl UsageTotals {
-    /// All requests, however they ended.
+    /// Number of requests, whatever their outcome.
     pub fn requests(&self) -> u64 {
         let outcomes = [self.completed, self.incomplete, self.failed, self.cancelled, self.interrupted];
         outcomes.into_iter().fold(0, u64::saturating_add)
@@ -78,7 +79,7 @@ impl UsageTotals {
         });
     }
 
-    /// Adds other totals.
+    /// Adds other totals to these.
     pub fn add(&mut self, more: &UsageTotals) {
         let parts = [
             (&mut self.completed, more.completed),
@@ -100,7 +101,7 @@ impl UsageTotals {
     }
 }
 
-/// What totals are kept for: a day, a workspace, a key and a model.
+/// The key of one row of totals: a day, a workspace, an API key and a model.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Cell {
     pub(crate) day: u32,
@@ -116,12 +117,12 @@ impl Cell {
         Cell { day, workspace: row.workspace, key: row.key, model: model.to_owned() }
     }
 
-    /// The key its totals lie under.
+    /// Row key of these totals in the keyspace `keys`.
     pub(crate) fn row_key(&self) -> Vec<u8> {
         rows::day_totals_key(self.day, self.workspace, self.key, &self.model)
     }
 
-    /// What lies under a key; `None` for keys of other rows.
+    /// The reverse of [`Cell::row_key`]; `None` for keys of other rows.
     pub(crate) fn from_row_key(key: &[u8]) -> Option<Cell> {
         let rest = key.strip_prefix(rows::day_totals_start(0).first_chunk::<1>()?)?;
         let (day, rest) = rest.split_first_chunk::<4>()?;
@@ -136,31 +137,32 @@ impl Cell {
     }
 }
 
-/// What a report is grouped by.
+/// What a report is grouped by, and the order of its groups.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum UsageBy {
-    /// Keys, the dearest first.
+    /// By API key, the highest cost first.
     Key,
-    /// Models, the dearest first.
+    /// By model, the highest cost first.
     Model,
-    /// Days, the newest first.
+    /// By day, the newest first.
     Day,
-    /// Workspaces, the dearest first.
+    /// By workspace, the highest cost first.
     Workspace,
 }
 
-/// What a report is asked for.
+/// Parameters of a report.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UsageQuery {
     /// The first day. Totals are kept for 92 days.
     pub first: UsageDay,
     /// The last day.
     pub last: UsageDay,
-    /// Grouped by this.
+    /// What to group by.
     pub by: UsageBy,
-    /// Of this workspace only.
+    /// Only this workspace, if given.
     pub workspace: Option<WorkspaceId>,
-    /// So many groups at most; what the others add up to is told in one.
+    /// Largest number of groups. The totals of further groups are summed in
+    /// [`UsageReport::others`].
     pub groups_max: usize,
 }
 
@@ -169,7 +171,7 @@ pub struct UsageQuery {
 pub enum UsageLabel {
     /// A key.
     Key(KeyId),
-    /// A model; empty for requests that asked none.
+    /// A model; empty for requests that were sent to none.
     Model(String),
     /// A day.
     Day(UsageDay),
@@ -177,27 +179,27 @@ pub enum UsageLabel {
     Workspace(WorkspaceId),
 }
 
-/// One line of a report.
+/// One group of a report.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UsageGroup {
-    /// What it is about.
+    /// What its rows have in common.
     pub label: UsageLabel,
-    /// What its rows add up to.
+    /// Sums of its rows.
     pub totals: UsageTotals,
 }
 
-/// Totals, grouped.
+/// A usage report.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct UsageReport {
     /// The groups, in the order of [`UsageBy`].
     pub groups: Vec<UsageGroup>,
-    /// What the groups add up to that are not listed.
+    /// Totals of the groups that are not listed.
     pub others: UsageTotals,
-    /// Everything.
+    /// Totals of all groups, listed or not.
     pub sum: UsageTotals,
 }
 
-/// A report in the making.
+/// A report under construction.
 pub(crate) struct Report {
     query: UsageQuery,
     groups: BTreeMap<UsageLabel, UsageTotals>,
@@ -234,7 +236,7 @@ impl Report {
         let mut groups: Vec<UsageGroup> =
             groups.into_iter().rev().map(|(label, totals)| UsageGroup { label, totals }).collect();
         if query.by != UsageBy::Day {
-            // What costs nothing is ordered by how much it is used.
+            // Groups of equal cost, such as zero, are ordered by their number of requests.
             groups.sort_by_key(|group| {
                 let UsageTotals { cost_pico, .. } = group.totals;
                 std::cmp::Reverse((cost_pico, group.totals.requests()))

@@ -1,4 +1,4 @@
-//! Reading the vaults: one consistent moment over all keyspaces, every row checked before it is believed.
+//! Reading the vaults: one consistent view of all keyspaces, and checks of every row that is read.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -17,7 +17,7 @@ use crate::records::Intern;
 use crate::rows;
 use crate::seal::{KeyRecord, StoreKeys};
 
-/// All that reading and checking needs.
+/// Everything that reading and checking needs.
 #[derive(Clone)]
 pub(crate) struct Access {
     pub(crate) database: Database,
@@ -31,13 +31,14 @@ impl Access {
         Access { database, keys, damage: Arc::default(), quotas: Arc::default() }
     }
 
-    /// The state after the last commit; later commits do not change it. Never waits for the writer.
+    /// A view of the state after the last commit. Later commits do not change it. Never waits for
+    /// the writer.
     pub(crate) fn view(&self) -> View {
         View { snapshot: self.database.snapshot(), access: self.clone() }
     }
 }
 
-/// The vaults at one moment. Short-lived: it keeps the engine from forgetting what it shows.
+/// The store as of one commit. Should be short-lived: the engine keeps old versions of rows for it.
 pub(crate) struct View {
     snapshot: Snapshot,
     access: Access,
@@ -48,17 +49,17 @@ impl View {
         &self.access.keys
     }
 
-    /// Counts and logs a row that does not prove to be ours.
+    /// Counts and logs a damaged row.
     pub(crate) fn damaged(&self, vault: VaultId, name: Option<&SecretName>, part: VaultPart) -> Error {
         self.access.damage.found(vault, name, part)
     }
 
-    /// A row of the keyspace `keys` as it lies.
+    /// A row of the keyspace `keys`, not checked.
     pub(crate) fn key_row(&self, key: &[u8]) -> Result<Option<Slice>, Error> {
         Ok(self.snapshot.get(&self.access.database.keys, key)?)
     }
 
-    /// Rows of the keyspace `keys` from one key up to another that is not among them, as they lie.
+    /// Rows of the keyspace `keys` from `start` up to but not including `end`, not checked.
     pub(crate) fn key_rows(
         &self,
         start: &[u8],
@@ -71,7 +72,7 @@ impl View {
         })
     }
 
-    /// The keys of vaults' key records that come after this one, at most `limit`.
+    /// Row keys of vaults' key records after this one, at most `limit`.
     pub(crate) fn vault_records(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
         let (start, end) = rows::vault_keys_range();
         let start = after.map_or(Bound::Included(start.as_slice()), Bound::Excluded);
@@ -80,20 +81,20 @@ impl View {
         found.map(|row| Ok(row.key()?.to_vec())).collect()
     }
 
-    /// A row as it lies, in the keyspace of this number in the reporting order.
+    /// A row of the keyspace with this index in [`crate::database::KEYSPACES`], not checked.
     pub(crate) fn row(&self, keyspace: usize, key: &[u8]) -> Result<Option<Slice>, Error> {
         let keyspaces = self.access.database.keyspaces();
         let Some((_, keyspace)) = keyspaces.get(keyspace) else { return Ok(None) };
         Ok(self.snapshot.get(keyspace, key)?)
     }
 
-    /// All rows of a keyspace, by its number in the reporting order.
+    /// All rows of the keyspace with this index, not checked.
     pub(crate) fn all_rows(&self, keyspace: usize) -> impl Iterator<Item = Guard> + use<> {
         let keyspaces = self.access.database.keyspaces();
         keyspaces.get(keyspace).map(|(_, keyspace)| self.snapshot.iter(keyspace)).into_iter().flatten()
     }
 
-    /// The intern as of this moment, so that its secrets and its existence are never of two moments.
+    /// The intern in this view, so that its existence and its secrets are of the same commit.
     pub(crate) fn intern(&self, id: InternId) -> Result<Intern, Error> {
         let key = rows::intern_key(id);
         let row = self.snapshot.get(&self.access.database.keys, &key)?;
@@ -103,7 +104,7 @@ impl View {
         intern.ok_or_else(|| self.damaged(VaultId::Intern(id), None, VaultPart::Owner))
     }
 
-    /// Whether the workspace or intern of a vault is there and proves to be ours.
+    /// Whether the workspace or intern of a vault exists and its row is valid.
     pub(crate) fn has_owner(&self, vault: VaultId) -> Result<bool, Error> {
         let key = match vault {
             VaultId::Workspace(id) => rows::workspace_key(id),
@@ -114,7 +115,8 @@ impl View {
         Ok(row.is_some_and(|row| rows::checked(&self.access.keys, KEYS, &key, &row).is_some()))
     }
 
-    /// Calls back with the vault of every row of a vault, in any keyspace; with `None` for a row of no vault.
+    /// Calls `found` with the vault of every row that belongs to vaults, in any keyspace; with
+    /// `None` for a row key that names no vault.
     pub(crate) fn each_vault_row(&self, mut found: impl FnMut(Option<VaultId>)) -> Result<(), Error> {
         let Database { keys, meta, values, .. } = &self.access.database;
         let (start, end) = rows::vault_keys_range();
@@ -130,18 +132,18 @@ impl View {
         Ok(())
     }
 
-    /// A secret without its value.
+    /// The row of a secret, without its value.
     pub(crate) fn secret(&self, vault: VaultId, name: &SecretName) -> Result<Option<Stored>, Error> {
         let row = self.snapshot.get(&self.access.database.meta, secret_key(vault, name))?;
         row.map(|row| self.decode(vault, name.clone(), &row)).transpose()
     }
 
-    /// The secrets of a vault in the order of their names.
+    /// The rows of a vault's secrets, in the order of their names.
     pub(crate) fn rows(&self, vault: VaultId) -> impl Iterator<Item = Row> + use<> {
         self.snapshot.range(&self.access.database.meta, secrets_range(vault)).map(Row)
     }
 
-    /// The key of every row of a vault, in `meta` and in `values`.
+    /// Row keys of all secrets of a vault, in `meta` and in `values`.
     pub(crate) fn keys_of(&self, vault: VaultId) -> Result<BTreeSet<Vec<u8>>, Error> {
         let mut keys = BTreeSet::new();
         for keyspace in [&self.access.database.meta, &self.access.database.values] {
@@ -152,19 +154,19 @@ impl View {
         Ok(keys)
     }
 
-    /// A row's content, if it proves to be ours and under its own name.
+    /// Decodes a row and checks its MAC for this vault and name.
     pub(crate) fn decode(&self, vault: VaultId, name: SecretName, row: &[u8]) -> Result<Stored, Error> {
         let stored = Stored::decode(&self.access.keys, vault, name.clone(), row);
         stored.ok_or_else(|| self.damaged(vault, Some(&name), VaultPart::Metadata))
     }
 
-    /// The keys of all heads, and of what lies among them.
+    /// Row keys of all heads, including invalid keys in their range.
     pub(crate) fn head_keys(&self) -> Result<Vec<Vec<u8>>, Error> {
         let heads = self.snapshot.range(&self.access.database.meta, head_range());
         heads.map(|row| Ok(row.key()?.to_vec())).collect()
     }
 
-    /// The encrypted values of a vault with their keys.
+    /// Row keys and encrypted values of a vault.
     pub(crate) fn values(
         &self,
         vault: VaultId,
@@ -173,25 +175,25 @@ impl View {
         rows.map(|row| Ok(row.into_inner()?))
     }
 
-    /// What the vault adds up to; `None` for a vault that never had a secret.
+    /// The head of a vault; `None` for a vault that never had a secret.
     pub(crate) fn head(&self, vault: VaultId) -> Result<Option<Head>, Error> {
         let row = self.snapshot.get(&self.access.database.meta, head_key(vault))?;
         let head = row.map(|row| Head::decode(&self.access.keys, vault, &row));
         head.map(|head| head.ok_or_else(|| self.damaged(vault, None, VaultPart::Head))).transpose()
     }
 
-    /// The limits of vaults, and what workspaces hold.
+    /// The quota of vaults, and the sums of workspaces.
     pub(crate) fn quotas(&self) -> &Quotas {
         &self.access.quotas
     }
 
-    /// How many bytes lie under a secret's key in `values`; none where the value is missing.
+    /// Length of the encrypted value under a secret's row key; 0 when it is missing.
     pub(crate) fn sealed_bytes(&self, key: &[u8]) -> Result<usize, Error> {
         Ok(self.snapshot.size_of(&self.access.database.values, key)?.unwrap_or(0) as usize)
     }
 
-    /// How much a vault holds. A vault whose head is damaged counts as empty: it takes no writes itself, and the other
-    /// vaults of its workspace go on.
+    /// What a vault holds. A vault with a damaged head counts as empty: it accepts no writes
+    /// itself, and the other vaults of its workspace stay usable.
     pub(crate) fn size(&self, vault: VaultId) -> Result<VaultSize, Error> {
         match self.head(vault) {
             Ok(Some(head)) => head.size().map_or_else(|| self.counted(vault), Ok),
@@ -200,8 +202,8 @@ impl View {
         }
     }
 
-    /// How much a vault holds, row by row, for a head that does not tell. A row that does not prove to be ours counts
-    /// with its value alone.
+    /// What a vault holds, counted row by row, for a head of an earlier version, which has no byte
+    /// count. Only the value of a damaged row is counted.
     pub(crate) fn counted(&self, vault: VaultId) -> Result<VaultSize, Error> {
         let mut size = VaultSize::default();
         for row in self.rows(vault) {
@@ -215,7 +217,7 @@ impl View {
         Ok(size)
     }
 
-    /// The vault's keys; `None` for a vault that never had a secret.
+    /// The keys of a vault; `None` for a vault that never had a secret.
     pub(crate) fn vault_keys(&self, vault: VaultId) -> Result<Option<VaultKeys>, Error> {
         let key = rows::vault_keys_key(vault);
         let Some(row) = self.snapshot.get(&self.access.database.keys, &key)? else { return Ok(None) };
@@ -224,19 +226,19 @@ impl View {
         keys.map(Some).ok_or_else(|| self.damaged(vault, None, VaultPart::KeyRecord))
     }
 
-    /// The encrypted value that lies under a secret's key.
+    /// The encrypted value of a secret.
     pub(crate) fn sealed(&self, vault: VaultId, name: &SecretName) -> Result<Slice, Error> {
         let sealed = self.snapshot.get(&self.access.database.values, secret_key(vault, name))?;
         sealed.ok_or_else(|| self.damaged(vault, Some(name), VaultPart::Value))
     }
 
-    /// The value of a secret.
+    /// The decrypted value of a secret.
     pub(crate) fn value(&self, vault: VaultId, stored: &Stored) -> Result<Zeroizing<Vec<u8>>, Error> {
         let keys = self.vault_keys(vault)?.ok_or_else(|| self.damaged(vault, None, VaultPart::KeyRecord))?;
         self.decrypt(vault, stored, &keys, &self.sealed(vault, &stored.metadata.name)?)
     }
 
-    /// The value of a secret out of the encrypted value of the same version.
+    /// Decrypts a secret's value from the encrypted value of the same version.
     pub(crate) fn decrypt(
         &self,
         vault: VaultId,
@@ -248,7 +250,7 @@ impl View {
         value.ok_or_else(|| self.damaged(vault, Some(&stored.metadata.name), VaultPart::Value))
     }
 
-    /// The value again, for whoever counts damage by himself.
+    /// Like [`View::decrypt`], but does not count or log damage.
     pub(crate) fn opened(
         &self,
         vault: VaultId,
@@ -260,16 +262,16 @@ impl View {
     }
 }
 
-/// A row of a range, not looked at yet.
+/// A row of a range, not read yet.
 pub(crate) struct Row(Guard);
 
 impl Row {
-    /// Its key and its content as they lie.
+    /// Its row key and its bytes.
     pub(crate) fn pair(self) -> Result<(Slice, Slice), Error> {
         Ok(self.0.into_inner()?)
     }
 
-    /// Its name and its content, which is still to be decoded.
+    /// The secret's name from its row key, and its bytes, which are still to be decoded.
     pub(crate) fn named(self, view: &View, vault: VaultId) -> Result<(SecretName, Slice), Error> {
         let (key, row) = self.pair()?;
         let name = name_in(&key).filter(|(found, _)| *found == vault).map(|(_, name)| name);

@@ -1,4 +1,5 @@
-//! Rows that do not prove to be ours: counted, logged, and told to the audit log once each.
+//! Damaged rows: missing ones and those whose MAC does not match. They are counted, logged, and
+//! recorded in the audit log once each.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,25 +11,25 @@ use serde::{Deserialize, Serialize};
 use super::{SecretName, VaultId};
 use crate::error::Error;
 
-/// Findings that are remembered; past this they are only counted and logged.
+/// Number of different findings that are logged and recorded; further ones are only counted.
 const FINDINGS_MAX: usize = 1_024;
 
-/// Which part of a vault.
+/// A part of a vault.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum VaultPart {
-    /// The workspace or intern it belongs to.
+    /// The row of the workspace or intern that the vault belongs to.
     Owner,
-    /// The record of its keys.
+    /// The record of the vault's keys.
     KeyRecord,
-    /// What its rows must add up to.
+    /// The head: number and set hash of the vault's secrets.
     Head,
-    /// The key of a row.
+    /// A row key.
     RowKey,
-    /// A secret without its value.
+    /// The metadata of a secret.
     Metadata,
-    /// An encrypted value.
+    /// The encrypted value of a secret.
     Value,
 }
 
@@ -45,14 +46,14 @@ impl fmt::Display for VaultPart {
     }
 }
 
-/// A part of a vault that is missing or does not prove to be ours.
+/// A part of a vault that is missing or damaged.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct VaultFinding {
-    /// The vault, if the row tells.
+    /// The vault, if it is known.
     pub vault: Option<VaultId>,
-    /// The secret, if it is about one.
+    /// Name of the secret, if the part belongs to one.
     pub name: Option<SecretName>,
-    /// What does not hold.
+    /// Which part is missing or damaged.
     pub part: VaultPart,
 }
 
@@ -69,7 +70,7 @@ impl fmt::Display for VaultFinding {
     }
 }
 
-/// What was found since the store was opened.
+/// The findings since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Damage {
     met: AtomicU64,
@@ -83,7 +84,7 @@ struct Findings {
 }
 
 impl Damage {
-    /// How often such a row was met.
+    /// How often a damaged row was read.
     pub(crate) fn met(&self) -> u64 {
         self.met.load(Ordering::Relaxed)
     }
@@ -99,7 +100,7 @@ impl Damage {
         Error::Damaged
     }
 
-    /// What the audit log has not been told.
+    /// Takes the findings that are not in the audit log yet.
     pub(crate) fn take_unreported(&self) -> Vec<VaultFinding> {
         std::mem::take(&mut self.findings.lock().unwrap_or_else(PoisonError::into_inner).unreported)
     }

@@ -1,7 +1,8 @@
-//! The head of a vault: how many secrets it has and which versions of them.
+//! The head of a vault: the number and the set hash of its secrets.
 //!
-//! A row's MAC says that it was ours once. The head says that it still is: a row put back to an older version,
-//! or taken away behind our back, no longer adds up to it. Heads in turn add up to the marker of `meta`.
+//! The MAC of a row proves that the host has written it at some time. The head proves that it is
+//! current: if a row was deleted, or replaced by an older version of itself, from outside, the rows
+//! no longer match the head. The heads in turn are covered by the marker of `meta`.
 
 use super::stored::head_key;
 use super::{VaultId, VaultSize};
@@ -9,23 +10,23 @@ use crate::database::META;
 use crate::rows::{self, SetHash};
 use crate::seal::{Digest, StoreKeys};
 
-/// A head as earlier programs wrote it, which does not tell bytes.
+/// Version of a head written by earlier programs, without the number of bytes.
 const WITHOUT_BYTES: u8 = 1;
 const ROW_VERSION: u8 = 2;
 
-/// What a vault adds up to.
+/// Number, bytes and set hash of a vault's secrets.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Head {
-    /// How often the vault was changed.
+    /// Number of changes of the vault so far.
     pub(crate) version: u64,
     pub(crate) row_count: u64,
     pub(crate) set: SetHash,
-    /// Bytes of its names, hosts and values; `None` when they are still to be counted.
+    /// Bytes of its names, hosts and values; `None` if they have not been counted yet.
     pub(crate) bytes: Option<u64>,
 }
 
 impl Head {
-    /// Counts a change of the vault.
+    /// Counts one change of the vault.
     pub(crate) fn advance(&mut self) {
         self.version = self.version.saturating_add(1);
     }
@@ -40,17 +41,17 @@ impl Head {
         self.set.remove(element);
     }
 
-    /// Counts the bytes of a secret that was replaced or deleted out, and those of its new version in.
+    /// Subtracts the bytes of a secret's old version and adds those of its new one.
     pub(crate) fn weigh(&mut self, before: u64, after: u64) {
         self.bytes = self.bytes.map(|bytes| bytes.saturating_sub(before).saturating_add(after));
     }
 
-    /// How much the vault holds, if its bytes were counted.
+    /// What the vault holds, if its bytes were counted.
     pub(crate) fn size(&self) -> Option<VaultSize> {
         self.bytes.map(|bytes| VaultSize { secrets: self.row_count, bytes })
     }
 
-    /// Whether rows that add up to this are those the head speaks of.
+    /// Whether the counted rows are exactly those of this head.
     pub(crate) fn matches(&self, counted: &Head) -> bool {
         (self.row_count, self.set) == (counted.row_count, counted.set)
     }
@@ -94,7 +95,7 @@ mod tests {
     use crate::ids::StoreId;
 
     #[test]
-    fn a_head_of_an_earlier_program_is_read_and_has_no_bytes() {
+    fn a_head_of_an_earlier_version_is_decoded_without_a_byte_count() {
         let keys = StoreKeys::random(StoreId::random().unwrap()).unwrap();
         let mut head = Head { version: 7, row_count: 3, ..Head::default() };
         head.set.add(&[9; 32]);

@@ -1,7 +1,8 @@
-//! Exact host names that secrets are bound to (interface.md 4.1, RFC 1035, RFC 1123, RFC 5891).
+//! Exact host names that secrets are bound to (RFC 1035, RFC 1123, RFC 5891).
 //!
-//! The parser here makes the one spelling of a name. A secret's hosts and the host that a request is about to
-//! go to both pass through it and are then compared byte by byte; nobody else lowers a case or drops a dot.
+//! The parser produces the canonical spelling of a name. The hosts of a secret and the host of a
+//! request are both parsed here and then compared byte by byte. No other code changes the case or
+//! removes a final dot.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,19 +11,19 @@ use std::sync::Arc;
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
 
-/// The longest name before normalisation, in characters: 253 and the root's dot.
+/// Longest name before normalisation, in characters: 253 and the final dot of the root.
 const GIVEN_CHARS_MAX: usize = 254;
-/// The longest name, in bytes.
+/// Longest name, in bytes.
 const BYTES_MAX: usize = 253;
-/// The longest label, in bytes.
+/// Longest label, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
-/// What an encoded label begins with.
+/// Prefix of an encoded (Punycode) label.
 const ENCODED: &str = "xn--";
-/// Most entries of one secret, counted before duplicates go.
+/// Largest number of hosts of one secret, counted before duplicates are removed.
 const HOSTS_MAX: usize = 100;
 
-/// A host name in its one spelling: lower case, no root dot, letters, digits and hyphens, never an address. Clones
-/// share it.
+/// A host name in canonical spelling: lower case, no final dot, only letters, digits and hyphens,
+/// never an IP address. Clones share the text.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct HostName(Arc<str>);
 
@@ -32,12 +33,13 @@ pub struct HostName(Arc<str>);
 pub struct HostNameError;
 
 impl HostName {
-    /// A name out of a row, for whoever checks the row's MAC: it was parsed before it was stored.
+    /// A name from a stored row, which was parsed before it was stored. The caller must check the
+    /// row's MAC.
     pub(super) fn from_row(name: &str) -> HostName {
         HostName(name.into())
     }
 
-    /// The canonical name.
+    /// The canonical spelling.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -46,9 +48,9 @@ impl HostName {
 impl FromStr for HostName {
     type Err = HostNameError;
 
-    /// Lowers the case and takes one root dot away; everything else must be right as it stands. What a URL
-    /// parser would take for an address is none, and neither is a name that has a second spelling in Unicode
-    /// which does not come back to it.
+    /// Converts to lower case and removes one final dot; everything else must be valid as given.
+    /// Refused are names that a URL parser takes for an IPv4 address, and encoded names whose
+    /// Unicode form does not encode back to the same name.
     fn from_str(text: &str) -> Result<HostName, HostNameError> {
         if text.len() > GIVEN_CHARS_MAX || !text.is_ascii() {
             return Err(HostNameError);
@@ -69,8 +71,8 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// True for a last label that makes a URL parser read the whole name as an IPv4 address: decimal and octal
-/// digits, or `0x` and hexadecimal digits, of which there may be none.
+/// True for a last label with which a URL parser reads the whole name as an IPv4 address: decimal
+/// or octal digits, or `0x` followed by any number of hexadecimal digits, even none.
 fn is_number(label: &str) -> bool {
     match label.strip_prefix("0x") {
         Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -78,14 +80,15 @@ fn is_number(label: &str) -> bool {
     }
 }
 
-/// False for encoded labels (`xn--`) that do not decode, or do not encode back to themselves.
+/// False for encoded labels (`xn--`) that cannot be decoded, or do not encode back to themselves.
 fn has_one_spelling(name: &str) -> bool {
     let mut encoded = name.split('.').filter(|label| label.starts_with(ENCODED)).peekable();
     if encoded.peek().is_none() {
         return true;
     }
-    // Names of hosts that exist have hyphens where only encoded labels should; so the rule for hyphens holds
-    // for encoded labels, and the rule for directions of writing, which spans labels, for the whole name.
+    // Existing host names have hyphens in places that UTS 46 reserves for encoded labels, so that
+    // rule is applied to encoded labels only. The rule on writing directions spans labels, so it is
+    // applied to the whole name.
     let returns = |text: &str, hyphens| {
         let again = Uts46::new().to_ascii(text.as_bytes(), AsciiDenyList::STD3, hyphens, DnsLength::Verify);
         again.is_ok_and(|again| again == text)
@@ -99,26 +102,27 @@ impl fmt::Display for HostName {
     }
 }
 
-/// The hosts of one secret: 1 to 100 names, each once, in the order of first appearance. Clones share them.
+/// The hosts of one secret: 1 to 100 names without duplicates, in the given order. Clones share
+/// them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Hosts(Arc<[HostName]>);
 
-/// A list of hosts that cannot be a secret's.
+/// Why a list cannot be the hosts of a secret.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HostsError {
-    /// None, or more than 100, counted before duplicates go.
+    /// The list is empty or has more than 100 entries, counted before duplicates are removed.
     #[error("a secret has 1 to 100 hosts")]
     Count,
-    /// An entry is no exact host name.
+    /// An entry is not an exact host name.
     #[error("hosts[{index}] is not an exact host name")]
     Host {
-        /// Which.
+        /// Index of the entry.
         index: usize,
     },
 }
 
 impl Hosts {
-    /// Parses the entries and drops duplicates.
+    /// Parses the entries and removes duplicates.
     ///
     /// # Errors
     /// See [`HostsError`].
@@ -136,7 +140,7 @@ impl Hosts {
         Ok(Hosts(hosts.into()))
     }
 
-    /// The names of a row, in the same way.
+    /// The hosts of a stored row. The caller must check the row's MAC.
     pub(super) fn from_row(names: Vec<HostName>) -> Hosts {
         Hosts(names.into())
     }
@@ -146,7 +150,7 @@ impl Hosts {
         &self.0
     }
 
-    /// Whether the name is one of them, byte for byte.
+    /// Whether one of them equals this name.
     pub fn contains(&self, host: &HostName) -> bool {
         self.0.contains(host)
     }

@@ -1,8 +1,10 @@
-//! The keys of one vault: one for fingerprints, for the vault's life, and the ones values are encrypted with.
+//! The keys of one vault: one for fingerprints, which never changes, and those that values are
+//! encrypted with.
 //!
-//! All of them are random and independent: the fingerprint of a value chosen by its owner must tell nothing
-//! about an encryption key. They lie in `keys` as one wrapped record, are unwrapped when needed and wiped right
-//! after; unwrapping costs microseconds, so that nothing is kept, however many vaults there are.
+//! All keys are random and independent, so that the fingerprint of a chosen value reveals nothing
+//! about an encryption key. They are stored in `keys` as one wrapped record, unwrapped when needed,
+//! and wiped right afterwards. Unwrapping takes microseconds, so no keys are cached, however many
+//! vaults there are.
 
 use std::collections::BTreeSet;
 
@@ -20,35 +22,36 @@ use crate::seal::{DIGEST_BYTES, Digest, KeyRecord, StoreKeys};
 const FORMAT: u8 = 1;
 pub(crate) const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
-/// What encryption adds to a value.
+/// Number of bytes that encryption adds to a value.
 pub(crate) const SEALED_BYTES: usize = NONCE_BYTES + TAG_BYTES;
-/// One encryption key in the record: number, dates of making and of the last change, state, key.
+/// Length of an encryption key in the record: number, times of creation and of the last change of
+/// state, state, key.
 const ENCODED_KEY_BYTES: usize = 4 + 8 + 8 + 1 + DIGEST_BYTES;
-/// How long a key is kept that no secret needs any more: for backups and mistakes.
+/// How long a key that no secret uses is kept, for backups and for repairs.
 const RETIRED_FOR_MS: u64 = 30 * 24 * 60 * 60 * 1000;
-/// Version of a vault's first record.
+/// Version of a new vault's key record.
 const FIRST_VERSION: u32 = 1;
 
-/// Random bytes that one encryption uses up.
+/// The nonce of one encryption. Not `Clone`, so that it is used only once.
 pub(crate) struct Nonce(pub(crate) [u8; NONCE_BYTES]);
 
-/// What an encryption key is still used for.
+/// What an encryption key may be used for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum KeyState {
-    /// New values and old ones.
+    /// Encrypts new values and decrypts old ones.
     Active,
-    /// Old values only.
+    /// Decrypts old values.
     Decrypt,
-    /// Nothing any more; kept for a while.
+    /// Not in use; deleted after [`RETIRED_FOR_MS`].
     Retired,
 }
 
-/// A key values are encrypted with.
+/// A key that values are encrypted with.
 pub(crate) struct EncryptionKey {
     pub(crate) kid: u32,
     pub(crate) created_at_ms: u64,
     pub(crate) state: KeyState,
-    /// When the state was reached, Unix milliseconds.
+    /// Time of the last change of state, Unix milliseconds.
     changed_at_ms: u64,
     key: Zeroizing<Digest>,
 }
@@ -65,22 +68,21 @@ impl EncryptionKey {
         self.changed_at_ms = now_ms;
     }
 
-    /// When it may be deleted.
+    /// When it may be deleted, Unix milliseconds; `None` unless it is retired.
     fn due_ms(&self) -> Option<u64> {
         (self.state == KeyState::Retired).then(|| self.changed_at_ms.saturating_add(RETIRED_FOR_MS))
     }
 }
 
-/// All keys of one vault.
 pub(crate) struct VaultKeys {
-    /// Version of the record they came from or go into.
+    /// Version of the key record. Every change increases it.
     pub(crate) version: u32,
     fingerprint: Zeroizing<Digest>,
     pub(crate) encryption: Vec<EncryptionKey>,
 }
 
 impl VaultKeys {
-    /// The keys of a new vault.
+    /// Keys for a vault without any.
     pub(crate) fn random(now_ms: u64) -> Result<VaultKeys, getrandom::Error> {
         let mut fingerprint = Zeroizing::new(Digest::default());
         getrandom::fill(fingerprint.as_mut())?;
@@ -90,7 +92,7 @@ impl VaultKeys {
 
     pub(crate) fn seal(&self, keys: &StoreKeys, vault: VaultId) -> Result<KeyRecord, Error> {
         let bytes = 1 + DIGEST_BYTES + self.encryption.len() * ENCODED_KEY_BYTES;
-        // Never grows: a buffer left behind by growing would not be wiped.
+        // The exact capacity: if the buffer had to grow, the abandoned one would not be wiped.
         let mut plain = Zeroizing::new(Vec::with_capacity(bytes));
         plain.push(FORMAT);
         plain.extend_from_slice(self.fingerprint.as_ref());
@@ -108,7 +110,8 @@ impl VaultKeys {
         keys.seal_record(&rows::vault_keys_key(vault), self.version, &plain)
     }
 
-    /// The reverse of [`VaultKeys::seal`]; `None` for a record of another vault or one that does not open.
+    /// The reverse of [`VaultKeys::seal`]; `None` for a record of another vault or one that cannot
+    /// be opened.
     pub(crate) fn open(keys: &StoreKeys, vault: VaultId, record: &KeyRecord) -> Option<VaultKeys> {
         let plain = keys.open_record(&rows::vault_keys_key(vault), record)?;
         let rest = plain.strip_prefix(&[FORMAT])?;
@@ -122,7 +125,7 @@ impl VaultKeys {
         Some(VaultKeys { version: record.version, fingerprint, encryption })
     }
 
-    /// HMAC over the value's exact bytes (interface.md 2.1).
+    /// HMAC over the exact bytes of the value.
     pub(crate) fn fingerprint(&self, value: &[u8]) -> Fingerprint {
         #[expect(clippy::expect_used, reason = "HMAC takes keys of every length")]
         let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(self.fingerprint.as_ref())
@@ -131,13 +134,14 @@ impl VaultKeys {
         Fingerprint(mac.finalize().into_bytes().into())
     }
 
-    /// The number of the key for new values: the newest active one. `None` if there is none.
+    /// Number of the key for new values, the newest active one; `None` if no key is active.
     pub(crate) fn active(&self) -> Option<u32> {
         let active = self.encryption.iter().filter(|key| key.state == KeyState::Active);
         active.map(|key| key.kid).max()
     }
 
-    /// Adds a key for new values; the ones before are for old values from here on. Gives its number.
+    /// Adds a key for new values and returns its number. The previous ones only decrypt from now
+    /// on.
     pub(crate) fn add(&mut self, now_ms: u64) -> Result<u32, Error> {
         let highest = self.encryption.iter().map(|key| key.kid).max().unwrap_or(0);
         let kid = highest.checked_add(1).ok_or(Error::Damaged)?;
@@ -149,8 +153,9 @@ impl VaultKeys {
         Ok(kid)
     }
 
-    /// Retires the keys for old values that are not among those in use, and takes back retired ones that are: an
-    /// accepted rollback brings old values back. Gives the numbers of those that were retired.
+    /// Retires the keys that decrypt only and are not in use, and returns their numbers. A retired
+    /// key that is in use again is put back in force: an accepted rollback can bring old values
+    /// back.
     pub(crate) fn retire(&mut self, in_use: &BTreeSet<u32>, now_ms: u64) -> Vec<u32> {
         let idle = |key: &&mut EncryptionKey| key.state == KeyState::Decrypt && !in_use.contains(&key.kid);
         let mut retired = Vec::new();
@@ -168,7 +173,7 @@ impl VaultKeys {
         retired
     }
 
-    /// Deletes the keys that were retired long enough. Gives their numbers.
+    /// Deletes the keys that were retired long enough ago and returns their numbers.
     pub(crate) fn delete_due(&mut self, now_ms: u64) -> Vec<u32> {
         let is_due = |key: &EncryptionKey| key.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
         let deleted: Vec<u32> = self.encryption.iter().filter(|key| is_due(key)).map(|key| key.kid).collect();
@@ -177,7 +182,7 @@ impl VaultKeys {
         deleted
     }
 
-    /// When the first retired key may be deleted.
+    /// When the first retired key may be deleted, Unix milliseconds.
     pub(crate) fn due_ms(&self) -> Option<u64> {
         self.encryption.iter().filter_map(EncryptionKey::due_ms).min()
     }
@@ -191,7 +196,7 @@ impl VaultKeys {
         value: &[u8],
     ) -> Option<Vec<u8>> {
         let (cipher, Nonce(nonce)) = (self.cipher(kid)?, nonce);
-        // In place, so that the one copy of the value is the one that is encrypted.
+        // Encrypts in place, so that no other copy of the value is left in memory.
         let mut sealed = Vec::with_capacity(NONCE_BYTES + value.len() + TAG_BYTES);
         sealed.extend_from_slice(&nonce);
         sealed.extend_from_slice(value);
@@ -204,7 +209,8 @@ impl VaultKeys {
         Some(sealed)
     }
 
-    /// The reverse of [`VaultKeys::encrypt`]; `None` when key, bytes or associated data are not those.
+    /// The reverse of [`VaultKeys::encrypt`]; `None` if the key, the bytes or the associated data
+    /// do not match.
     pub(crate) fn decrypt(
         &self,
         kid: u32,
@@ -213,12 +219,12 @@ impl VaultKeys {
     ) -> Option<Zeroizing<Vec<u8>>> {
         let cipher = self.cipher(kid)?;
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>()?;
-        // Decryption works in place, so that its one buffer is the one handed out and wiped.
+        // `decrypt` works in a single buffer, which is returned and wiped later.
         let plain = cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: associated_data });
         plain.ok().map(Zeroizing::new)
     }
 
-    /// By its number, never by trying: this cipher does not commit to its key.
+    /// The key is selected by its number, never by trial: this cipher does not commit to its key.
     fn cipher(&self, kid: u32) -> Option<XChaCha20Poly1305> {
         let key = self.encryption.iter().find(|key| key.kid == kid)?;
         Some(XChaCha20Poly1305::new(&(*key.key).into()))

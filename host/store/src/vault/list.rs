@@ -1,6 +1,6 @@
-//! Listings: a part of one vault, or of an intern's vault laid over its workspace's.
+//! Listings of one vault, or of an intern's vault together with its workspace's.
 //!
-//! A row that does not prove to be ours fails the page it is on, and no other.
+//! A damaged row makes the listing fail only for the page that contains it.
 
 use std::cmp::Ordering;
 use std::iter::{Peekable, from_fn};
@@ -12,7 +12,8 @@ use super::{EffectiveScope, EffectiveSecret, Page, SecretMetadata, SecretName, V
 use crate::error::Error;
 use crate::ids::InternId;
 
-/// Secrets of a vault by name. One of an intern that is gone is not an empty one.
+/// Lists secrets of a vault by name. A vault whose intern does not exist is an error, not an empty
+/// list.
 pub(crate) fn secrets(
     view: &View,
     vault: VaultId,
@@ -31,7 +32,8 @@ pub(crate) fn secrets(
     Ok(Page { entries, has_more: rows.next().is_some() })
 }
 
-/// Secrets as an intern has them: its own, and the workspace's that none of its own hides.
+/// Lists the secrets an intern can use: its own, and those of its workspace that have none of these
+/// names.
 pub(crate) fn effective(
     view: &View,
     intern: InternId,
@@ -57,7 +59,8 @@ fn named(view: &View, vault: VaultId) -> impl Iterator<Item = Named> {
     view.rows(vault).map(move |row| row.named(view, vault))
 }
 
-/// The lesser of the two next names; of equal ones the intern's, and the workspace's is passed over.
+/// The lesser of the two next names. If they are equal, the intern's secret is returned and the
+/// workspace's is skipped.
 fn next_winner(
     of_intern: &mut Peekable<impl Iterator<Item = Named>>,
     of_workspace: &mut Peekable<impl Iterator<Item = Named>>,

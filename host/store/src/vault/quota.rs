@@ -1,7 +1,7 @@
-//! How much a vault may hold, and a workspace with the vaults of its interns.
+//! Quotas: how much a vault may hold, and a workspace together with the vaults of its interns.
 //!
-//! A vault's head knows its own size. The sum over a workspace is added up from the heads when the workspace is first
-//! written to, and then kept in memory: only the writer's thread changes it.
+//! The size of a vault is in its head. The sum over a workspace is computed from the heads at the
+//! first write to the workspace and then kept in memory. Only the writer's thread changes it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,10 +12,10 @@ use arc_swap::ArcSwap;
 use super::VaultId;
 use crate::ids::WorkspaceId;
 
-/// How many times the limit of one vault a workspace may hold with all its interns.
+/// A workspace with all its interns may hold this many times the quota of one vault.
 const WORKSPACE_FACTOR: u64 = 10;
 
-/// What a vault holds: how many secrets, and the bytes of their names, hosts and values.
+/// What a vault holds: the number of secrets, and the bytes of their names, hosts and values.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct VaultSize {
     pub(crate) secrets: u64,
@@ -23,7 +23,7 @@ pub(crate) struct VaultSize {
 }
 
 impl VaultSize {
-    /// One secret of so many bytes.
+    /// The size of one secret of `bytes` bytes.
     pub(crate) fn of_secret(bytes: u64) -> VaultSize {
         VaultSize { secrets: 1, bytes }
     }
@@ -50,12 +50,12 @@ impl VaultSize {
     }
 }
 
-/// How much one vault may hold. A workspace with its interns may hold ten times as much.
+/// Quota of one vault. A workspace with its interns may hold ten times as much.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct VaultQuota {
-    /// Secrets.
+    /// Largest number of secrets.
     pub secrets_max: u64,
-    /// Bytes of their names, hosts and values.
+    /// Largest number of bytes of their names, hosts and values.
     pub bytes_max: u64,
 }
 
@@ -74,7 +74,7 @@ impl VaultQuota {
     }
 }
 
-/// What is limited.
+/// A quantity that has a quota.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum QuotaMeasure {
     /// The number of secrets.
@@ -86,7 +86,7 @@ pub enum QuotaMeasure {
 impl QuotaMeasure {
     const ALL: [QuotaMeasure; 2] = [QuotaMeasure::Secrets, QuotaMeasure::Bytes];
 
-    /// The key of the configuration that sets the limit of one vault.
+    /// The configuration key that sets the quota of one vault.
     pub fn key(self) -> &'static str {
         match self {
             QuotaMeasure::Secrets => "vault.secrets_max",
@@ -102,17 +102,17 @@ impl QuotaMeasure {
     }
 }
 
-/// Whose limit it is.
+/// What a quota applies to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum QuotaScope {
-    /// One vault: a workspace's own, or an intern's.
+    /// One vault, of a workspace or of an intern.
     Vault,
     /// A workspace with all its interns.
     Workspace,
 }
 
 impl QuotaScope {
-    /// What holds it.
+    /// The scope as it is named in messages.
     fn name(self) -> &'static str {
         match self {
             QuotaScope::Vault => "a vault",
@@ -128,14 +128,14 @@ impl QuotaScope {
     }
 }
 
-/// A change would make a vault, or a workspace with its interns, larger than it may be.
+/// A change would exceed the quota of a vault, or of a workspace with its interns.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct QuotaExceeded {
-    /// Whose limit it is.
+    /// What the quota applies to.
     pub scope: QuotaScope,
-    /// What is limited.
+    /// The quantity that would exceed it.
     pub measure: QuotaMeasure,
-    /// The limit.
+    /// The quota.
     pub max: u64,
 }
 
@@ -153,8 +153,8 @@ impl fmt::Display for QuotaExceeded {
     }
 }
 
-/// Checks that a change from one size to another keeps to the limits. A change that makes nothing larger is never
-/// refused. Warns in the log when it crosses nine tenths of a limit.
+/// Checks a change from one size to another. A change that does not increase a quantity is never
+/// refused. Logs a warning when a change crosses nine tenths of a quota.
 pub(crate) fn check(
     quota: VaultQuota,
     scope: QuotaScope,
@@ -179,7 +179,7 @@ fn is_nearly(held: u64, max: u64) -> bool {
     u128::from(held) * 10 >= u128::from(max) * 9
 }
 
-/// The limits in force, and the sums over workspaces that were added up.
+/// The quota in force, and the sums over workspaces computed so far.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
     quota: ArcSwap<VaultQuota>,
@@ -195,12 +195,12 @@ impl Quotas {
         self.quota.store(Arc::new(quota));
     }
 
-    /// What a workspace holds with its interns, if it was added up before.
+    /// What a workspace holds with its interns, if it was computed before.
     pub(crate) fn sum(&self, workspace: WorkspaceId) -> Option<VaultSize> {
         self.sums().get(&workspace).copied()
     }
 
-    /// Keeps the sums that a commit ends with; `None` for a workspace that is gone.
+    /// Stores the sums of a write batch; `None` for a deleted workspace.
     pub(crate) fn keep(&self, sums: impl IntoIterator<Item = (WorkspaceId, Option<VaultSize>)>) {
         let mut kept = self.sums();
         for (workspace, sum) in sums {
@@ -212,7 +212,7 @@ impl Quotas {
     }
 
     fn sums(&self) -> MutexGuard<'_, HashMap<WorkspaceId, VaultSize>> {
-        // A panic elsewhere leaves sums that are still sums.
+        // A panic in another thread cannot leave a sum half updated.
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_too_much_may_shrink_and_be_replaced() {
+    fn a_vault_over_its_quota_may_shrink_or_keep_its_size() {
         assert_eq!(checked(QuotaScope::Vault, (20, 500), (20, 400)), Ok(()));
         assert_eq!(checked(QuotaScope::Vault, (20, 500), (20, 500)), Ok(()));
         assert!(checked(QuotaScope::Vault, (20, 500), (20, 501)).is_err());

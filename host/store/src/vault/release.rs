@@ -1,5 +1,6 @@
-//! Release: a value leaves the vault toward one host, in one call that reads the row, checks the host, decrypts
-//! and writes down that it did. Nothing is cached: a deleted or replaced secret is so for the next call.
+//! Release of a secret's value for one host, in one call that reads the row, checks the host,
+//! decrypts, and makes the audit entry. Nothing is cached: a deleted or replaced secret counts from
+//! the next call on.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,27 +11,28 @@ use crate::error::Error;
 use crate::ids::{InternId, WorkspaceId};
 use crate::secret::Secret;
 
-/// Whose secrets are meant.
+/// Whose secrets are searched.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReleaseScope {
-    /// The operator's.
+    /// The operator's vault.
     Operator,
-    /// A workspace's own.
+    /// A workspace's vault.
     Workspace(WorkspaceId),
-    /// An intern's: its own entry of the name if there is one, bound to the host or not, else its workspace's.
+    /// An intern's vault, then its workspace's. If the intern has a secret of the name, it counts
+    /// even if it is not bound to the host.
     Intern(InternId),
 }
 
-/// What a value is released for; both go into the audit log.
+/// What a value is released for. Both fields are recorded in the audit log.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]
 pub struct Purpose {
-    /// The provider or tool.
+    /// Name of the provider or tool.
     pub used_by: String,
-    /// The request it works for.
+    /// Id of the request it works for.
     pub request_id: String,
 }
 
-/// A value on its way to one host. Neither shown, copied nor compared; wiped when dropped.
+/// A value released for one host. Has no `Debug`, `Clone` or `Eq`; wiped when dropped.
 pub struct Release {
     name: SecretName,
     host: HostName,
@@ -39,17 +41,17 @@ pub struct Release {
 }
 
 impl Release {
-    /// Which secret.
+    /// Name of the secret.
     pub fn name(&self) -> &SecretName {
         &self.name
     }
 
-    /// The one host it may be sent to.
+    /// The only host it may be sent to.
     pub fn host(&self) -> &HostName {
         &self.host
     }
 
-    /// Which value, without telling it.
+    /// Identifies the value without revealing it.
     pub fn fingerprint(&self) -> Option<FingerprintPrefix> {
         self.fingerprint
     }
@@ -60,17 +62,17 @@ impl Release {
     }
 }
 
-/// Why nothing was released.
+/// Why nothing was released, for the caller.
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
-    /// There is no such secret for this host: unknown, of another scope, without hosts or bound to other ones.
-    /// Which of these it was stands in the audit log alone.
+    /// No such secret for this host: it is unknown, has no hosts, or is bound to others. The audit
+    /// log has the exact reason; the caller must not learn it.
     #[error("no such secret for this host")]
     Unavailable,
-    /// A row does not prove to be ours.
+    /// A row that is needed is damaged.
     #[error("a row of the vault is damaged")]
     Damaged,
-    /// The audit log takes no more records for the moment.
+    /// The queue of audit entries is full.
     #[error("the store is busy")]
     Busy,
     /// The store failed or does not write.
@@ -92,22 +94,22 @@ impl From<Error> for ReleaseError {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReleaseRefusal {
-    /// No secret of this name.
+    /// There is no secret of this name.
     Unknown,
-    /// It has no hosts.
+    /// The secret has no hosts.
     Unbound,
-    /// It is bound to other hosts.
+    /// The secret is bound to other hosts.
     OtherHost,
-    /// A row does not prove to be ours.
+    /// A row that is needed is damaged.
     Damaged,
 }
 
-/// What is to be written down, and the outcome.
+/// The audit entry, and the outcome.
 pub(crate) type Decision = (AuditEntry, Result<Release, ReleaseError>);
-/// The entry that counts, or why there is none.
+/// The secret that counts for a name, or why there is none.
 type Winner = Result<Stored, ReleaseRefusal>;
 
-/// What is asked for.
+/// A request for a release.
 pub(crate) struct Request<'a> {
     pub(crate) actor: Actor,
     pub(crate) scope: ReleaseScope,
@@ -117,13 +119,14 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Decides and decrypts; what is to be written down comes along with the outcome.
+    /// Decides and decrypts. Returns the audit entry together with the outcome.
     pub(crate) fn decide(&self, view: &View) -> Result<Decision, Error> {
         let (vault, winner) = winner(view, self.scope, self.name)?;
         self.settle(view, vault, winner)
     }
 
-    /// The same, and `None` where the entry that counts is not bound to the host or there is none.
+    /// Like [`Request::decide`], but `None` when there is no secret, or the one that counts is not
+    /// bound to the host.
     pub(crate) fn decide_if_bound(&self, view: &View) -> Result<Option<Decision>, Error> {
         let (vault, winner) = winner(view, self.scope, self.name)?;
         match is_bound_to(&winner, self.host) {
@@ -188,7 +191,7 @@ impl Request<'_> {
     }
 }
 
-/// The entry that counts, whether or not it may go to the host.
+/// The secret that counts for a name, whether or not it is bound to the host.
 fn winner(view: &View, scope: ReleaseScope, name: &SecretName) -> Result<(VaultId, Winner), Error> {
     let vault = match scope {
         ReleaseScope::Operator => VaultId::Operator,
@@ -200,7 +203,7 @@ fn winner(view: &View, scope: ReleaseScope, name: &SecretName) -> Result<(VaultI
                 intern => intern?,
             };
             match found(view, own, name)? {
-                // Nothing of its own: the workspace's counts.
+                // The intern has no secret of this name, so the workspace's counts.
                 Err(ReleaseRefusal::Unknown) => VaultId::Workspace(intern.workspace),
                 winner => return Ok((own, winner)),
             }
@@ -209,7 +212,7 @@ fn winner(view: &View, scope: ReleaseScope, name: &SecretName) -> Result<(VaultI
     Ok((vault, found(view, vault, name)?))
 }
 
-/// Whether the entry that counts is bound to the host.
+/// Whether the secret that counts is bound to the host.
 pub(crate) fn is_bound(
     view: &View,
     scope: ReleaseScope,

@@ -1,13 +1,14 @@
-//! Names of secrets (interface.md 2.2).
+//! Names of secrets.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// The longest name, in characters (all of them ASCII).
+/// Longest name, in characters (all of them ASCII).
 const LENGTH_MAX: usize = 255;
 
-/// A name: lower-case letters, digits and single underscores, a letter first, no underscore last. Clones share it.
+/// A name: lower-case letters, digits and single underscores; begins with a letter, does not end
+/// with an underscore. Clones share the text.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SecretName(Arc<str>);
 
@@ -57,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_of_the_interface_is_kept() {
+    fn names_follow_the_documented_pattern() {
         for name in ["a", "a1", "a_b", "z9", "copy", &"a".repeat(255)] {
             assert!(is_name(name), "{name}");
         }
@@ -69,7 +70,7 @@ mod tests {
         }
     }
 
-    /// The pattern without its look-ahead: after each underscore comes a letter or a digit.
+    /// The same rule written in another way: each underscore is followed by a letter or a digit.
     fn matches(text: &str) -> bool {
         let mut after_underscore = false;
         for (index, byte) in text.bytes().enumerate() {
@@ -89,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn near_names_are_told_apart(text in "[a-cA1_\\n.-]{0,8}") {
+        fn nearly_valid_names_are_refused(text in "[a-cA1_\\n.-]{0,8}") {
             prop_assert_eq!(is_name(&text), matches(&text));
         }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// The longest value, in characters: Unicode scalar values (interface.md 8).
+/// Longest value, in characters (Unicode scalar values).
 const CHARS_MAX: usize = 65_536;
 
 /// A value: 1 to 65,536 characters, kept byte for byte and wiped when dropped.
@@ -16,17 +16,17 @@ pub struct SecretValue(Zeroizing<String>);
 pub struct SecretValueError;
 
 impl SecretValue {
-    /// Takes the text over; nothing is trimmed or normalised.
+    /// Takes ownership of the text. Nothing is trimmed or normalised.
     ///
     /// # Errors
-    /// It has no characters or too many; the text is wiped.
+    /// The text is empty or too long. It is wiped.
     pub fn new(text: Zeroizing<String>) -> Result<SecretValue, SecretValueError> {
-        // The count stops one past the limit, whatever the length.
+        // Counts no further than one past the limit, so that a very long text costs no more.
         let chars = text.chars().take(CHARS_MAX + 1).count();
         if (1..=CHARS_MAX).contains(&chars) { Ok(SecretValue(text)) } else { Err(SecretValueError) }
     }
 
-    /// The bytes. Keep the borrow short and copy nothing out of it that is not wiped again.
+    /// The bytes. Keep the borrow short, and copy the bytes only into buffers that are wiped too.
     pub(crate) fn expose(&self) -> &[u8] {
         self.0.as_bytes()
     }

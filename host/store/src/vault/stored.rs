@@ -1,8 +1,10 @@
-//! A secret's row in `meta`: everything but the value, and the statement both rows are bound to.
+//! The row of a secret in `meta`: everything but the value, and the associated data that binds row
+//! and value.
 //!
-//! Key: `1 | vault | name`; `values` has the ciphertext under the same key. Names are ASCII, so that the order of
-//! keys is the order of listings. The row carries a MAC over the same bytes that the value's encryption
-//! authenticates (vault.md 2.3): a changed name, vault, host, date or fingerprint breaks both.
+//! Row key: `1 | vault | name`. The keyspace `values` has the ciphertext under the same key. Names
+//! are ASCII, so that the order of row keys is the order of listings. The row has a MAC over the
+//! same bytes that are the associated data of the value's encryption: a change of name, vault,
+//! host, date or fingerprint makes both invalid.
 
 use std::ops::RangeInclusive;
 
@@ -11,40 +13,40 @@ use super::{
 };
 use crate::seal::{DIGEST_BYTES, Digest, StoreKeys, same};
 
-/// First byte of every key of a secret: the version of the key and of what lies under it.
+/// First byte of a secret's row key: the version of the row key and of its rows.
 const SECRET: u8 = 1;
-/// First byte of the key of a vault's head.
+/// First byte of a head's row key.
 const HEAD: u8 = b'h';
 const ROW_VERSION: u8 = 1;
-/// What the associated data of a secret begins with.
+/// Domain string at the beginning of the associated data.
 const DOMAIN: &[u8] = b"vault/secret/v1";
-/// The associated data without name and hosts, at most: nine lengths, 16 bytes of store, 17 of vault, 1 of kind, 4 of
-/// `kid`, 8 of generation, 8 of date, 32 of fingerprint, 4 of count.
+/// Longest associated data without name and hosts: nine length fields, 16 bytes of store id, 17 of
+/// vault id, 1 of kind, 4 of `kid`, 8 of generation, 8 of date, 32 of fingerprint, 4 of count.
 const ASSOCIATED_BYTES: usize = DOMAIN.len() + 9 * 4 + 90;
-/// A row without hosts and MAC, at most.
+/// Longest row without hosts and MAC.
 const ROW_BYTES: usize = 1 + 4 + 8 + 8 + 1 + 32 + 1;
-/// Above every byte of a name.
+/// Greater than every byte of a name.
 const NAME_END: u8 = 0xff;
 
-/// Key of a secret in `meta` and `values`.
+/// Row key of a secret in `meta` and `values`.
 pub(crate) fn secret_key(vault: VaultId, name: &SecretName) -> Vec<u8> {
     [[SECRET].as_slice(), &vault.to_bytes(), name.as_str().as_bytes()].concat()
 }
 
-/// The keys of all secrets of one vault.
+/// Range of the row keys of one vault's secrets.
 pub(crate) fn secrets_range(vault: VaultId) -> RangeInclusive<Vec<u8>> {
     let start = [[SECRET].as_slice(), &vault.to_bytes()].concat();
     let end = [start.as_slice(), &[NAME_END]].concat();
     start..=end
 }
 
-/// The vault and name in the key of a secret; `None` for other keys.
+/// Vault and name of a secret's row key; `None` for other keys.
 pub(crate) fn name_in(key: &[u8]) -> Option<(VaultId, SecretName)> {
     let (vault, name) = key.strip_prefix(&[SECRET])?.split_at_checked(VAULT_ID_BYTES)?;
     Some((VaultId::from_bytes(vault)?, std::str::from_utf8(name).ok()?.parse().ok()?))
 }
 
-/// The vault in the key of a secret, whatever its name, or of a head; `None` for other keys.
+/// Vault of a secret's or a head's row key, even if the name is invalid; `None` for other keys.
 pub(crate) fn vault_of(key: &[u8]) -> Option<VaultId> {
     let (kind, rest) = key.split_first()?;
     match *kind {
@@ -54,37 +56,37 @@ pub(crate) fn vault_of(key: &[u8]) -> Option<VaultId> {
     }
 }
 
-/// Key of a vault's head.
+/// Row key of a vault's head.
 pub(crate) fn head_key(vault: VaultId) -> Vec<u8> {
     [[HEAD].as_slice(), &vault.to_bytes()].concat()
 }
 
-/// The keys of all heads.
+/// Range of the row keys of all heads.
 pub(crate) fn head_range() -> RangeInclusive<[u8; 2]> {
     [HEAD, 0]..=[HEAD, 0xff]
 }
 
-/// The vault in the key of a head; `None` for other keys.
+/// Vault of a head's row key; `None` for other keys.
 pub(crate) fn vault_of_head(key: &[u8]) -> Option<VaultId> {
     VaultId::from_bytes(key.strip_prefix(&[HEAD])?)
 }
 
-/// A secret as it is stored, without its value.
+/// The row of a secret, without its value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) metadata: SecretMetadata,
-    /// Which of the vault's keys the value is encrypted with.
+    /// Number of the vault's key that the value is encrypted with.
     pub(crate) kid: u32,
-    /// Another random number at every write: no two versions of a row share it, whatever was deleted, torn off
-    /// or rolled back in between.
+    /// A random number that is new at every write, so that two versions of a row never share it,
+    /// even after deletions, torn writes or rollbacks.
     pub(crate) generation: u64,
 }
 
 impl Stored {
-    /// What the value's encryption and the row's MAC are bound to.
+    /// The bytes that the value's encryption and the row's MAC authenticate.
     pub(crate) fn associated_data(&self, keys: &StoreKeys, vault: VaultId) -> Vec<u8> {
         let SecretMetadata { name, hosts, fingerprint, created_at_ms } = &self.metadata;
-        // Set aside at once, here and for the row: both are made at every write.
+        // Allocated at once: associated data and row are made at every write.
         let bytes = ASSOCIATED_BYTES + name.as_str().len() + self.hosts_bytes(4);
         let mut data = Vec::with_capacity(bytes);
         data.extend_from_slice(DOMAIN);
@@ -95,7 +97,8 @@ impl Stored {
         push(&mut data, &self.kid.to_be_bytes());
         push(&mut data, &self.generation.to_be_bytes());
         push(&mut data, &created_at_ms.to_be_bytes());
-        // A legacy secret has neither fingerprint nor hosts: empty fields, which no other secret has.
+        // A legacy secret has an empty fingerprint and no hosts. No other secret has empty fields
+        // here.
         push(&mut data, fingerprint.as_ref().map_or(&[], |fingerprint| fingerprint.0.as_slice()));
         match hosts {
             Some(hosts) => {
@@ -107,7 +110,7 @@ impl Stored {
         data
     }
 
-    /// The row, with a MAC over these data, which are its [`Stored::associated_data`].
+    /// Encodes the row. `associated_data` is its [`Stored::associated_data`], for the MAC.
     pub(crate) fn encode(&self, keys: &StoreKeys, associated_data: &[u8]) -> Vec<u8> {
         let hosts = self.hosts();
         let mut row = Vec::with_capacity(ROW_BYTES + self.hosts_bytes(1) + DIGEST_BYTES);
@@ -117,7 +120,7 @@ impl Stored {
         row.extend_from_slice(&self.metadata.created_at_ms.to_be_bytes());
         row.push(u8::from(self.metadata.fingerprint.is_some()));
         row.extend_from_slice(self.metadata.fingerprint.as_ref().map_or(&[], |it| it.0.as_slice()));
-        // At most 100 hosts of at most 253 bytes; none at all stands for a legacy secret.
+        // At most 100 hosts of at most 253 bytes each. No host stands for a legacy secret.
         row.push(hosts.len() as u8);
         for host in hosts {
             row.push(host.as_str().len() as u8);
@@ -127,7 +130,7 @@ impl Stored {
         row
     }
 
-    /// The bytes of its name, its hosts and its value, whose encrypted form has so many.
+    /// Bytes of name, hosts and value; `sealed_bytes` is the length of the encrypted value.
     pub(crate) fn content_bytes(&self, sealed_bytes: usize) -> u64 {
         let value = sealed_bytes.saturating_sub(SEALED_BYTES);
         (self.metadata.name.as_str().len() + self.hosts_bytes(0) + value) as u64
@@ -137,19 +140,19 @@ impl Stored {
         self.metadata.hosts.as_ref().map_or(&[], Hosts::as_slice)
     }
 
-    /// What the hosts take, with so many bytes before each.
+    /// Length of all hosts, with `before_each` bytes in front of each.
     fn hosts_bytes(&self, before_each: usize) -> usize {
         self.hosts().iter().map(|host| before_each + host.as_str().len()).sum()
     }
 
-    /// The secret of a row whose MAC holds for this vault and name, else `None`.
+    /// Decodes a row; `None` when its MAC does not match for this vault and name.
     pub(crate) fn decode(keys: &StoreKeys, vault: VaultId, name: SecretName, row: &[u8]) -> Option<Stored> {
         let (body, mac) = row.split_last_chunk::<DIGEST_BYTES>()?;
         let stored = parse(name, body)?;
         same(mac, &keys.metadata_mac(&stored.associated_data(keys, vault))).then_some(stored)
     }
 
-    /// This version of the secret in the set hash of its vault.
+    /// The element of this version in the vault's set hash.
     pub(crate) fn element(&self, keys: &StoreKeys, key: &[u8]) -> Digest {
         keys.secret_element(key, self.generation)
     }
@@ -160,7 +163,8 @@ fn push(data: &mut Vec<u8>, field: &[u8]) {
     data.extend_from_slice(field);
 }
 
-/// One reading for every row: what is left over or spelled another way makes it none of ours.
+/// Decodes the body of a row. Accepts only what `encode` writes: bytes left over or another
+/// encoding are refused.
 pub(crate) fn parse(name: SecretName, body: &[u8]) -> Option<Stored> {
     let (version, body) = body.split_first()?;
     let (kid, body) = body.split_first_chunk()?;
@@ -249,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_associated_data_tells_every_field_apart() {
+    fn the_associated_data_differs_with_every_field() {
         let keys = keys();
         let data = stored().associated_data(&keys, vault());
         for other in others() {
@@ -310,7 +314,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn foreign_bytes_are_no_row_and_no_key(bytes: Vec<u8>) {
+        fn foreign_bytes_are_refused_as_row_and_as_key(bytes: Vec<u8>) {
             let keys = keys();
             prop_assert_eq!(Stored::decode(&keys, vault(), name("a"), &bytes), None);
             prop_assert_eq!(Head::decode(&keys, vault(), &bytes), None);
@@ -321,7 +325,7 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_makes_a_row_none_of_ours(at in 0_usize..110, bit in 0_u8..8) {
+        fn a_flipped_bit_makes_a_row_invalid(at in 0_usize..110, bit in 0_u8..8) {
             let keys = keys();
             let mut bytes = encoded(&keys, &stored());
             let at = at % bytes.len();

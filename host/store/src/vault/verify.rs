@@ -1,5 +1,6 @@
-//! Checking all vaults: every row proves to be ours and decrypts, none is missing or left over, and every vault
-//! adds up to its head. Reads everything once at one moment, while the store goes on.
+//! Check of all vaults: every row has a valid MAC and decrypts, none is missing or superfluous, and
+//! every vault matches its head. Reads everything once in one view, while the store stays in
+//! service.
 
 use std::collections::BTreeSet;
 
@@ -9,31 +10,31 @@ use super::{Head, SecretName, Stored, VaultFinding, VaultId, VaultKeys, VaultPar
 use crate::error::Error;
 use crate::operation::{Progress, VaultError, tell};
 
-/// Findings that are named; further ones are only counted.
+/// Number of findings that are listed; further ones are only counted.
 const NAMED_MAX: usize = 1_000;
-/// Secrets of one vault between two reports; decrypting the longest values takes a tenth of a second.
+/// Number of secrets of one vault between two progress reports. Decrypting that many of the longest
+/// values takes a tenth of a second.
 const STEP: u64 = if cfg!(test) { 2 } else { 256 };
 
-/// What is counted.
 const CHECKED: &str = "secrets checked";
 
-/// What checking all vaults found.
+/// Result of checking all vaults.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct VaultReport {
-    /// Vaults that were looked into.
+    /// Number of vaults checked.
     pub vaults: u64,
-    /// Secrets that hold: metadata and value.
+    /// Number of secrets whose metadata and value are valid.
     pub secrets: u64,
-    /// What does not hold, at most the first 1,000.
+    /// What is missing or damaged, at most the first 1,000.
     pub findings: Vec<VaultFinding>,
-    /// How much does not hold.
+    /// Number of all findings.
     pub findings_count: u64,
-    /// Vaults whose workspace or intern is not there.
+    /// Number of vaults whose workspace or intern does not exist.
     pub orphans: u64,
 }
 
 impl VaultReport {
-    /// Whether everything holds.
+    /// Whether nothing is missing or damaged.
     pub fn is_clean(&self) -> bool {
         self.findings_count == 0
     }
@@ -46,7 +47,7 @@ impl VaultReport {
     }
 }
 
-/// Checks everything, the encryption of every value included.
+/// Checks all vaults, including the encryption of every value.
 pub(crate) fn verify(view: &View, progress: &mut Progress<'_>) -> Result<VaultReport, VaultError> {
     let mut report = VaultReport::default();
     for vault in vaults(view, &mut report)? {
@@ -57,7 +58,7 @@ pub(crate) fn verify(view: &View, progress: &mut Progress<'_>) -> Result<VaultRe
     Ok(report)
 }
 
-/// Every vault of which there is any row.
+/// Every vault that has any row.
 fn vaults(view: &View, report: &mut VaultReport) -> Result<BTreeSet<VaultId>, Error> {
     let mut vaults = BTreeSet::new();
     view.each_vault_row(|vault| match vault {
@@ -89,7 +90,8 @@ fn verify_vault(
     Ok(())
 }
 
-/// Walks the rows of a vault in both keyspaces at once. Gives what those that hold add up to.
+/// Reads the rows of a vault in both keyspaces side by side. Returns the head that the valid rows
+/// amount to.
 fn verify_rows(
     view: &View,
     vault: VaultId,
@@ -104,6 +106,7 @@ fn verify_rows(
             tell(progress, CHECKED, report.secrets, 0)?;
         }
         let (key, row) = row.pair()?;
+        // Values without metadata: both lists are in the order of row keys.
         while let Some(left_over) =
             values.next_if(|value| value.as_ref().is_ok_and(|(other, _)| *other < key))
         {
@@ -135,7 +138,7 @@ fn name(key: &[u8]) -> Option<SecretName> {
     name_in(key).map(|(_, name)| name)
 }
 
-/// What is missing and what does not prove to be ours is the same here.
+/// A damaged part is treated like a missing one.
 fn unless_damaged<T>(result: Result<Option<T>, Error>) -> Result<Option<T>, Error> {
     match result {
         Err(Error::Damaged) => Ok(None),

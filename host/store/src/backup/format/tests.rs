@@ -24,7 +24,7 @@ fn written(preamble: &Preamble, rows: &Rows) -> Vec<u8> {
     writer.end(seal).unwrap()
 }
 
-/// Everything in it, if the seal holds.
+/// Preamble and rows of a backup, if its seal is valid.
 fn parsed(bytes: &[u8]) -> Result<(Preamble, Rows), FormatError> {
     let (mut preamble, mut rows, mut sealed) = (None, Vec::new(), false);
     read(bytes, |part| {
@@ -49,7 +49,7 @@ fn sample() -> (Preamble, Rows) {
 }
 
 #[test]
-fn every_flipped_bit_and_every_cut_is_noticed() {
+fn every_flipped_bit_and_every_truncation_is_detected() {
     let (preamble, rows) = sample();
     let whole = written(&preamble, &rows);
     assert_eq!(parsed(&whole).unwrap(), (preamble, rows));
@@ -75,7 +75,7 @@ fn rows_out_of_order_or_twice_are_refused() {
 }
 
 #[test]
-fn a_length_that_lies_is_refused_before_anything_is_read_for_it() {
+fn an_excessive_length_is_refused_before_its_bytes_are_read() {
     let huge = |key: u32, value: u32| {
         [MAGIC.as_slice(), &[PREAMBLE], &key.to_be_bytes(), &value.to_be_bytes()].concat()
     };
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn foreign_bytes_are_no_backup(bytes: Vec<u8>) {
+    fn foreign_bytes_are_refused_as_a_backup(bytes: Vec<u8>) {
         prop_assert!(parsed(&bytes).is_err());
         let begun = [MAGIC.as_slice(), &bytes].concat();
         prop_assert!(parsed(&begun).is_err());

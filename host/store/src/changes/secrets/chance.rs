@@ -1,18 +1,18 @@
-//! Random numbers for the rows of one group, asked of the system for many rows at a time: asking for each row costs
-//! as much as half its encryption.
+//! Random numbers for the rows of one group. They are requested from the system for many rows at a
+//! time, because one request per row costs half as much as encrypting the row.
 
 use crate::vault::{NONCE_BYTES, Nonce};
 
-/// Versions of secrets that are provided for at a time.
+/// Number of rows that one request to the system covers.
 const ROWS: usize = 64;
 
-/// What no two versions of a secret share. Used up by the one it goes into: it has no copy.
+/// The random numbers of one version of a secret. Not `Clone`, so that no two versions share them.
 pub(super) struct Fresh {
     pub(super) generation: u64,
     pub(super) nonce: Nonce,
 }
 
-/// What was not used yet.
+/// Random numbers that were not used yet.
 #[derive(Default)]
 pub(super) struct Chance(Vec<Fresh>);
 
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_given_twice() {
+    fn no_random_number_is_used_twice() {
         let (mut generations, mut nonces) = (BTreeSet::new(), BTreeSet::new());
         let mut chance = Chance::default();
         for _ in 0..3 * ROWS {

@@ -1,4 +1,5 @@
-//! After a rollback was accepted on purpose: heads for the vaults as they are, and vaults without an owner removed.
+//! Repair after an accepted rollback: recomputes the heads of vaults and removes vaults without an
+//! owner.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +9,10 @@ use crate::error::Error;
 use crate::vault::{Head, Stored, VaultId, head_key, name_in, vault_of_head};
 
 impl Draft {
-    /// Makes every vault add up again: drops rows that do not prove to be ours, and makes heads anew that are
-    /// missing or speak of other rows. A vault without its keys goes as a whole: nobody can read it ever again,
-    /// and nothing could be stored in it. Tells how many rows were dropped.
+    /// Makes every vault consistent: drops rows whose MAC does not match, and recomputes heads that
+    /// are missing or do not match the rows. A vault without its keys is deleted: its secrets
+    /// cannot be decrypted any more, and no secret could be stored in it. Returns the number of
+    /// dropped rows.
     pub(crate) fn mend_vaults(&mut self) -> Result<usize, Error> {
         let mut vaults = BTreeSet::new();
         self.view.each_vault_row(|vault| vaults.extend(vault))?;
@@ -27,8 +29,8 @@ impl Draft {
         Ok(dropped)
     }
 
-    /// Removes a vault whose workspace or intern is not there. Tells how many secrets went with it; `None` if it has
-    /// an owner.
+    /// Removes a vault whose workspace or intern does not exist. Returns the number of its secrets;
+    /// `None` if the vault has an owner.
     pub(crate) fn remove_orphan(&mut self, actor: Actor, vault: VaultId) -> Result<Option<usize>, Error> {
         match self.check_vault(vault) {
             Err(Error::Lookup(_)) => {}
@@ -68,7 +70,8 @@ impl Draft {
         if damaged.is_empty() && head.is_some_and(|head| head.matches(&counted)) {
             return Ok(0);
         }
-        // Above every number that can have been reached when the old one is not known.
+        // If the old version is unknown, the time in milliseconds is used: it is above every
+        // version the head can have reached.
         counted.version = head.map_or(self.now_ms, |head| head.version);
         counted.advance();
         self.vaults.heads.insert(head_key(vault), Some(counted.encode(self.view.keys(), vault)));

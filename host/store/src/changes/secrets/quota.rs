@@ -1,4 +1,4 @@
-//! Limits of what vaults hold, checked before anything of a change is in the draft.
+//! Checks of the vaults' quotas, before a mutation changes the write batch.
 
 use super::{Draft, Staged, Vaults};
 use crate::error::Error;
@@ -6,8 +6,9 @@ use crate::ids::WorkspaceId;
 use crate::vault::{QuotaScope, VaultId, VaultSize, View, check_quota};
 
 impl Draft {
-    /// Checks that these versions of secrets leave the vault, and its workspace with all interns, within the limits.
-    /// Gives what the workspace holds then; `None` for the operator's vault, which has no limit.
+    /// Checks that these versions of secrets keep the vault, and its workspace with all interns,
+    /// within the quotas. Returns what the workspace would then hold; `None` for the operator's
+    /// vault, which has no quota.
     pub(super) fn check_quota(
         &mut self,
         vault: VaultId,
@@ -30,7 +31,8 @@ impl Draft {
         Ok(Some((workspace, sums.1)))
     }
 
-    /// Takes what a vault holds no more from the sum of its workspace. A sum that was not added up yet stays so.
+    /// Subtracts what was deleted from a vault from the sum of its workspace. A sum that was not
+    /// computed yet is left uncomputed.
     pub(in crate::changes) fn take_from_sum(&mut self, vault: VaultId, gone: VaultSize) {
         let Some(workspace) = self.workspace_of(vault) else { return };
         if let Some(sum) = self.known_sum(workspace) {
@@ -38,17 +40,17 @@ impl Draft {
         }
     }
 
-    /// Forgets the sum of a workspace that is gone.
+    /// Drops the sum of a deleted workspace.
     pub(in crate::changes) fn forget_sum(&mut self, workspace: WorkspaceId) {
         self.vaults.sums.insert(workspace, None);
     }
 
-    /// What a vault holds in this draft.
+    /// What a vault holds as of this write batch.
     pub(in crate::changes) fn size_of_vault(&self, vault: VaultId) -> Result<VaultSize, Error> {
         self.vaults.size(&self.view, vault)
     }
 
-    /// What a workspace holds with all its interns in this draft.
+    /// What a workspace holds with all its interns as of this write batch.
     fn sum(&mut self, workspace: WorkspaceId) -> Result<VaultSize, Error> {
         if let Some(sum) = self.known_sum(workspace) {
             return Ok(sum);
@@ -79,7 +81,7 @@ impl Draft {
 
 #[cfg(test)]
 impl Draft {
-    /// Gives vaults heads as earlier programs wrote them.
+    /// Rewrites heads in the form of earlier versions, which did not store the number of bytes.
     pub(crate) fn forget_bytes(&mut self, vaults: &[VaultId]) -> Result<(), Error> {
         for vault in vaults {
             if let Some(opened) = self.vaults.open(&self.view, *vault)? {
@@ -93,7 +95,7 @@ impl Draft {
 }
 
 impl Vaults {
-    /// What a vault holds in this draft.
+    /// What a vault holds as of this write batch.
     fn size(&self, view: &View, vault: VaultId) -> Result<VaultSize, Error> {
         match self.opened.get(&vault) {
             Some(Some(opened)) => Ok(opened.head.size().unwrap_or_default()),

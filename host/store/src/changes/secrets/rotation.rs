@@ -1,4 +1,5 @@
-//! New keys for a vault, its secrets encrypted again, and secrets of an older system.
+//! Rotation of vault keys, re-encryption of secrets, and the import of secrets from an older
+//! system.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +8,21 @@ use crate::audit::{Actor, AuditAction};
 use crate::error::Error;
 use crate::vault::{LegacySecret, SecretName, VaultId, View, secret_key};
 
-/// What became of the keys of one vault.
+/// Result of retiring and deleting keys of one vault.
 pub(crate) struct KeysChecked {
-    /// Numbers of the keys that were deleted.
+    /// Number of keys that were deleted.
     pub(crate) deleted: usize,
-    /// When the first retired one may be deleted.
+    /// When the first retired key may be deleted, Unix milliseconds.
     pub(crate) due_ms: Option<u64>,
 }
 
 impl Draft {
-    /// Gives the vault a new key, unless its newest is from this moment or later. Gives the number of the newest.
+    /// Adds a new key to the vault, unless its newest key was made at or after `since_ms`. Returns
+    /// the number (kid) of the newest key.
     pub(crate) fn add_vault_key(&mut self, vault: VaultId, since_ms: u64) -> Result<Option<u32>, Error> {
         let now_ms = self.now_ms;
-        // Before the keys change in the draft: a refusal leaves no trace.
+        // Checked before the vault's keys change in the write batch, so that a refusal changes
+        // nothing.
         self.check_root_key()?;
         let Some(opened) = self.vaults.open(&self.view, vault)? else { return Ok(None) };
         if let Some(newest) = opened.keys.encryption.iter().find(|key| Some(key.kid) == opened.keys.active())
@@ -33,8 +36,9 @@ impl Draft {
         Ok(Some(kid))
     }
 
-    /// Encrypts these secrets again with the vault's newest key, except those that changed since they were looked
-    /// at: whatever wrote them used it. Tells how many.
+    /// Encrypts these secrets again with the vault's newest key and returns their number. Skips a
+    /// secret whose generation is no longer the given one: the mutation that changed it has used
+    /// the newest key already.
     pub(crate) fn reencrypt(
         &mut self,
         vault: VaultId,
@@ -57,10 +61,12 @@ impl Draft {
         Ok(count)
     }
 
-    /// Retires the vault's keys that no secret needs, and deletes those that were retired long enough.
+    /// Retires the vault's keys that no secret uses, and deletes keys that were retired long enough
+    /// ago.
     pub(crate) fn retire_vault_keys(&mut self, vault: VaultId) -> Result<KeysChecked, Error> {
         let now_ms = self.now_ms;
-        // Before the keys change in the draft: a refusal leaves no trace.
+        // Checked before the vault's keys change in the write batch, so that a refusal changes
+        // nothing.
         self.check_root_key()?;
         let in_use = self.keys_in_use(vault)?;
         let nothing = KeysChecked { deleted: 0, due_ms: None };
@@ -81,7 +87,8 @@ impl Draft {
         Ok(checked)
     }
 
-    /// Takes over secrets without hosts. A name that has a secret with hosts keeps it. Tells how many were written.
+    /// Imports secrets without hosts. An existing secret with hosts is kept. Returns the number of
+    /// secrets written.
     pub(crate) fn import_legacy(
         &mut self,
         actor: Actor,
@@ -115,7 +122,7 @@ impl Draft {
         self.record_keys(vault)
     }
 
-    /// The numbers of the keys that the vault's secrets are encrypted with in this draft.
+    /// Numbers of the keys that the vault's secrets are encrypted with, as of this write batch.
     fn keys_in_use(&self, vault: VaultId) -> Result<BTreeSet<u32>, Error> {
         let mut kids = BTreeSet::new();
         for row in self.view.rows(vault) {
@@ -131,7 +138,7 @@ impl Draft {
 }
 
 impl Vaults {
-    /// The same secret, encrypted with the newest key.
+    /// Encrypts a secret again, unchanged, with the newest key.
     fn restage(&mut self, view: &View, vault: VaultId, before: Weighed) -> Result<Staged, Error> {
         let value = self.value(view, vault, &before.stored)?;
         let fresh = self.chance.fresh()?;

@@ -1,8 +1,8 @@
-//! A request that spends in several parts, some of them at the same time.
+//! Tests of requests that spend in several parts, some of them at the same time.
 
 use super::*;
 
-/// What the next start charges for requests that were running when this process ended.
+/// What the next start charges for requests that were running when the process ended.
 fn interrupted(scratch: &Scratch, store: &Store, running: Vec<Reservation>) -> Vec<u64> {
     store.close();
     running.into_iter().for_each(std::mem::forget);
@@ -16,7 +16,7 @@ fn interrupted(scratch: &Scratch, store: &Store, running: Vec<Reservation>) -> V
     costs
 }
 
-/// A workspace with credit, and a request of its key that nothing was held for.
+/// A workspace with credit, and a request of its key with a reservation of zero.
 fn prepaid(scratch: &Scratch, credit: u64) -> (Store, Reservation) {
     let store = scratch.open();
     let key = key(&store);
@@ -34,7 +34,7 @@ fn wait<F: Future<Output = Result<(), Error>>>(future: F) {
 }
 
 #[test]
-fn parts_at_the_same_time_share_what_is_left_and_one_that_is_over_gives_back_the_rest() {
+fn parallel_parts_share_what_is_left_and_a_finished_part_gives_back_the_rest() {
     let (store, mut request) = prepaid(&Scratch::new(), 100);
     let mut first = funds(&request).pledge(|| 0, 60).unwrap();
     assert_eq!(funds(&request).pledge(|| 0, 60).unwrap_err(), BUSY, "a part that does not fit runs alone");
@@ -67,7 +67,7 @@ fn a_part_that_costs_more_than_it_pledged_takes_nothing_from_the_others() {
 }
 
 #[test]
-fn the_intent_grows_with_what_may_be_spent_and_is_written_only_then() {
+fn the_intent_is_written_again_only_when_the_reservation_grows() {
     let scratch = Scratch::new();
     let (store, mut request) = prepaid(&scratch, 1_000);
     let first = funds(&request).pledge(|| 0, 40).unwrap();
@@ -85,7 +85,7 @@ fn the_intent_grows_with_what_may_be_spent_and_is_written_only_then() {
 }
 
 #[test]
-fn an_intent_is_named_when_the_request_itself_is_sent() {
+fn an_intent_gets_its_model_and_provider_when_the_request_is_sent() {
     let scratch = Scratch::new();
     let (store, mut request) = prepaid(&scratch, 1_000);
     let _question = funds(&request).pledge(|| 0, 40).unwrap();
@@ -98,12 +98,13 @@ fn an_intent_is_named_when_the_request_itself_is_sent() {
 }
 
 #[test]
-fn intents_of_one_request_that_overtake_each_other_are_good_for_everything() {
+fn intents_of_one_request_that_overtake_each_other_cover_the_whole_reservation() {
     let scratch = Scratch::new();
     let (store, request) = prepaid(&scratch, 1_000);
     let _one = funds(&request).pledge(|| 0, 10).unwrap();
     let (first, second) = (funds(&request).clone(), funds(&request).clone());
-    // The first has been handed over when the second pledges, and is committed whenever the writer likes.
+    // The first intent is in the writer's queue when the second part pledges, and can be committed
+    // at any time from then on.
     pending::wait(async { futures_poll_once(first.commit_intent()).await }, SOON);
     let _two = funds(&request).pledge(|| 0, 20).unwrap();
     wait(second.commit_intent());
@@ -112,7 +113,7 @@ fn intents_of_one_request_that_overtake_each_other_are_good_for_everything() {
 }
 
 #[test]
-fn a_part_that_ends_after_its_request_holds_nothing_and_writes_nothing() {
+fn a_part_that_ends_after_its_request_reserves_and_writes_nothing() {
     let scratch = Scratch::new();
     let (store, request) = prepaid(&scratch, 100);
     let funds = funds(&request).clone();

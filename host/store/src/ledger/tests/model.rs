@@ -1,4 +1,4 @@
-//! The ledger against a list of what happened.
+//! The ledger compared with a model that keeps lists of all events.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..40)
 }
 
-/// What the accounts should say, kept as lists of what happened.
+/// The expected state of the accounts, as lists of events.
 #[derive(Default)]
 struct Model {
     credited: u64,
@@ -40,12 +40,12 @@ struct Model {
     open: Vec<Open>,
 }
 
-/// A request under way.
+/// A request in progress.
 struct Open {
     key: usize,
     held: u64,
     spent: u64,
-    /// What each of its parts may still cost.
+    /// What each of its parts may still spend.
     parts: Vec<(u64, Pledge)>,
     reservation: Reservation,
 }
@@ -56,7 +56,7 @@ impl Open {
     }
 }
 
-/// What a request asks of its account.
+/// A request for a reservation.
 #[derive(Default)]
 struct Asks {
     held: u64,
@@ -66,7 +66,7 @@ struct Asks {
 }
 
 impl Asks {
-    /// What is left of one limit for it, if that is enough, or if it would be alone.
+    /// What one limit leaves for the request, if the estimate is allowed.
     fn left(&self, limit: u64, spent: u64, others: u64) -> Option<u64> {
         let certain = if self.has_parts { 0 } else { self.used };
         limit.checked_sub(spent + certain).filter(|rest| *rest > 0)?;
@@ -91,7 +91,7 @@ impl Model {
         self.paid.iter().filter(|(of, at, _)| *of == key && counts(*at)).map(|(_, _, cost)| cost).sum()
     }
 
-    /// What a request of a key may still spend beside what it has used, if what it asks for is allowed.
+    /// What all limits leave for the request beyond what it has used, if the estimate is allowed.
     fn left(&self, key: usize, limits: &SpendLimits, now_ms: u64, asks: &Asks) -> Option<u64> {
         let others = |held: u64| held - asks.held;
         let mut left = asks.left(self.credited, self.spent(), others(self.held(|_| true)))?;
@@ -117,10 +117,11 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Whatever is reserved, pledged, spent, settled, dropped and released, over any days and restarts: accounts, rows
-    /// and totals are the sums of what happened, and what is refused is refused for want of money.
+    /// For any sequence of reservations, pledges, spending, settling, dropping and releasing, over
+    /// several days and restarts: accounts, rows and totals equal the sums of the events, and a
+    /// request is refused only if the limits require it.
     #[test]
-    fn accounts_never_drift(steps in steps()) {
+    fn accounts_rows_and_totals_equal_the_sum_of_events(steps in steps()) {
         let scratch = Scratch::new();
         let mut store = scratch.open();
         let limits = [

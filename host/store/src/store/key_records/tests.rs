@@ -8,7 +8,7 @@ use crate::vault::VaultId;
 
 const VAULTS: usize = 5;
 
-/// A store with a few vaults of one secret each.
+/// A store with a few vaults that have one secret each.
 fn filled() -> (Scratch, Store, Vec<VaultId>) {
     let scratch = Scratch::new();
     let store = scratch.open();
@@ -33,7 +33,7 @@ fn assert_whole(store: &Store, vaults: &[VaultId]) {
     assert_eq!(store.verify_audit().unwrap().broken_at, None);
 }
 
-/// The ids that open each key record, the store's own first.
+/// Ids of the keys that open each key record. The store's own record is the first.
 fn wrapped_by(store: &Store) -> Vec<Vec<RootKeyId>> {
     let view = store.access().unwrap().view();
     let mut rows = vec![rows::STORE_KEYS.to_vec()];
@@ -81,7 +81,7 @@ fn the_key_file_of_the_directory_is_replaced_and_the_old_key_kept() {
     );
     assert!(!scratch.path("root.key.next").exists());
     assert_whole(&store, &vaults);
-    // A vault that is new now opens with the new key alone.
+    // A new vault can be opened with the new key alone.
     let later = VaultId::Workspace(create_workspace(&store, "later").id);
     put(&store, later, "a", &format!("value of {later}"));
     store.close();
@@ -107,7 +107,7 @@ fn asking_for_the_same_key_again_changes_nothing() {
 }
 
 #[test]
-fn a_second_change_of_keys_is_refused_while_one_is_under_way() {
+fn a_second_operation_on_keys_is_refused_during_the_first() {
     let (scratch, store, _) = filled();
     let _alone = store.alone().unwrap();
     let new = key_file(&scratch, "other").read().unwrap();
@@ -115,7 +115,8 @@ fn a_second_change_of_keys_is_refused_while_one_is_under_way() {
     assert!(matches!(store.new_recovery_key(&mut go_on), Err(VaultError::Busy)));
 }
 
-/// Stops a rotation at every step, opens the store with the keys given, and says what it is like.
+/// Stops a rotation at each of its steps, opens the store with `reopen`, and passes its status to
+/// `check`.
 fn stopped_everywhere(
     reopen: impl Fn(&Scratch, &RootKeySource, &RootKeySource) -> Store,
     check: impl Fn(usize, StoreStatus, RootKeyId, RootKeyId),
@@ -140,7 +141,7 @@ fn stopped_everywhere(
 }
 
 #[test]
-fn a_rotation_stopped_anywhere_is_ended_by_a_start_with_both_keys() {
+fn a_rotation_stopped_at_any_step_is_finished_by_a_start_with_both_keys() {
     stopped_everywhere(
         |scratch, old, new| open(scratch, new, Some(old)).unwrap(),
         |step, status, _, new| {
@@ -150,7 +151,7 @@ fn a_rotation_stopped_anywhere_is_ended_by_a_start_with_both_keys() {
 }
 
 #[test]
-fn a_rotation_stopped_anywhere_opens_with_one_of_the_keys_and_goes_on_when_told_again() {
+fn a_store_stopped_at_any_step_of_a_rotation_opens_with_one_key_and_can_continue() {
     stopped_everywhere(
         |scratch, old, new| {
             let store = match open(scratch, old, None) {
@@ -171,7 +172,7 @@ fn a_rotation_stopped_anywhere_opens_with_one_of_the_keys_and_goes_on_when_told_
 }
 
 #[test]
-fn a_rotation_of_the_implied_key_file_stopped_anywhere_is_ended_by_the_next_start() {
+fn a_rotation_of_the_implied_key_file_stopped_at_any_step_is_finished_by_the_next_start() {
     for step in 0.. {
         let (scratch, store, vaults) = filled();
         let old = id(&key_file(&scratch, "root.key"));
@@ -192,7 +193,7 @@ fn a_rotation_of_the_implied_key_file_stopped_anywhere_is_ended_by_the_next_star
 }
 
 #[test]
-fn a_rotation_given_up_for_another_key_leaves_nothing_behind() {
+fn a_rotation_abandoned_for_another_key_leaves_nothing_behind() {
     let (scratch, store, vaults) = filled();
     let (first, second) = (key_file(&scratch, "first"), key_file(&scratch, "second"));
     assert!(store.rotate_root(first.read().unwrap(), &mut stop_at(1)).is_err());
@@ -204,7 +205,7 @@ fn a_rotation_given_up_for_another_key_leaves_nothing_behind() {
 }
 
 #[test]
-fn keys_and_passphrases_take_each_others_place() {
+fn keys_and_passphrases_can_replace_each_other() {
     let (scratch, store, vaults) = filled();
     let words = scratch.path("words");
     key_file(&scratch, "words");
@@ -223,7 +224,7 @@ fn keys_and_passphrases_take_each_others_place() {
     assert_whole(&open(&scratch, &key, None).unwrap(), &vaults);
 }
 
-/// Writes a key where a source reads it.
+/// Writes a key to a file and returns the source for it.
 fn written(scratch: &Scratch, name: &str, key: &RecoveryKey) -> RootKeySource {
     let source = key_file(scratch, name);
     std::fs::write(scratch.path(name), key.key.expose()).unwrap();
@@ -231,7 +232,7 @@ fn written(scratch: &Scratch, name: &str, key: &RecoveryKey) -> RootKeySource {
 }
 
 #[test]
-fn the_recovery_key_opens_what_was_made_before_and_after_it_and_a_root_key_follows() {
+fn the_recovery_key_opens_older_and_newer_vaults_and_a_root_key_can_follow() {
     let (scratch, store, mut vaults) = filled();
     let recovery = store.new_recovery_key(&mut go_on).unwrap();
     assert!(store.status().has_recovery_key && !store.status().opened_with_recovery_key);
@@ -244,7 +245,7 @@ fn the_recovery_key_opens_what_was_made_before_and_after_it_and_a_root_key_follo
     let store = open(&scratch, &recovery, None).unwrap();
     assert!(store.status().opened_with_recovery_key);
     assert_whole(&store, &vaults);
-    // A vault made now could not be opened with the root key, should it turn up again.
+    // The root key could not open a vault made now.
     let new = VaultId::Workspace(create_workspace(&store, "new").id);
     assert!(matches!(crate::scratch::try_put(&store, new, "a", "x"), Err(Error::NoRootKey)));
     assert!(matches!(store.new_recovery_key(&mut go_on), Err(VaultError::Store(Error::NoRootKey))));
@@ -262,7 +263,7 @@ fn the_recovery_key_opens_what_was_made_before_and_after_it_and_a_root_key_follo
 }
 
 #[test]
-fn a_new_recovery_key_replaces_the_one_before_and_one_cut_short_leaves_nothing() {
+fn a_new_recovery_key_replaces_the_previous_one_and_an_interrupted_one_leaves_nothing() {
     let (scratch, store, vaults) = filled();
     let first = store.new_recovery_key(&mut go_on).unwrap();
     for step in 0.. {
@@ -308,9 +309,9 @@ fn changes_of_keys_are_audited() {
 }
 
 #[test]
-fn a_recovery_key_that_never_counted_is_not_carried_along() {
+fn an_unfinished_recovery_key_is_dropped_by_a_rotation() {
     let (scratch, store, vaults) = filled();
-    // As when whoever asked for it stopped waiting before the writer came to it.
+    // As if the caller had stopped waiting before the writer applied the change.
     let begun = RootKey::random().unwrap().wrap_key();
     store.submit(move |draft| draft.begin_recovery_key(begun)).unwrap();
     store.rotate_root(key_file(&scratch, "new").read().unwrap(), &mut go_on).unwrap();
@@ -320,7 +321,7 @@ fn a_recovery_key_that_never_counted_is_not_carried_along() {
     assert_whole(&store, &vaults);
 }
 
-/// A store whose root key was replaced, although whoever asked for that had stopped waiting.
+/// Replaces the root key as an operation does whose caller has stopped waiting.
 fn replaced_unseen(to: &RootKeyMaterial, store: &Store) -> RootKeyId {
     let previous = store.status().root_key_id;
     let (key, record) = next_root(to, None).unwrap();
@@ -333,7 +334,7 @@ fn replaced_unseen(to: &RootKeyMaterial, store: &Store) -> RootKeyId {
 }
 
 #[test]
-fn a_rotation_that_was_made_unseen_is_ended_when_it_is_asked_for_again() {
+fn a_rotation_whose_caller_stopped_waiting_is_finished_when_repeated() {
     let (scratch, store, vaults) = filled();
     let new = key_file(&scratch, "new");
     let previous = replaced_unseen(&new.read().unwrap(), &store);
@@ -347,7 +348,7 @@ fn a_rotation_that_was_made_unseen_is_ended_when_it_is_asked_for_again() {
 }
 
 #[test]
-fn a_successor_that_counts_is_not_thrown_away_for_the_next() {
+fn the_next_key_file_is_not_overwritten_while_its_key_is_in_use() {
     let (scratch, store, vaults) = filled();
     let new = key_file(&scratch, "new");
     replaced_unseen(&new.read().unwrap(), &store);
@@ -360,13 +361,13 @@ fn a_successor_that_counts_is_not_thrown_away_for_the_next() {
 }
 
 #[test]
-fn a_passphrase_that_is_not_text_opens_the_store_after_a_rotation_to_it() {
+fn a_passphrase_that_is_not_utf8_opens_the_store_after_a_rotation_to_it() {
     let (scratch, store, vaults) = filled();
     let from = key_file(&scratch, "passphrase");
     std::fs::write(scratch.path("passphrase"), b"caf\xe9 au lait, toujours").unwrap();
     let RootKeySource::File(from) = from else { panic!() };
     let passphrase = RootKeySource::Passphrase { from: PassphraseSource::File(from) };
-    // The way it takes from the command line to the store.
+    // As the passphrase is sent from the command line to the server.
     let sent = RootKeyMaterial::parse(&passphrase.read().unwrap().expose()).unwrap();
     store.rotate_root(sent, &mut go_on).unwrap();
     store.close();
@@ -374,7 +375,7 @@ fn a_passphrase_that_is_not_text_opens_the_store_after_a_rotation_to_it() {
 }
 
 #[test]
-fn a_start_with_the_recovery_key_leaves_what_the_root_key_opens() {
+fn a_start_with_the_recovery_key_keeps_wrappings_by_the_root_key() {
     let (scratch, store, vaults) = filled();
     let recovery = store.new_recovery_key(&mut go_on).unwrap();
     let action = AuditAction::RecoveryKeyBegun { id: recovery.id };

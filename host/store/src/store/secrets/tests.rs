@@ -47,7 +47,7 @@ fn copy(
     store.copy_secrets(place(store), OPERATOR, workspace, intern, names).wait(PATIENCE)
 }
 
-/// A secret from before hosts were required, one day old.
+/// Imports a legacy secret, which was made one day ago.
 fn import(store: &Store, vault: VaultId, name: &str, value: &str) -> bool {
     let (name, value) = (secret(name), SecretValue::new(Zeroizing::new(value.to_owned())).unwrap());
     let legacy = LegacySecret { name, value, created_at_ms: Some(1_699_913_600_000) };
@@ -96,7 +96,7 @@ fn a_replaced_secret_keeps_its_date_and_a_deleted_one_does_not() {
 }
 
 #[test]
-fn fingerprints_are_equal_for_equal_values_of_one_vault_and_of_no_two() {
+fn equal_values_have_equal_fingerprints_only_within_one_vault() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let first = VaultId::Workspace(default_workspace(&store));
@@ -153,7 +153,7 @@ fn changes_of_one_group_see_each_other() {
     let workspace = default_workspace(&store);
     let (vault, intern) = (VaultId::Workspace(workspace), create_intern(&store, workspace, "i"));
     let seq = store.status().seq;
-    // Holds the writer until everything that follows waits in its queue.
+    // Holds the writer until all of the following mutations wait in its queue.
     let (release, hold) = std::sync::mpsc::sync_channel::<()>(1);
     let first = store.enqueue(place(&store), move |_| {
         hold.recv().unwrap();
@@ -180,7 +180,7 @@ fn changes_of_one_group_see_each_other() {
 }
 
 #[test]
-fn an_intern_takes_its_vault_along() {
+fn deleting_an_intern_deletes_its_vault() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
@@ -200,13 +200,13 @@ fn an_intern_takes_its_vault_along() {
     assert!(matches!(entry.action, AuditAction::InternDeleted { secrets_deleted: 2, .. }));
     store.close();
     let database = crate::database::Database::open(&scratch.path("store")).unwrap();
-    // What is left: the markers, and no row, head or key record of the vault.
+    // Only the markers are left, no row, head or key record of the vault.
     assert_eq!((database.meta.iter().count(), database.values.iter().count()), (1, 1));
     assert_eq!(database.keys.prefix("v").count(), 0);
 }
 
 #[test]
-fn effective_secrets_are_the_interns_own_and_what_they_do_not_hide() {
+fn effective_secrets_are_the_interns_own_and_the_workspaces_of_other_names() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
@@ -232,7 +232,7 @@ fn effective_secrets_are_the_interns_own_and_what_they_do_not_hide() {
 }
 
 #[test]
-fn the_audit_log_names_what_was_done_and_no_value() {
+fn the_audit_log_has_every_change_and_no_value() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);

@@ -1,4 +1,4 @@
-//! Revoked keys, and when they are forgotten.
+//! Deletion of old revoked keys.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::audit::AuditAction;
 use crate::spend::DAY_MS;
 
-/// A key, with a request that cost something.
+/// A key that was used for a request with a cost.
 fn used_key(store: &Store) -> IssuedKey {
     let issued = issue_key(store);
     let row = UsageRow { key: issued.key.id, cost_pico: 5, ..usage_row(store, "r") };
@@ -20,7 +20,7 @@ fn ids(store: &Store) -> Vec<KeyId> {
 }
 
 #[test]
-fn a_revoked_key_is_kept_as_long_as_reports_name_it_and_its_rows_for_ever() {
+fn a_revoked_key_is_deleted_after_92_days_and_its_usage_rows_are_kept() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let (live, revoked) = (used_key(&store), used_key(&store));
@@ -49,7 +49,7 @@ fn a_revoked_key_is_kept_as_long_as_reports_name_it_and_its_rows_for_ever() {
 }
 
 #[test]
-fn the_last_key_for_requests_stays_so_that_no_first_one_is_made() {
+fn the_last_key_for_requests_is_kept_so_that_no_first_key_is_issued() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let (first, last) = (used_key(&store), used_key(&store));

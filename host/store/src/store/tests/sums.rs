@@ -1,4 +1,4 @@
-//! Sums that are not what the usage rows add up to.
+//! Detection of stored sums that differ from the sums of the usage rows.
 
 use super::*;
 use crate::ledger::{KeySpent, WorkspaceSpent};
@@ -7,7 +7,7 @@ use crate::usage::{Cell, UsageTotals};
 
 const DOLLAR: u64 = 1_000_000_000_000;
 
-/// A store with three rows of a dollar each, and its problems after a change.
+/// The problems found in a store with three rows of one dollar each after this change.
 fn problems_after(change: impl FnOnce(&mut Draft, &UsageRow) + Send + 'static) -> Vec<String> {
     let scratch = Scratch::new();
     let store = scratch.open();
@@ -23,13 +23,13 @@ fn problems_after(change: impl FnOnce(&mut Draft, &UsageRow) + Send + 'static) -
     };
     store.submit(changed).unwrap();
     let problems = store.verify(&mut go_on).unwrap().problems;
-    // It can be backed up and restored, wrong as it is.
+    // A store with wrong sums can still be backed up and restored.
     store.backup(&scratch.path("backup"), &mut go_on).unwrap();
     problems
 }
 
 #[test]
-fn a_key_that_spent_more_by_its_sum_is_named_with_the_difference() {
+fn a_wrong_sum_of_a_key_is_reported_with_the_difference() {
     let problems = problems_after(|draft, row| {
         let mut spent = KeySpent::default();
         spent.charged.add(row.at_ms, 4 * DOLLAR + 5);
@@ -40,7 +40,7 @@ fn a_key_that_spent_more_by_its_sum_is_named_with_the_difference() {
 }
 
 #[test]
-fn a_sum_that_is_not_there_is_one_of_nothing() {
+fn a_missing_sum_is_compared_as_zero() {
     let problems = problems_after(|draft, row| {
         draft.drop_row(rows::workspace_spend_key(row.workspace));
         draft.drop_row(Cell::of(row).row_key());
@@ -54,7 +54,7 @@ fn a_sum_that_is_not_there_is_one_of_nothing() {
 }
 
 #[test]
-fn windows_counts_and_what_is_paid_elsewhere_are_compared_too() {
+fn windows_counts_and_byok_costs_are_compared_too() {
     let problems = problems_after(|draft, row| {
         let mut spent = KeySpent::default();
         for days in [2, 1, 0] {

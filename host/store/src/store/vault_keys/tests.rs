@@ -45,7 +45,7 @@ fn assert_rotated(store: &Store, vault: VaultId, kid: u32) {
 }
 
 #[test]
-fn every_secret_gets_the_new_key_and_stays_what_it_was() {
+fn a_rotation_reencrypts_every_secret_without_changing_it() {
     let (scratch, store, [vault, other]) = filled();
     let before = store.list_secrets(vault, 0, 100).unwrap();
     let done = store.rotate_vault_keys(&mut go_on).unwrap();
@@ -61,7 +61,7 @@ fn every_secret_gets_the_new_key_and_stays_what_it_was() {
 }
 
 #[test]
-fn a_rotation_stopped_anywhere_goes_on_without_another_key() {
+fn a_rotation_stopped_at_any_step_continues_without_another_key() {
     for step in 0.. {
         let (scratch, store, [vault, other]) = filled();
         let stopped = store.rotate_vault_keys(&mut stop_at(step)).is_err();
@@ -80,13 +80,13 @@ fn a_rotation_stopped_anywhere_goes_on_without_another_key() {
 }
 
 #[test]
-fn a_secret_written_while_its_vault_is_rotated_keeps_what_was_written() {
+fn a_secret_written_during_a_rotation_keeps_its_new_value() {
     let (_scratch, store, [vault, _]) = filled();
     let writer = store.clone();
     let mut steps = 0;
     let mut interfere = |_: &str, _, _| {
         steps += 1;
-        // Before, within and after the batch that holds them.
+        // Before, in and after the batch that re-encrypts these secrets.
         for number in [0, SECRETS / 2, SECRETS - 1] {
             put(&writer, vault, &name(number), &format!("written {steps}"));
         }
@@ -118,7 +118,7 @@ fn a_key_is_deleted_by_the_first_start_30_days_after_it_was_retired() {
 }
 
 #[test]
-fn a_key_that_is_due_is_deleted_while_the_store_serves() {
+fn a_key_that_is_due_is_deleted_without_a_restart() {
     let (scratch, store, [vault, _]) = filled();
     store.rotate_vault_keys(&mut go_on).unwrap();
     scratch.clock.advance(Duration::from_secs(30 * 24 * 3600 - 1));
@@ -134,7 +134,7 @@ fn a_key_that_is_due_is_deleted_while_the_store_serves() {
 }
 
 #[test]
-fn a_change_of_keys_refused_without_the_root_key_leaves_no_trace_in_its_commit() {
+fn an_operation_on_keys_refused_without_the_root_key_changes_nothing() {
     let (scratch, store, [vault, _]) = filled();
     let recovery = store.new_recovery_key(&mut go_on).unwrap();
     store.rotate_vault_keys(&mut go_on).unwrap();
@@ -170,7 +170,7 @@ fn legacy(name: &str, value: &str, created_at_ms: Option<u64>) -> LegacySecret {
 }
 
 #[test]
-fn legacy_secrets_have_no_hosts_and_give_way_to_secrets_with_hosts() {
+fn legacy_secrets_have_no_hosts_and_do_not_replace_secrets_with_hosts() {
     let (scratch, store, [vault, _]) = filled();
     let VaultId::Workspace(workspace) = vault else { panic!() };
     let before = store.list_secrets(vault, 0, 1).unwrap().entries;

@@ -1,4 +1,4 @@
-//! Names as vault.md section 4 lists them, and against what URL and IDNA libraries think of them.
+//! Accepted and refused names, and comparisons with the libraries for URLs and IDNA.
 
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
@@ -11,7 +11,7 @@ fn canonical(text: &str) -> Option<String> {
 }
 
 #[test]
-fn good_names_have_one_spelling() {
+fn valid_names_have_one_spelling() {
     for (given, name) in [
         ("api.example.com", "api.example.com"),
         ("API.Example.com.", "api.example.com"),
@@ -37,7 +37,7 @@ fn good_names_have_one_spelling() {
 }
 
 #[test]
-fn everything_else_is_refused() {
+fn other_texts_are_refused() {
     for given in [
         "",
         " ",
@@ -99,7 +99,8 @@ fn everything_else_is_refused() {
         "a.xn--",
         "xn--abc-.com",
         "xn--bcher-kvb.example.xn--a",
-        // Plain ASCII in code, an upper-case letter, and hyphens in third and fourth place of what is encoded.
+        // These labels decode to plain ASCII, to an upper-case letter, and to a label with hyphens
+        // in third and fourth place.
         "xn--example-.com",
         "xn--bcher-2pa.example",
         "xn--ab---3ra.example",
@@ -134,7 +135,7 @@ fn hosts_are_counted_before_duplicates_go() {
     assert!(order.contains(&"C.".parse().unwrap()) && !order.contains(&"d".parse().unwrap()));
 }
 
-/// Text near the edge of what a name is.
+/// Text that is nearly a host name.
 fn near_names() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-zA-Z0-9.-]{1,20}",
@@ -146,7 +147,7 @@ fn near_names() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Labels that people write: encoded by the IDNA library, so that good ones are frequent.
+/// Labels that people write, encoded by the IDNA library, so that many of them are valid.
 fn encoded_names() -> impl Strategy<Value = String> {
     let words = "[a-zäöüßéλжд日本語עא0-9-]{1,8}(\\.[a-zéж]{1,4})?";
     words.prop_filter_map("not encodable", |words| {
@@ -156,7 +157,7 @@ fn encoded_names() -> impl Strategy<Value = String> {
     })
 }
 
-/// What a URL parser would dial for a host.
+/// The host that a URL parser would connect to.
 fn dialled(host: &str) -> Option<url::Host<String>> {
     let url = url::Url::parse(&format!("https://{host}/")).ok()?;
     let untouched = url.username().is_empty() && url.port().is_none() && url.path() == "/";
@@ -165,7 +166,7 @@ fn dialled(host: &str) -> Option<url::Host<String>> {
 
 proptest! {
     #[test]
-    fn what_is_accepted_is_its_own_spelling_and_the_host_a_url_parser_dials(
+    fn an_accepted_name_is_canonical_and_the_host_that_a_url_parser_dials(
         text in prop_oneof![near_names(), encoded_names()]
     ) {
         if let Some(name) = canonical(&text) {
@@ -175,9 +176,9 @@ proptest! {
         }
     }
 
-    /// What strict IDNA leaves as it is differs from ours in dotted numbers alone.
+    /// Names that strict IDNA leaves unchanged are accepted, unless they are numbers with dots.
     #[test]
-    fn what_strict_idna_leaves_alone_is_accepted_unless_it_is_a_number(
+    fn names_unchanged_by_strict_idna_are_accepted_unless_they_are_numbers(
         text in prop_oneof![near_names(), encoded_names()]
     ) {
         let name = text.to_ascii_lowercase();
@@ -194,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_breaks_the_parser(text in any::<String>()) {
+    fn no_text_panics_the_parser(text in any::<String>()) {
         drop(canonical(&text));
     }
 }

@@ -1,4 +1,4 @@
-//! What was changed behind the store's back is noticed, named, and costs no other secret.
+//! Rows that were changed from outside are detected and named, and other secrets are not affected.
 
 use super::*;
 use crate::database::Database;
@@ -16,7 +16,7 @@ fn tamper(scratch: &Scratch, store: Store, change: impl FnOnce(&Database)) -> St
     scratch.open()
 }
 
-/// The same, with a rollback accepted to what is left.
+/// Removes a row from a closed store and accepts the resulting state.
 fn lose(scratch: &Scratch, store: Store, key: &[u8]) -> Store {
     let seq = store.status().seq;
     store.close();
@@ -27,7 +27,7 @@ fn lose(scratch: &Scratch, store: Store, key: &[u8]) -> Store {
     scratch.accept(seq).unwrap()
 }
 
-/// Exchanges what two keys hold.
+/// Exchanges the values of two row keys.
 fn swap(keyspace: &fjall::Keyspace, left: &[u8], right: &[u8]) {
     let (in_left, in_right) = (keyspace.get(left).unwrap().unwrap(), keyspace.get(right).unwrap().unwrap());
     keyspace.insert(left, in_right).unwrap();
@@ -40,7 +40,7 @@ fn flip(keyspace: &fjall::Keyspace, key: &[u8], at: usize) {
     keyspace.insert(key, row).unwrap();
 }
 
-/// Two vaults with the secrets `a`, `b` and `c` each; the second is an intern's.
+/// Two vaults with the secrets `a`, `b` and `c` each. The second is an intern's.
 fn filled(scratch: &Scratch) -> (Store, VaultId, VaultId) {
     let store = scratch.open();
     let workspace = default_workspace(&store);
@@ -77,7 +77,7 @@ fn findings(store: &Store) -> Vec<VaultFinding> {
     report.findings
 }
 
-/// The secrets of a vault that a listing of one gives.
+/// The names of a vault's secrets, listed in pages of one; `None` for a page that fails.
 fn listed(store: &Store, vault: VaultId) -> Vec<Option<String>> {
     let one = |offset| match store.list_secrets(vault, offset, 1) {
         Ok(page) => page.entries.first().map(|entry| entry.name.to_string()),
@@ -110,7 +110,7 @@ fn swapped_values_are_not_released() {
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
-    // A copy of it is refused whole; a new value heals it.
+    // A copy that includes it is refused as a whole. Storing a new value repairs it.
     let (VaultId::Workspace(workspace), VaultId::Intern(intern)) = (first, second) else { unreachable!() };
     assert!(matches!(copy(&store, workspace, intern, &["a"]), Err(Error::Damaged)));
     put(&store, first, "a", "new");
@@ -118,7 +118,7 @@ fn swapped_values_are_not_released() {
 }
 
 #[test]
-fn a_row_copied_between_vaults_or_names_is_none_of_ours() {
+fn a_row_copied_to_another_vault_or_name_is_damaged() {
     let scratch = Scratch::new();
     let (store, first, second) = filled(&scratch);
     let store = tamper(&scratch, store, |database| {
@@ -145,7 +145,7 @@ fn a_row_copied_between_vaults_or_names_is_none_of_ours() {
 }
 
 #[test]
-fn no_byte_of_a_row_can_be_flipped() {
+fn a_flipped_byte_of_a_row_is_detected() {
     let scratch = Scratch::new();
     let (store, vault, _) = filled(&scratch);
     let key = secret_key(vault, &secret("b"));
@@ -170,7 +170,7 @@ fn no_byte_of_a_row_can_be_flipped() {
 }
 
 #[test]
-fn rows_that_vanish_or_come_back_are_missed_by_their_head() {
+fn deleted_and_restored_rows_do_not_match_their_head() {
     let scratch = Scratch::new();
     let (store, vault, _) = filled(&scratch);
     let key = secret_key(vault, &secret("b"));
@@ -183,7 +183,7 @@ fn rows_that_vanish_or_come_back_are_missed_by_their_head() {
     put(&store, vault, "b", "newer");
     let newest = "newer".as_bytes();
     assert_eq!(release(&store, vault, "b").unwrap(), newest);
-    // Both rows of an older version: each proves to be ours, together they are not the vault's any more.
+    // Both rows of an older version: each has a valid MAC, but they are not the current version.
     let store = tamper(&scratch, store, |database| {
         for (keyspace, row) in [&database.meta, &database.values].into_iter().zip(&old) {
             keyspace.insert(&key, row.clone()).unwrap();
@@ -251,7 +251,7 @@ fn a_changed_head_is_not_served_unless_accepted() {
 }
 
 #[test]
-fn a_vault_whose_keys_are_gone_makes_room_when_that_is_accepted() {
+fn a_vault_without_its_keys_is_deleted_by_an_accepted_rollback() {
     for change in [
         |database: &Database, vault: VaultId| database.keys.remove(rows::vault_keys_key(vault)).unwrap(),
         |database: &Database, vault: VaultId| flip(&database.keys, &rows::vault_keys_key(vault), 9),
@@ -277,7 +277,7 @@ fn a_vault_whose_keys_are_gone_makes_room_when_that_is_accepted() {
 }
 
 #[test]
-fn vaults_that_outlived_their_owners_can_be_removed() {
+fn vaults_without_owners_can_be_removed() {
     let scratch = Scratch::new();
     let (store, first, second) = filled(&scratch);
     let VaultId::Intern(intern) = second else { unreachable!() };
@@ -305,7 +305,7 @@ fn vaults_that_outlived_their_owners_can_be_removed() {
 }
 
 #[test]
-fn checking_everything_can_be_stopped_at_every_step() {
+fn the_check_can_be_stopped_at_every_step() {
     let scratch = Scratch::new();
     let (store, ..) = filled(&scratch);
     for step in 0.. {
@@ -313,7 +313,7 @@ fn checking_everything_can_be_stopped_at_every_step() {
             Err(VaultError::Stopped) => {}
             found => {
                 assert!(found.unwrap().problems.is_empty());
-                // Within each vault, after each, and at the end of the audit log.
+                // Stops within each vault, after each vault, and at the end of the audit log.
                 return assert_eq!(step, 5);
             }
         }

@@ -1,4 +1,4 @@
-//! The largest values, groups of them, legacy secrets, torn batches, and reading while the store writes.
+//! The largest values, groups of them, legacy secrets, torn batches, and reads during writes.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ fn groups_are_bounded_by_bytes_and_a_commit_is_whole() {
     for pending in pending {
         pending.wait(PATIENCE).unwrap();
     }
-    // 8 MiB hold 32 of the largest values; the commit after them holds the rest.
+    // 8 MiB are enough for 32 of the largest values. The next commit has the rest.
     assert!(store.status().seq >= seq + 2);
     let seq = store.status().seq;
     copy(&store, workspace, intern, &["n0", "n1", "n33"]).unwrap();
@@ -47,7 +47,7 @@ fn groups_are_bounded_by_bytes_and_a_commit_is_whole() {
 }
 
 #[test]
-fn a_legacy_secret_is_shown_replaced_but_neither_deleted_nor_copied() {
+fn a_legacy_secret_can_be_listed_and_replaced_but_not_deleted_or_copied() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
@@ -60,7 +60,7 @@ fn a_legacy_secret_is_shown_replaced_but_neither_deleted_nor_copied() {
     let old = &page.entries[1];
     assert_eq!((&old.hosts, &old.fingerprint), (&None, &None));
     assert!(matches!(delete(&store, vault, "old"), Err(Error::NoSuchSecret)));
-    // What is missing counts before what has no hosts, and nothing is copied.
+    // A missing secret is reported before one without hosts, and nothing is copied.
     assert!(matches!(copy(&store, workspace, intern, &["old", "none"]), Err(Error::NoSuchSecret)));
     assert!(matches!(copy(&store, workspace, intern, &["new", "old"]), Err(Error::Unbound)));
     assert!(store.list_secrets(VaultId::Intern(intern), 0, 1).unwrap().entries.is_empty());
@@ -75,7 +75,7 @@ fn a_legacy_secret_is_shown_replaced_but_neither_deleted_nor_copied() {
 }
 
 #[test]
-fn nobody_is_answered_for_a_vault_that_is_not_there() {
+fn changes_of_a_vault_without_an_owner_are_refused() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let (workspace, intern) = (WorkspaceId::from_bytes([7; 16]), InternId::from_bytes([7; 16]));
@@ -84,7 +84,8 @@ fn nobody_is_answered_for_a_vault_that_is_not_there() {
         assert!(matches!(put, Err(Error::Lookup(_))));
         assert!(matches!(delete(&store, vault, "a"), Err(Error::Lookup(_))));
     }
-    // Workspaces stay; an intern may have gone since its caller looked it up.
+    // A workspace without a vault has an empty listing. An intern may have been deleted since its
+    // caller looked it up, which is an error.
     assert!(store.list_secrets(VaultId::Workspace(workspace), 0, 10).unwrap().entries.is_empty());
     assert!(matches!(store.list_secrets(VaultId::Intern(intern), 0, 10), Err(Error::Lookup(_))));
     assert!(matches!(copy(&store, default_workspace(&store), intern, &["a"]), Err(Error::Lookup(_))));
@@ -112,13 +113,13 @@ fn a_closed_store_answers_every_waiting_caller() {
     assert_eq!(scratch.open().list_secrets(vault, 0, 100).unwrap().entries.len(), 20);
 }
 
-/// Where the content of the journal ends.
+/// Length of the journal's content.
 fn content_end(journal: &std::path::Path) -> usize {
     std::fs::read(journal).unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1
 }
 
 #[test]
-fn a_torn_batch_of_secrets_leaves_every_acknowledged_one() {
+fn a_torn_batch_of_secrets_keeps_every_acknowledged_one() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let vault = VaultId::Workspace(default_workspace(&store));
@@ -130,7 +131,7 @@ fn a_torn_batch_of_secrets_leaves_every_acknowledged_one() {
     put(&store, vault, "torn", &"x".repeat(30_000));
     store.close();
     let (after, whole) = (content_end(&journal), std::fs::read(&journal).unwrap());
-    // The power went before the anchor was written, with one page of the batch not on the disk.
+    // The power failed before the anchor was written, with one page of the batch not on the disk.
     let first_page = before.div_ceil(4096);
     for page in first_page..after / 4096 {
         std::fs::write(&journal, &whole[..after]).unwrap();
@@ -147,7 +148,7 @@ fn a_torn_batch_of_secrets_leaves_every_acknowledged_one() {
 }
 
 #[test]
-fn readers_see_one_moment_while_the_store_writes() {
+fn readers_see_whole_commits_while_the_store_writes() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
@@ -157,7 +158,7 @@ fn readers_see_one_moment_while_the_store_writes() {
     copy(&store, workspace, intern, &["a", "b"]).unwrap();
     let done = AtomicBool::new(false);
     let look = || {
-        // Both are copied in one commit: a reader never sees one without the other.
+        // Both are copied in one commit, so a reader sees both or neither.
         let page = store.list_secrets(VaultId::Intern(intern), 0, 10).unwrap();
         let [a, b] = &page.entries[..] else { panic!("{page:?}") };
         assert_eq!(a.fingerprint, b.fingerprint);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a secret looks like from outside: value, first host, date.
+/// What callers see of a secret: value, first host, date.
 type Shown = (String, String, u64);
 
 #[derive(Default)]
@@ -150,7 +150,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn every_sequence_of_operations_does_what_the_model_does(
+    fn every_sequence_of_operations_agrees_with_the_model(
         steps in prop::collection::vec(step(), 1..40),
     ) {
         let mut world = World::new();

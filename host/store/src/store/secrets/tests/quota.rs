@@ -1,10 +1,10 @@
-//! How much vaults may hold.
+//! Quotas of vaults and workspaces.
 
 use super::*;
 use crate::scratch::try_put;
 use crate::vault::{QuotaExceeded, QuotaMeasure, QuotaScope, VaultQuota, VaultSize};
 
-/// Hosts of every secret that a test stores.
+/// Bytes of the hosts of every secret in these tests.
 const HOST_BYTES: u64 = "api.example.com".len() as u64 + "b.example".len() as u64;
 
 fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> QuotaExceeded {
@@ -25,7 +25,7 @@ fn size(store: &Store, vault: VaultId) -> VaultSize {
 }
 
 #[test]
-fn a_vault_takes_no_more_secrets_than_it_may_hold_and_replacing_takes_no_place() {
+fn a_full_vault_refuses_a_new_secret_and_accepts_a_replacement() {
     let scratch = Scratch::new();
     let store = open_with(&scratch, 2, 10_000);
     let vault = VaultId::Workspace(default_workspace(&store));
@@ -37,7 +37,7 @@ fn a_vault_takes_no_more_secrets_than_it_may_hold_and_replacing_takes_no_place()
     delete(&store, vault, "a").unwrap();
     put(&store, vault, "c", "x");
     refused(try_put(&store, vault, "a", "x"));
-    // The operator's vault has no limit.
+    // The operator's vault has no quota.
     for name in ["a", "b", "c"] {
         put(&store, VaultId::Operator, name, "x");
     }
@@ -57,7 +57,7 @@ fn bytes_are_those_of_names_hosts_and_values_and_replacing_counts_the_difference
     put(&store, vault, "abc", "x");
     delete(&store, vault, "abc").unwrap();
     assert_eq!(size(&store, vault), VaultSize::default());
-    // A refusal has left nothing behind, not even the keys of a vault.
+    // A refused mutation leaves nothing behind, not even the keys of a new vault.
     store.set_vault_quota(VaultQuota { secrets_max: 0, bytes_max: 200 });
     let other = VaultId::Workspace(create_workspace(&store, "second").id);
     refused(try_put(&store, other, "a", "x"));
@@ -67,7 +67,7 @@ fn bytes_are_those_of_names_hosts_and_values_and_replacing_counts_the_difference
 }
 
 #[test]
-fn a_workspace_with_its_interns_holds_ten_vaults() {
+fn a_workspace_with_its_interns_holds_ten_times_the_quota() {
     let scratch = Scratch::new();
     let store = open_with(&scratch, 1, 100_000);
     let workspace = default_workspace(&store);
@@ -80,7 +80,7 @@ fn a_workspace_with_its_interns_holds_ten_vaults() {
     };
     of_workspace(refused(try_put(&store, VaultId::Workspace(workspace), "a", "x")));
     of_workspace(refused(try_put(&store, VaultId::Intern(interns[10]), "a", "x")));
-    // The sum is the same after a start, and what is deleted makes room.
+    // The sum is the same after a restart, and deleting makes room.
     store.close();
     let store = open_with(&scratch, 1, 100_000);
     of_workspace(refused(try_put(&store, VaultId::Workspace(workspace), "a", "x")));
@@ -89,7 +89,7 @@ fn a_workspace_with_its_interns_holds_ten_vaults() {
     of_workspace(refused(try_put(&store, VaultId::Intern(interns[10]), "a", "x")));
     delete(&store, VaultId::Intern(interns[1]), "a").unwrap();
     put(&store, VaultId::Intern(interns[10]), "a", "x");
-    // Another workspace has room of its own.
+    // Another workspace has its own quota.
     put(&store, VaultId::Workspace(create_workspace(&store, "second").id), "a", "x");
 }
 
@@ -121,9 +121,9 @@ fn copies_and_imports_are_refused_as_a_whole() {
     assert_eq!(store.import_legacy(OPERATOR, second, two).unwrap(), 2);
 }
 
-/// Vaults that an earlier program wrote have heads without bytes.
+/// Earlier versions wrote heads without the number of bytes.
 #[test]
-fn a_vault_whose_head_does_not_tell_its_bytes_is_counted() {
+fn a_vault_whose_head_has_no_byte_count_is_counted() {
     let scratch = Scratch::new();
     let store = open_with(&scratch, 10, 10_000);
     let workspace = default_workspace(&store);

@@ -22,7 +22,7 @@ fn released(store: &Store, scope: ReleaseScope, name: &str, to: &str) -> String 
     }
 }
 
-/// The audit entries since a commit, each as JSON.
+/// The audit entries after a commit, each as JSON.
 fn entries(store: &Store, since: u64) -> Vec<String> {
     store.flush().unwrap();
     let records = store.audit_records(since, 100).unwrap();
@@ -51,7 +51,7 @@ fn a_value_is_released_to_its_exact_hosts_only() {
 }
 
 #[test]
-fn an_interns_own_entry_wins_also_when_it_matches_nothing() {
+fn an_interns_own_secret_takes_precedence_even_if_it_is_not_bound_to_the_host() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let workspace = default_workspace(&store);
@@ -79,7 +79,7 @@ fn an_interns_own_entry_wins_also_when_it_matches_nothing() {
 }
 
 #[test]
-fn one_look_releases_what_is_bound_and_leaves_no_record_of_what_is_not() {
+fn release_if_bound_makes_no_audit_record_for_an_unbound_secret() {
     let scratch = Scratch::new();
     let store = scratch.open();
     put(&store, VaultId::Operator, "a", "the value");
@@ -98,7 +98,7 @@ fn one_look_releases_what_is_bound_and_leaves_no_record_of_what_is_not() {
 }
 
 #[test]
-fn every_release_and_refusal_is_written_down_with_its_reason() {
+fn every_release_and_refusal_is_audited_with_its_reason() {
     let scratch = Scratch::new();
     let store = scratch.open();
     let vault = VaultId::Operator;
@@ -128,11 +128,11 @@ fn every_release_and_refusal_is_written_down_with_its_reason() {
 }
 
 #[test]
-fn nothing_is_released_when_it_cannot_be_written_down() {
+fn nothing_is_released_when_it_cannot_be_audited() {
     let scratch = Scratch::new();
     let store = scratch.open();
     put(&store, VaultId::Operator, "a", "the value");
-    // Holds the writer while the queue fills.
+    // Holds the writer while the queue fills up.
     let (go_on, hold) = std::sync::mpsc::sync_channel::<()>(1);
     let (begun, has_begun) = std::sync::mpsc::sync_channel::<()>(1);
     let held = store.enqueue(place(&store), move |_| {
@@ -156,7 +156,7 @@ fn nothing_is_released_when_it_cannot_be_written_down() {
 }
 
 #[test]
-fn a_recorded_release_is_handed_out_after_its_record() {
+fn a_recorded_release_is_returned_after_its_audit_record_is_durable() {
     let scratch = Scratch::new();
     let store = scratch.open();
     put(&store, VaultId::Operator, "a", "the value");
