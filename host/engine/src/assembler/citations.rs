@@ -6,7 +6,7 @@
 //! with them.
 
 use super::items::Part;
-use super::{Assembler, OUTPUT_BYTES_MAX, PARTS_MAX};
+use super::{Assembler, PARTS_MAX};
 use serde_json::{Map, Value};
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ impl Assembler {
                 self.next_annotations.iter().any(|other| cited(other).is_some_and(|known| known == url))
             });
             // An annotation that does not fit is dropped and not counted.
-            let fits = self.output_bytes + annotation.len() <= OUTPUT_BYTES_MAX;
+            let fits = self.output_bytes + annotation.len() <= self.output_max;
             if !known && self.next_annotations.len() < PARTS_MAX as usize && fits {
                 self.output_bytes += annotation.len();
                 self.next_annotations.push(waiting);

@@ -338,9 +338,9 @@ impl Item {
     }
 
     fn id_and_status(&self, out: &mut Vec<u8>) {
-        raw(out, ",\"id\":\"");
-        raw(out, &self.id);
-        raw(out, "\",\"status\":\"");
+        raw(out, ",\"id\":");
+        string(out, &self.id);
+        raw(out, ",\"status\":\"");
         raw(out, self.status.as_str());
         raw(out, "\"");
     }

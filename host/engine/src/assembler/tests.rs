@@ -279,6 +279,19 @@ fn calls_in_namespaces_and_of_custom_tools_go_to_the_client() {
 }
 
 #[test]
+fn a_result_beyond_the_limit_of_a_held_answer_leaves_room_for_a_smaller_one() {
+    let mut assembler = Assembler::new(identity(), false);
+    assembler.serve(served());
+    assembler.apply(server_call(0, "c")).unwrap();
+    let [call] = assembler.end_turn().unwrap().try_into().unwrap();
+    assembler.limit(1_000);
+    let large = serde_json::json!({ "error": "e".repeat(2_000) }).to_string();
+    let finished = assembler.finish_call(call.item, ToolOutcome::Failed, large.as_bytes());
+    assert_eq!(finished, Err(Malformed::TooLarge));
+    assert_eq!(assembler.finish_call(call.item, ToolOutcome::Failed, b"{\"error\":\"e\"}"), Ok(()));
+}
+
+#[test]
 fn usage_is_summed_over_turns_and_annotations_wait_for_the_next_text() {
     let usage = |input_tokens| Event::Usage(Usage { input_tokens, output_tokens: 1, ..cost::no_usage() });
     let mut assembler = Assembler::new(identity(), false);

@@ -4,7 +4,7 @@
 
 use super::items::{Body, Item, Status};
 use super::json::{raw, string};
-use super::{Assembler, Malformed, OUTPUT_BYTES_MAX};
+use super::{Assembler, Malformed};
 use crate::assembler::approvals::Binding;
 use cofferdam_runtime::manifest::TextTable;
 use cofferdam_runtime::wire::CallStart;
@@ -370,7 +370,7 @@ impl Assembler {
         outcome: ToolOutcome,
         members: &[u8],
     ) -> Result<(), Malformed> {
-        if self.output_bytes.saturating_add(members.len()) > OUTPUT_BYTES_MAX {
+        if self.output_bytes.saturating_add(members.len()) > self.output_max {
             return Err(Malformed::TooLarge);
         }
         let mut said: Map<String, Value> =
@@ -387,7 +387,7 @@ impl Assembler {
         all.extend(said);
         let written = item.written(call_id, all)?;
         // Checked before it is counted, so that a smaller result can still end the call.
-        if self.output_bytes.saturating_add(written.len()) > OUTPUT_BYTES_MAX {
+        if self.output_bytes.saturating_add(written.len()) > self.output_max {
             return Err(Malformed::TooLarge);
         }
         self.grow(written.len())?;

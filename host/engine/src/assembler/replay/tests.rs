@@ -65,6 +65,22 @@ fn a_replayed_stream_equals_a_live_stream_with_single_deltas() {
 }
 
 #[test]
+fn ids_from_a_hook_are_escaped_in_replayed_events() {
+    let (assembler, mut body) = made(vec![text_delta("words")]);
+    let mut response: Value = serde_json::from_slice(&body).unwrap();
+    let id = "a\"},\"x\":\"\n\ndata: b";
+    let image =
+        json!({"type": "image_generation_call", "status": "completed", "id": "c\"d", "result": "aGk="});
+    response["output"][0]["id"] = json!(id);
+    response["output"].as_array_mut().unwrap().push(image);
+    body = response.to_string().into_bytes();
+    let events = told(&assembler, &body);
+    let added: Vec<&Value> =
+        events.iter().filter(|event| event["type"] == "response.output_item.added").collect();
+    assert_eq!((&added[0]["item"]["id"], &added[1]["item"]["id"]), (&json!(id), &json!("c\"d")));
+}
+
+#[test]
 fn replayed_server_tool_calls_have_the_events_of_their_manifest() {
     let call = CallItem {
         item_type: "mcp_call".to_owned(),
