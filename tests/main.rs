@@ -84,3 +84,6 @@ mod story;
 
 #[cfg(test)]
 mod faults;
+
+#[cfg(test)]
+mod module_order;

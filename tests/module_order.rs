@@ -1,0 +1,132 @@
+//! The modules of a crate import each other in one direction: `lib.rs` lists them from the entry of a request down
+//! to what all of them share, and each module imports only modules below it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The crates under `host/` whose `lib.rs` promises this order.
+const ORDERED: [&str; 1] = ["engine"];
+
+#[test]
+fn modules_import_only_modules_below_them() {
+    for name in ORDERED {
+        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
+        let root = Root::read(&src.join("lib.rs"));
+        assert!(root.modules.len() > 5, "{name}: no list of modules was found");
+        let mut seen = 0;
+        for file in sources(&src) {
+            let path = file.strip_prefix(&src).unwrap();
+            let module = path.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+            let Some(own) = root.position(module) else { continue };
+            for imported in imports(&code(&file)) {
+                let Some(other) = root.position(root.home_of(&imported)) else {
+                    assert!(!root.defines(&imported), "{name}: {path:?} imports {imported} from the root");
+                    continue;
+                };
+                seen += usize::from(own != other);
+                assert!(own <= other, "{name}: {path:?} imports {imported}, which stands above {module}");
+            }
+        }
+        assert!(seen > 20, "{name}: only {seen} imports were found");
+    }
+}
+
+/// The names that a `lib.rs` declares.
+struct Root {
+    /// In their order.
+    modules: Vec<String>,
+    /// The module that each exported name comes from.
+    exported: BTreeMap<String, String>,
+    code: String,
+}
+
+impl Root {
+    fn read(path: &Path) -> Self {
+        let code = code(path);
+        let mut modules = Vec::new();
+        let mut exported = BTreeMap::new();
+        for statement in code.split(';') {
+            let words: Vec<&str> = statement.split_whitespace().skip_while(|word| word.starts_with('#')).collect();
+            match words.as_slice() {
+                ["mod", name] | [_, "mod", name] => modules.push((*name).to_owned()),
+                ["pub", "use", path @ ..] => {
+                    let path = path.concat();
+                    let (module, names) = path.split_once("::").unwrap();
+                    for name in identifiers(names) {
+                        exported.insert(name.to_owned(), module.to_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self { modules, exported, code }
+    }
+
+    fn position(&self, module: &str) -> Option<usize> {
+        self.modules.iter().position(|known| known == module)
+    }
+
+    /// The module that a name below `crate::` belongs to.
+    fn home_of<'a>(&'a self, name: &'a str) -> &'a str {
+        self.exported.get(name).map_or(name, String::as_str)
+    }
+
+    /// Whether the root itself defines an item of this name.
+    fn defines(&self, name: &str) -> bool {
+        let kinds = ["struct", "enum", "trait", "fn", "const", "type"];
+        kinds.iter().any(|kind| self.code.contains(&format!("{kind} {name}")))
+    }
+}
+
+/// All Rust files below a folder, without those of tests.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() && name != "tests" {
+            files.extend(sources(&path));
+        } else if name.ends_with(".rs") && name != "tests.rs" && name != "lib.rs" && name != "main.rs" {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// A file without its comments and without the tests at its end.
+fn code(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    text.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
+/// The first names after `crate::`, of single paths and of lists in braces.
+fn imports(code: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for rest in code.split("crate::").skip(1) {
+        let Some(list) = rest.strip_prefix('{') else {
+            found.extend(identifiers(rest).next().map(str::to_owned));
+            continue;
+        };
+        let mut depth = 0_usize;
+        let mut at_start = true;
+        for (index, letter) in list.char_indices() {
+            match letter {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => at_start = true,
+                letter if at_start && depth == 0 && letter.is_alphabetic() => {
+                    found.extend(identifiers(&list[index..]).next().map(str::to_owned));
+                    at_start = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+fn identifiers(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|name| !name.is_empty())
+}
