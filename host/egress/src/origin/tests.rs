@@ -194,7 +194,7 @@ proptest! {
     fn no_path_leaves_the_origin(path in "[a-z0-9./?#@:%25eEfF\\\\ \r\n\\-]{0,24}") {
         let origin = parse("https://api.example.com:8443/v1/base", false).unwrap();
         if let Ok(uri) = origin.join(&path) {
-            // A parser that repairs finds nothing to repair: what was checked is what is sent.
+            // A parser that repairs URLs changes nothing: what was checked is what is sent.
             let url = Url::parse(&uri.to_string()).unwrap();
             prop_assert_eq!(url.as_str(), uri.to_string());
             prop_assert_eq!(url.scheme(), "https");

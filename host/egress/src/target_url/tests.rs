@@ -6,7 +6,7 @@ fn parse(url: &str) -> Result<Target, TargetError> {
     Target::parse(url)
 }
 
-/// Host, port and whole of an accepted URL.
+/// Host, port and canonical text of an accepted URL.
 fn read(url: &str) -> (String, u16, String) {
     let target = parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
     (target.host().to_owned(), target.port(), target.as_str().to_owned())
@@ -188,7 +188,7 @@ fn loopback_is_told_by_its_spelling_alone() {
     }
 }
 
-/// Texts that are nearly URLs.
+/// Texts that look like URLs.
 fn near_urls() -> impl Strategy<Value = String> {
     let scheme =
         prop_oneof![Just("https://"), Just("http://"), Just("HTTPS://"), Just("https:/"), Just("https:\\\\")];
@@ -228,14 +228,14 @@ proptest! {
         prop_assert_eq!(target.host(), theirs);
         prop_assert_eq!(Some(target.port()), url.port_or_known_default());
         prop_assert!(url.username().is_empty() && url.password().is_none());
-        // What is sent names the same place, and reads back as itself.
+        // The URI that is sent has the same host, and its text parses to the same URL.
         prop_assert_eq!(target.uri().host(), Some(target.host()));
         let usual = if target.is_https() { 443 } else { 80 };
         prop_assert_eq!(target.uri().port_u16().unwrap_or(usual), target.port());
         let again = parse(target.as_str()).unwrap();
         prop_assert_eq!(target.as_str(), again.as_str());
         prop_assert_eq!(target.uri().path_and_query().unwrap().as_str().split('?').next(), Some(url.path()));
-        // The name is the one that secrets are bound to, byte for byte.
+        // The name is in the canonical form that secrets are bound to, byte for byte.
         if let Some(name) = target.host_name() {
             prop_assert_eq!(name, &name.as_str().parse().unwrap());
         }
