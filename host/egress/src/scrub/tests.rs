@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A value with everything that libraries treat specially.
+/// A value with all characters that libraries escape.
 const AWKWARD: &str = "s3cr/et+\"va'lue\\ <&>=`~!(*)";
 const TOKEN: &str = "ghp_abcDEF0123456789-xyz.Q~";
 
@@ -17,7 +17,7 @@ fn scrub(set: &ScrubSet, text: &[u8]) -> Vec<u8> {
     set.scrub(text).map_or_else(|| text.to_vec(), |(clean, _)| clean)
 }
 
-/// All spellings, as the search has them.
+/// All spellings that the search knows.
 fn spellings(value: &str) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     spelling::each_head(value.as_bytes(), |spelling, head| {
@@ -64,7 +64,8 @@ fn r19_spellings_are_those_of_real_encoders() {
     has("abcdefgh", "6162636465666768");
     has("JKLMNOPQ", "4A4B4C4D4E4F5051");
     has("JKLMNOPQ", "4a4b4c4d4e4f5051");
-    // `echo -n 12345678abc | base64` and so on; what the neighbours have a part in is left out.
+    // `echo -n 12345678abc | base64` and so on, without the characters that depend on neighbouring
+    // bytes.
     has("12345678abc", "MTIzNDU2NzhhYm");
     has("12345678abc", "EyMzQ1Njc4YWJj");
     has("12345678abc", "xMjM0NTY3OGFiY");
@@ -72,7 +73,7 @@ fn r19_spellings_are_those_of_real_encoders() {
 
 #[test]
 fn r19_basic_credential_made_of_a_value_is_replaced() {
-    // base64 of user:ghp_secret-value!, of me:..., and of the value followed by a colon.
+    // Base64 of user:ghp_secret-value!, of me:..., and of the value followed by a colon.
     let set = set_of(&["ghp_secret-value!"]);
     for text in
         ["Basic dXNlcjpnaHBfc2VjcmV0LXZhbHVlIQ==", "bWU6Z2hwX3NlY3JldC12YWx1ZSE=", "Z2hwX3NlY3JldC12YWx1ZSE6"]
@@ -151,7 +152,7 @@ fn r19_header_values_are_searched_and_names_too() {
     assert_eq!(headers.len(), 3);
 }
 
-/// Pieces of texts that begin like values, and values.
+/// Texts made of spellings, of parts of spellings and of other bytes.
 fn texts() -> impl Strategy<Value = Vec<u8>> {
     let spelled: Vec<Vec<u8>> =
         ["ab/ab/ab/ab", "ab/ab/cd", "xyzxyzxyz"].iter().flat_map(|value| spellings(value)).collect();
@@ -168,13 +169,14 @@ fn texts() -> impl Strategy<Value = Vec<u8>> {
             }),
         "[abxyz/%\\\\u0]{0,6}".prop_map(String::into_bytes),
         proptest::collection::vec(any::<u8>(), 0..4),
-        // Long enough to be passed some places at a time.
+        // Long enough for the search to pass several positions at a time.
         proptest::collection::vec(any::<u8>(), 20..90),
     ];
     proptest::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
 }
 
-/// All places of all spellings, joined where they overlap, named after the first and longest.
+/// A simple implementation to compare with: finds all occurrences of all spellings, joins those
+/// that overlap and labels them with the one that starts first and is longest.
 fn naive(values: &[&str], text: &[u8]) -> Vec<u8> {
     let mut places = Vec::new();
     for (needle, value) in values.iter().enumerate() {
