@@ -1,4 +1,4 @@
-//! Guests' own requests: what comes back (R18 to R22).
+//! Guests' own requests: the answers (egress rules R18 to R22).
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::kit::{
 
 const LABEL: &str = "[secret:github_token]";
 
-/// A server on loopback that plays a script, and a door that sends secrets to it.
+/// A server on loopback that plays a script, and a client that sends secrets to it.
 struct Script {
     server: Server,
     egress: Egress,
@@ -49,7 +49,7 @@ impl Script {
     }
 }
 
-/// Sends the parts one by one, each in a segment of its own as far as the system goes along, and leaves.
+/// Sends the parts one by one, if possible in one TCP segment each, and closes the connection.
 async fn say(mut stream: TcpStream, parts: &[&[u8]]) {
     stream.set_nodelay(true).unwrap();
     for part in parts {
@@ -90,7 +90,7 @@ async fn r19_answer_that_repeats_nothing_reflects_nothing() {
     assert!(reply.body.reflected().is_empty());
 }
 
-/// Every way to repeat a value; which one, the path says.
+/// Repeats the value in the encoding that the path names.
 fn encoded(request: &Request<Bytes>) -> Response<Full<Bytes>> {
     let value = request.headers()["x-access"].to_str().unwrap();
     let hex = |upper: bool| {
@@ -142,7 +142,7 @@ async fn r19_value_is_found_in_every_encoding() {
             let body = String::from_utf8_lossy(&body);
             assert!(body.contains(LABEL), "{way}: {body}");
             assert_eq!(reply.body.reflected().len(), 1, "{way}");
-            // Of base64 the characters that the neighbours have a part in stay.
+            // The base64 characters that also depend on neighbouring bytes stay.
             assert!(body.len() <= LABEL.len() + 24, "{way}: {body}");
         }
     }
@@ -280,7 +280,7 @@ async fn r8_switch_to_another_protocol_is_refused() {
 async fn heads_without_end_are_broken() {
     let script = Script::new(|mut stream| async move {
         stream.write_all(b"HTTP/1.1 200 OK\r\nx-long: ").await.unwrap();
-        // A hundred megabytes, or as much as somebody reads.
+        // A hundred megabytes, or less if the client stops reading.
         let mut left = 1600;
         while left > 0 && stream.write_all(&[b'a'; 64 * 1024]).await.is_ok() {
             left -= 1;
@@ -316,7 +316,7 @@ async fn bodies_are_bounded_and_so_is_what_labels_add() {
     assert_eq!(text(script.fetch(longest.clone()).await.unwrap()).await.len(), 1700);
     let shorter = GuestRequest { limits: limits(1699), ..script.request() };
     assert_eq!(script.fetch(shorter).await.unwrap().body.collect().await.err(), Some(Error::TooLarge));
-    // Each of the hundred values is replaced by something longer.
+    // Each of the hundred values is replaced by a longer label.
     let slot = Slot::header("x-access", "", "").unwrap();
     let injection = script.vault.injection(slot, NAME, "0123456789abcdef", "localhost");
     let mut reply = script.egress.fetch(longest, vec![injection]).await.unwrap();
@@ -355,7 +355,7 @@ async fn request_that_is_given_up_closes_its_connection() {
         let (mut stream, _) = listener.accept().await.unwrap();
         read_head(&mut stream).await;
         arrived.send(()).unwrap();
-        // Comes back with the end of the connection or its reset.
+        // Returns when the client closes or resets the connection.
         let _end = stream.read_to_end(&mut Vec::new()).await;
     };
     let client = async {

@@ -1,4 +1,5 @@
-//! Guests' own requests: where secrets go, and what guests may say themselves (R1 to R4, R14 to R17).
+//! Guests' own requests: the places of secrets, and which headers guests may set (egress rules R1
+//! to R4 and R14 to R17).
 
 use bytes::Bytes;
 use cofferdam_egress::{GuestRequest, Reason, Slot, SlotError, is_credential_header, placeholders};
@@ -62,7 +63,7 @@ async fn r2_placeholders_anywhere_else_are_refused() {
     let name = with_header(scene.get("/"), "x-{{secret:github_token}}", "a");
     let split = with_header(with_header(scene.get("/"), "x-a", "{{secret:github"), "x-b", "_token}}");
     let nested = with_header(scene.get("/"), "x-a", "{{secret:{{secret:github_token}}}}");
-    // Nobody granted a placeholder, or not this one, or not in this header.
+    // The secret of this placeholder is not granted at all, or not for this header.
     let lonely = with_header(scene.get("/"), "x-a", PLACEHOLDER);
     for request in [body, name, split, nested, lonely.clone()] {
         assert_eq!(scene.refusal(request, Vec::new()).await, Reason::Placeholder);
@@ -71,7 +72,7 @@ async fn r2_placeholders_anywhere_else_are_refused() {
     assert_eq!(scene.refusal(lonely.clone(), vec![elsewhere]).await, Reason::Placeholder);
     let other = scene.vault.injection(placeholder("x-a"), "other", VALUE, "api.test");
     assert_eq!(scene.refusal(lonely, vec![other]).await, Reason::Placeholder);
-    // A secret whose placeholder is nowhere would be released for nothing.
+    // A secret whose placeholder does not occur would be released without being used.
     let unused = scene.with(placeholder("x-a"), VALUE);
     assert_eq!(scene.refusal(scene.get("/"), vec![unused]).await, Reason::Placeholder);
     let many = with_header(scene.get("/"), "x-a", &PLACEHOLDER.repeat(5));
@@ -108,7 +109,7 @@ async fn r3_secret_becomes_a_query_parameter() {
     }
     let twice = vec![scene.with(key(), VALUE), scene.with(key(), VALUE)];
     assert_eq!(scene.refusal(scene.get("/"), twice).await, Reason::SlotTaken);
-    // Two parameters, and a value that would otherwise be read as more of them.
+    // Two parameters, and values that would be read as more parameters if they were not encoded.
     let both = vec![scene.with(key(), "a&b=c#d"), scene.with(Slot::query("k2").unwrap(), "\u{e4}%41 ")];
     scene.fetch(scene.get("/"), both).await.unwrap();
     let seen = scene.server.seen().await;
@@ -232,7 +233,7 @@ fn r15_headers_that_never_carry_a_secret() {
     for name in ["Authorization", "X-Api-Key", "x-goog-api-key", "private-token"] {
         assert!(Slot::header(name, "Bearer ", "").is_ok(), "{name}");
     }
-    // A cookie only where the plan says so, never where a guest does.
+    // A secret goes into a cookie only by the operator's plan, never by a placeholder of the guest.
     assert!(Slot::header("cookie", "session=", "").is_ok());
     assert_eq!(Slot::header_placeholder("cookie", PLACEHOLDER), Err(SlotError::Header));
 }
@@ -278,7 +279,7 @@ async fn r16_guest_does_not_say_who_is_asking_beside_a_secret() {
         assert!(is_credential_header(name));
         let reason = scene.refusal(request.clone(), vec![scene.with(header("x-access"), VALUE)]).await;
         assert_eq!(reason, Reason::CredentialHeader, "{name}");
-        // Alone it is the guest's own business.
+        // Without a secret the guest may set it.
         assert_eq!(scene.fetch(request, Vec::new()).await.unwrap().status, 200, "{name}");
     }
     let cookie = with_header(scene.get("/"), "Cookie", "a=b");

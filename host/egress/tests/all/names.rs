@@ -1,4 +1,4 @@
-//! Names and the addresses behind them.
+//! Resolving names, and the checks of their addresses.
 
 use cofferdam_egress::{EgressConfig, Error, Origin, Outgoing, Reason, Unreached};
 
@@ -6,7 +6,7 @@ use crate::kit::{
     self, Server, config, dns::NameServer, egress, ok, origin, origin_with_credential, request, resolving,
 };
 
-/// What comes of a request to `origin` when `api.test` has these addresses.
+/// The outcome of a request to `origin` when `api.test` has these addresses.
 async fn outcome(origin: &Origin, addresses: &[&str]) -> Result<u16, Error> {
     let config = resolving("API.test", addresses);
     egress(&config).send(request(origin)).await.map(|reply| reply.status.as_u16())
@@ -126,6 +126,6 @@ async fn names_without_addresses_are_unreachable() {
 
 #[test]
 fn door_is_built_without_a_runtime() {
-    // Checking a configuration must not need one.
+    // Checking a configuration must work without a Tokio runtime.
     assert!(cofferdam_egress::Egress::new(EgressConfig::default()).is_ok());
 }

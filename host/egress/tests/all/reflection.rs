@@ -1,4 +1,4 @@
-//! Providers that repeat the credential.
+//! Providers that repeat the credential in their answers.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;

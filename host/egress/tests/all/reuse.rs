@@ -1,4 +1,4 @@
-//! Which connection a request goes over.
+//! When connections are reused, shared and closed.
 
 use cofferdam_egress::{Egress, EgressConfig, Error, GuestRequest, Origin};
 use futures_util::future::join_all;
@@ -55,7 +55,7 @@ async fn exchanges_share_an_http2_connection() {
     assert_eq!(server.connections(), 1);
 }
 
-/// More than a client takes of an answer that it does not read.
+/// More than the HTTP/2 flow control lets through if the answer is not read.
 static LONG: [u8; 4 << 20] = [b' '; 4 << 20];
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn origins_do_not_share_connections() {
     assert_eq!(server.connections(), 2);
 }
 
-/// Answers once, then leaves.
+/// Answers once, then closes the connection.
 async fn once(mut stream: TcpStream) {
     stream.write_all(FINE).await.unwrap();
 }
@@ -109,13 +109,14 @@ async fn connection_that_the_server_has_closed_is_not_used() {
     for round in 1..=3 {
         ask(&egress, &origin).await.unwrap();
         assert_eq!(server.connections(), round);
-        // An exchange with somebody else: by its end the news of the first one has arrived.
+        // An exchange with another server. When it ends, the close of the first connection has
+        // arrived.
         let other = Server::start(ok).await;
         ask(&egress, &crate::kit::origin(&other.url())).await.unwrap();
     }
 }
 
-/// Answers once, takes another request and leaves.
+/// Answers once, reads another request and closes the connection.
 async fn once_and_a_half(mut stream: TcpStream) {
     stream.write_all(FINE).await.unwrap();
     read_head(&mut stream).await;
@@ -189,7 +190,7 @@ async fn idle_connection_is_closed_without_another_request() {
     };
     let (outcome, mut stream) = tokio::join!(Box::pin(ask(&egress, &origin)), serve);
     outcome.unwrap();
-    // From here on time passes as soon as everybody waits.
+    // From here on the clock jumps ahead whenever all tasks wait.
     tokio::time::pause();
     let end = tokio::time::timeout(20 * PATIENCE, stream.read_to_end(&mut Vec::new())).await;
     end.unwrap().unwrap();

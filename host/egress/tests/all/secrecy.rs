@@ -1,4 +1,4 @@
-//! What can be seen of a secret from outside.
+//! Secrets do not appear in errors and debug output.
 
 use cofferdam_egress::{Error, Outgoing};
 use http::{HeaderName, HeaderValue};

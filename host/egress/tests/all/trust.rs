@@ -1,4 +1,4 @@
-//! Certificates.
+//! Verification of certificates.
 
 use cofferdam_egress::{ConfigError, Egress, EgressConfig, Error, Outgoing, Unreached, Untrusted};
 use http::Version;
@@ -9,7 +9,7 @@ use crate::kit::{
 
 const BOTH: &[&str] = &["h2", "http/1.1"];
 
-/// Believes in `authority` and finds `api.test` here.
+/// A configuration that trusts `authority` and resolves `api.test` to loopback.
 fn trusting(authority: &Authority) -> EgressConfig {
     EgressConfig { roots: vec![authority.pem()], ..resolving("api.test", &["127.0.0.1"]) }
 }
