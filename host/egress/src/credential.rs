@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn credential_stands_in_its_format() {
+    fn credential_is_placed_in_its_format() {
         let credential = Credential::new("Authorization", "Bearer {}", secret("sk-1 2")).unwrap();
         assert_eq!(credential.header(), http::header::AUTHORIZATION);
         assert_eq!(credential.value().as_bytes(), b"Bearer sk-1 2");
@@ -191,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn credential_never_prints_its_value() {
+    fn credential_debug_hides_its_value() {
         let credential = Credential::new("x-api-key", "{}", secret("sk-very-secret")).unwrap();
         assert!(!format!("{credential:?} {:?}", credential.value()).contains("very"));
     }
 
     #[test]
-    fn credential_refuses_values_that_no_header_should_carry() {
+    fn credential_refuses_values_that_are_not_header_safe() {
         for text in ["a\nb", "a\r\n", "a\n", "\ta", "a\0b", "a\u{7f}", " a", "a ", "schlüssel", "a\tb"] {
             let refused = Credential::new("x-api-key", "{}", secret(text)).err();
             assert_eq!(refused, Some(CredentialError::NotHeaderSafe), "{text:?}");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn placement_refuses_formats_without_exactly_one_slot() {
+    fn placement_refuses_formats_without_exactly_one_gap() {
         for format in ["", "Bearer", "{}{}", "{} {x}", "{", "Bearer {}\n", " {}", "{} ", "{{}}"] {
             assert_eq!(Placement::parse("x-api-key", format), Err(CredentialError::Format), "{format:?}");
         }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_like_a_placeholder_and_is_none_is_refused() {
+    fn malformed_placeholders_are_refused() {
         for value in [
             "{{secret:",
             "{{secret:a",
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholder_in_a_url_is_seen_through_its_encoding() {
+    fn encoded_placeholder_in_a_url_is_found() {
         for url in ["https://a.test/{{secret:a}}", "https://a.test/?q=%7b%7Bsecret%3Aa}}", "%7B%7B%73ecret:a"]
         {
             assert!(is_in_url(url), "{url}");

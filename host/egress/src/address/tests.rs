@@ -63,7 +63,7 @@ fn ipv6_addresses_have_their_class() {
 }
 
 #[test]
-fn ipv4_inside_ipv6_is_seen() {
+fn ipv4_inside_ipv6_is_recognised() {
     let table = [
         // The mapped form has the class of the IPv4 address itself.
         ("::ffff:127.0.0.1", Loopback),
@@ -131,13 +131,13 @@ fn metadata_services_are_recognized_in_every_form() {
 
 proptest! {
     #[test]
-    fn mapped_addresses_have_the_class_of_what_they_map(bits in any::<u32>()) {
+    fn mapped_addresses_have_the_class_of_their_ipv4_address(bits in any::<u32>()) {
         let v4 = Ipv4Addr::from(bits);
         prop_assert_eq!(AddressClass::of(v4.to_ipv6_mapped().into()), AddressClass::of(v4.into()));
     }
 
     #[test]
-    fn metadata_is_seen_behind_any_prefix(prefix in any::<u128>(), index in 0..METADATA_V4.len()) {
+    fn metadata_is_recognised_behind_any_prefix(prefix in any::<u128>(), index in 0..METADATA_V4.len()) {
         let inside = u128::from(METADATA_V4[index].to_bits());
         let outside = Ipv6Addr::from((prefix & !u128::from(u32::MAX)) | inside);
         prop_assert_eq!(AddressClass::of(outside.into()), Metadata);

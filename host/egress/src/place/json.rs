@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn r3_member_is_added_and_the_rest_stays_as_it_stands() {
+    fn member_is_added_and_the_rest_of_the_text_stays_unchanged() {
         let table = [
             ("{}", &["key"][..], r#"{"key":"v\"1\n"}"#),
             (r#" { "a" : 1e400 , "b": [ ] } "#, &["key"], r#" { "a" : 1e400 , "b": [ ] ,"key":"v\"1\n"} "#),
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn r3_members_that_are_there_are_not_replaced() {
+    fn existing_members_are_not_replaced() {
         for text in [r#"{"key":null}"#, r#"{"k\u0065y":1}"#] {
             assert_eq!(put(text, &["key"], "v"), Err(Reason::SlotTaken), "{text}");
         }
     }
 
     #[test]
-    fn r3_bodies_without_the_object_are_refused() {
+    fn bodies_without_the_object_are_refused() {
         let table = [
             ("", &["key"][..]),
             ("[]", &["key"]),
@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn r3_member_is_what_readers_see(
+        fn parsers_read_the_added_member(
             names in proptest::collection::btree_map("[a-z\\\\\"é/]{0,4}", "[ -~é]{0,6}", 0..4),
             value in any::<String>(),
         ) {
@@ -183,7 +183,7 @@ mod tests {
         }
 
         #[test]
-        fn r3_any_body_is_taken_or_refused(text in "[{}\\[\\]\",:a ]{0,16}") {
+        fn any_body_yields_valid_json_or_is_refused(text in "[{}\\[\\]\",:a ]{0,16}") {
             if let Ok(whole) = put(&text, &["key"], "v") {
                 let read: Value = serde_json::from_str(&whole).unwrap();
                 prop_assert_eq!(read["key"].as_str(), Some("v"));

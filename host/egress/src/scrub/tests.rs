@@ -29,7 +29,7 @@ fn spellings(value: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn r19_every_spelling_is_replaced() {
+fn every_spelling_is_replaced() {
     for value in [TOKEN, AWKWARD, "pässwört→😀 and more\n\t"] {
         let set = set_of(&[value]);
         for text in spellings(value) {
@@ -46,7 +46,7 @@ fn r19_every_spelling_is_replaced() {
 }
 
 #[test]
-fn r19_spellings_are_those_of_real_encoders() {
+fn spellings_match_real_encoders() {
     let has = |value: &str, text: &str| {
         assert!(spellings(value).contains(&text.as_bytes().to_vec()), "{value} {text}");
     };
@@ -72,7 +72,7 @@ fn r19_spellings_are_those_of_real_encoders() {
 }
 
 #[test]
-fn r19_basic_credential_made_of_a_value_is_replaced() {
+fn basic_credential_made_of_a_value_is_replaced() {
     // Base64 of user:ghp_secret-value!, of me:..., and of the value followed by a colon.
     let set = set_of(&["ghp_secret-value!"]);
     for text in
@@ -84,7 +84,7 @@ fn r19_basic_credential_made_of_a_value_is_replaced() {
 }
 
 #[test]
-fn r19_overlapping_values_leave_nothing_of_either() {
+fn overlapping_values_are_replaced_completely() {
     let set = set_of(&["abcdefghij", "ghijklmnop", "efghijkl"]);
     assert_eq!(scrub(&set, b"-abcdefghijklmnop-"), b"-[secret:one]-");
     assert_eq!(scrub(&set, b"-ghijklmnop-"), b"-[secret:two]-");
@@ -95,14 +95,14 @@ fn r19_overlapping_values_leave_nothing_of_either() {
 }
 
 #[test]
-fn r19_short_values_are_left_alone() {
+fn short_values_are_not_searched_for() {
     assert!(set_of(&["1234567"]).is_empty());
     assert!(!set_of(&["12345678"]).is_empty());
     assert_eq!(scrub(&set_of(&["1234567"]), b"1234567"), b"1234567");
 }
 
 #[test]
-fn r19_only_the_beginning_of_a_value_is_held_back() {
+fn only_a_possible_start_of_a_value_is_held_back() {
     let set = set_of(&["secretvalue"]);
     let mut scrubber = set.scrubber();
     for event in ["data: {}\n\n", "data: se\n\n", "data: secretval.\n\n"] {
@@ -117,14 +117,14 @@ fn r19_only_the_beginning_of_a_value_is_held_back() {
 }
 
 #[test]
-fn r19_piece_without_a_value_is_not_copied() {
+fn chunk_without_a_value_is_not_copied() {
     let mut scrubber = set_of(&[TOKEN]).scrubber();
     let piece = Bytes::from_static(b"nothing to see here.");
     assert_eq!(scrubber.push(piece.clone()).as_ptr(), piece.as_ptr());
 }
 
 #[test]
-fn r19_memory_is_bounded_while_a_value_repeats() {
+fn memory_is_bounded_while_a_value_repeats() {
     let set = set_of(&[&"a".repeat(16 * 1024)]);
     let mut scrubber = set.scrubber();
     let mut given = 0;
@@ -136,7 +136,7 @@ fn r19_memory_is_bounded_while_a_value_repeats() {
 }
 
 #[test]
-fn r19_header_values_are_searched_and_names_too() {
+fn header_names_and_values_are_searched() {
     let set = set_of(&["TOKEN-Value-1", "secretvalue"]);
     let mut headers = HeaderMap::new();
     headers.insert("location", HeaderValue::from_static("https://a.test/?t=TOKEN-Value-1"));
@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn r19_result_is_the_same_for_every_cut(
+    fn result_does_not_depend_on_chunks(
         text in texts(),
         cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..8),
     ) {
@@ -230,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn r19_every_byte_its_own_piece(text in texts()) {
+    fn chunks_of_one_byte_give_the_same_result(text in texts()) {
         let set = set_of(&["ab/ab/ab/ab", "ab/ab/cd", "xyzxyzxyz"]);
         let mut scrubber = set.scrubber();
         let mut given = Vec::new();
@@ -242,7 +242,7 @@ proptest! {
     }
 
     #[test]
-    fn r19_any_value_is_found(value in "[ -~]{8,40}", before in "[ -~]{0,70}", after in "[ -~]{0,70}") {
+    fn any_value_is_found(value in "[ -~]{8,40}", before in "[ -~]{0,70}", after in "[ -~]{0,70}") {
         let set = set_of(&[&value]);
         for spelled in spellings(&value) {
             let text = [before.as_bytes(), &spelled, after.as_bytes()].concat();

@@ -55,7 +55,7 @@ async fn credential_arrives_at_loopback() {
 }
 
 #[tokio::test]
-async fn connection_is_used_again() {
+async fn connection_is_reused() {
     let server = Server::start(ok).await;
     let origin = origin(&server.url());
     let egress = egress(&config());
@@ -114,7 +114,7 @@ fn compressed(_request: &Request<Bytes>) -> Response<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn compression_that_nobody_asked_for_is_broken() {
+async fn unrequested_compression_is_broken() {
     let server = Server::start(compressed).await;
     let error = egress(&config()).send(request(&origin(&server.url()))).await.unwrap_err();
     assert_eq!(error, Error::Broken);

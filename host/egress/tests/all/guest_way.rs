@@ -34,7 +34,7 @@ async fn request_of_a_guest_arrives_with_its_secret() {
 }
 
 #[tokio::test]
-async fn host_that_was_reached_first_is_asked_over_the_same_connection() {
+async fn request_uses_the_connection_made_by_connect() {
     let mut scene = Scene::new(ok).await;
     scene.egress.connect(&scene.get("/")).await.unwrap();
     scene.egress.connect(&scene.get("/")).await.unwrap();
@@ -47,7 +47,7 @@ async fn host_that_was_reached_first_is_asked_over_the_same_connection() {
 }
 
 #[tokio::test]
-async fn r4_r7_secret_goes_to_its_own_host_only() {
+async fn secret_is_sent_to_its_own_host_only() {
     let scene = Scene::new(ok).await;
     for host in ["test", "other.test", "a.api.test", "xapi.test", "api.test.example", "localhost"] {
         let injection = scene.vault.injection(bearer(), NAME, VALUE, host);
@@ -61,7 +61,7 @@ async fn r4_r7_secret_goes_to_its_own_host_only() {
 }
 
 #[tokio::test]
-async fn r5_secret_needs_tls() {
+async fn secret_needs_tls() {
     let server = Server::start(ok).await;
     let vault = Vault::new();
     let authority = Authority::new();
@@ -81,7 +81,7 @@ async fn r5_secret_needs_tls() {
 }
 
 #[tokio::test]
-async fn r5_plain_http_reaches_loopback_where_that_is_allowed() {
+async fn plain_http_reaches_loopback_where_allowed() {
     let server = Server::start(ok).await;
     let closed = opened(&server, &Authority::new());
     let open = EgressConfig { allow_plaintext_loopback: true, allow_private: Vec::new(), ..closed.clone() };
@@ -105,7 +105,7 @@ async fn r5_plain_http_reaches_loopback_where_that_is_allowed() {
 }
 
 #[tokio::test]
-async fn r6_only_listed_ports_are_open() {
+async fn only_listed_ports_are_open() {
     let scene = Scene::new(ok).await;
     for url in ["https://api.test/", "https://api.test:80/", "https://api.test:8443/"] {
         assert_eq!(scene.refusal(get(url), vec![scene.bearer()]).await, Reason::Port, "{url}");
@@ -113,7 +113,7 @@ async fn r6_only_listed_ports_are_open() {
 }
 
 #[tokio::test]
-async fn r8_host_of_the_request_is_the_one_that_is_dialled() {
+async fn host_of_the_request_is_the_dialled_host() {
     let scene = Scene::new(echo).await;
     for (name, value) in [("Host", "evil.test"), ("host", "api.test"), (":authority", "evil.test")] {
         let mut request = scene.get("/");
@@ -135,7 +135,7 @@ async fn r8_host_of_the_request_is_the_one_that_is_dialled() {
 }
 
 #[tokio::test]
-async fn r8_connections_are_shared_neither_between_hosts_nor_with_providers() {
+async fn connections_are_shared_neither_between_hosts_nor_with_providers() {
     let authority = Authority::new();
     // One certificate for two names over HTTP/2: a browser would use one connection for both.
     let acceptor = authority.acceptor_for(&["api.test", "other.test"], &["h2"]);
@@ -157,7 +157,7 @@ async fn r8_connections_are_shared_neither_between_hosts_nor_with_providers() {
 }
 
 #[tokio::test]
-async fn r10_redirects_are_answers() {
+async fn redirects_are_answers_to_guests() {
     fn moved(request: &Request<bytes::Bytes>) -> Response<http_body_util::Full<bytes::Bytes>> {
         let status: u16 = request.uri().path().trim_start_matches('/').parse().unwrap();
         let location = match status {
@@ -206,7 +206,7 @@ async fn resolved(addresses: &[&str], allow_private: &[&str]) -> Reason {
 }
 
 #[tokio::test]
-async fn r11_one_closed_address_spoils_the_answer() {
+async fn one_closed_address_refuses_the_whole_answer() {
     for answer in [
         &["127.0.0.1"][..],
         &["93.184.216.34", "127.0.0.1"],
@@ -226,7 +226,7 @@ async fn r11_one_closed_address_spoils_the_answer() {
 }
 
 #[tokio::test]
-async fn r11_answer_that_flips_is_looked_at_anew() {
+async fn changed_dns_answer_is_checked_again() {
     let server = Server::start(ok).await;
     // The first answer is open but no server has that address, the second is closed. Each answer
     // must be checked before its addresses are dialled.
@@ -251,7 +251,7 @@ async fn r11_answer_that_flips_is_looked_at_anew() {
 }
 
 #[tokio::test]
-async fn r11_no_answer_is_no_host() {
+async fn name_without_an_address_is_unreachable() {
     let server = Server::start(ok).await;
     let names = NameServer::start(&[]).await;
     let config = EgressConfig {
@@ -267,7 +267,7 @@ async fn r11_no_answer_is_no_host() {
 }
 
 #[tokio::test]
-async fn r11_literals_are_looked_at_without_a_resolver() {
+async fn literal_addresses_are_checked_without_a_resolver() {
     let server = Server::start(ok).await;
     let config = EgressConfig { allow_private: Vec::new(), ..opened(&server, &Authority::new()) };
     let egress = egress(&config);
@@ -298,7 +298,7 @@ async fn r11_literals_are_looked_at_without_a_resolver() {
 }
 
 #[tokio::test]
-async fn r12_own_listeners_stay_closed() {
+async fn own_listeners_stay_closed() {
     let scene = Scene::new(ok).await;
     let config = EgressConfig { own_ports: vec![scene.server.address.port()], ..scene.config.clone() };
     assert_eq!(refusal(egress(&config).fetch(scene.get("/"), Vec::new()).await), Reason::Closed);
@@ -312,7 +312,7 @@ async fn r12_own_listeners_stay_closed() {
 }
 
 #[tokio::test]
-async fn r5_certificates_are_verified() {
+async fn certificates_are_verified() {
     let authority = Authority::new();
     let servers = [
         ("expired", Untrusted::Expired, authority.expired("api.test")),
@@ -335,10 +335,10 @@ async fn r5_certificates_are_verified() {
 }
 
 #[test]
-fn r13_proxies_of_the_environment_are_not_asked() {
+fn proxies_of_the_environment_are_not_used() {
     // A test must not change its own environment, so it starts itself again with another one.
     const MARK: &str = "COFFERDAM_TEST_PROXIED";
-    let test = "guest_way::r13_proxies_of_the_environment_are_not_asked";
+    let test = "guest_way::proxies_of_the_environment_are_not_used";
     if std::env::var_os(MARK).is_none() {
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
         again.args([test, "--exact"]).env(MARK, "1");
@@ -356,7 +356,7 @@ fn r13_proxies_of_the_environment_are_not_asked() {
 }
 
 #[test]
-fn r9_urls_are_checked_before_anything_else() {
+fn urls_with_two_possible_hosts_are_refused() {
     for url in ["https://api.test@evil.test/", "https://evil.test\\@api.test/", "https://api\t.test/"] {
         assert!(Target::parse(url).is_err(), "{url}");
     }

@@ -31,7 +31,7 @@ async fn say_and_stay(mut stream: TcpStream, bytes: &[u8]) {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_unreachable() {
+async fn port_without_a_listener_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = origin(&format!("http://{}/v1", listener.local_addr().unwrap()));
     drop(listener);
@@ -50,7 +50,7 @@ async fn connection_cut_before_the_head_is_broken() {
 }
 
 #[tokio::test]
-async fn noise_in_place_of_a_head_is_broken() {
+async fn answer_that_is_not_http_is_broken() {
     let server = Server::script(|stream| say(stream, b"SSH-2.0-hello\r\n\r\n")).await;
     assert_eq!(send(&server, LIMITS).await.unwrap_err(), Error::Broken);
 }
@@ -108,7 +108,7 @@ async fn drip(mut stream: TcpStream) {
 }
 
 #[tokio::test]
-async fn idle_time_starts_anew_with_every_piece() {
+async fn idle_time_restarts_with_every_chunk() {
     let server = Server::script(drip).await;
     let body = send(&server, Limits { idle: PATIENT, ..LIMITS }).await.unwrap().body;
     assert_eq!(body.collect(6).await.unwrap(), "......");
@@ -206,7 +206,7 @@ async fn impatiently(body: &mut ReplyBody) -> Bytes {
 }
 
 #[tokio::test]
-async fn dropped_call_for_a_piece_loses_nothing() {
+async fn dropped_call_for_a_chunk_loses_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = origin(&format!("http://{}/v1", listener.local_addr().unwrap()));
     let egress = egress(&config());

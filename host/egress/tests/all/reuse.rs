@@ -31,7 +31,7 @@ async fn ask_often(egress: &Egress, origin: &Origin, times: usize) {
 }
 
 #[tokio::test]
-async fn exchanges_at_once_have_a_connection_each_and_leave_it_to_the_next() {
+async fn concurrent_exchanges_use_own_connections_which_are_reused() {
     let server = Server::start(ok).await;
     let (egress, origin) = (egress(&config()), origin(&server.url()));
     ask_often(&egress, &origin, 8).await;
@@ -59,7 +59,7 @@ async fn exchanges_share_an_http2_connection() {
 static LONG: [u8; 4 << 20] = [b' '; 4 << 20];
 
 #[tokio::test]
-async fn request_that_an_http2_connection_has_no_room_for_gets_another() {
+async fn request_beyond_the_stream_limit_gets_another_connection() {
     let authority = Authority::new();
     let long = |_: &_| Response::new(Full::from(&LONG[..]));
     let server = Server::start_tls(authority.acceptor("api.test", &["h2"]), long).await;
@@ -132,7 +132,7 @@ async fn request_that_may_have_been_seen_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn connection_that_the_server_wants_closed_is_not_kept() {
+async fn connection_with_connection_close_is_not_kept() {
     let server = Server::script(|mut stream| async move {
         stream
             .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\nfine")
@@ -161,7 +161,7 @@ async fn answer_without_a_length_ends_with_its_connection() {
 }
 
 #[tokio::test]
-async fn connection_of_a_get_or_head_with_a_body_is_not_used_again() {
+async fn connection_of_a_get_or_head_with_a_body_is_not_reused() {
     let authority = Authority::new();
     let table =
         [("GET", "", 1), ("HEAD", "", 1), ("POST", "{}", 1), ("GET", "GET / HTTP/1.1", 2), ("HEAD", "x", 2)];
@@ -197,7 +197,7 @@ async fn idle_connection_is_closed_without_another_request() {
 }
 
 #[tokio::test]
-async fn long_request_is_sent_while_its_answer_is_waited_for() {
+async fn long_request_is_sent_while_waiting_for_its_answer() {
     let server = Server::start(|request| {
         assert_eq!(request.body().len(), 8 << 20);
         ok(request)
