@@ -1,7 +1,6 @@
-//! The contract of `wit/` as Rust: one synthetic world that holds every
-//! interface, so that each shared type exists once. Guests never have to match
-//! that world: every exported interface is probed and loaded by itself, which
-//! is what makes the small interfaces of the contract optional.
+//! The contract of `wit/` as generated Rust. One synthetic world contains every interface, so each
+//! shared type is generated once. Guests do not have to match that world: each exported interface
+//! is looked up separately, which makes the contract's interfaces optional.
 
 #![expect(missing_docs, reason = "generated from wit/, documented there")]
 

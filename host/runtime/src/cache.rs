@@ -1,9 +1,8 @@
-//! Compiled components, kept between starts. Loading native code from a file
-//! means trusting that file completely, so the host believes only what it wrote
-//! itself: a directory that nobody else can write to, every entry sealed with a
-//! key that never leaves it, names bound to the component's digest and the
-//! engine's settings. Anything else is compiled again; nothing is ever taken
-//! from outside.
+//! The compile cache: compiled components, kept between starts. Loading native code from a file
+//! requires complete trust in the file. So the host accepts only entries that it wrote itself: the
+//! directory is writable for its user only, every entry is sealed with a MAC under a key that never
+//! leaves the directory, and the entry's name includes the digests of the component and of the
+//! engine's settings. Anything else is compiled again.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{Hash, Hasher};
@@ -19,24 +18,25 @@ use sha2::{Digest, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-/// What is kept between starts.
+/// Limits of the cache.
 const BOUNDS: Bounds =
     Bounds { entries: 256, bytes: 1 << 30, unused: Duration::from_secs(30 * 24 * 60 * 60) };
-/// A temporary file this old was left by a process that was killed.
+/// A temporary file older than this was left by a killed process.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(60 * 60);
-/// Longest entry that is read back: compiled code of the largest component.
+/// Length limit of an entry that is read, in bytes: compiled code of the largest component.
 const ENTRY_BYTES_MAX: u64 = 512 * 1024 * 1024;
 const KEY_FILE: &str = "key";
-/// How names of files end that are not whole yet.
+/// Extension of files that are not complete.
 const TEMPORARY: &str = "new";
 const KEY_BYTES: usize = 32;
 const SEAL_BYTES: usize = 32;
-/// A block of SHA-256.
+/// Block size of SHA-256.
 const BLOCK_BYTES: usize = 64;
-/// Changes when the form of entries or the checks behind them change.
+/// Part of every seal. Must change when the format of entries or the contract checks change; the
+/// host's version is part of it.
 const FORM: &str = concat!("cofferdam cache 1 ", env!("CARGO_PKG_VERSION"));
 
-/// How much is kept. What was not used for the longest time goes first.
+/// Limits of the cache. Entries that were not used for the longest time are removed first.
 #[derive(Clone, Copy)]
 struct Bounds {
     entries: usize,
@@ -44,7 +44,7 @@ struct Bounds {
     unused: Duration,
 }
 
-/// The cache directory, checked and with its key.
+/// The checked cache directory and its key.
 pub(crate) struct Cache {
     directory: PathBuf,
     bounds: Bounds,
@@ -53,7 +53,7 @@ pub(crate) struct Cache {
     temporaries: AtomicU64,
 }
 
-/// Why there is no cache.
+/// Why the cache cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CacheError {
     #[error("{0}")]
@@ -69,10 +69,11 @@ pub(crate) enum CacheError {
 }
 
 impl Cache {
-    /// Opens the cache for this engine, makes the directory if it is absent.
+    /// Opens the cache for this engine. Creates the directory if it does not exist.
     pub(crate) fn open(directory: &Path, engine: &Engine) -> Result<Self, CacheError> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        // Not the target of a link: whoever can change the link could change it.
+        // Checks the path itself, not the target of a link: a user who can change the link could
+        // point it elsewhere.
         let metadata = fs::symlink_metadata(directory)?;
         if !metadata.is_dir() {
             return Err(CacheError::NotADirectory);
@@ -88,24 +89,26 @@ impl Cache {
             engine,
             temporaries: AtomicU64::new(0),
         };
-        // Also what no plugin of now would push out: code of other plugins and of other versions of this host.
+        // Entries of removed plugins and of other versions of this host are pruned here, because no
+        // later write may do it.
         cache.prune(SystemTime::now());
         Ok(cache)
     }
 
-    /// The compiled form of the component with this digest, if it is here and intact.
+    /// The compiled form of the component with this digest, if the cache has it and it is intact.
     pub(crate) fn component(&self, engine: &Engine, digest: &str) -> Option<Component> {
         let code = self.read(&self.code_name(digest))?;
-        // The seal says that this host wrote these bytes for these settings.
+        // The seal proves that this host wrote these bytes for these settings.
         #[expect(unsafe_code, reason = "loading native code that this host compiled and sealed itself")]
-        // SAFETY: `deserialize` is sound for bytes that `serialize` produced. The
-        // seal was checked over the very bytes handed over, with a key only this
-        // user can read; the entry's name binds digest and engine settings.
+        // SAFETY: `deserialize` is sound for bytes that `serialize` produced. The seal was verified
+        // over the same bytes that are passed here, with a key that only this user can read. The
+        // name under the seal includes the digest and the engine settings.
         let component = unsafe { Component::deserialize(engine, code) };
         component.inspect_err(|error| tracing::debug!(%error, "a cached component does not load")).ok()
     }
 
-    /// Keeps the compiled form of a component. A failure only costs time later.
+    /// Stores the compiled form of a component. A failure is logged and only costs time at the next
+    /// start.
     pub(crate) fn keep_component(&self, digest: &str, component: &Component) {
         match component.serialize() {
             Ok(code) => self.keep(&self.code_name(digest), &code),
@@ -113,12 +116,12 @@ impl Cache {
         }
     }
 
-    /// What an earlier check of the component with this digest found.
+    /// The stored result of an earlier contract check of the component with this digest.
     pub(crate) fn finding(&self, digest: &str) -> Option<Vec<u8>> {
         self.read(&finding_name(digest))
     }
 
-    /// Keeps what the check of a component found.
+    /// Stores the result of a contract check.
     pub(crate) fn keep_finding(&self, digest: &str, finding: &[u8]) {
         self.keep(&finding_name(digest), finding);
     }
@@ -143,7 +146,8 @@ impl Cache {
             return None;
         }
         entry.drain(..SEAL_BYTES);
-        // Says when it was used last. Without it the entry is only made again too soon.
+        // The modification time records the last use. If it cannot be set, the entry may be pruned
+        // too early.
         file.set_modified(SystemTime::now()).unwrap_or_default();
         Some(entry)
     }
@@ -155,7 +159,7 @@ impl Cache {
         self.prune(SystemTime::now());
     }
 
-    /// Whole or not at all: a temporary file, renamed once it is complete.
+    /// Writes an entry atomically: a temporary file, renamed when it is complete.
     fn try_keep(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let temporary = self.directory.join(format!(".{}-{number}.{TEMPORARY}", std::process::id()));
@@ -163,19 +167,20 @@ impl Cache {
         let written = write_new(&temporary, &[&seal, content]);
         let kept = written.and_then(|()| fs::rename(&temporary, self.directory.join(name)));
         if kept.is_err() {
-            // Nothing to do about a file that cannot be removed either.
+            // A temporary file that cannot be removed now is pruned later.
             drop(fs::remove_file(&temporary));
         }
         kept
     }
 
     fn seal(&self, name: &str, content: &[u8]) -> Hmac<Sha256> {
-        // HMAC fills a key shorter than a block up with zeros.
+        // HMAC pads a key shorter than a block with zeros (RFC 2104).
         let mut block = [0; BLOCK_BYTES];
         for (place, byte) in block.iter_mut().zip(self.key) {
             *place = byte;
         }
         let mut seal = Hmac::<Sha256>::new(&block.into());
+        // Each part is preceded by its length, so that different parts never give the same input.
         for part in [FORM.as_bytes(), name.as_bytes()] {
             seal.update(&(part.len() as u64).to_le_bytes());
             seal.update(part);
@@ -184,7 +189,7 @@ impl Cache {
         seal
     }
 
-    /// Removes what is beyond the bounds, and temporary files that nothing writes any more.
+    /// Removes entries beyond the limits, and temporary files of killed processes.
     fn prune(&self, now: SystemTime) {
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
         let entries = entries.flatten().filter(|entry| entry.file_name() != KEY_FILE);
@@ -207,7 +212,7 @@ impl Cache {
                 entries <= entries_max && bytes <= bytes_max && age <= unused
             };
             if !keep {
-                // Another process may have removed it first.
+                // Another process may already have removed it.
                 drop(fs::remove_file(path));
             }
         }
@@ -218,8 +223,8 @@ fn finding_name(digest: &str) -> String {
     format!("{digest}.checked")
 }
 
-/// Reads the key, or makes one. Two processes may start at once: linking fails
-/// for the second, which then reads the key of the first.
+/// Reads the key or creates one. If two processes start at the same time, linking fails for the
+/// second one, which then reads the key of the first.
 fn key(directory: &Path) -> Result<[u8; KEY_BYTES], CacheError> {
     let path = directory.join(KEY_FILE);
     if let Some(key) = read_key(&path) {
@@ -234,7 +239,7 @@ fn key(directory: &Path) -> Result<[u8; KEY_BYTES], CacheError> {
     let placed = match (linked, existing) {
         (Ok(()), _) => Ok(key),
         (Err(_), Some(existing)) => Ok(existing),
-        // There is something that is no key of ours: put ours in its place.
+        // The existing file is not a valid key: replace it.
         (Err(_), None) => fs::rename(&temporary, &path).map(|()| key).map_err(CacheError::Io),
     };
     drop(fs::remove_file(&temporary));
@@ -268,13 +273,14 @@ fn check_owner(metadata: &fs::Metadata) -> Result<(), CacheError> {
     Ok(())
 }
 
-/// Lower-case hexadecimal.
+/// Lower-case hexadecimal digits of `bytes`.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
-/// The engine hashes its settings with any hasher; this one does not collide.
+/// A [`Hasher`] over SHA-256, for the hash of the engine's settings: unlike the default hasher, it
+/// has no collisions in practice.
 struct Sha256Hasher(Sha256);
 
 impl Hasher for Sha256Hasher {

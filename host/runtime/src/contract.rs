@@ -1,7 +1,6 @@
-//! Does a component keep the contract? Checked before anything is compiled, by
-//! comparing what the component declares with the text of `wit/` that this host
-//! was built with. The answer to "no" is one line: which world, which version,
-//! and the first difference; wasmtime's own words would only say that some
+//! Checks whether a component fits the contract. Runs before anything is compiled and compares the
+//! component's declarations with the text of `wit/` that this host was built with. A refusal is one
+//! line with the world, the version and the first difference; wasmtime would only say that some
 //! export has the wrong type.
 
 mod bounds;
@@ -60,7 +59,7 @@ impl Export {
         }
     }
 
-    /// The kind of plugin that exports it.
+    /// The kind of plugin that exports the interface.
     fn kind(self) -> Kind {
         match self {
             Self::Routing | Self::ModelChoice => Kind::Router,
@@ -71,22 +70,22 @@ impl Export {
     }
 }
 
-/// What a component that keeps the contract exports and imports.
+/// The exports and imports of a component that fits the contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Finding {
     pub(crate) exports: BTreeSet<Export>,
-    /// Beyond log and config.
+    /// Names of imported interfaces beyond `log` and `config`.
     pub(crate) imports: BTreeSet<String>,
 }
 
 impl Finding {
-    /// The optional imports among what the component uses.
+    /// The optional imports that the component uses.
     pub(crate) fn used(&self) -> BTreeSet<Import> {
         let is_used = |import: &Import| self.imports.iter().any(|interface| import.brings(interface));
         Import::ALL.into_iter().filter(is_used).collect()
     }
 
-    /// Whether the component exports what its manifest says it is.
+    /// Checks that the component exports what its manifest declares.
     pub(crate) fn suits(&self, manifest: &Manifest) -> Result<(), ContractError> {
         if let Some(other) = self.exports.iter().find(|export| export.kind() != manifest.kind) {
             return Err(ContractError(format!(
@@ -135,10 +134,10 @@ impl Finding {
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, as one line that says what to do.
+/// The first mistake, as one line that says what to do.
 pub(crate) fn check(component: &[u8]) -> Result<Finding, ContractError> {
     bounds::check(component)?;
-    // The decoder is meant for honest files; a hostile one may make it panic.
+    // The decoder is written for well-formed files. A hostile file may make it panic.
     let decoded = catch_unwind(AssertUnwindSafe(|| wit_component::decode(component)))
         .map_err(|_| ContractError("is damaged: its types cannot be decoded".to_owned()))?
         .map_err(|error| ContractError(format!("is damaged: {}", one_line(&error.to_string()))))?;
@@ -176,8 +175,8 @@ fn inspect(guest: &Resolve, world: WorldId) -> Result<Finding, ContractError> {
     Ok(finding)
 }
 
-/// An export of ours must be exactly as declared; anything else is the guest's
-/// own business, for toolchains add exports of their own.
+/// Checks an export. One of the contract's interfaces must match exactly. Other exports are
+/// ignored, because toolchains add their own.
 fn inspect_export(
     guest: &Resolve,
     key: &WorldKey,
@@ -214,7 +213,7 @@ fn inspect_import(
     Ok(Import::ALL.iter().any(|import| import.brings(&interface.name)).then_some(interface.name))
 }
 
-/// An interface of the guest with its place in a package.
+/// An interface of the guest, with its package and version.
 struct Interface {
     id: InterfaceId,
     name: String,
@@ -237,7 +236,7 @@ impl Interface {
         })
     }
 
-    /// Compatible means: same major version, and below 1.0 the same minor one.
+    /// Compatible means the same major version, and below 1.0 also the same minor version.
     fn is_compatible(&self) -> bool {
         let (major, minor, _) = own::version();
         self.version.is_some_and(|version| version.0 == major && (major > 0 || version.1 == minor))
@@ -266,7 +265,8 @@ impl Interface {
         )))
     }
 
-    /// Of other packages only the part of WASI that every toolchain uses is linked.
+    /// Checks an import of another package. Only the parts of WASI 0.2 that every toolchain imports
+    /// are linked.
     fn check_foreign(&self) -> Result<(), ContractError> {
         let linked = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
         let is_wasi = self.package.strip_prefix("wasi:").is_some_and(|name| linked.contains(&name));

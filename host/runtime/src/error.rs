@@ -1,5 +1,5 @@
-//! What can go wrong with a plugin, told apart by whose fault it is. Messages
-//! name plugins, files and limits, never anything a guest or a client said.
+//! The errors of plugins, grouped by cause. Messages name plugins, files and limits, and never
+//! contain text from a guest or a client.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 /// The runtime could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The sandbox refused its settings even without a pool.
+    /// The WebAssembly engine refused its settings, even without a pool.
     #[error("the sandbox does not start on this machine: {0}")]
     Engine(String),
-    /// The thread that ends runaway guests could not be started.
+    /// The thread that interrupts long-running guests could not be started.
     #[error("the epoch thread does not start: {0}")]
     Ticker(std::io::Error),
 }
@@ -21,25 +21,25 @@ pub enum LoadError {
     /// The folder of plugins, a manifest or a component could not be read.
     #[error("{}: {error}", path.display())]
     Read {
-        /// What was to be read.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The manifest is wrong.
     #[error("{origin}: {error}")]
     Manifest {
-        /// The file.
+        /// Path of the manifest, or `embedded`.
         origin: String,
-        /// What is wrong in it.
+        /// The mistake and its line.
         error: ManifestError,
     },
-    /// The component does not keep the contract.
+    /// The component does not fit the contract.
     #[error("{origin}: {error}")]
     Contract {
-        /// The file.
+        /// The manifest and the component.
         origin: String,
-        /// The first thing that is wrong.
+        /// The first mistake.
         error: ContractError,
     },
     /// A user other than root and the host's user can change the folder or a file.
@@ -47,30 +47,30 @@ pub enum LoadError {
     Untrusted {
         /// The folder, a manifest or a component.
         path: PathBuf,
-        /// Who can.
+        /// Which user can change it.
         reason: Distrust,
     },
-    /// Two plugins answer to one name.
+    /// Two plugins have the same name, id or type.
     #[error("{origin}: the {what} `{id}` is taken by {first}: give this plugin another")]
     Duplicate {
-        /// The file.
+        /// Path of the manifest, or `embedded`.
         origin: String,
-        /// What is there twice.
+        /// What is not unique: `tool type`, `hook id` and so on.
         what: &'static str,
-        /// The name that is there twice.
+        /// The name that both plugins have.
         id: String,
-        /// Who has it already.
+        /// The plugin that has it already.
         first: String,
     },
-    /// A plugin has the name of one that is part of the program.
+    /// A plugin has the name of a built-in plugin and may not replace it.
     #[error(
         "{origin}: {name} is built in; to put this plugin in its place, set `replaces = true` in [plugins.{name}] \
          of the configuration"
     )]
     BuiltIn {
-        /// The file.
+        /// Path of the manifest.
         origin: String,
-        /// The name.
+        /// The name of both plugins.
         name: String,
     },
     /// The component is not the one that the operator's configuration pins.
@@ -78,16 +78,16 @@ pub enum LoadError {
         "{origin}: the component of {name} has the SHA-256 {digest}, and [plugins.{name}] sha256 pins {pinned}"
     )]
     Pinned {
-        /// The file.
+        /// Path of the manifest, or `embedded`.
         origin: String,
-        /// The plugin.
+        /// The plugin's name.
         name: String,
-        /// What the configuration says, in hexadecimal.
+        /// The SHA-256 in the configuration, in hexadecimal.
         pinned: String,
-        /// What the component has.
+        /// The SHA-256 of the component, in hexadecimal.
         digest: String,
     },
-    /// The operator's configuration names a plugin that is not there.
+    /// The operator's configuration names a plugin that is not installed.
     #[error("[plugins.{name}]: no plugin of this name is installed")]
     UnknownPlugin {
         /// The name in the configuration.
@@ -95,32 +95,32 @@ pub enum LoadError {
     },
 }
 
-/// Who can change a file of a plugin, and should not.
+/// Which user other than root and the host's own can change a file of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
-    /// It belongs to another user.
+    /// The file belongs to another user.
     #[error("belongs to user {owner}")]
     Owner {
-        /// The user's number.
+        /// The user's numeric id.
         owner: u32,
     },
-    /// Every user may write it.
+    /// The file is writable for all users.
     #[error("every user may write it (mode {mode:o})")]
     WritableForAll {
-        /// Its permissions.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// A group may write it that is not the host's own.
+    /// The file is writable for a group other than the host's own.
     #[error("group {group} may write it (mode {mode:o})")]
     WritableForGroup {
-        /// The group's number.
+        /// The group's numeric id.
         group: u32,
-        /// Its permissions.
+        /// Permission bits of the file.
         mode: u32,
     },
 }
 
-/// What is wrong in a manifest.
+/// A mistake in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct ManifestError {
@@ -130,64 +130,65 @@ pub struct ManifestError {
     pub message: String,
 }
 
-/// Why a component is not a plugin for this host: one line, with the remedy.
+/// Why a component is not a plugin for this host: one line that says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ContractError(pub(crate) String);
 
-/// A call into a plugin failed for a reason that is not a [`crate::wire::Failure`].
+/// A call into a plugin failed for another reason than a [`crate::wire::Failure`], which is a
+/// guest's own answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("plugin {plugin} {kind}")]
 pub struct CallError {
     /// The plugin's name.
     pub plugin: String,
-    /// What happened.
+    /// The kind of error.
     pub kind: CallErrorKind,
 }
 
-/// What happened in a failed call.
+/// The kinds of errors of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallErrorKind {
-    /// The guest broke; its instance is gone.
+    /// The guest trapped. Its instance is gone.
     Trap(TrapKind),
-    /// The guest used up its processor time, or the call its wall time.
+    /// The guest used up its processor time, or the call took longer than its wall-clock limit.
     OutOfTime,
-    /// The guest broke after it was refused more memory.
+    /// The guest trapped after it was refused more memory.
     OutOfMemory,
-    /// The guest's answer, or what it passed to an import, was longer than accepted.
+    /// The guest's answer, or a value that it passed to an import, was longer than the limit.
     OutputTooLarge,
-    /// The guest called the host more often than one call may.
+    /// The guest made more host calls than one call may.
     TooManyHostCalls,
-    /// All instances are in use: not the plugin's fault, try again soon.
+    /// All instances are in use. Not the plugin's fault; a later attempt can succeed.
     Saturated,
-    /// The component does not compile or link; the log has the reason.
+    /// The component does not compile or link. The reason is in the log.
     Compile,
-    /// The plugin needs something it was not granted; the log has the line that grants it.
+    /// The plugin requires an import that it was not granted. The log has the line that grants it.
     Denied,
     /// The guest's answer breaks a rule of the contract.
     InvalidAnswer(&'static str),
-    /// The component does not export what was called.
+    /// The component does not export the called interface.
     NotExported(&'static str),
-    /// The instance died in an earlier call.
+    /// The instance ended in an earlier call that failed or was dropped.
     Dead,
 }
 
-/// How a guest broke.
+/// Why a guest trapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TrapKind {
-    /// It gave up by itself: a panic or an abort.
+    /// The guest ended itself: a panic or an abort.
     Unreachable,
-    /// It recursed too deeply.
+    /// The stack overflowed.
     StackOverflow,
-    /// It touched memory or a table outside its bounds.
+    /// An access to memory or a table was out of bounds, or an indirect call had a wrong target.
     OutOfBounds,
-    /// It divided by zero, or an arithmetic conversion overflowed.
+    /// A division by zero, or an arithmetic conversion that overflowed.
     Arithmetic,
-    /// It handed over a value that is none of the declared type.
+    /// A value passed to the host does not have the declared type.
     InvalidValue,
-    /// Anything else.
+    /// Any other trap.
     Other,
 }
 
@@ -249,7 +250,7 @@ impl CallError {
         Self { plugin: plugin.to_owned(), kind }
     }
 
-    /// Whether all instances were in use: answer 503 and ask to try again.
+    /// Whether all instances were in use. The client should get a 503 and try again.
     #[must_use]
     pub fn is_saturated(&self) -> bool {
         self.kind == CallErrorKind::Saturated

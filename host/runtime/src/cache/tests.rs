@@ -155,7 +155,7 @@ fn findings_are_sealed_too() {
     assert_eq!(cache.finding(DIGEST), None);
 }
 
-/// Names of the entries, sorted, but for the key.
+/// Sorted names of the entries, without the key.
 fn entries(cache: &Cache) -> Vec<String> {
     let names = fs::read_dir(&cache.directory).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
@@ -177,12 +177,12 @@ fn what_was_used_least_recently_leaves_the_cache() {
         cache.keep_finding(digest, &[0; 68]);
         age(&cache, &finding_name(digest), hours);
     }
-    // It is the oldest, and is used again.
+    // The oldest entry is used again.
     assert!(cache.finding("a").is_some());
     cache.bounds.entries = 3;
     cache.prune(SystemTime::now());
     assert_eq!(entries(&cache), ["a.checked", "c.checked", "d.checked"]);
-    // Each has 100 bytes, its seal included.
+    // Each entry has 100 bytes, its seal included.
     cache.bounds.bytes = 200;
     cache.prune(SystemTime::now());
     assert_eq!(entries(&cache), ["a.checked", "d.checked"]);

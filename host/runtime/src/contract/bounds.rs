@@ -1,24 +1,24 @@
-//! Bounds on what is handed to the compiler. Slow compilation is not a bug of
-//! the compiler, so what could be slow without need never reaches it.
+//! Limits on what is passed to the compiler. The compiler's developers do not treat slow
+//! compilation as a bug, so components that could be slow to compile are refused before.
 
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::error::ContractError;
 
-/// Longest component.
+/// Length limit of a component, in bytes.
 pub(crate) const COMPONENT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Sections of all nested modules and components together.
 const SECTIONS_MAX: usize = 20_000;
-/// Core modules, and inner components.
+/// Core modules and nested components.
 const MODULES_MAX: usize = 64;
 const COMPONENTS_MAX: usize = 64;
-/// Functions of all modules together; an interpreter has about 30,000.
+/// Functions of all modules together. An interpreter has about 30,000.
 const FUNCTIONS_MAX: usize = 200_000;
-/// One function; generated parsers and interpreters reach a tenth of this.
+/// Size of one function in bytes. Generated parsers and interpreters reach a tenth of this.
 const FUNCTION_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Entries of one section of types, imports, exports, globals, elements, data.
+/// Entries of one section of types, imports, exports, globals, elements or data.
 const ENTRIES_MAX: u32 = 200_000;
-/// Core instances and component instances declared anywhere.
+/// Core instances and component instances, wherever they are declared.
 const INSTANCES_MAX: u32 = 1_000;
 
 #[derive(Default)]
@@ -30,7 +30,7 @@ struct Counts {
     instances: u32,
 }
 
-/// Refuses what is no component or a needlessly large one.
+/// Refuses files that are not components, and components that are too large.
 pub(super) fn check(bytes: &[u8]) -> Result<(), ContractError> {
     check_kind(bytes)?;
     let mut counts = Counts::default();
@@ -72,7 +72,7 @@ fn count(counts: &mut Counts, payload: &Payload<'_>) -> Result<(), ContractError
         }
         Payload::CodeSectionEntry(body) => {
             counts.functions += 1;
-            // Functions are counted on their own.
+            // Functions have a limit of their own and are not counted as sections.
             counts.sections -= 1;
             let length = body.range().len();
             if length > FUNCTION_BYTES_MAX {

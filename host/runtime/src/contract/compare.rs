@@ -1,6 +1,6 @@
-//! Finds the first difference between an interface as a guest declares it and
-//! as this host has it. Types are compared by structure, names included: the
-//! component model has no subtyping, so any difference is fatal.
+//! Finds the first difference between an interface as a guest declares it and as this host has it.
+//! Types are compared by structure, including names: the component model has no subtyping, so any
+//! difference is fatal.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use wit_parser::{Function, Handle, InterfaceId, Resolve, Type, TypeDef, TypeDefK
 
 use super::own;
 
-/// The first thing that an exported interface lacks or has otherwise. Functions
-/// beyond the host's are nobody's harm.
+/// The first difference in an exported interface: something is missing or differs. Additional
+/// functions are allowed because the host never calls them.
 pub(super) fn exported(guest: &Resolve, id: InterfaceId, name: &str) -> Option<String> {
     let (Some(theirs), Some(ours)) = (guest.interfaces.get(id), own::interface(name)) else {
         return Some(format!("this host has no interface {name}"));
@@ -21,7 +21,8 @@ pub(super) fn exported(guest: &Resolve, id: InterfaceId, name: &str) -> Option<S
     })
 }
 
-/// The first thing a guest imports that the host does not have, or has otherwise.
+/// The first difference in an imported interface: the host lacks something that the guest imports,
+/// or has it differently.
 pub(super) fn imported(guest: &Resolve, id: InterfaceId, name: &str) -> Option<String> {
     let Some(theirs) = guest.interfaces.get(id) else { return Some("an interface is missing".to_owned()) };
     let Some(ours) = own::interface(name) else { return Some(format!("this host has no interface {name}")) };
@@ -35,7 +36,7 @@ pub(super) fn imported(guest: &Resolve, id: InterfaceId, name: &str) -> Option<S
 struct Comparison<'a> {
     guest: &'a Resolve,
     host: &'static Resolve,
-    /// `interface NAME`, and below it what is being looked at.
+    /// Where the comparison is, for messages: `interface NAME`.
     place: String,
     seen: HashSet<(TypeId, TypeId)>,
 }
@@ -186,10 +187,10 @@ fn behind_name(resolve: &Resolve, id: TypeId) -> Option<String> {
     resolve.types.get(id)?.name.clone()
 }
 
-/// Follows `type x = y` and `use`.
+/// Resolves aliases that `type x = y` and `use` make.
 fn behind_aliases(resolve: &Resolve, ty: Type) -> Type {
     let mut ty = ty;
-    // An alias points to something declared before it, so this ends.
+    // An alias refers to an earlier declaration, so this loop ends.
     while let Type::Id(id) = ty
         && let Some(TypeDefKind::Type(next)) = resolve.types.get(id).map(|definition| &definition.kind)
     {

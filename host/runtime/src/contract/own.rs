@@ -1,10 +1,10 @@
-//! The contract as this host was built with it: the text of `wit/`, parsed once.
+//! The contract that this host was built with: the text of `wit/`, parsed once.
 
 use std::sync::OnceLock;
 
 use wit_parser::{Interface, PackageId, Resolve, SourceMap};
 
-/// The package of the contract.
+/// Namespace and name of the contract's package.
 pub(super) const NAMESPACE: &str = "cofferdam";
 pub(super) const NAME: &str = "plugin";
 
@@ -35,8 +35,8 @@ struct Own {
     package: PackageId,
 }
 
-/// The parsed contract. The same text went through the bindings generator, so a
-/// host that was built can parse it.
+/// The parsed contract. The bindings were generated from the same text, so parsing cannot fail in a
+/// host that was built.
 #[expect(clippy::expect_used, reason = "the bindings were generated from the same text")]
 fn own() -> &'static Own {
     static OWN: OnceLock<Own> = OnceLock::new();
@@ -52,26 +52,26 @@ fn own() -> &'static Own {
     })
 }
 
-/// The whole contract.
+/// All packages and types of the contract.
 pub(super) fn resolve() -> &'static Resolve {
     &own().resolve
 }
 
-/// One of its interfaces.
+/// The contract's interface of this name.
 pub(super) fn interface(name: &str) -> Option<&'static Interface> {
     let own = own();
     let id = own.resolve.packages.get(own.package)?.interfaces.get(name)?;
     own.resolve.interfaces.get(*id)
 }
 
-/// Its version.
+/// The version of the contract.
 pub(super) fn version() -> (u64, u64, u64) {
     let own = own();
     let version = own.resolve.packages.get(own.package).and_then(|package| package.name.version.as_ref());
     version.map_or((0, 0, 0), |version| (version.major, version.minor, version.patch))
 }
 
-/// Its name with the version.
+/// The name of the contract's package with its version.
 pub(super) fn package_name() -> String {
     let (major, minor, patch) = version();
     format!("{NAMESPACE}:{NAME}@{major}.{minor}.{patch}")
