@@ -1,4 +1,4 @@
-//! On whose behalf a guest is called.
+//! The caller on whose behalf a guest runs: [`Owner`] and [`CallContext`].
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use crate::bindings::cofferdam::plugin::types::CallContext as GuestContext;
 use crate::cache::hex;
 use crate::instance::CLOCK_GRAIN_MS;
 
-/// Length of a pseudonym in bytes before it is written in hexadecimal.
+/// Length of a pseudonym in bytes; it is written as hexadecimal digits.
 const PSEUDONYM_BYTES: usize = 16;
 
-/// Whose instances may serve a call, as an opaque id: the key that pays for it,
-/// or anything narrower. Two owners never meet in one instance.
+/// Decides which idle instances may serve a call. An opaque id: the API key that pays for the call,
+/// or anything narrower. An instance never serves two owners.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner(Arc<str>);
 
@@ -25,29 +25,30 @@ impl Owner {
     }
 }
 
-/// An owner is found by its id.
+/// Lets maps be searched by the id.
 impl Borrow<str> for Owner {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-/// On whose behalf a guest is called, and when.
+/// The caller on whose behalf a guest runs, and the time.
 #[derive(Debug, Clone)]
 pub struct CallContext {
-    /// The id of the response or embedding that is served.
+    /// The id of the response or embedding that is being made.
     pub request_id: Arc<str>,
-    /// The workspace's id. Guests get a pseudonym of it, another one per plugin.
+    /// The workspace's id. Guests get a pseudonym of it, which differs per plugin.
     pub workspace: String,
-    /// Who may be served by an instance this call leaves behind, and may have left
-    /// the one it gets; without an owner the instance is fresh and ends with the call.
+    /// The call may use an instance that an earlier call of this owner left, and may leave one for
+    /// the next call. Without an owner the instance is new and ends with the call.
     pub owner: Option<Owner>,
     /// Unix time in milliseconds.
     pub now_ms: u64,
 }
 
 impl CallContext {
-    /// What the guest of this plugin is told. `alias` is what it was last told the workspace is called.
+    /// The context as the guest of this plugin gets it. `alias` caches the pseudonym of the
+    /// instance's previous call.
     pub(crate) fn for_guest(&self, plugin: &str, alias: &mut Alias) -> GuestContext {
         GuestContext {
             request_id: self.request_id.to_string(),
@@ -57,7 +58,7 @@ impl CallContext {
     }
 }
 
-/// The pseudonym an instance was last called under: as a rule it serves one workspace all its life.
+/// The pseudonym of an instance's previous call. Most instances serve one workspace only.
 #[derive(Default)]
 pub(crate) struct Alias {
     workspace: String,
@@ -65,7 +66,7 @@ pub(crate) struct Alias {
 }
 
 impl Alias {
-    /// The pseudonym of a workspace. `plugin` is the same for all calls.
+    /// The pseudonym of a workspace. `plugin` must be the same in all calls.
     fn of(&mut self, plugin: &str, workspace: &str) -> &str {
         if self.pseudonym.is_empty() || self.workspace != workspace {
             workspace.clone_into(&mut self.workspace);
@@ -75,7 +76,8 @@ impl Alias {
     }
 }
 
-/// Workspace ids are random, so a plain hash cannot be run through backwards.
+/// Hashes plugin and workspace. Workspace ids are random, so the hash cannot be reversed by trying
+/// ids.
 fn pseudonym(plugin: &str, workspace: &str) -> String {
     let mut hash = Sha256::new();
     for part in ["cofferdam workspace pseudonym 1", plugin, workspace] {

@@ -1,6 +1,6 @@
-//! What one plugin may do: what its manifest asks AND the operator grants. A
-//! refusal carries the exact line that would lift it, for the log and the list
-//! of plugins; clients never see it.
+//! The grant of a plugin: what its manifest requests and the operator allows. A refusal comes with
+//! the exact configuration line that would lift it, for the log and the list of plugins; clients
+//! never see it.
 
 mod denials;
 mod hosts;
@@ -21,106 +21,108 @@ pub use hosts::{HostAccess, HostGrant};
 /// What the operator grants to one plugin: the table `[plugins.NAME]`.
 #[derive(Debug, Clone, Default)]
 pub struct OperatorGrant {
-    /// Hosts it may reach. Granting one grants the import `http`.
+    /// Hosts that the plugin may reach. Granting a host grants the import `http`.
     pub hosts: BTreeSet<HostName>,
-    /// Whether it may reach every public host, without a secret: `hosts = ["*"]`.
+    /// Whether it may reach every public host, without secrets: `hosts = ["*"]`.
     pub any_host: bool,
-    /// Secrets it may have placed.
+    /// Secrets that it may have sent in its requests, from the vault of the caller.
     pub secrets: BTreeSet<SecretName>,
-    /// Secrets of the operator's vault that it may have placed, whatever caller it works for.
+    /// Secrets of the operator's vault that it may have sent in its requests, for any caller.
     pub operator_secrets: BTreeSet<SecretName>,
-    /// Where secrets go in every request to a host.
+    /// Places of secrets in every request to a host.
     pub injections: Vec<InjectionRule>,
     /// Headers in whose value it may write `{{secret:NAME}}`, in lower case.
     pub placeholder_headers: BTreeSet<String>,
-    /// What happens when a host sends a secret back.
+    /// How an answer is handled in which a host sends a secret back.
     pub on_reflection: OnReflection,
-    /// Imports that cost money or show content: `model`, `tool-call`, `request`.
+    /// Imports that are granted by name because they cost money or reveal content: `model`,
+    /// `tool-call`, `request`.
     pub imports: Vec<String>,
-    /// The memory it has in place of what it asks for, in MiB.
+    /// Memory limit in MiB, instead of the one that it requests.
     pub memory_mib: Option<u32>,
-    /// The processor time per call it has in place of what it asks for, in milliseconds.
+    /// Processor time per call in milliseconds, instead of the one that it requests.
     pub deadline_ms: Option<u32>,
-    /// Its settings, a JSON object; null for none.
+    /// The plugin's settings, a JSON object; null for none.
     pub config: serde_json::Value,
-    /// The SHA-256 its component must have, in lower-case hexadecimal.
+    /// The SHA-256 that its component must have, in lower-case hexadecimal.
     pub sha256: Option<String>,
-    /// Whether a plugin of this name may take the place of the built-in one.
+    /// Whether a plugin of this name may replace the built-in one.
     pub replaces: bool,
-    /// When it is compiled.
+    /// When the plugin is compiled.
     pub compile: Compile,
 }
 
-/// When a plugin is compiled that neither routes nor serves a configured model.
+/// When a plugin is compiled. Routers, and providers of configured models, are always compiled
+/// before the host is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compile {
-    /// Once the host is ready, one plugin at a time.
+    /// After the host is ready, one plugin at a time.
     #[default]
     Background,
     /// Before the host is ready.
     Start,
 }
 
-/// The vault that a plugin's secret is released from.
+/// The vault from which a plugin's secret is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretSource {
-    /// An intern's own secret of the name if there is one, else that of its workspace.
+    /// For an intern its own secret of the name, if it has one; otherwise the workspace's.
     Caller,
-    /// The workspace's, also where the caller is an intern with a secret of the same name.
+    /// The workspace's secret, even if the caller is an intern with a secret of the same name.
     Workspace,
-    /// The operator's.
+    /// The operator's secret.
     Operator,
 }
 
-/// What happens to an answer in which the host sends a secret back (R19). It is
-/// audited either way.
+/// How an answer is handled in which the host sends a secret back (egress rule R19). It is audited
+/// in either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnReflection {
     /// The value is replaced by the secret's name.
     #[default]
     Redact,
-    /// The guest gets an error in place of the answer.
+    /// The guest gets an error instead of the answer.
     Block,
 }
 
 /// The effective grant of one plugin.
 #[derive(Debug, Clone)]
 pub struct Grant {
-    /// Imports it may use beyond log and config.
+    /// Imports that it may use beyond `log` and `config`.
     pub imports: BTreeSet<Import>,
-    /// Hosts it may reach.
+    /// Hosts that it may reach.
     pub hosts: HostGrant,
-    /// Secrets it may have placed, at hosts that are granted by name.
+    /// Secrets that it may have sent, to hosts that are granted by name only.
     pub secrets: BTreeSet<SecretName>,
-    /// Where secrets go in every request to a host, whatever the guest says (R1).
+    /// Places of secrets in every request to a host (egress rule R1). The guest cannot change them.
     pub injections: Vec<InjectionRule>,
-    /// Headers in whose value it may write placeholders (R2).
+    /// Headers in whose value it may write placeholders (egress rule R2).
     pub placeholder_headers: BTreeSet<String>,
-    /// What happens when a host sends a secret back.
+    /// How an answer is handled in which a host sends a secret back.
     pub on_reflection: OnReflection,
-    /// When it is compiled.
+    /// When the plugin is compiled.
     pub compile: Compile,
     pub(crate) memory_bytes: usize,
-    /// The operator set the memory, so that long requests get no more.
+    /// The operator set the memory limit, so long requests do not raise it.
     pub(crate) is_memory_set: bool,
     pub(crate) deadline: Duration,
     pub(crate) settings: Vec<u8>,
-    /// Both sides, for the lines that would allow more.
+    /// Manifest and operator's table, to render the lines that would grant more.
     sides: Box<(Manifest, OperatorGrant)>,
 }
 
-/// What came of joining the two sides.
+/// The result of combining a manifest with the operator's table.
 pub(crate) struct Joined {
     pub(crate) grant: Grant,
-    /// Asked for and not granted.
+    /// Requested and not granted.
     pub(crate) denials: Vec<Denial>,
-    /// Granted and not asked for.
+    /// Granted and not requested.
     pub(crate) idle: Vec<String>,
 }
 
 impl Grant {
-    /// Joins what is asked with what is granted; what is left over is denied.
-    /// `used` are the imports the component really has.
+    /// Combines requests and grants. Requests that are not granted are denied. `used` are the
+    /// imports that the component really has.
     pub(crate) fn join(manifest: &Manifest, operator: &OperatorGrant, used: &BTreeSet<Import>) -> Joined {
         let hosts = HostGrant::join(&manifest.hosts, &operator.hosts, operator.any_host);
         let granted = |import: &Import| match import {
@@ -128,8 +130,8 @@ impl Grant {
             Import::Model | Import::ToolCall | Import::Request => {
                 operator.imports.iter().any(|name| name == import.as_str())
             }
-            // Coarse time, random bytes, the public list of models, the plugin's own bytes
-            // and what a client gave it to search harm nobody: asking is enough.
+            // These need no grant: coarse time, random bytes, the public list of models, the
+            // plugin's own bytes, and functions that the client gave it to search, are harmless.
             Import::Clock | Import::Random | Import::Catalog | Import::Scratch | Import::DeferredTools => {
                 true
             }
@@ -162,25 +164,26 @@ impl Grant {
         Joined { grant, denials, idle }
     }
 
-    /// What its linker holds: what is granted, and what it does without, whose doors are closed.
+    /// The imports that are linked: those that are granted, and those that the plugin can run
+    /// without, which are linked but answer "denied".
     pub(crate) fn linked_imports(&self) -> impl Iterator<Item = Import> {
         self.imports.union(&self.sides.0.optional_imports).copied()
     }
 
-    /// What would allow these imports, which are not granted.
+    /// The lines that would grant these imports.
     pub(crate) fn denials_of(&self, imports: &BTreeSet<Import>) -> Vec<Denial> {
         let (manifest, operator) = &*self.sides;
         denials::of_imports(manifest, operator, imports)
     }
 
-    /// Granted secrets that no injection says a place for. They go as
-    /// `authorization: Bearer` to the granted hosts they are bound to.
+    /// Granted secrets without an injection. They are sent as `authorization: Bearer` to the
+    /// granted hosts that they are bound to.
     pub fn unplaced_secrets(&self) -> impl Iterator<Item = &SecretName> {
         self.secrets.iter().filter(|name| !self.injections.iter().any(|rule| rule.secret == **name))
     }
 
-    /// The vault that a secret of this name is released from. A hook that judges does not take what its request's
-    /// intern stores: the intern could break the hook by a secret of the same name.
+    /// The vault from which a secret of this name is released. A hook that judges does not get
+    /// secrets of an intern: the intern could break the hook with a wrong secret of the same name.
     #[must_use]
     pub fn source(&self, secret: &SecretName) -> SecretSource {
         let (manifest, operator) = &*self.sides;
@@ -193,7 +196,7 @@ impl Grant {
         }
     }
 
-    /// The line that would let the plugin reach this host by its name.
+    /// The line that would let the plugin reach this host by name.
     #[must_use]
     pub fn line_for_host(&self, host: &HostName) -> String {
         let (manifest, operator) = &*self.sides;
@@ -215,9 +218,9 @@ impl Grant {
     }
 }
 
-/// The operator's injections, and those of the manifest that they leave room for:
-/// who runs the plugin decides where a secret goes. Only of what is granted, and
-/// to hosts that are granted by name.
+/// The operator's injections, and those of the manifest that do not conflict with them: the
+/// operator decides where a secret is sent. Limited to granted secrets and to hosts that are
+/// granted by name.
 fn injections(
     manifest: &Manifest,
     operator: &OperatorGrant,

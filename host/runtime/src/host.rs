@@ -1,5 +1,5 @@
-//! What all plugins of one runtime share: the engine, the room for instances,
-//! the turns of long-running guests, the cache.
+//! The state that all plugins of a runtime share: the engine, the permits for instances, the turns
+//! of long-running guests, and the cache.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -16,22 +16,23 @@ use crate::fairness::{Fairness, Held, Holders, InLine, Lines};
 use crate::instance::Live;
 use crate::warm::Warm;
 
-/// One owner may have one of so many parts of all streams while few places are left.
+/// While few permits are left, one owner may hold at most the number of streams divided by this.
 const SHARES: usize = 8;
 
-/// Shared by the runtime and its plugins; the last one stops the ticker.
+/// Shared by the runtime and its plugins. The epoch thread stops when the last one is dropped.
 pub(crate) struct Host {
     pub(crate) engine: Engine,
     pub(crate) cache: Option<Cache>,
     pub(crate) turns: Arc<Turns>,
-    /// Instances between two calls.
+    /// Idle instances that wait for their owner's next call.
     pub(crate) warm: Arc<Warm<Box<Live>>>,
     slots: Arc<Semaphore>,
     claims: Arc<Semaphore>,
-    /// Claims by owner, and how many one owner may have while few are left.
+    /// Permits held by each owner, and the rule that limits them while few are left.
     holders: Arc<Holders<Owner>>,
     fairness: Fairness,
-    /// Tool calls that run or wait for the processor, by owner, and how many of one owner run.
+    /// Each owner's tool calls that run or wait for the processor, and how many of one owner may
+    /// run at the same time.
     lines: Arc<Lines>,
     tools_at_once: usize,
     instances_max: u32,
@@ -42,41 +43,41 @@ pub(crate) struct Host {
     _ticker: Ticker,
 }
 
-/// How full the runtime is.
+/// How many instances are in use and free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gauges {
-    /// Instances that serve somebody now.
+    /// Instances that serve a call now.
     pub instances: usize,
-    /// Instances that wait for the next call of whom they served. They make room
-    /// for anybody else.
+    /// Idle instances that wait for the next call of their owner. They are ended when another call
+    /// needs the room.
     pub idle: usize,
-    /// Instances that may live at once.
+    /// Number of instances that can exist at the same time.
     pub instances_max: usize,
-    /// Whether instances come from the pool.
+    /// Whether instances come from a pool.
     pub pooled: bool,
-    /// How often no instance was free, since the start.
+    /// How often no instance was free since the start.
     pub saturated: u64,
 }
 
-/// Room for one instance, idle or in use.
+/// Room for one instance, idle or in use. Given back on drop.
 pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
     live: Arc<AtomicUsize>,
 }
 
-/// The places of a runtime, which are rights to use an instance.
+/// How many permits for instances are taken, and the rule that limits each owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Places {
-    /// Those that are taken.
+    /// Permits that are taken.
     pub taken: usize,
-    /// Those that one owner has.
+    /// Permits that the owner in question holds.
     pub held: usize,
-    /// Who gets no more of them.
+    /// The rule that refuses more permits to an owner.
     pub fairness: Fairness,
 }
 
-/// The right to use an instance. There are as many as instances, so whoever holds one and gave its instance
-/// back for a while finds one again: at worst an idle one makes way.
+/// A permit to use an instance. There are as many as instances. A holder that gave its instance
+/// back for a while always gets one again: if necessary, an idle instance is ended.
 pub(crate) struct Claim {
     _permit: OwnedSemaphorePermit,
     _held: Option<Held>,
@@ -111,14 +112,14 @@ impl Host {
         }
     }
 
-    /// Takes a claim if one is free; waiting is the caller's decision, not ours.
+    /// Takes a permit if one is free. Never waits: that is the caller's decision.
     pub(crate) fn take_claim(&self, owner: Option<&Owner>) -> Option<Claim> {
         let permit = Arc::clone(&self.claims).try_acquire_owned().ok()?;
         Some(Claim { _permit: permit, _held: owner.map(|owner| Held::new(&self.holders, owner)) })
     }
 
-    /// The same for a call that a running request can do without: while few claims are left, an owner gets
-    /// no more than its share of them.
+    /// Same as [`Self::take_claim`], for a call that a running request can do without. While few
+    /// permits are left, an owner gets no more than its share.
     pub(crate) fn take_fair_claim(&self, owner: Option<&Owner>) -> Option<Claim> {
         let refuses = |owner: &Owner| {
             let Places { taken, held, fairness } = self.places(owner.borrow());
@@ -127,18 +128,18 @@ impl Host {
         if owner.is_some_and(refuses) { None } else { self.take_claim(owner) }
     }
 
-    /// The places as the owner with this id finds them.
+    /// The number of taken permits, in total and by the owner with this id.
     pub(crate) fn places(&self, owner: &str) -> Places {
         let taken = (self.instances_max as usize).saturating_sub(self.claims.available_permits());
         Places { taken, held: self.holders.of(owner), fairness: self.fairness }
     }
 
-    /// A tool call among those of its owner.
+    /// Queues a tool call behind those of the same owner.
     pub(crate) fn line_up(&self, owner: &Owner) -> InLine {
         self.lines.join(owner, self.tools_at_once)
     }
 
-    /// Takes a slot if one is free, or an idle instance's. Only for the holder of a claim.
+    /// Takes a free slot, or ends an idle instance to get one. Call it only with a permit held.
     pub(crate) fn take_slot(&self) -> Option<Slot> {
         let permit = loop {
             match Arc::clone(&self.slots).try_acquire_owned() {
@@ -151,7 +152,7 @@ impl Host {
         Some(Slot { _permit: permit, live: Arc::clone(&self.live) })
     }
 
-    /// A number for a plugin, never given twice.
+    /// A unique number for a plugin.
     pub(crate) fn next_number(&self) -> u64 {
         self.plugins.fetch_add(1, Ordering::Relaxed)
     }

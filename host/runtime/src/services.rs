@@ -1,6 +1,6 @@
-//! What the host offers to the guests of one request: the doors that lead out
-//! of the sandbox, as small traits with plain types. Who serves the request
-//! implements them; a door that is absent answers as if it were not granted.
+//! The capabilities that the host gives to the guests of one request, as small traits with plain
+//! types. The code that serves the request implements them. A capability that is absent answers as
+//! if it were not granted.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,13 +11,13 @@ use crate::grant::Grant;
 use crate::manifest::Import;
 use crate::wire::{Answer, Failure, HttpError, HttpRequest, HttpResponse, ScratchError, ToolCallError};
 
-/// What a door returns: traits stay object safe, implementations stay `async`.
+/// The future that a capability's method returns. Boxed to keep the traits object safe.
 pub type Opening<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The way to other hosts, implemented over the egress crate.
+/// The HTTP capability, implemented with the egress crate.
 pub trait HttpDoor: Send + Sync {
-    /// Sends one request of `plugin` under its grant. The implementation checks
-    /// the host against the grant, addresses, methods, headers and secrets.
+    /// Sends one request of `plugin` under its grant. The implementation checks host, addresses,
+    /// method, headers and secrets.
     fn send<'a>(
         &'a self,
         plugin: &'a str,
@@ -25,7 +25,8 @@ pub trait HttpDoor: Send + Sync {
         request: HttpRequest,
     ) -> Opening<'a, Result<HttpResponse, HttpError>>;
 
-    /// The same up to the head of the answer, whose body is then read piece by piece.
+    /// Same as [`Self::send`], but returns when the head of the answer has arrived. The body is
+    /// then read in chunks.
     fn open<'a>(
         self: Arc<Self>,
         plugin: &'a str,
@@ -34,25 +35,25 @@ pub trait HttpDoor: Send + Sync {
     ) -> Opening<'a, Result<HttpExchange, HttpError>>;
 }
 
-/// An answer of which no more than the head has come.
+/// An answer whose body has not been read.
 pub struct HttpExchange {
-    /// The status.
+    /// HTTP status code.
     pub status: u16,
-    /// The headers that a guest may read.
+    /// The headers that the guest may read.
     pub headers: Vec<(String, String)>,
-    /// The rest.
+    /// The body, read in chunks.
     pub body: Box<dyn HttpBody>,
 }
 
 impl From<HttpResponse> for HttpExchange {
-    /// An answer that has come whole.
+    /// Makes an exchange from an answer that was already read.
     fn from(response: HttpResponse) -> Self {
         let HttpResponse { status, headers, body, .. } = response;
         Self { status, headers, body: Box::new(Whole(body)) }
     }
 }
 
-/// A body in one piece.
+/// A body that was already read.
 struct Whole(Vec<u8>);
 
 impl HttpBody for Whole {
@@ -62,80 +63,81 @@ impl HttpBody for Whole {
     }
 }
 
-/// A body that is read piece by piece. Dropping it closes its connection.
+/// A body that is read in chunks. Dropping it closes its connection.
 pub trait HttpBody: Send {
-    /// The next piece, empty at the end.
+    /// The next chunk; empty at the end.
     fn read(&mut self) -> Opening<'_, Result<Vec<u8>, HttpError>>;
 }
 
 /// A question of a guest to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// Which plugin asks.
+    /// The name of the plugin that asks.
     pub plugin: String,
-    /// The Responses request as the guest wrote it: foreign bytes.
+    /// The Responses request as the guest wrote it: untrusted bytes.
     pub request: Vec<u8>,
-    /// How deep this question is: 1 when asked for a client's own request. Calls
-    /// into plugins made while answering it carry this depth in [`Services`].
+    /// Nesting depth of the question: 1 while serving a client's own request. Calls into plugins
+    /// that are made while answering it have this depth in [`Services`].
     pub depth: u8,
-    /// Whether it is one of several that were asked together, through `model-panel`.
+    /// Whether the question is one of several that were asked together through `model-panel`.
     pub in_panel: bool,
 }
 
-/// How deep questions nest: a guest may ask, and a guest that serves that question may ask once more.
+/// Largest nesting depth of questions: a guest may ask a model, and a guest that serves that
+/// question may ask once more.
 pub const QUESTION_DEPTH_MAX: u8 = 2;
 
-/// Asking a model: the one callback that points up.
+/// The capability to ask a model. The one callback from this crate into the engine that serves a
+/// whole request.
 pub trait Ask: Send + Sync {
-    /// Answers, at the cost of the request being served.
+    /// Answers a question. The cost is charged to the request being served.
     fn ask(&self, question: Question) -> Opening<'_, Result<Answer, Failure>>;
 }
 
-/// Running a server tool for a hook.
+/// The capability to run a server tool, for hooks.
 pub trait ToolDoor: Send + Sync {
-    /// Runs `function` of the tool with this type; returns what a model would be
-    /// told. `depth` is as in [`Question`].
+    /// Runs a function of a server tool and returns the output that a model would get.
     fn call<'a>(&'a self, call: ToolCall<'a>) -> Opening<'a, Result<Vec<u8>, ToolCallError>>;
 }
 
-/// One call of [`ToolDoor`].
+/// One call through [`ToolDoor`].
 #[derive(Debug, Clone, Copy)]
 pub struct ToolCall<'a> {
-    /// Which plugin calls.
+    /// The name of the plugin that calls.
     pub plugin: &'a str,
-    /// The tool type without prefix.
+    /// The tool type without a prefix.
     pub tool: &'a str,
-    /// The tool's settings, JSON.
+    /// The tool's settings as JSON.
     pub settings: &'a [u8],
-    /// The function.
+    /// The name of the tool's function.
     pub function: &'a str,
-    /// Its arguments, JSON.
+    /// The function's arguments as JSON.
     pub arguments: &'a [u8],
-    /// How deep the call is, from 1.
+    /// Nesting depth, counted as in [`Question::depth`].
     pub depth: u8,
 }
 
-/// The list of models.
+/// The capability to list models.
 pub trait Catalog: Send + Sync {
     /// A JSON array of model objects, as `GET /v1/models` shows them.
     fn models(&self) -> Vec<u8>;
 }
 
-/// Function tools of the request whose loading was deferred.
+/// The capability to find and load function tools whose loading the client deferred.
 pub trait DeferredTools: Send + Sync {
-    /// All of them, a JSON array.
+    /// All deferred functions, as a JSON array.
     fn all(&self) -> Vec<u8>;
-    /// Offers these from the next turn on; unknown names are ignored.
+    /// Offers these functions to the model from the next turn on. Unknown names are ignored.
     fn load(&self, names: Vec<String>);
 }
 
-/// The request being served.
+/// The capability to read the request being served.
 pub trait RequestView: DeferredTools {
-    /// Input items and the output items so far, a JSON array.
+    /// The input items and the output items so far, as a JSON array.
     fn transcript(&self) -> Vec<u8>;
 }
 
-/// The doors of one call. The default has none.
+/// The capabilities of one call. The default has none.
 #[derive(Clone, Default)]
 pub struct Services {
     /// For `http`.
@@ -148,16 +150,16 @@ pub struct Services {
     pub catalog: Option<Arc<dyn Catalog>>,
     /// For `request`.
     pub request: Option<Arc<dyn RequestView>>,
-    /// For `deferred-tools`; only for the tool that finds them.
+    /// For `deferred-tools`, only given to the tool that searches them.
     pub deferred: Option<Arc<dyn DeferredTools>>,
-    /// For `scratch`: one per plugin and request, shared by its calls.
+    /// For `scratch`: one storage per plugin and request, shared by its calls.
     pub scratch: Scratch,
-    /// 0 for a client's own request, [`Question::depth`] while answering one.
+    /// Nesting depth: 0 for a client's own request, [`Question::depth`] while answering a question.
     pub depth: u8,
 }
 
 impl Services {
-    /// Without the doors of imports that are not granted.
+    /// Removes the capabilities of imports that are not granted.
     pub(crate) fn within(mut self, grant: &Grant) -> Self {
         let open = |import| grant.imports.contains(&import);
         self.http = self.http.filter(|_| open(Import::Http));
@@ -170,14 +172,14 @@ impl Services {
     }
 }
 
-/// All values of one plugin in one request together.
+/// Length limit of all values of one plugin in one request together, in bytes.
 pub const SCRATCH_BYTES_MAX: usize = 1024 * 1024;
-/// Length of a key.
+/// Length limit of a key, in bytes.
 pub const SCRATCH_KEY_BYTES_MAX: usize = 128;
-/// Number of keys: empty values are not free either.
+/// Number of keys. Bounded because keys with empty values take memory too.
 pub const SCRATCH_KEYS_MAX: usize = 1024;
 
-/// Bytes a plugin keeps between its calls of one request. Clones share them.
+/// The values that a plugin keeps between its calls of one request. Clones share them.
 #[derive(Clone, Default)]
 pub struct Scratch(Arc<Mutex<BTreeMap<String, Vec<u8>>>>);
 

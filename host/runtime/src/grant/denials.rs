@@ -1,6 +1,6 @@
-//! What a plugin wants and does not get, each with the line that would allow it,
-//! and what it was given and does not want. For the log and the list of plugins;
-//! clients never see it.
+//! Renders what a plugin requests without being granted it, each with the line that would grant it,
+//! and what it is granted without requesting it. For the log and the list of plugins; clients never
+//! see it.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -10,24 +10,24 @@ use cofferdam_store::{HostName, SecretName};
 use super::OperatorGrant;
 use crate::manifest::{Asked, Import, Manifest};
 
-/// What manifests and operators write for every host.
+/// Stands for every host in manifests and configurations.
 const ANY_HOST: &str = "*";
 
-/// The key for headers in which a guest may write placeholders.
+/// The configuration key of headers in which a guest may write placeholders.
 const PLACEHOLDER_HEADERS: &str = "placeholder_headers";
 
-/// Something a plugin wants and does not get.
+/// Something that a plugin requests and is not granted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// What it wants: imports, or hosts, secrets or headers for placeholders, comma-separated.
+    /// What is requested: imports, hosts, secrets or headers for placeholders, separated by commas.
     pub wanted: String,
-    /// The imports among it.
+    /// The imports among `wanted`.
     pub imports: BTreeSet<Import>,
-    /// The line that would allow it, ready to paste.
+    /// The line that would grant it, ready to paste.
     pub line: String,
 }
 
-/// What is asked for, or used by the component, beyond the `granted` imports.
+/// What is requested by the manifest or used by the component, beyond the `granted` imports.
 pub(super) fn denials(
     manifest: &Manifest,
     operator: &OperatorGrant,
@@ -36,7 +36,8 @@ pub(super) fn denials(
 ) -> Vec<Denial> {
     let wanted: BTreeSet<Import> = manifest.imports.union(used).copied().collect();
     let mut denials = of_imports(manifest, operator, &(&wanted - granted));
-    // One line for all that a key lacks: lines with the same key could not be pasted together.
+    // One line per key with everything that is missing: two lines with the same key could not be
+    // pasted together.
     let mut deny = |key, have: Vec<String>, wanted: Vec<String>| {
         let line = operator_line(manifest, key, have, &wanted);
         if !wanted.is_empty() && denials.iter().all(|denial| denial.line != line) {
@@ -54,7 +55,7 @@ pub(super) fn denials(
     denials
 }
 
-/// What the operator grants for nothing, because the manifest does not ask for it.
+/// What the operator grants without effect, because the manifest does not request it.
 pub(super) fn idle(manifest: &Manifest, operator: &OperatorGrant) -> Vec<String> {
     let hosts = operator.hosts.iter().filter(|host| !manifest.hosts.covers(host));
     let secrets = operator.secrets.union(&operator.operator_secrets);
@@ -74,7 +75,7 @@ pub(super) fn idle(manifest: &Manifest, operator: &OperatorGrant) -> Vec<String>
     idle
 }
 
-/// What would allow these imports: one line for all that the same key allows.
+/// The lines that would grant these imports, one per configuration key.
 pub(super) fn of_imports(
     manifest: &Manifest,
     operator: &OperatorGrant,
@@ -93,7 +94,7 @@ pub(super) fn of_imports(
     denied.map(|(line, imports)| Denial { wanted: texts(&imports).join(", "), imports, line }).collect()
 }
 
-/// The line that allows the import `http`, which is that of the hosts it is for.
+/// The line that grants the import `http`: it is granted with its hosts.
 fn line_for_http(manifest: &Manifest, operator: &OperatorGrant) -> String {
     match &manifest.hosts {
         Asked::Any => operator_line(manifest, "hosts", &operator.hosts, [ANY_HOST]),
@@ -104,7 +105,8 @@ fn line_for_http(manifest: &Manifest, operator: &OperatorGrant) -> String {
     }
 }
 
-/// The line that lets a plugin reach one more host; `granted` is what the operator names.
+/// The line that lets a plugin reach one more host. `granted` are the hosts that the operator
+/// names.
 pub(super) fn line_for_host(manifest: &Manifest, granted: &BTreeSet<HostName>, host: &HostName) -> String {
     match manifest.hosts.covers(host) {
         true => operator_line(manifest, "hosts", granted, [host]),
@@ -132,7 +134,7 @@ pub(super) fn line_for_header(manifest: &Manifest, granted: &BTreeSet<String>, h
     }
 }
 
-/// One line of the operator's configuration that adds `wanted` to what is there.
+/// A line of the operator's configuration that adds `wanted` to `have`.
 fn operator_line<H: Display, W: Display>(
     manifest: &Manifest,
     key: &str,
@@ -142,7 +144,7 @@ fn operator_line<H: Display, W: Display>(
     format!("[plugins.{}] {key} = {}", manifest.name, list(have, wanted))
 }
 
-/// One line of the plugin's manifest that adds `wanted` to what is there.
+/// A line of the plugin's manifest that adds `wanted` to `have`.
 fn manifest_line<H: Display, W: Display>(
     manifest: &Manifest,
     key: &str,

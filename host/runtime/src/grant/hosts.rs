@@ -1,4 +1,4 @@
-//! Which hosts a plugin may reach, and whether a secret may go there.
+//! The hosts that a plugin may reach, and whether a secret may be sent there.
 
 use std::collections::BTreeSet;
 
@@ -9,29 +9,29 @@ use crate::manifest::Asked;
 /// The hosts of a grant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HostGrant {
-    /// Asked for, and granted by name.
+    /// Requested, and granted by name.
     named: BTreeSet<HostName>,
-    /// Asked for, and covered by the operator's `"*"` alone.
+    /// Requested, and granted by the operator's `"*"` only.
     public: Asked<HostName>,
 }
 
 /// How a host was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostAccess {
-    /// By its name: a secret may go there.
+    /// By its name. Secrets may be sent there.
     Named,
-    /// By `"*"`: at public addresses only, and never with a secret.
+    /// By `"*"`: public addresses only, and never with a secret.
     Public,
 }
 
 impl HostGrant {
-    /// Joins what a manifest asks with what the operator names; `any` is the operator's `"*"`.
+    /// Combines the manifest's hosts with the operator's. `any` is the operator's `"*"`.
     pub(crate) fn join(asked: &Asked<HostName>, granted: &BTreeSet<HostName>, any: bool) -> Self {
         let named = granted.iter().filter(|host| asked.covers(host)).cloned().collect();
         Self { named, public: if any { asked.clone() } else { Asked::default() } }
     }
 
-    /// How this host may be reached, if at all.
+    /// How this host may be reached; `None` if it may not.
     #[must_use]
     pub fn access(&self, host: &HostName) -> Option<HostAccess> {
         if self.named.contains(host) {
@@ -43,13 +43,13 @@ impl HostGrant {
         }
     }
 
-    /// Whether nothing can be reached.
+    /// Whether no host can be reached.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.named.is_empty() && self.public.is_empty()
     }
 
-    /// The hosts as an operator would list them, `*` for any public one.
+    /// The hosts as an operator would list them, with `*` for any public one.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         let named = self.named.iter().chain(self.public.named().filter(|host| !self.named.contains(host)));
         let any = matches!(self.public, Asked::Any).then_some("*");
