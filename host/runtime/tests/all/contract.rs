@@ -1,4 +1,5 @@
-//! Components that do not keep the contract: one line each, before compiling.
+//! Components that do not fit the contract are refused before compiling, with a message of one
+//! line.
 
 use cofferdam_runtime::{CallErrorKind, OperatorGrant, TrapKind};
 
@@ -42,7 +43,7 @@ fn random_damage_is_refused_or_harmless() {
         let mut damaged = intact.clone();
         let place = intact.len() * step / 40;
         damaged[place] ^= 0x55;
-        // Damage in code or data keeps the contract; the compiler judges it later.
+        // Damage in code or data does not violate the contract; the compiler finds it later.
         drop(load(&runtime, "router", ROUTER, damaged, OperatorGrant::default()));
     }
 }

@@ -1,4 +1,4 @@
-//! Hooks: verdicts, and the doors a hook may be granted.
+//! Hooks: their verdicts and their capabilities.
 
 use std::sync::Arc;
 

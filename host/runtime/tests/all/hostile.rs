@@ -1,4 +1,4 @@
-//! Guests that mean harm. Each ends typed inside its budget, and an honest guest
+//! Malicious guests. Each ends with a typed error within its budget, and a well-behaved guest
 //! answers right after.
 
 use std::sync::Arc;
@@ -16,13 +16,14 @@ async fn route(router: &Arc<Plugin>, deed: &str) -> Result<(), CallError> {
     router.route(&context(), &summary(deed), &candidates(2), 1).await.map(|answer| assert!(answer.is_ok()))
 }
 
-/// The host is as it was: no instance is left, an honest guest answers.
+/// Asserts that no instance is left and that a well-behaved guest answers.
 async fn unharmed(runtime: &Runtime) {
     assert_eq!(runtime.gauges().instances, 0);
     route(&router(runtime), "").await.unwrap();
 }
 
-/// With time enough to fail for other reasons, on a busy machine too.
+/// A router with a long deadline, so that its calls fail for other reasons than time on a busy
+/// machine too.
 fn patient_router(runtime: &Runtime) -> Arc<Plugin> {
     let manifest = format!("{ROUTER}[limits]\ndeadline_ms = 300\n");
     plugin(runtime, "router", &manifest, fixture("router"), OperatorGrant::default())
@@ -59,7 +60,8 @@ async fn deeds_of_a_router_end_typed() {
 async fn recursion_ends_in_a_trap_and_not_in_an_abort() {
     let runtime = runtime();
     let error = route(&router(&runtime), "recurse").await.unwrap_err();
-    // A Rust guest runs over its own stack in linear memory, or over the host's.
+    // A Rust guest overflows its own stack in linear memory or the host's stack, whichever is
+    // smaller.
     let expected = [TrapKind::StackOverflow, TrapKind::OutOfBounds].map(CallErrorKind::Trap);
     assert!(expected.contains(&error.kind), "{error}");
     let endless = Rogue::of("router").plus("(func $f (call $f))").doing("call $f unreachable");
@@ -73,7 +75,7 @@ async fn a_flood_of_lines_ends_the_call() {
     let runtime = runtime();
     let router = router(&runtime);
     let error = route(&router, "log flood").await.unwrap_err();
-    // Whichever budget is spent first: an unoptimized host is slow.
+    // The first budget that is spent: in an unoptimized host that can be the time.
     assert!([CallErrorKind::TooManyHostCalls, CallErrorKind::OutOfTime].contains(&error.kind), "{error}");
     assert_eq!(router.counters().values().log_lines, 64);
 }
@@ -103,7 +105,7 @@ async fn wasi_is_empty() {
 async fn loops_in_every_export_of_every_world_end() {
     let runtime = runtime();
     let short = |manifest: &str| {
-        // Tables come last in a manifest, so a table of limits can follow.
+        // Tables are at the end of a manifest, so another table can be appended.
         format!("{manifest}[limits]\ndeadline_ms = 5\n")
     };
     let load = |name, manifest: &str, world| {
@@ -204,8 +206,8 @@ async fn memory_is_one_budget_however_it_is_taken() {
     }
 }
 
-/// A result at 1024: tag 0 (ok), eight bytes on the list of indexes as pointer
-/// and length, then two empty strings.
+/// A router that returns a result at address 1024: tag 0 (ok), at offset 8 the pointer and length
+/// of the list of indexes, then two empty strings.
 fn answering(pointer: u32, length: u32) -> Rogue {
     let bytes: String = [0u32, 0, pointer, length, 0, 0, 0, 0]
         .iter()
@@ -233,7 +235,7 @@ async fn answers_that_lie_about_their_size_end_typed() {
         assert!(expected.contains(&error.kind), "{name}: {error}");
         unharmed(&runtime).await;
     }
-    // One MiB of valid indexes is more than a router has to say.
+    // One MiB of valid indexes is more than the output limit of a router.
     let error = rogue(&runtime, &answering(2048, 1 << 18)).await.unwrap_err();
     assert_eq!(error.kind, CallErrorKind::OutputTooLarge);
 }

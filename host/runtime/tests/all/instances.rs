@@ -1,5 +1,5 @@
-//! Room for instances: how it runs out, how it comes back, and what a dropped
-//! call leaves behind.
+//! Permits for instances: what happens when they run out, when they are given back, and what a
+//! dropped call leaves behind.
 
 use std::future::Future;
 use std::pin::pin;
@@ -35,7 +35,7 @@ async fn a_full_pool_is_nobodys_fault_and_empties_again() {
     assert_eq!(runtime.gauges().instances, 0);
 }
 
-/// Polls until the guest has given way once or waits.
+/// Polls once, until the guest yields or waits.
 async fn started<F: Future>(call: std::pin::Pin<&mut F>) {
     let mut context = Context::from_waker(Waker::noop());
     assert!(matches!(call.poll(&mut context), Poll::Pending), "the call goes on");

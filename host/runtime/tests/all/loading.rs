@@ -1,4 +1,4 @@
-//! From files to plugins: folders, replacing built-ins, grants, the cache.
+//! Loading plugins: folders, replacing built-ins, grants, and the compile cache.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,7 +40,7 @@ fn unreadable_folders_name_the_file() {
     let message = read_plugin_dir(folder.path()).unwrap_err().to_string();
     assert!(message.contains("more than 33554432 bytes"), "{message}");
     assert!(read_plugin_dir(&folder.path().join("absent")).is_err());
-    // Under another name the component would only be missing.
+    // Without the check of the name, the only error would be a missing component.
     fs::rename(folder.path().join("router.toml"), folder.path().join("ruter.toml")).unwrap();
     let message = read_plugin_dir(folder.path()).unwrap_err().to_string();
     assert!(message.contains("`name` is \"router\", but the file is named \"ruter\""), "{message}");
@@ -62,7 +62,7 @@ async fn a_built_in_is_replaced_where_the_configuration_says_so() {
     assert_eq!(plugins.iter().count(), 1);
     let router = plugins.get("router").unwrap();
     assert!(router.route(&context(), &summary(""), &candidates(1), 0).await.unwrap().is_ok());
-    // Of two from folders neither is the one that the configuration means.
+    // With two plugins from folders it is unclear which one `replaces` means.
     let twice =
         vec![source("router", ROUTER, fixture("router")), source("router", ROUTER, fixture("router"))];
     let grants = BTreeMap::from([("router".to_owned(), grant)]);
@@ -90,7 +90,7 @@ fn what_two_plugins_answer_to_is_refused() {
     for (first, second, component, says) in [
         (HOOK.to_owned(), renamed(HOOK, "z"), ["hook", "hook"], "the hook id `test` is taken by plugin hook"),
         (picky("a"), picky("b"), ["router", "router"], "the router id `test` is taken by plugin a"),
-        // Requests name both kinds in one list.
+        // Requests name hooks and routers in one list.
         (HOOK.to_owned(), picky("r"), ["hook", "router"], "the router id `test` is taken by plugin hook"),
         (TOOL.to_owned(), renamed(TOOL, "z"), ["tool", "tool"], "the tool type `test` is taken by plugin"),
         (

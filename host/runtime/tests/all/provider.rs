@@ -1,4 +1,4 @@
-//! Providers: one instance from the request to the last event.
+//! Providers: one instance serves from the request to the last event.
 
 use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, PreparedEmbeddings, ResponseHead};
 use cofferdam_runtime::{CallContext, CallErrorKind, OperatorGrant};

@@ -1,4 +1,4 @@
-//! Tools: functions, results, and every import a tool may have.
+//! Tools: functions, results, and every import that a tool may have.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,5 @@
-//! Instances that serve more than one call: whose they are, what ends them, and
-//! that they are in nobody's way.
+//! Instances that serve more than one call: which owner gets them, what ends them, and that they
+//! make room for other calls.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::kit::{
 };
 use crate::rogue::{LOOP, Rogue, TRAP, Wit};
 
-/// A router's decision at 1024: one index, 0, and two empty texts.
+/// A router's decision at address 1024: one index, 0, and two empty strings.
 const ANSWER: &str = "(data (i32.const 1032) \"\\00\\08\\00\\00\\01\")";
 
 fn owned(owner: &str) -> CallContext {
     CallContext { owner: Some(Owner::new(owner)), ..context() }
 }
 
-/// How many calls the instance has served that serves this one.
+/// The number of calls that the instance of this call has served so far.
 async fn calls(router: &Arc<Plugin>, context: &CallContext) -> u32 {
     let decision = router.route(context, &summary(""), &candidates(1), 0).await.unwrap().unwrap();
     let calls = decision.reason.strip_prefix("calls=").unwrap();
@@ -145,7 +145,7 @@ async fn a_destructor_that_breaks_costs_the_instance_and_nothing_else() {
         attempt.close().await;
         assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, 0), "{deed}");
         assert_eq!(rogue.counters().values().errors.values().sum::<u64>(), 1, "{deed}");
-        // Nobody's instance ends without asking the guest.
+        // An instance without an owner is dropped without running the destructor.
         let mut attempt = rogue.open_provider(&context()).await.unwrap();
         attempt.open_decoder(&head()).await.unwrap();
         attempt.close().await;
@@ -195,7 +195,7 @@ async fn what_waits_makes_room_for_memories_too() {
         greedy.route(&owner, &summary(""), &candidates(1), 0).await.unwrap().unwrap();
     }
     assert_eq!(runtime.gauges().idle, 4);
-    // There are as many memories as instances, and each of these takes one.
+    // The pool has as many memories as instances, and each of these instances takes one.
     let provider = provider(&runtime);
     let mut attempts = Vec::new();
     for _ in 0..runtime.gauges().instances_max - 8 {
@@ -236,7 +236,7 @@ async fn an_attempt_that_waits_for_its_provider_leaves_its_instance_to_others_if
             attempt.resume(&owner).await.unwrap();
             attempt.open_decoder(&head()).await.unwrap();
             attempt.feed(&[frame("", "x")]).await.unwrap().unwrap();
-            // The decoder is in this instance and nowhere else.
+            // The decoder exists in this instance only, so it must not be given away.
             attempt.pause();
             let rest = attempt.finish().await.unwrap().unwrap();
             assert!(format!("{rest:?}").contains("frames=1"), "{rest:?}");
