@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn turns_are_given_back() {
+    async fn turns_are_released() {
         let account = account(LONG);
         for _ in 0..3 {
             let call = account.drive(Budget { cpu: LONG, wall: LONG }, std::future::ready(()));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tool_call_keeps_its_turn_while_it_is_interrupted_and_not_while_it_waits() {
+    async fn a_tool_call_keeps_its_turn_when_interrupted_but_not_while_waiting() {
         let (lines, owner) = (Arc::new(Lines::default()), Owner::new("key"));
         let in_line = || Some(Arc::new(lines.join(&owner, 1)));
         let account = |line| Arc::new(Account::new(Arc::new(Turns::new(1)), LONG, line));
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_host_does_meanwhile_is_not_charged() {
+    async fn work_of_the_host_is_not_charged() {
         let account = account(LONG);
         let busy = async { burn(Duration::from_millis(2)) };
         account.drive(Budget { cpu: LONG, wall: LONG }, account.beside(busy)).await.unwrap();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absurd_pool_shrinks_instead_of_failing() {
+    fn a_pool_beyond_the_address_space_shrinks() {
         // 2^20 slots of 4 GiB do not fit into a 64-bit address space of today's processors.
         let sandbox = Sandbox::start(1 << 20).unwrap();
         assert!(sandbox.instances < 1 << 20 || !sandbox.pooled);

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_is_refused_beyond_its_share_of_a_room_that_is_nearly_full() {
+    fn an_owner_is_refused_beyond_its_share_when_nearly_full() {
         let fairness = Fairness::new(16, 2);
         for (taken, held, refused) in
             [(16, 3, true), (15, 3, true), (14, 3, false), (15, 2, false), (16, 0, false), (3, 3, false)]
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_without_a_place_are_not_remembered() {
+    fn owners_without_a_permit_have_no_entry() {
         let holders = Arc::new(Holders::default());
         let (one, other) = (Owner::new("one"), Owner::new("other"));
         let places = [Held::new(&holders, &one), Held::new(&holders, &one), Held::new(&holders, &other)];
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_one_owner_run_one_after_the_other_and_those_of_another_beside_them() {
+    fn calls_of_one_owner_queue_and_other_owners_do_not_wait() {
         let lines = Arc::new(Lines::default());
         let (one, other) = (Owner::new("one"), Owner::new("other"));
         let (first, second, third) = (lines.join(&one, 1), lines.join(&one, 1), lines.join(&other, 1));

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_steer_a_request_carry_no_secret() {
+    fn headers_that_steer_a_request_are_not_injectable() {
         for name in ["host", "content-length", "user-agent", "x-request-id", "X-Key", "a b", ""] {
             assert!(!is_injectable_header(name), "{name}");
         }

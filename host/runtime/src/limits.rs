@@ -96,7 +96,7 @@ mod tests {
     use crate::account::Turns;
 
     #[test]
-    fn memories_and_tables_draw_on_one_budget() {
+    fn memories_and_tables_share_one_budget() {
         let account = Arc::new(Account::new(Arc::new(Turns::new(1)), Duration::from_secs(1), None));
         let mut limiter = Limiter::new(Arc::clone(&account), 1 << 20);
         assert!(limiter.memory_growing(0, 1 << 19, None).unwrap());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_sizes_do_not_overflow() {
+    fn huge_sizes_do_not_overflow() {
         let account = Arc::new(Account::new(Arc::new(Turns::new(1)), Duration::from_secs(1), None));
         let mut limiter = Limiter::new(account, 1 << 20);
         assert!(!limiter.memory_growing(0, usize::MAX, None).unwrap());

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_cannot_be_forged_and_terminals_not_driven() {
+    fn guests_cannot_forge_lines_or_control_terminals() {
         assert_eq!(printable(b"a\nINFO fake\x1b[2J\x07\0"), "a\\u{a}INFO fake\\u{1b}[2J\\u{7}\\u{0}");
         assert_eq!(printable("x\u{2028}y\u{202e}z\u{85}".as_bytes()), "x\\u{2028}y\\u{202e}z\\u{85}");
         assert_eq!(printable(&[b'o', 0xff, b'k']), "o\u{fffd}k");

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_requests_share_what_there_is_beyond_the_grants() {
+    fn long_requests_share_the_memory_beyond_the_grants() {
         let shared = Arc::new(Semaphore::new(400));
         let room = |request| room_in(&shared, request, 64 * MIB, false);
         assert!(room(8 * MIB).unwrap().is_none(), "its own memory is enough");

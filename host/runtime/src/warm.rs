@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_owner_of_the_same_plugin_gets_it_and_once() {
+    fn an_instance_goes_once_to_the_same_owner_and_plugin() {
         let warm = Warm::new(1_000);
         warm.keep(1, owner("a"), "a's");
         assert_eq!(warm.take(1, &owner("b")), None);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_left_is_taken_first() {
+    fn the_last_kept_instance_is_taken_first() {
         let warm = Warm::new(1_000);
         for instance in 1..=3 {
             warm.keep(1, owner("a"), instance);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_together_and_each_have_a_bound() {
+    fn idle_instances_are_limited_in_total_and_per_owner() {
         let warm = Warm::new(PART_OF_ALL * PER_OWNER_MAX * 2);
         for instance in 0..PER_OWNER_MAX * 2 {
             warm.keep(1, owner("a"), instance);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn they_end_when_nobody_comes_or_room_is_needed_or_the_plugin_goes() {
+    fn idle_instances_end_by_time_by_eviction_and_with_their_plugin() {
         let warm = Warm::new(1_000);
         let now = Instant::now();
         for instance in 0..EXPIRED_PER_TICK + 1 {

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_in_range_unique_and_not_empty() {
+    fn an_order_must_be_in_range_unique_and_not_empty() {
         assert_eq!(check_decision(&decision(&[2, 0]), 3), Ok(()));
         for order in [&[][..], &[3], &[0, 0], &[u32::MAX]] {
             assert!(check_decision(&decision(order), 3).is_err(), "{order:?}");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_cannot_be_smuggled() {
+    fn malformed_headers_are_refused() {
         let request = |name: &str, value: &str| UpstreamRequest {
             path: "responses".into(),
             headers: vec![(name.into(), value.into())],
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_whole_objects() {
+    fn is_object_accepts_exactly_one_object() {
         assert!(is_object(br#" {"a":[1,{"b":null}]} "#));
         for json in [&b""[..], b"[]", b"{", b"{}{}", b"{} x", b"null", b"{\"a\":}"] {
             assert!(!is_object(json), "{json:?}");
@@ -202,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_of_guests_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn checking_json_of_guests_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             is_object(&bytes);
             is_array(&bytes);
         }

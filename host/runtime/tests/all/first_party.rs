@@ -98,7 +98,7 @@ async fn web_fetch_reads_pages_of_every_kind_within_its_limits() {
 }
 
 #[tokio::test]
-async fn web_fetch_outlives_markup_made_to_break_it() {
+async fn web_fetch_survives_malicious_markup() {
     let runtime = runtime();
     let fetcher = first_party(&runtime, "tool-web-fetch");
     let megabytes = |part: &str| part.repeat((8 << 20) / part.len());
@@ -121,7 +121,7 @@ async fn web_fetch_outlives_markup_made_to_break_it() {
 }
 
 #[tokio::test]
-async fn web_fetch_counts_its_uses_in_the_request() {
+async fn web_fetch_counts_its_uses_per_request() {
     let runtime = runtime();
     let fetcher = first_party(&runtime, "tool-web-fetch");
     let site = Site::with("text/plain", "words");
@@ -164,7 +164,7 @@ fn document_packed_with_lzw(cycles: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_document_that_unpacks_beyond_the_memory_ends_the_call_alone() {
+async fn a_document_that_exceeds_the_memory_ends_its_call_only() {
     let runtime = runtime();
     let fetcher = first_party(&runtime, "tool-web-fetch");
     let services = behind(&Site::with("application/pdf", document_packed_with_lzw(60)));
@@ -175,7 +175,7 @@ async fn a_document_that_unpacks_beyond_the_memory_ends_the_call_alone() {
 }
 
 #[tokio::test]
-async fn http_request_names_secrets_and_leaves_them_to_the_host() {
+async fn http_request_passes_names_of_secrets_to_the_host() {
     let runtime = runtime();
     let tool = first_party(&runtime, "tool-http-request");
     let site = Site::with("application/json", "{\"id\":7}");
@@ -219,7 +219,7 @@ impl DeferredTools for View {
 }
 
 #[tokio::test]
-async fn searches_look_at_the_catalog_and_at_deferred_tools_alone() {
+async fn searches_see_only_the_catalog_and_deferred_tools() {
     let runtime = runtime();
     let view = Arc::new(View::default());
     let services = Services {

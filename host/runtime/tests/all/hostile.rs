@@ -35,7 +35,7 @@ async fn rogue(runtime: &Runtime, component: &Rogue) -> Result<(), CallError> {
 }
 
 #[tokio::test]
-async fn deeds_of_a_router_end_typed() {
+async fn misbehaving_routers_end_with_typed_errors() {
     let runtime = runtime();
     let router = patient_router(&runtime);
     let cases = [
@@ -57,7 +57,7 @@ async fn deeds_of_a_router_end_typed() {
 }
 
 #[tokio::test]
-async fn recursion_ends_in_a_trap_and_not_in_an_abort() {
+async fn endless_recursion_ends_in_a_trap() {
     let runtime = runtime();
     let error = route(&router(&runtime), "recurse").await.unwrap_err();
     // A Rust guest overflows its own stack in linear memory or the host's stack, whichever is
@@ -71,7 +71,7 @@ async fn recursion_ends_in_a_trap_and_not_in_an_abort() {
 }
 
 #[tokio::test]
-async fn a_flood_of_lines_ends_the_call() {
+async fn a_flood_of_log_lines_ends_the_call() {
     let runtime = runtime();
     let router = router(&runtime);
     let error = route(&router, "log flood").await.unwrap_err();
@@ -93,7 +93,7 @@ async fn logs_are_cut_to_the_quota_and_counted() {
 }
 
 #[tokio::test]
-async fn wasi_is_empty() {
+async fn wasi_gives_no_access() {
     let runtime = runtime();
     let router = router(&runtime);
     for deed in ["files", "environment", "network"] {
@@ -102,7 +102,7 @@ async fn wasi_is_empty() {
 }
 
 #[tokio::test]
-async fn loops_in_every_export_of_every_world_end() {
+async fn loops_in_every_export_are_ended() {
     let runtime = runtime();
     let short = |manifest: &str| {
         // Tables are at the end of a manifest, so another table can be appended.
@@ -138,7 +138,7 @@ async fn loops_in_every_export_of_every_world_end() {
 }
 
 #[tokio::test]
-async fn loops_in_feed_and_finish_end() {
+async fn loops_in_feed_and_finish_are_ended() {
     let runtime = runtime();
     let rogue = Rogue::of("generation-provider")
         .importing(
@@ -161,7 +161,7 @@ async fn loops_in_feed_and_finish_end() {
 }
 
 #[tokio::test]
-async fn loops_before_and_around_a_call_end() {
+async fn loops_before_and_after_a_call_are_ended() {
     let runtime = runtime();
     let start = Rogue::of("router").plus("(func $s (loop $l (br $l))) (start $s)");
     let initialize = Rogue::of("router").plus("(func (export \"_initialize\") (loop $l (br $l)))");
@@ -178,7 +178,7 @@ async fn loops_before_and_around_a_call_end() {
 }
 
 #[tokio::test]
-async fn memory_is_one_budget_however_it_is_taken() {
+async fn memory_is_limited_however_it_is_taken() {
     let runtime = runtime();
     let grow = |pages: u32| {
         format!("(loop $l (br_if $l (i32.ne (memory.grow (i32.const {pages})) (i32.const -1)))) unreachable")
@@ -218,7 +218,7 @@ fn answering(pointer: u32, length: u32) -> Rogue {
 }
 
 #[tokio::test]
-async fn answers_that_lie_about_their_size_end_typed() {
+async fn answers_with_a_false_size_end_with_typed_errors() {
     let runtime = runtime();
     let cases = [
         ("2^31 bytes", answering(8, 1 << 29)),
@@ -241,7 +241,7 @@ async fn answers_that_lie_about_their_size_end_typed() {
 }
 
 #[tokio::test]
-async fn answers_with_impossible_values_end_typed() {
+async fn answers_with_invalid_values_end_with_typed_errors() {
     let runtime = runtime();
     let tag = Rogue::of("router").plus("(data (i32.const 1024) \"\\07\")").doing("i32.const 1024");
     assert!(matches!(rogue(&runtime, &tag).await.unwrap_err().kind, CallErrorKind::Trap(_)));
@@ -254,7 +254,7 @@ async fn answers_with_impossible_values_end_typed() {
 }
 
 #[tokio::test]
-async fn floods_of_output_end_typed() {
+async fn floods_of_output_end_with_typed_errors() {
     let runtime = runtime();
     let provider = provider(&runtime);
     let mut attempt = provider.open_provider(&context()).await.unwrap();
@@ -273,7 +273,7 @@ async fn floods_of_output_end_typed() {
 }
 
 #[tokio::test]
-async fn a_trap_in_mid_stream_kills_the_attempt_and_nothing_else() {
+async fn a_trap_in_a_stream_ends_only_its_attempt() {
     let runtime = runtime();
     let provider = provider(&runtime);
     let mut broken = provider.open_provider(&context()).await.unwrap();
@@ -291,7 +291,7 @@ async fn a_trap_in_mid_stream_kills_the_attempt_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn deeds_in_the_other_worlds_end_typed() {
+async fn misbehaving_providers_hooks_and_tools_end_with_typed_errors() {
     let runtime = runtime();
     let provider = provider(&runtime);
     let mut attempt = provider.open_provider(&context()).await.unwrap();

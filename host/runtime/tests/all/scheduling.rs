@@ -68,7 +68,7 @@ async fn delays_beside(guests: usize) -> Vec<Duration> {
 }
 
 #[test]
-fn timers_of_others_fire_while_guests_spin_on_every_core() {
+fn timers_fire_while_guests_spin_on_every_core() {
     let scheduler = scheduler();
     for guests in [WORKERS, 16, 64] {
         let delays = scheduler.block_on(delays_beside(guests));
