@@ -95,8 +95,8 @@ impl Dialler {
     }
 }
 
-/// Connects, then checks the address of the connected peer before the first byte is sent (egress
-/// rule R11).
+/// Connects, then checks the address of the connected peer before the first byte is sent
+/// (egress rule R11).
 #[derive(Clone)]
 struct CheckedConnector {
     http: HttpConnector<CheckedNames>,

@@ -143,8 +143,8 @@ pub enum Reason {
     /// More than 16 secrets for one request, see [`SECRETS_MAX`](crate::SECRETS_MAX).
     #[error("there are too many secrets for one request")]
     TooManySecrets,
-    /// The secret was released to another host, or the host of the request is an IP address (egress
-    /// rules R4 and R7).
+    /// The secret was released to another host, or the host of the request is an IP address
+    /// (egress rules R4 and R7).
     #[error("the secret is not bound to this host")]
     SecretHost,
     /// `secret_not_header_safe`: the secret has a control character, a character outside ASCII, or

@@ -68,8 +68,8 @@ fn collect(
 }
 
 /// Returns whether a manifest may put a credential into this header. Refused are headers that steer
-/// the request, describe its sender or content, or are usually written to logs by servers (egress
-/// rule R15).
+/// the request, describe its sender or content, or are usually written to logs by servers
+/// (egress rule R15).
 pub(crate) fn may_carry_credential(name: &HeaderName) -> bool {
     let name = name.as_str();
     let elsewhere = matches!(
@@ -155,8 +155,8 @@ pub fn is_credential_header(name: &str) -> bool {
 pub(crate) fn assemble_own(from_guest: &[(String, String)], with_secret: bool) -> Result<HeaderMap, Reason> {
     let parsed = from_guest.iter().map(|(name, value)| {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Reason::Header)?;
-        // In a partial answer, a secret that is cut by the range's edge would not be found (egress
-        // rule R19).
+        // In a partial answer, a secret that is cut by the range's edge would not be found
+        // (egress rule R19).
         let asks_for_piece = with_secret && (name == header::RANGE || name == header::IF_RANGE);
         // Values with other characters are not scanned for placeholders, so a placeholder in one
         // would be sent unreplaced (egress rule R2).

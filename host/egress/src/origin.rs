@@ -95,6 +95,7 @@ impl Origin {
         let host = url.host().ok_or(OriginError::Malformed)?;
         let port = url.port_or_known_default().filter(|port| *port != 0).ok_or(OriginError::Malformed)?;
         let literal = literal(&host);
+        // Each host has one notation: without a trailing dot and without an empty port.
         if matches!(host, Host::Domain(name) if name.ends_with('.')) || authority.ends_with(':') {
             return Err(OriginError::Malformed);
         }

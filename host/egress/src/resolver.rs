@@ -144,7 +144,7 @@ impl Service<Name> for CheckedNames {
             if addresses.is_empty() {
                 return Err(Unreached::UnknownName.into());
             }
-            // All addresses are checked, also those beyond ADDRESSES_MAX.
+            // All addresses are checked, also those beyond `ADDRESSES_MAX`.
             for address in &addresses {
                 rule.check(*address).map_err(AddressRefused)?;
             }

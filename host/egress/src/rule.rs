@@ -70,6 +70,7 @@ impl GuestRule {
             AddressClass::Metadata => return Err(Reason::Metadata),
             AddressClass::Loopback if self.is_plaintext => true,
             _ if self.is_plaintext => false,
+            // A public address can belong to this machine, whose services are closed to guests.
             AddressClass::Public => !is_own(address),
             AddressClass::Loopback => self.is_allowed(address),
             AddressClass::Private

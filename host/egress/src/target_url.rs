@@ -53,8 +53,8 @@ pub enum TargetError {
     /// Not `http://` or `https://`.
     #[error("the URL must begin with https://")]
     Scheme,
-    /// The URL has a user name or password, which a reader can mistake for the host (egress rule
-    /// R9).
+    /// The URL has a user name or password, which a reader can mistake for the host
+    /// (egress rule R9).
     #[error("a user name or password is not allowed in the URL: use a secret")]
     UserInfo,
     /// Not an exact host name and not an address.

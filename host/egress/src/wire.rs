@@ -125,7 +125,8 @@ impl Wire {
                 return Poll::Pending;
             }
         }
-        // Still making progress after TURNS_MAX rounds: yield, and ask to be polled again.
+        // The connection still makes progress after `TURNS_MAX` rounds: yield, and request another
+        // poll.
         context.waker().wake_by_ref();
         Poll::Pending
     }

@@ -25,9 +25,8 @@ const FIRST_SLICE_MAX: Duration = Duration::from_millis(10);
 /// The limits of one call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    /// Processor time.
     pub(crate) cpu: Duration,
-    /// Wall-clock time, waiting included.
+    /// Wall-clock time, including waiting.
     pub(crate) wall: Duration,
 }
 
@@ -38,7 +37,6 @@ pub(crate) enum Cut {
     Time,
     /// Memory or tables.
     Memory,
-    /// Host calls.
     HostCalls,
 }
 

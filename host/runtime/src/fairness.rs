@@ -12,7 +12,8 @@ use crate::context::Owner;
 /// The share of the capacity from which on it counts as nearly full: seven eighths.
 const NEARLY_ALL: (usize, usize) = (7, 8);
 
-/// A shared capacity, and how much of it one owner may hold while it is nearly full.
+/// The rule for a shared capacity: while it is nearly full, an owner that holds more than its share
+/// gets no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fairness {
     room: usize,
@@ -20,14 +21,14 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// A rule for a capacity of `room`, of which one owner may hold `share` while it is nearly
-    /// full.
+    /// A rule for a capacity of `room`, of which `share` is the share of one owner.
     #[must_use]
     pub const fn new(room: usize, share: usize) -> Self {
         Self { room, share }
     }
 
-    /// What one owner may hold while the capacity is nearly full.
+    /// The share of one owner. While the capacity is nearly full, an owner that holds more gets no
+    /// more.
     #[must_use]
     pub const fn share(self) -> usize {
         self.share

@@ -6,8 +6,8 @@ use cofferdam_egress::{self as egress, Placement, SlotError};
 use cofferdam_store::{HostName, SecretName};
 use serde::{Deserialize, Serialize};
 
-/// A secret, the host it is sent to, and its place in requests to that host (egress rules R1 and
-/// R3).
+/// A secret, the host it is sent to, and its place in requests to that host
+/// (egress rules R1 and R3).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "WrittenInjection")]
 pub struct InjectionRule {

@@ -194,12 +194,12 @@ pub struct Manifest {
     /// Secrets that it requests. The host adds their values to requests; the guest never gets them.
     #[serde(default, deserialize_with = "asks::secrets")]
     pub secrets: Asked<SecretName>,
-    /// Places in which it requests these secrets to be sent, in every request to a host (egress
-    /// rule R1).
+    /// Places in which it requests these secrets to be sent, in every request to a host
+    /// (egress rule R1).
     #[serde(default)]
     pub injections: Vec<InjectionRule>,
-    /// Headers in whose value it requests to write `{{secret:NAME}}`, in lower case (egress rule
-    /// R2).
+    /// Headers in whose value it requests to write `{{secret:NAME}}`, in lower case
+    /// (egress rule R2).
     #[serde(default, deserialize_with = "asks::headers")]
     pub placeholder_headers: BTreeSet<String>,
     /// Limits that it requests.

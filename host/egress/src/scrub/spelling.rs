@@ -6,7 +6,7 @@
 
 use zeroize::Zeroizing;
 
-/// One way to write a value.
+/// A way to write a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Spelling {
     /// The text itself, with some characters escaped.
@@ -178,7 +178,7 @@ pub(super) fn each_head(value: &[u8], mut found: impl FnMut(Spelling, u64)) {
     Spelling::ENCODED.into_iter().for_each(add);
 }
 
-/// A spelling in full.
+/// Returns the complete spelling of a value.
 pub(super) fn write(spelling: Spelling, value: &[u8]) -> Zeroizing<Vec<u8>> {
     // The longest spelling has ten bytes per byte: `&#1114111;`. The buffer never grows, because
     // growing would leave an unwiped copy behind.
