@@ -1,9 +1,11 @@
 //! Requests that a guest makes itself, to a URL that it wrote.
 //!
-//! The order of steps is a rule: check everything about the request that needs no secret, resolve
-//! the name, check the addresses, connect, release the secrets, put them into their places, send
-//! once. So no secret is released for a request that is not sent. The answer is searched for the
-//! secrets. One exchange is one request: redirects are not followed (egress rule R10).
+//! A caller that releases secrets takes these steps in order: [`Egress::check`] checks everything
+//! about the request that needs no secret; [`Egress::connect`] resolves the name, checks the
+//! addresses and connects; the caller releases the secrets; [`Egress::fetch`] puts them into their
+//! places and sends the request once. So no secret is released for a request that is not sent. The
+//! answer is searched for the secrets. One exchange is one request: redirects are not followed
+//! (egress rule R10).
 
 use std::{
     fmt,
@@ -125,7 +127,7 @@ impl Egress {
         let deadline = Instant::now() + total;
         self.check_way(&request, !injections.is_empty())?;
         let Filled { method, uri, headers, body } = place::fill(&request, &injections)?;
-        // A GET or HEAD request with a body: many servers do not read it.
+        // Many servers leave the body of a GET or HEAD request unread.
         let desynchronizes = matches!(method, Method::GET | Method::HEAD) && !body.is_empty();
         let mut outward = Request::new(Full::new(body));
         *outward.method_mut() = method;
@@ -155,7 +157,7 @@ impl Egress {
         let mut body = ReplyBody::new(exchange, (client.pool(), Arc::clone(target.key())), &limits);
         body.search(&set);
         if desynchronizes {
-            // The server may take the unread body for the next request on this connection (request
+            // An unread body could be taken for the next request on this connection (request
             // smuggling).
             body.close_afterwards();
         }
