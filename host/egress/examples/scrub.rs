@@ -1,6 +1,7 @@
-//! What searching answers for secrets costs: `cargo run --release -p cofferdam-egress --example scrub`.
+//! Measures what the search of answers for secrets costs: `cargo run --release -p cofferdam-egress
+//! --example scrub`.
 //!
-//! A stream of events of a model, in pieces of 200 bytes as they come, with 1 and with 16 values to look for.
+//! The text is a model's event stream in chunks of 200 bytes, searched for 1 and for 16 values.
 
 use std::{
     hint::black_box,
@@ -11,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use cofferdam_egress::ScrubSet;
 
-/// An event of a model.
+/// One event of a model's stream.
 const EVENT: &str = r#"data: {"id":"chatcmpl-7f3a","object":"chat.completion.chunk","created":1763740000,"model":"meta/llama-3.2","choices":[{"index":0,"delta":{"content":" secrets, \"keys\" and\nskills"},"finish_reason":null}]}
 
 "#;
@@ -51,7 +52,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Like the keys of a provider: a common beginning, then noise.
+/// A value like a provider's key: a common prefix, then random characters.
 fn value(number: u64) -> String {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let noise = (0..40).map(|_| {

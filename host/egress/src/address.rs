@@ -1,38 +1,42 @@
-//! What kind of place an IP address is.
+//! Classifies IP addresses, so that rules can say which classes may be dialled.
 //!
-//! Pure and total: every address has exactly one class, taken from the IANA special-purpose registries and
-//! from the clouds' documentation of their metadata services. An IPv6 address that carries an IPv4 address
-//! is looked at through it, because a translator or the kernel will dial the address inside.
+//! Every address has exactly one class. The ranges come from the IANA special-purpose registries
+//! and from cloud vendors' documentation of their metadata services. An IPv4-mapped IPv6 address
+//! has the class of its IPv4 address, because the kernel dials that one. Other IPv6 forms that
+//! embed an IPv4 address have a class of their own, because a translator would dial an address that
+//! is not checked here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 #[cfg(test)]
 mod tests;
 
-/// The class of an address, from the point of view of a host that must not be talked into dialling it.
+/// The class of an address, for a host that must not be tricked into dialling internal services
+/// (SSRF).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressClass {
-    /// Reachable by anybody.
+    /// A public address.
     Public,
-    /// This machine.
+    /// This machine: 127.0.0.0/8 and ::1.
     Loopback,
-    /// A network of the operator's own: RFC 1918 and IPv6 unique local addresses.
+    /// Private networks: RFC 1918 and IPv6 unique local addresses (RFC 4193).
     Private,
-    /// One link only: 169.254.0.0/16 and fe80::/10.
+    /// Link-local: 169.254.0.0/16 and fe80::/10.
     LinkLocal,
-    /// The carrier's side of a large translator, 100.64.0.0/10 (RFC 6598).
+    /// Shared address space of carrier-grade NAT, 100.64.0.0/10 (RFC 6598).
     CarrierNat,
-    /// Set aside for examples and benchmarks; nobody should be there.
+    /// Reserved for documentation and benchmarks. No public server has such an address.
     Documentation,
-    /// Many receivers.
+    /// Multicast groups.
     Multicast,
-    /// "This host" in an answer: 0.0.0.0 and ::, which Linux dials as loopback.
+    /// 0.0.0.0 and ::, which Linux dials as loopback.
     Unspecified,
-    /// An IPv6 form that carries an IPv4 address to a translator or tunnel: NAT64, 6to4, Teredo and kin.
+    /// An IPv6 address that embeds an IPv4 address for a translator or tunnel, such as NAT64, 6to4
+    /// and Teredo.
     Translated,
-    /// Not assigned for ordinary use.
+    /// Reserved, or not assigned for ordinary use.
     Reserved,
-    /// A cloud's instance metadata or credential service, in whatever form it is written.
+    /// A cloud's instance metadata or credential service, in any notation.
     Metadata,
 }
 
@@ -47,9 +51,9 @@ impl AddressClass {
     }
 }
 
-/// Services that hand credentials to whoever can reach them. Most clouds use 169.254.169.254; the others
-/// are Amazon's container credentials (170.2) and pod identity (170.23), Tencent, Scaleway, Alibaba,
-/// Oracle's former address and Azure's wire server.
+/// IPv4 addresses of services that give credentials to every caller that can reach them. Most
+/// clouds use 169.254.169.254. The others are Amazon's container credentials (170.2) and pod
+/// identity (170.23), Tencent, Scaleway, Alibaba, Oracle's former address and Azure's wire server.
 const METADATA_V4: [Ipv4Addr; 8] = [
     Ipv4Addr::new(169, 254, 169, 254),
     Ipv4Addr::new(169, 254, 170, 2),
@@ -61,7 +65,8 @@ const METADATA_V4: [Ipv4Addr; 8] = [
     Ipv4Addr::new(168, 63, 129, 16),
 ];
 
-/// The same over IPv6: Amazon (instance and pod identity), Google, Scaleway, Oracle, OpenStack.
+/// IPv6 addresses of such services: Amazon (instance metadata and pod identity), Google, Scaleway,
+/// Oracle, OpenStack.
 const METADATA_V6: [Ipv6Addr; 6] = [
     Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254),
     Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0023),
@@ -85,14 +90,15 @@ fn of_v4(address: Ipv4Addr) -> AddressClass {
             AddressClass::Documentation
         }
         [224..=239, ..] => AddressClass::Multicast,
-        // 192.88.99/24 was the 6to4 relay (RFC 7526); 192.0.0/24 belongs to protocols.
+        // 192.88.99.0/24 was the 6to4 relay (RFC 7526); 192.0.0.0/24 is for protocol assignments.
         [0, ..] | [192, 0, 0, _] | [192, 88, 99, _] | [240..=255, ..] => AddressClass::Reserved,
         _ => AddressClass::Public,
     }
 }
 
 fn of_v6(address: Ipv6Addr) -> AddressClass {
-    // The kernel turns the mapped form into plain IPv4, so it has the class of what is inside.
+    // The kernel dials the mapped form (::ffff:a.b.c.d) as plain IPv4, so it has the class of its
+    // IPv4 address.
     if let Some(mapped) = address.to_ipv4_mapped() {
         return of_v4(mapped);
     }
@@ -111,22 +117,23 @@ fn of_v6(address: Ipv6Addr) -> AddressClass {
         [0x2001, 0x0db8, ..] | [0x2001, 0x0002, 0, ..] | [0x3fff, 0..=0x0fff, ..] => {
             AddressClass::Documentation
         }
-        // RFC 2928 protocol assignments; none of them is a server somebody would name.
+        // Protocol assignments (RFC 2928). None of them is used for ordinary servers.
         [0x2001, 0..=0x01ff, ..] => AddressClass::Reserved,
         [0x2000..=0x3fff, ..] => AddressClass::Public,
         _ => AddressClass::Reserved,
     }
 }
 
-/// Is this one of the prefixes whose packets end up at an IPv4 address?
+/// Returns whether packets to this address end up at an IPv4 address.
 fn is_translated(address: Ipv6Addr) -> bool {
     match address.segments() {
-        // :: and ::1 are in the prefix of the deprecated compatible form (RFC 4291), and are not meant by it.
+        // :: and ::1 lie in the prefix of the deprecated IPv4-compatible form (RFC 4291), but are
+        // not of that form.
         [0, 0, 0, 0, 0, 0, 0, 0..=1] => false,
         [0, 0, 0, 0, 0, 0, ..] => true,
         // ::ffff:0:a.b.c.d, stateless translation (RFC 2765).
         [0, 0, 0, 0, 0xffff, 0, ..] => true,
-        // NAT64, well known and for local use (RFC 6052, RFC 8215).
+        // NAT64: the well-known prefix (RFC 6052) and the one for local use (RFC 8215).
         [0x0064, 0xff9b, 0, 0, 0, 0, ..] | [0x0064, 0xff9b, 1, ..] => true,
         // Teredo (RFC 4380) and 6to4 (RFC 3056).
         [0x2001, 0, ..] | [0x2002, ..] => true,
@@ -134,10 +141,11 @@ fn is_translated(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Does any place where an IPv4 address may be written inside an IPv6 one hold a metadata service?
+/// Returns whether an IPv6 address embeds the IPv4 address of a metadata service.
 ///
-/// All places are read whatever the prefix: a network may translate behind a prefix of its own, with any of
-/// the six lengths of RFC 6052, and no server is lost by refusing the few addresses that match by chance.
+/// All positions are checked whatever the prefix: a network may translate under a prefix of its
+/// own, with any of the six lengths of RFC 6052. Few other addresses match by chance, and refusing
+/// them does no harm.
 fn carries_metadata(address: Ipv6Addr) -> bool {
     let [_, _, c, d, e, f, g, h, _, j, k, l, m, n, o, p] = address.octets();
     let places = [

@@ -1,4 +1,4 @@
-//! Sending one request.
+//! [`Egress`]: one client per rule, and the path of one provider request.
 
 use std::{
     sync::{
@@ -24,60 +24,61 @@ use crate::{
     wire::{Exchange, Line, Outward, Unanswered},
 };
 
-/// The door out. Clones share its connections.
+/// Sends requests to servers outside. Clones share the connection pools.
 #[derive(Clone)]
 pub struct Egress {
     clients: Arc<Clients>,
 }
 
-/// One client, and so one pool, per reach.
+/// One client, and therefore one connection pool, per rule: a connection that was dialled under one
+/// rule is never used for a request under another one.
 struct Clients {
     anywhere: Client,
     local: Client,
     loopback: Client,
-    /// For guests' own requests; nothing that was dialled for a provider is ever theirs.
+    /// Guests' own requests. They never use a connection that was dialled for a provider.
     guests: Client,
     guests_plaintext: Client,
-    /// For guests that may go anywhere: what the operator opened for others is closed to them.
+    /// Guests that may reach any public host. `allow_private` does not apply to them.
     guests_public: Client,
-    /// What decides about guests' requests before a name is resolved.
+    /// Checked for guests' requests before a name is resolved.
     guest_ports: Vec<u16>,
     allow_plaintext_loopback: bool,
 }
 
-/// Sends under one rule.
+/// Dials and sends under one rule.
 pub(crate) struct Client {
     dialler: Dialler,
     pool: Arc<Pool>,
 }
 
-/// One request to a provider; always a POST with a JSON body.
+/// One request to a provider. It is always a POST with a JSON body.
 #[derive(Debug)]
 pub struct Outgoing<'a> {
-    /// Where to: the operator's grant.
+    /// The destination that the operator configured.
     pub origin: &'a Origin,
-    /// The guest's path, appended to the origin's; may carry a query.
+    /// The path from the guest, appended to the origin's path. It may have a query.
     pub path: &'a str,
-    /// The guest's headers besides content type, accept and the credential.
+    /// The headers from the guest. They must not compete with the credential.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// The guest's body.
+    /// The body from the guest.
     pub body: Bytes,
-    /// Will the answer be a stream of events? Decides what `accept` says.
+    /// Whether an event stream is expected. Decides the default of the `accept` header.
     pub streamed: bool,
-    /// Put in at the last moment.
+    /// Added after all headers of the guest are checked.
     pub credential: Option<&'a Credential>,
-    /// How much and how long.
+    /// Limits in bytes and time.
     pub limits: Limits,
 }
 
 /// Bounds of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest time until the head of the answer is here, connecting included.
+    /// Time limit from the call until the head of the answer has arrived, connecting included.
     pub head: Duration,
-    /// The longest silence between two pieces of the body.
+    /// Time limit for one wait for the next chunk of the body.
     pub idle: Duration,
-    /// The longest body, in bytes.
+    /// Length limit of the body, in bytes.
     pub body_bytes_max: u64,
 }
 
@@ -96,7 +97,7 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// A root certificate that cannot be read, or settings that a library refuses.
+    /// [`ConfigError`] if a root certificate cannot be read or a library refuses its settings.
     pub fn new(config: EgressConfig) -> Result<Self, ConfigError> {
         let tls = Arc::new(tls::settings(&config.roots)?);
         let names = Arc::new(Names::new(&config)?);
@@ -118,11 +119,12 @@ impl Egress {
         Ok(Self { clients: Arc::new(clients) })
     }
 
-    /// Is the way to this place open, as far as its text tells (R5, R6, R11, R12)?
+    /// Checks scheme, port and literal address of a guest's request before anything is resolved
+    /// (egress rules R5, R6, R11 and R12).
     ///
     /// # Errors
     ///
-    /// The rule that closes it.
+    /// The rule that closes the destination.
     pub(crate) fn check_way(&self, request: &GuestRequest, with_secret: bool) -> Result<(), Reason> {
         let target = &request.target;
         let is_local = self.clients.allow_plaintext_loopback && target.is_loopback() && !request.public_only;
@@ -134,7 +136,8 @@ impl Egress {
         }
         match target.literal() {
             Some(_) if with_secret => Err(Reason::SecretHost),
-            // The connector does not resolve it, so the resolver would not look at it.
+            // The connector does not resolve a literal, so the check in the resolver does not see
+            // it.
             Some(address) => self.guests(request).dialler.check(address),
             None => Ok(()),
         }
@@ -152,22 +155,24 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// See [`Error`]; [`Error::is_connect`] tells whether the server can have seen the request.
+    /// See [`Error`]. [`Error::is_connect`] says whether the server may have seen the request.
     pub async fn send(&self, outgoing: Outgoing<'_>) -> Result<Reply, Error> {
         self.send_marked(outgoing, &AtomicBool::new(false)).await
     }
 
-    /// The same; `is_sent` is set as soon as the server may have seen a byte of the request.
+    /// Same as [`Self::send`], and sets `is_sent` as soon as the server may have seen a byte of the
+    /// request. The caller can read it even after it dropped the future.
     ///
     /// # Errors
     ///
-    /// As for [`Self::send`].
+    /// Same as [`Self::send`].
     pub async fn send_marked(&self, outgoing: Outgoing<'_>, is_sent: &AtomicBool) -> Result<Reply, Error> {
         let Outgoing { origin, path, headers, body, streamed, credential, limits } = outgoing;
         let client = match origin.reach() {
             Reach::Anywhere => &self.clients.anywhere,
             Reach::Loopback => &self.clients.loopback,
-            // The origin was granted without one; nothing vouches for where it leads.
+            // The origin was checked as one without a credential, so it may lead to a private
+            // address over plain http.
             Reach::Local if credential.is_some() => return Err(Reason::Plaintext.into()),
             Reach::Local => &self.clients.local,
         };
@@ -193,7 +198,8 @@ impl Egress {
 }
 
 impl Client {
-    /// Sends a request once. A connection that had died before it took a byte of the request is not counted.
+    /// Sends a request once. If a pooled connection turns out to be dead before it took a byte of
+    /// the request, the request is sent over another one.
     pub(crate) async fn exchange(
         &self,
         key: &Arc<str>,
@@ -207,6 +213,8 @@ impl Client {
                 Some(line) => (line, false),
                 None => (self.dial(key, uri.clone()).await?, true),
             };
+            // Set before sending: if this future is dropped during the send, the server may have
+            // seen the request.
             is_sent.store(true, Ordering::Relaxed);
             let answered = match line {
                 Line::Own(mut wire) => {
@@ -233,7 +241,7 @@ impl Client {
         }
     }
 
-    /// Sees to it that a connection to the origin of `uri` waits for a request.
+    /// Makes sure that the pool has a connection to the origin of `uri`.
     pub(crate) async fn connect(&self, key: &Arc<str>, uri: Uri) -> Result<(), Error> {
         let line = match self.pool.take(key) {
             Some(line) => line,
@@ -245,7 +253,8 @@ impl Client {
         Ok(())
     }
 
-    /// A new connection. It is rare, so what it takes is not part of every request.
+    /// Opens a new connection. Boxed because it is rare: its large future is not part of every
+    /// request's future.
     async fn dial(&self, key: &Arc<str>, uri: Uri) -> Result<Line, Error> {
         let line = Box::pin(self.dialler.dial(uri)).await?;
         if let Line::Shared(shared) = &line {
@@ -259,13 +268,13 @@ impl Client {
     }
 }
 
-/// HTTP/1 names the path in its first line and the host in a header.
+/// HTTP/1 has the path in its request line and the host in the `Host` header.
 fn for_one(request: &mut Outward, uri: &Uri, host: &HeaderValue) {
     *request.uri_mut() = uri.path_and_query().cloned().map_or_else(Uri::default, Uri::from);
     request.headers_mut().insert(header::HOST, host.clone());
 }
 
-/// HTTP/2 has the host in the address.
+/// HTTP/2 has the host in the `:authority` pseudo-header, which comes from the URI.
 fn for_many(request: &mut Outward, uri: &Uri) {
     *request.uri_mut() = uri.clone();
     request.headers_mut().remove(header::HOST);

@@ -1,4 +1,4 @@
-//! What the operator decides about requests to the outside.
+//! The operator's settings for outbound requests.
 
 use std::{
     collections::BTreeMap,
@@ -11,22 +11,28 @@ use crate::IpRange;
 /// The `[egress]` section of the configuration, checked, and the connect timeout.
 #[derive(Clone, Debug)]
 pub struct EgressConfig {
-    /// Ports that guests' own requests and releases may use. A `base_url` brings its own port.
+    /// Destination ports that are open to guests' own requests, with or without a secret. The
+    /// `base_url` of a provider has its own port, which is not checked against this list.
     pub ports: Vec<u16>,
-    /// Root certificates beside the system's: PEM files, each with at least one certificate.
+    /// Root certificates in addition to the system's: PEM files, each with at least one
+    /// certificate.
     pub roots: Vec<Vec<u8>>,
-    /// Ranges that are open to guests' own requests although they are private, of the link or loopback.
-    /// Metadata services and this machine's other addresses stay closed.
+    /// Private, link-local and loopback ranges that guests' own requests may reach. Metadata
+    /// services and this machine's non-loopback addresses stay closed even if a range contains
+    /// them.
     pub allow_private: Vec<IpRange>,
-    /// May a credential, and a guest's own request, travel over `http://` to this machine?
+    /// Whether a credential or a guest's own request may use plain `http://` to a loopback address.
     pub allow_plaintext_loopback: bool,
-    /// Fixed answers by host name; names compare without regard to case. Address rules still apply.
+    /// Fixed DNS answers by host name, compared without regard to case. The address rules still
+    /// apply to these answers.
     pub resolve: BTreeMap<String, Vec<IpAddr>>,
-    /// Name servers to ask instead of the system's. The system's hosts file is not read then.
+    /// Name servers that replace the system's. If any is given, the system's hosts file is not
+    /// read.
     pub nameservers: Vec<SocketAddr>,
-    /// Ports that this host itself listens on: closed to guests on this machine, whatever else is open there.
+    /// Ports that this host itself listens on. Guests cannot reach them on loopback even if
+    /// `allow_private` opens loopback: a guest must not call the host's own API.
     pub own_ports: Vec<u16>,
-    /// The longest time to resolve, connect and agree on TLS, all together.
+    /// Time limit for resolving, connecting and the TLS handshake together.
     pub connect_timeout: Duration,
 }
 
@@ -45,13 +51,14 @@ impl Default for EgressConfig {
     }
 }
 
-/// Why the door cannot be built from a configuration.
+/// Why an [`Egress`](crate::Egress) cannot be built from a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// A file of `roots` is not PEM, has no certificate in it, or one that cannot be a root.
+    /// A file of `roots` is not PEM, contains no certificate, or contains a certificate that cannot
+    /// be a root.
     #[error("roots[{index}] is not a PEM file of root certificates")]
     Root {
-        /// Its position in `roots`, from 0.
+        /// Position of the file in `roots`, from 0.
         index: usize,
     },
     /// The TLS library refused its settings.

@@ -1,8 +1,8 @@
-//! A secret on its way into one header.
+//! A provider's credential: a secret inside one header value.
 //!
-//! This is the only module of the crate that looks at a secret's bytes. The finished header value keeps
-//! them in one buffer that is wiped when the last request with it is gone; it is marked sensitive, so that
-//! HTTP/2 neither compresses nor indexes it and nothing prints it.
+//! The finished value is kept in one buffer that is wiped when the last request with it is dropped.
+//! It is marked sensitive, so that HTTP/2 neither compresses nor indexes it (RFC 7541, 7.1.3) and
+//! `Debug` does not print it.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use crate::ScrubSet;
 use crate::headers::{self, VALUE_BYTES_MAX};
 
-/// Where a provider wants its credential: a header and the text around the value.
+/// Where a provider expects its credential: a header and the text around the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     header: HeaderName,
@@ -23,33 +23,35 @@ pub struct Placement {
     after: String,
 }
 
-/// A header with a secret in it.
+/// A header whose value contains a secret.
 #[derive(Clone)]
 pub struct Credential {
     header: HeaderName,
     value: HeaderValue,
-    /// Where the secret stands in the value.
+    /// The bytes of the value that are the secret.
     place: Range<usize>,
-    /// To find it in an answer.
+    /// Removes the secret from answers.
     scrub: ScrubSet,
 }
 
-/// Secrets shorter than this are words of ordinary texts, and none for real.
+/// Length below which [`Credential::cover`] does nothing: so short a secret would also occur in
+/// ordinary text.
 const COVERED_BYTES_MIN: usize = 8;
 
-/// Why a credential cannot be made. It never says anything about the value.
+/// Why a credential cannot be made. The text reveals nothing about the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialError {
-    /// Not a header name, or one that steers the connection or says who is asking.
+    /// Not a header name, or a header that may not carry a credential because it steers the request
+    /// or describes its sender.
     #[error("this header cannot carry a credential")]
     Header,
-    /// Not printable ASCII with exactly one `{}` and no other brace.
+    /// The format is not printable ASCII with exactly one `{}` and no other brace.
     #[error("the format must be printable text with exactly one {{}}")]
     Format,
     /// The value is empty.
     #[error("the secret is empty")]
     Empty,
-    /// The value has a control character, a character beyond ASCII, or a space at an end.
+    /// The value has a control character, a character outside ASCII, or a space at an end.
     #[error("the secret cannot be sent in a header: is there a line break or a space at its end?")]
     NotHeaderSafe,
     /// The finished value is longer than 16 KiB.
@@ -58,7 +60,8 @@ pub enum CredentialError {
 }
 
 impl Placement {
-    /// Reads a header name and a format such as `Bearer {}`, both from a provider guest's manifest.
+    /// Parses a header name and a format such as `Bearer {}`, both from the manifest of a provider
+    /// guest.
     ///
     /// # Errors
     ///
@@ -75,12 +78,12 @@ impl Placement {
         Ok(Self { header, before: before.to_owned(), after: after.to_owned() })
     }
 
-    /// Puts a secret in its place. The finished value is wiped with the last request that has it; wiping `exposed`
-    /// is the caller's.
+    /// Builds the credential from a secret. Its buffer is wiped with the last request that uses it.
+    /// The caller must wipe `exposed` itself.
     ///
     /// # Errors
     ///
-    /// The value is not fit for a header; it is refused as it is and never trimmed.
+    /// The value cannot be sent in a header. It is refused and never trimmed (egress rule R14).
     pub fn fill(&self, exposed: &[u8]) -> Result<Credential, CredentialError> {
         if exposed.is_empty() {
             return Err(CredentialError::Empty);
@@ -92,7 +95,7 @@ impl Placement {
         if length > VALUE_BYTES_MAX {
             return Err(CredentialError::TooLong);
         }
-        // Of the right size at once: a buffer that grows leaves its old self behind, unwiped.
+        // The buffer has the final size: a buffer that grows leaves unwiped copies behind.
         let mut text = Zeroizing::new(Vec::with_capacity(length));
         text.extend_from_slice(self.before.as_bytes());
         text.extend_from_slice(exposed);
@@ -107,17 +110,17 @@ impl Placement {
 }
 
 impl Credential {
-    /// [`Placement::parse`] and [`Placement::fill`] in one step; the secret is wiped on return.
+    /// [`Placement::parse`] and [`Placement::fill`] in one step. The secret is wiped on return.
     ///
     /// # Errors
     ///
-    /// As those two.
+    /// Those of both functions.
     pub fn new(header: &str, format: &str, value: Secret) -> Result<Self, CredentialError> {
         Placement::parse(header, format)?.fill(value.expose())
     }
 
-    /// Writes asterisks over every occurrence of the secret in what a provider has sent back: some repeat
-    /// the key they refuse.
+    /// Replaces every occurrence of the secret by asterisks, in place. For error messages of
+    /// providers, some of which repeat the key that they refuse.
     pub fn cover(&self, bytes: &mut [u8]) {
         let Some(secret) = self.value.as_bytes().get(self.place.clone()) else { return };
         if secret.len() < COVERED_BYTES_MIN {
@@ -133,16 +136,16 @@ impl Credential {
         }
     }
 
-    /// [`Self::cover`] for text.
+    /// Same as [`Self::cover`], for a `String`.
     #[must_use]
     pub fn covered(&self, text: String) -> String {
         let mut bytes = text.into_bytes();
         self.cover(&mut bytes);
-        // The secret is ASCII and so is what stands in its place.
+        // Secret and asterisks are ASCII, so the text stays valid UTF-8.
         String::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// What takes the secret out of an answer.
+    /// The set that removes the secret from answers.
     pub(crate) fn scrub(&self) -> &ScrubSet {
         &self.scrub
     }
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn credential_stands_in_its_format() {
+    fn credential_is_placed_in_its_format() {
         let credential = Credential::new("Authorization", "Bearer {}", secret("sk-1 2")).unwrap();
         assert_eq!(credential.header(), http::header::AUTHORIZATION);
         assert_eq!(credential.value().as_bytes(), b"Bearer sk-1 2");
@@ -188,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn credential_never_prints_its_value() {
+    fn credential_debug_hides_its_value() {
         let credential = Credential::new("x-api-key", "{}", secret("sk-very-secret")).unwrap();
         assert!(!format!("{credential:?} {:?}", credential.value()).contains("very"));
     }
 
     #[test]
-    fn credential_refuses_values_that_no_header_should_carry() {
+    fn credential_refuses_values_that_are_not_header_safe() {
         for text in ["a\nb", "a\r\n", "a\n", "\ta", "a\0b", "a\u{7f}", " a", "a ", "schlüssel", "a\tb"] {
             let refused = Credential::new("x-api-key", "{}", secret(text)).err();
             assert_eq!(refused, Some(CredentialError::NotHeaderSafe), "{text:?}");
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn placement_refuses_formats_without_exactly_one_slot() {
+    fn placement_refuses_formats_without_exactly_one_gap() {
         for format in ["", "Bearer", "{}{}", "{} {x}", "{", "Bearer {}\n", " {}", "{} ", "{{}}"] {
             assert_eq!(Placement::parse("x-api-key", format), Err(CredentialError::Format), "{format:?}");
         }

@@ -1,4 +1,4 @@
-//! New connections: resolve, check, connect, agree on TLS and on the protocol.
+//! Opens new connections: resolve, check, connect, TLS handshake and choice of the HTTP version.
 
 use std::{
     error::Error as StdError,
@@ -28,16 +28,16 @@ use crate::{
     wire::{Line, Shared, Stream, Wire},
 };
 
-/// A silent peer is asked for a sign of life this often, so that a dead path is noticed.
+/// Interval of TCP keep-alive probes, so that a dead path is noticed.
 const PROBE: Duration = Duration::from_secs(15);
-/// How many of those may stay without an answer.
+/// Unanswered keep-alive probes after which the connection is closed.
 const PROBES: u32 = 3;
-/// What was sent must be acknowledged by the peer's system within this.
+/// Time within which the peer's system must acknowledge sent data (`TCP_USER_TIMEOUT`).
 const ACKNOWLEDGED: Duration = Duration::from_secs(30);
-/// The same for HTTP/2, which can ask by itself: interval and patience.
+/// HTTP/2 pings: interval, and time to wait for the answer.
 const PING: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
-/// Opens connections under the rule of one reach.
+/// Opens connections under one rule.
 pub(crate) struct Dialler {
     connector: HttpsConnector<CheckedConnector>,
     rule: Rule,
@@ -50,7 +50,8 @@ impl Dialler {
         let mut http = HttpConnector::new_with_resolver(names);
         http.enforce_http(false);
         http.set_nodelay(true);
-        // Shared out among the addresses of a name, so that a dead one leaves time for the next.
+        // The connector divides this among the addresses of a name, so a dead address leaves time
+        // for the next one.
         http.set_connect_timeout(Some(timeout));
         http.set_keepalive(Some(PROBE));
         http.set_keepalive_interval(Some(PROBE));
@@ -63,16 +64,17 @@ impl Dialler {
 
     /// # Errors
     ///
-    /// Says which rule closes the address.
+    /// The rule that closes the address.
     pub(crate) fn check(&self, address: IpAddr) -> Result<(), Reason> {
         self.rule.check(address)
     }
 
-    /// Connects to the origin of `uri`. There is no proxy and no second look-up.
+    /// Connects to the origin of `uri`, without a proxy and without a second look-up of the name.
     ///
     /// # Errors
     ///
-    /// An address is refused, nobody answers in time, or the server cannot prove who it is.
+    /// [`Error::Refused`] if a rule closes an address, [`Error::Unreachable`] if no connection is
+    /// made in time, [`Error::Untrusted`] if the server's certificate is not accepted.
     pub(crate) async fn dial(&self, uri: Uri) -> Result<Line, Error> {
         let opening = async {
             let stream = self.connect(uri).await?;
@@ -93,7 +95,8 @@ impl Dialler {
     }
 }
 
-/// Connects and looks where it got to, before the first byte is sent (R11).
+/// Connects, then checks the address of the connected peer before the first byte is sent
+/// (egress rule R11).
 #[derive(Clone)]
 struct CheckedConnector {
     http: HttpConnector<CheckedNames>,
@@ -123,13 +126,13 @@ impl Service<Uri> for CheckedConnector {
     }
 }
 
-/// Speaks HTTP/2 on a new stream, in a task that ends with its last user.
+/// Starts HTTP/2 on a new stream, in a task that ends with its last user.
 async fn share(stream: Stream) -> Result<Line, Error> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.timer(TokioTimer::new()).keep_alive_interval(Some(PING.0)).keep_alive_timeout(PING.1);
     let connection = builder.handshake(stream).await;
     let (sender, connection) = connection.map_err(|_| Error::Unreachable(Unreached::Closed))?;
-    // How it ends, every exchange on it learns.
+    // The connection's error is dropped here: every exchange on it gets an error of its own.
     tokio::spawn(async move { drop(connection.await) });
     Ok(Line::Shared(Shared::new(sender)))
 }

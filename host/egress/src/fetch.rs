@@ -1,9 +1,11 @@
-//! Requests that a guest makes by itself, to a URL that it writes.
+//! Requests that a guest makes itself, to a URL that it wrote.
 //!
-//! The order is that of the rules: everything about the request is looked at before a secret is, its name is
-//! resolved, its addresses are looked at and a connection is made (so that nobody releases one for a request that
-//! is not sent), then secrets are put into their places, then the request is sent, once. What comes back is searched for what
-//! was put in. One exchange is one request: redirects are answers like any other (R10).
+//! A caller that releases secrets takes these steps in order: [`Egress::check`] checks everything
+//! about the request that needs no secret; [`Egress::connect`] resolves the name, checks the
+//! addresses and connects; the caller releases the secrets; [`Egress::fetch`] puts them into their
+//! places and sends the request once. So no secret is released for a request that is not sent. The
+//! answer is searched for the secrets. One exchange is one request: redirects are not followed
+//! (egress rule R10).
 
 use std::{
     fmt,
@@ -22,9 +24,10 @@ use crate::{
     place::{self, Filled},
 };
 
-/// However long a guest may wait, a clock can count it.
+/// Upper limit of [`GuestLimits::total`]. It also keeps the computation of the deadline from
+/// overflowing.
 const TOTAL_MAX: Duration = Duration::from_secs(60 * 60);
-/// The longest headers of an answer, all together, in bytes.
+/// Length limit of all headers of an answer together, in bytes.
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
 
 /// A request of a guest.
@@ -32,54 +35,59 @@ const HEADERS_BYTES_MAX: usize = 64 * 1024;
 pub struct GuestRequest {
     /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH` or `DELETE`.
     pub method: String,
-    /// Where to.
+    /// The checked URL.
     pub target: Target,
-    /// The guest's headers, at most 100, with placeholders if the grant allows them.
+    /// The guest's headers, at most 100. They may have placeholders if the grant allows it.
     pub headers: Vec<(String, String)>,
-    /// The guest's body.
+    /// The body, empty for none.
     pub body: Bytes,
-    /// How much and how long.
+    /// Limits in bytes and time.
     pub limits: GuestLimits,
-    /// May it go to public addresses only, whatever `allow_private` opens? So for hosts that nobody named.
+    /// Restricts the request to public addresses, even if `allow_private` opens others. For guests
+    /// that may reach any host: the operator did not name this one.
     pub public_only: bool,
 }
 
-/// Bounds of one exchange of a guest.
+/// Limits of one exchange of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestLimits {
-    /// The longest body to accept, in bytes.
+    /// Length limit of the answer's body, in bytes.
     pub body_bytes_max: u64,
-    /// The longest time for everything, from resolving the name to the last byte of the body; at most an hour.
+    /// Time limit for everything, from resolving the name to the last byte of the body; at most an
+    /// hour.
     pub total: Duration,
 }
 
-/// What came back; released values are removed from all of it.
+/// An answer, with released values replaced everywhere.
 #[derive(Debug)]
 pub struct GuestReply {
-    /// The status; redirects are answers like any other.
+    /// The status as the server sent it. Redirects are not followed.
     pub status: StatusCode,
-    /// The headers without those of the connection, of sessions and of the body's encoding; names in lower case.
+    /// The headers without those of the connection, of sessions and of the body's coding. Names are
+    /// in lower case.
     pub headers: Vec<(String, String)>,
     /// The body, not yet read.
     pub body: GuestBody,
-    /// The values that went along.
+    /// The values that were sent with the request.
     pub values: ScrubSet,
 }
 
-/// The body of an answer, piece by piece.
+/// The body of an answer, read in chunks.
 #[derive(Debug)]
 pub struct GuestBody {
     body: ReplyBody,
     deadline: Instant,
-    /// What went along, and a bit for each that came back with the head.
+    /// The names of the secrets that were sent, and a bit for each that the head of the answer
+    /// contained.
     secrets: Vec<SecretName>,
     reflected: u64,
 }
 
 impl Egress {
-    /// Looks at everything that does not need a secret's value: method, scheme, port, address, headers,
-    /// placeholders, and whether the places for the named secrets are there and free. [`Egress::fetch`] does so
-    /// too; asked first, it keeps a secret from being released for a request that will be refused.
+    /// Checks everything that does not need a secret's value: method, scheme, port, literal
+    /// address, headers, placeholders, and whether the places for the named secrets exist and are
+    /// free. [`Egress::fetch`] checks the same. Calling this first prevents the release of a secret
+    /// for a request that would be refused.
     ///
     /// # Errors
     ///
@@ -89,13 +97,14 @@ impl Egress {
         place::check(request, slots).map(drop)
     }
 
-    /// Makes sure that the host can be reached, without sending anything: its name leads to open addresses only,
-    /// and somebody answers there who proves to be it. [`Egress::fetch`] does so too; asked first, it keeps a secret
-    /// from being released for a request that cannot be sent. The connection waits for that request.
+    /// Connects to the host without sending anything: its name resolves to open addresses only, and
+    /// a server answers there with a trusted certificate. [`Egress::fetch`] does the same. Calling
+    /// this first prevents the release of a secret for a request that cannot be sent. The
+    /// connection is kept for that request.
     ///
     /// # Errors
     ///
-    /// As [`Egress::fetch`], of a request that was not sent.
+    /// Those of [`Egress::fetch`] for a request that was not sent.
     pub async fn connect(&self, request: &GuestRequest) -> Result<(), Error> {
         self.check_way(request, true)?;
         let target = &request.target;
@@ -108,7 +117,7 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// See [`Error`]. Nothing in it tells more about the other side than its variant.
+    /// See [`Error`]. It says nothing about the server beyond its variant.
     pub async fn fetch(
         &self,
         request: GuestRequest,
@@ -118,6 +127,7 @@ impl Egress {
         let deadline = Instant::now() + total;
         self.check_way(&request, !injections.is_empty())?;
         let Filled { method, uri, headers, body } = place::fill(&request, &injections)?;
+        // Many servers leave the body of a GET or HEAD request unread.
         let desynchronizes = matches!(method, Method::GET | Method::HEAD) && !body.is_empty();
         let mut outward = Request::new(Full::new(body));
         *outward.method_mut() = method;
@@ -129,11 +139,13 @@ impl Egress {
         let exchange = client.exchange(target.key(), target.host_header(), uri, outward, &is_sent);
         let outcome = timeout_at(deadline, exchange).await;
         let (mut head, exchange) = outcome.map_err(|_elapsed| Error::TimedOut)??;
-        // Nobody asked to switch to another protocol, and of an encoded body nobody could say what is in it.
+        // The request asked neither for another protocol nor for a content coding. An encoded body
+        // could not be searched for secrets.
         if head.status == StatusCode::SWITCHING_PROTOCOLS || headers::is_encoded(&head.headers) {
             return Err(Error::Broken);
         }
-        // A piece that was not asked for: a secret that is cut in two would not be found in it (R19).
+        // A partial answer that was not asked for: a secret that is cut by the range's edge would
+        // not be found (egress rule R19).
         if head.status == StatusCode::PARTIAL_CONTENT && !injections.is_empty() {
             return Err(Error::Broken);
         }
@@ -145,16 +157,17 @@ impl Egress {
         let mut body = ReplyBody::new(exchange, (client.pool(), Arc::clone(target.key())), &limits);
         body.search(&set);
         if desynchronizes {
-            // Many servers leave the body of such a request unread, and would take it for the next request.
+            // An unread body could be taken for the next request on this connection (request
+            // smuggling).
             body.close_afterwards();
         }
         if let Err(error) = headers {
-            // Nothing of the answer is given on; what came back with its head is still told.
+            // None of the answer is returned. Reflected secrets are still reported.
             body.stop(Err(error));
         } else if request.method == "HEAD"
             || matches!(head.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         {
-            // The length that the head may tell is that of a body which is not sent.
+            // Such an answer has no body, whatever length its head announces.
             body.stop(Ok(()));
         }
         let body = GuestBody { body, deadline, secrets, reflected };
@@ -162,7 +175,8 @@ impl Egress {
     }
 }
 
-/// The values to take out of an answer, which now own the secrets, and their names in the same order.
+/// The values to remove from the answer, which now own the secrets, and their names in the same
+/// order.
 fn searched(injections: Vec<Injection>) -> (ScrubSet, Vec<SecretName>) {
     let secrets: Vec<SecretName> =
         injections.iter().map(|injection| injection.secret.name().clone()).collect();
@@ -170,7 +184,7 @@ fn searched(injections: Vec<Injection>) -> (ScrubSet, Vec<SecretName>) {
     (ScrubSet::new(secrets.iter().map(SecretName::as_str).zip(values)), secrets)
 }
 
-/// A secret as bytes that are wiped with their last user.
+/// A secret as bytes that are wiped when their last user drops them.
 struct Exposed(Release);
 
 impl AsRef<[u8]> for Exposed {
@@ -179,11 +193,11 @@ impl AsRef<[u8]> for Exposed {
     }
 }
 
-/// The headers that a guest may read, as text.
+/// The headers that a guest may read, as text. Bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
 ///
-/// They are longer than [`HEADERS_BYTES_MAX`] all together.
+/// [`Error::TooLarge`] if they are longer than [`HEADERS_BYTES_MAX`] together.
 fn readable(headers: &HeaderMap, with_secret: bool) -> Result<Vec<(String, String)>, Error> {
     let mut shown = Vec::new();
     let mut length = 0;
@@ -199,13 +213,14 @@ fn readable(headers: &HeaderMap, with_secret: bool) -> Result<Vec<(String, Strin
 }
 
 impl GuestBody {
-    /// The next piece, never empty; `None` at the end, again and again. Cancel safe: a dropped call loses nothing.
+    /// The next chunk, never empty; `None` at the end, also on later calls. Cancel safe: dropping
+    /// the future loses nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] when the request's time is over, [`Error::TooLarge`] when the body is longer than
-    /// accepted or announces to be, [`Error::Broken`] when the connection ends before the body does. Later calls
-    /// repeat the error.
+    /// [`Error::TimedOut`] if the request's time is over, [`Error::TooLarge`] if the body is longer
+    /// than the limit or announces so, [`Error::Broken`] if the connection ends before the body
+    /// does. Later calls return the same error.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         let outcome = timeout_at(self.deadline, self.body.chunk()).await;
         outcome.unwrap_or_else(|_elapsed| {
@@ -214,11 +229,11 @@ impl GuestBody {
         })
     }
 
-    /// The whole body.
+    /// Reads the whole body.
     ///
     /// # Errors
     ///
-    /// As [`GuestBody::chunk`].
+    /// Those of [`GuestBody::chunk`].
     pub async fn collect(&mut self) -> Result<Bytes, Error> {
         let Some(first) = self.chunk().await? else { return Ok(Bytes::new()) };
         let mut whole = BytesMut::from(first);
@@ -228,15 +243,15 @@ impl GuestBody {
         Ok(whole.freeze())
     }
 
-    /// The secrets whose values came back so far, in the head or in the body that was read, and were removed. By
-    /// name, each once.
+    /// The secrets whose values occurred so far, in the head or in the part of the body that was
+    /// read, and were replaced. Sorted by name, without duplicates.
     #[must_use]
     pub fn reflected(&self) -> Vec<SecretName> {
         let bits = self.reflected | self.body.reflected();
         let secrets = self.secrets.iter().enumerate();
         let mut names: Vec<SecretName> =
             secrets.filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| name.clone()).collect();
-        // One secret may have gone to several places.
+        // One secret may have been sent in several places.
         names.sort_unstable();
         names.dedup();
         names
@@ -245,7 +260,7 @@ impl GuestBody {
 
 impl fmt::Debug for GuestRequest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What a guest sends is content.
+        // URL, headers and body are the guest's content and do not belong into logs.
         formatter.debug_struct("GuestRequest").field("method", &self.method).finish_non_exhaustive()
     }
 }

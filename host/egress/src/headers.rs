@@ -1,26 +1,26 @@
-//! Which headers go out.
+//! The rules for request headers, and for the headers of answers that guests may read.
 //!
-//! A guest brings headers of its dialect; the connection, the framing, the body's type and the credential
-//! are the host's. Whatever could make two parties disagree about those is refused and never dropped in
-//! silence, so that an author learns about it.
+//! A guest sets the headers of its provider's dialect. The host sets those for the connection,
+//! framing, content coding and credential. A guest header that conflicts with them is refused,
+//! never dropped silently, so that the guest's author learns about it.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::{Credential, Reason, placeholder};
 
-/// Headers a guest may bring.
+/// Number of headers that a guest may set (egress rule R17).
 const HEADERS_MAX: usize = 100;
-/// The longest header value, in bytes; many servers stop sooner.
+/// Length limit of a header value, in bytes; many servers accept less (egress rule R17).
 pub(crate) const VALUE_BYTES_MAX: usize = 16 * 1024;
 
-/// Who we say we are, unless the guest says it.
+/// Sent unless the guest sets its own `User-Agent`.
 const USER_AGENT: &str = concat!("cofferdam/", env!("CARGO_PKG_VERSION"));
 
-/// Puts the headers of one request together.
+/// Builds the headers of a provider's request, with the credential.
 ///
 /// # Errors
 ///
-/// The rule that a header of the guest breaks.
+/// The rule that one of the guest's headers breaks.
 pub(crate) fn assemble(
     from_guest: Vec<(HeaderName, HeaderValue)>,
     streamed: bool,
@@ -31,7 +31,7 @@ pub(crate) fn assemble(
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     let accept = if streamed { "text/event-stream" } else { "application/json" };
     headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static(accept));
-    // Compressed bytes could not be framed, and later not be searched for released secrets.
+    // A compressed answer could neither be split into events nor be searched for secrets.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
     if let Some(credential) = credential {
@@ -40,7 +40,8 @@ pub(crate) fn assemble(
     Ok(headers)
 }
 
-/// The guest's headers as they come, if all of them are the guest's to set.
+/// Collects the guest's headers if the guest may set all of them. `competes` says which ones
+/// conflict with a credential.
 fn collect(
     from_guest: impl ExactSizeIterator<Item = Result<(HeaderName, HeaderValue), Reason>>,
     competes: impl Fn(&HeaderName, &HeaderValue) -> bool,
@@ -48,7 +49,7 @@ fn collect(
     if from_guest.len() > HEADERS_MAX {
         return Err(Reason::HeadersTooLarge);
     }
-    // Room for the HTTP library's own, so that the map never grows.
+    // Spare room for the headers that the host adds, so that the map never grows.
     let mut headers = HeaderMap::with_capacity(from_guest.len() + 8);
     for header in from_guest {
         let (name, value) = header?;
@@ -66,8 +67,9 @@ fn collect(
     Ok(headers)
 }
 
-/// May a manifest put a credential into this header? Not where it would steer the request, say where it
-/// comes from, or be written into logs along the way.
+/// Returns whether a manifest may put a credential into this header. Refused are headers that steer
+/// the request, describe its sender or content, or are usually written to logs by servers
+/// (egress rule R15).
 pub(crate) fn may_carry_credential(name: &HeaderName) -> bool {
     let name = name.as_str();
     let elsewhere = matches!(
@@ -95,16 +97,17 @@ pub(crate) fn may_carry_credential(name: &HeaderName) -> bool {
     !elsewhere && !is_connection(name) && !family.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// May an operator's plan put a secret into this header? A cookie too, when it is the plan that says so (R15).
+/// Returns whether an operator's injection plan may put a secret into this header. Unlike a
+/// manifest, a plan may name the `Cookie` header (egress rule R15).
 pub(crate) fn may_carry_secret(name: &HeaderName) -> bool {
     name == header::COOKIE || may_carry_credential(name)
 }
 
-/// The longest text on either side of a secret, in bytes: whoever pads a value to the limit of a header learns its
-/// length.
+/// Length limit of the text on each side of a secret, in bytes. With unlimited padding, a guest
+/// could find out the length of a secret from the error for a header value that is too long.
 const FRAME_BYTES_MAX: usize = 256;
 
-/// May these two texts stand around a secret in a header?
+/// Returns whether these texts may stand before and after a secret in a header.
 pub(crate) fn is_frame(before: &str, after: &str) -> bool {
     let is_plain =
         |text: &str| text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'{' | b'}'));
@@ -112,15 +115,17 @@ pub(crate) fn is_frame(before: &str, after: &str) -> bool {
     is_short && is_plain(before) && is_plain(after) && !before.starts_with(' ') && !after.ends_with(' ')
 }
 
-/// May these bytes of a secret be sent in a header as they are (R14)? They are refused otherwise, never trimmed.
+/// Returns whether a secret can be sent in a header unchanged (egress rule R14). Other secrets are
+/// refused, never trimmed.
 pub(crate) fn is_safe(exposed: &[u8]) -> bool {
     exposed.iter().all(|byte| matches!(byte, b' '..=b'~'))
         && exposed.first() != Some(&b' ')
         && exposed.last() != Some(&b' ')
 }
 
-/// Does this header of a guest say who is asking? Together with a secret of ours it would confuse whose request
-/// it is (R16). A cookie does too, and no guest sends one anyway.
+/// Returns whether a header identifies the caller. Next to a secret that the host adds, it would
+/// leave unclear under which identity the request runs (egress rule R16). `Cookie` is in the list
+/// although no guest may send it.
 #[must_use]
 pub fn is_credential_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -138,19 +143,23 @@ pub fn is_credential_header(name: &str) -> bool {
     name == "token" || name.starts_with("cookie") || ends.iter().any(|end| name.ends_with(end))
 }
 
-/// Puts the headers of a guest's own request together, all but those with a secret (R15 to R18).
+/// Builds the headers of a guest's own request, without those that carry a secret (egress rules R15
+/// to R18).
 ///
-/// `with_secret`: a secret goes along, so that nothing else may say who is asking but a placeholder.
+/// `with_secret`: the request carries a secret, so no other header may identify the caller, except
+/// one with a placeholder.
 ///
 /// # Errors
 ///
-/// The rule that a header of the guest breaks.
+/// The rule that one of the guest's headers breaks.
 pub(crate) fn assemble_own(from_guest: &[(String, String)], with_secret: bool) -> Result<HeaderMap, Reason> {
     let parsed = from_guest.iter().map(|(name, value)| {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Reason::Header)?;
-        // In a piece of an answer nobody could find a secret that is cut in two (R19).
+        // In a partial answer, a secret that is cut by the range's edge would not be found
+        // (egress rule R19).
         let asks_for_piece = with_secret && (name == header::RANGE || name == header::IF_RANGE);
-        // A placeholder beside other characters would not be seen and be sent as it stands (R2).
+        // Values with other characters are not scanned for placeholders, so a placeholder in one
+        // would be sent unreplaced (egress rule R2).
         let is_plain = value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
         if asks_for_piece || !is_plain {
             return Err(Reason::Header);
@@ -163,14 +172,16 @@ pub(crate) fn assemble_own(from_guest: &[(String, String)], with_secret: bool) -
             .is_ok_and(|value| placeholder::in_value(value).is_ok_and(|found| !found.is_empty()));
         with_secret && !is_ours && is_credential_header(name.as_str())
     })?;
-    // A compressed answer could not be searched for released secrets, nor its size be known beforehand.
+    // A compressed answer could not be searched for released secrets, and its decoded size would be
+    // unknown.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
     Ok(headers)
 }
 
-/// May a guest read this header of an answer? Not those of the connection and of sessions; and when a secret went
-/// along, not those that speak about a body in which it may have been replaced (R18).
+/// Returns whether a guest may read this header of an answer. Hidden are headers of the connection
+/// and of sessions. If the request carried a secret, validators and digests of the body are hidden
+/// too: scrubbing may have changed the body (egress rule R18).
 pub(crate) fn may_be_read(name: &HeaderName, with_secret: bool) -> bool {
     let of_the_body = ["etag", "digest", "content-digest", "repr-digest", "content-md5"];
     let of_the_line = ["www-authenticate", "authentication-info", "alt-svc", "content-encoding"];
@@ -180,7 +191,7 @@ pub(crate) fn may_be_read(name: &HeaderName, with_secret: bool) -> bool {
     !is_hidden && !is_stale
 }
 
-/// Is the body that comes with these headers encoded in a way that we did not ask for (R18)?
+/// Returns whether the body has a coding that the request did not ask for (egress rule R18).
 pub(crate) fn is_encoded(headers: &HeaderMap) -> bool {
     let is_other = |name, plain: &str| {
         headers.get_all(name).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(plain.as_bytes()))
@@ -196,7 +207,7 @@ fn is_reserved(name: &HeaderName, value: &HeaderValue) -> bool {
     }
 }
 
-/// Headers of the connection, its framing and its intermediaries, and of sessions.
+/// Headers of the connection, of framing, of intermediaries and of sessions.
 fn is_connection(name: &str) -> bool {
     matches!(
         name,
@@ -221,7 +232,7 @@ fn is_connection(name: &str) -> bool {
         || name.starts_with("x-forwarded-")
 }
 
-/// Would this header of the guest take part in saying who is asking?
+/// Returns whether a guest's header would identify the caller in addition to the credential.
 fn competes(name: &HeaderName, credential: &Credential) -> bool {
     name == credential.header() || name == header::AUTHORIZATION || name.as_str().ends_with("api-key")
 }

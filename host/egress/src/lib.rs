@@ -1,12 +1,13 @@
-//! The only way out of the machine.
+//! All HTTP requests that the host sends to servers outside.
 //!
-//! Everything the host sends to somebody else's server passes [`Egress::send`], to an origin that the operator
-//! named, or [`Egress::fetch`], to a URL that a guest wrote: the address is checked after it was resolved and
-//! before it is dialled, the secret is written into the request here and nowhere else, and what comes back is
-//! bounded in bytes and in time and searched for that secret. A request goes out once; this crate follows no
-//! redirect, asks no proxy, keeps no cookie and decodes no compression.
+//! [`Egress::send`] sends a provider's request to an origin that the operator configured.
+//! [`Egress::fetch`] sends a request to a URL that a guest wrote. Both check the address after it
+//! is resolved and before it is dialled. The secret is written into the request in this crate and
+//! nowhere else. Answers are bounded in bytes and in time and are searched for that secret. Each
+//! request is sent once: this crate follows no redirect, uses no proxy, keeps no cookie and decodes
+//! no compression.
 //!
-//! Rules R1 to R24 of the vault's release path are cited where they are kept.
+//! Comments cite the egress rules by number (R1 to R24); `docs/egress-rules.md` lists them.
 
 mod address;
 mod range;

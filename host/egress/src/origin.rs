@@ -1,7 +1,8 @@
-//! The operator's `base_url`: the grant of one origin.
+//! The operator's `base_url`: permission for requests to one origin.
 //!
-//! An [`Origin`] exists only if its scheme, host and credential go together, so a request needs no further
-//! look at them; names are looked at again when they have been resolved. A guest only ever adds a path.
+//! An [`Origin`] exists only if its scheme, host and credential are allowed together, so they are
+//! not checked again per request. The addresses of a name are checked whenever it is resolved. A
+//! guest only adds a path.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -17,15 +18,15 @@ use crate::{EgressConfig, PathError, Reason, path, reach::Reach};
 #[cfg(test)]
 mod tests;
 
-/// A checked `base_url`: scheme, host, port and the path that all requests begin with.
+/// A checked `base_url`: scheme, host, port and the path that all requests start with.
 #[derive(Clone, Debug)]
 pub struct Origin {
     scheme: UriScheme,
-    /// Canonical: a name in lower case, no port that goes without saying.
+    /// Canonical: a name in lower case, without the scheme's default port.
     authority: Authority,
-    /// The authority once more, as a header.
+    /// The authority as the value of the `Host` header.
     host_header: HeaderValue,
-    /// What connections to this origin are kept under.
+    /// Key of this origin's connections in the pool: scheme and authority.
     key: Arc<str>,
     /// The path of the base URL, with a slash at the end.
     base_path: String,
@@ -43,31 +44,32 @@ pub enum OriginError {
     /// Neither `http` nor `https`.
     #[error("the scheme must be http or https")]
     Scheme,
-    /// Credentials belong to the vault.
+    /// The URL has a user name or password. Credentials belong into the vault.
     #[error("a user name or password is not allowed in the URL: use a secret")]
     UserInfo,
-    /// A query would be cut in two by the path.
+    /// The URL has a query. Guests' paths are appended to the URL, so they would become part of the
+    /// query.
     #[error("a query is not allowed in the URL")]
     Query,
-    /// A fragment is never sent.
+    /// The URL has a fragment, which would never be sent.
     #[error("a fragment is not allowed in the URL")]
     Fragment,
-    /// The path of the URL breaks a rule for paths.
+    /// The URL's path breaks a rule for paths.
     #[error("{0}")]
     Path(#[from] PathError),
-    /// A cloud metadata address.
+    /// The host is the address of a cloud metadata service.
     #[error("metadata addresses are closed, whatever their form")]
     Metadata,
-    /// Plain http to a literal that is neither loopback nor private.
+    /// Plain http to a literal address that is neither loopback nor private.
     #[error("http:// is allowed to loopback and private addresses only: write https://")]
     PlaintextAddress,
-    /// Plain http with a credential to somewhere else than loopback.
+    /// Plain http with a credential to a host other than loopback.
     #[error("a credential travels over http:// to loopback only: write https://")]
     PlaintextCredential,
-    /// Plain http with a credential to loopback, not allowed by the configuration.
+    /// Plain http with a credential to loopback, which the configuration does not allow.
     #[error("a credential travels over http:// only with egress.allow_plaintext_loopback = true")]
     PlaintextLoopback,
-    /// A secret that is bound to hosts cannot go to an address: secrets are bound to names.
+    /// A host-bound secret and a literal address: secrets are bound to names.
     #[error("a host-bound secret needs a host name, not an address: write localhost for a loopback provider")]
     HostBoundLiteral,
 }
@@ -75,12 +77,13 @@ pub enum OriginError {
 impl Origin {
     /// Checks a `base_url`.
     ///
-    /// `with_credential`: requests may carry one. `host_bound`: it may be an operator's or a workspace's
-    /// secret, which is released to host names only; a key from the environment is not host-bound.
+    /// `with_credential`: requests may carry a credential. `host_bound`: the credential may be an
+    /// operator's or a workspace's secret, which is released to host names only. A key from the
+    /// environment is not host-bound.
     ///
     /// # Errors
     ///
-    /// Names the rule that the URL breaks; the text says what to write instead.
+    /// The rule that the URL breaks. The error's text says what to write instead.
     pub fn parse(
         base_url: &str,
         with_credential: bool,
@@ -92,6 +95,7 @@ impl Origin {
         let host = url.host().ok_or(OriginError::Malformed)?;
         let port = url.port_or_known_default().filter(|port| *port != 0).ok_or(OriginError::Malformed)?;
         let literal = literal(&host);
+        // Each host has one notation: without a trailing dot and without an empty port.
         if matches!(host, Host::Domain(name) if name.ends_with('.')) || authority.ends_with(':') {
             return Err(OriginError::Malformed);
         }
@@ -111,7 +115,8 @@ impl Origin {
             })?;
         }
         if reach == Reach::Loopback && !config.allow_plaintext_loopback {
-            // A literal that got here is loopback; of the names only these are so for certain.
+            // A literal address that passed the check above is loopback. A name is surely loopback
+            // only if it is one of the `localhost` names.
             let is_loopback = literal.is_some() || is_localhost(url.host_str().unwrap_or_default());
             return Err(if is_loopback {
                 OriginError::PlaintextLoopback
@@ -137,17 +142,18 @@ impl Origin {
         })
     }
 
-    /// Appends a path, with or without a leading slash and perhaps with a query, to the path of the base URL.
+    /// Appends a path to the path of the base URL. The path may have a leading slash and a query.
     ///
     /// # Errors
     ///
-    /// Refuses whatever could lead elsewhere: see [`PathError`].
+    /// [`PathError`] for every path that could lead out of the base URL.
     pub fn join(&self, path: &str) -> Result<Uri, PathError> {
         let relative = path::check(path)?;
         let mut text = BytesMut::with_capacity(self.base_path.len() + relative.len());
         text.put_slice(self.base_path.as_bytes());
         text.put_slice(relative.as_bytes());
-        // Scheme and authority are not even looked at again: no path can change them.
+        // Scheme and authority are copied, not parsed from the joined text: no path can change
+        // them.
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
@@ -162,13 +168,13 @@ impl Origin {
         &self.host
     }
 
-    /// The port, also where the URL leaves it to the scheme.
+    /// The port, which is the scheme's default if the URL has none.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What the operator may not have meant, although it is accepted.
+    /// Warnings about a `base_url` that is accepted but may be a mistake.
     pub fn doubts(&self) -> impl Iterator<Item = &'static str> {
         let has_version = self.base_path.split('/').any(is_version);
         let version = "it has no version in its path, such as /v1, and requests go right below it";
@@ -193,15 +199,15 @@ impl Origin {
     }
 }
 
-/// `v1`, `v1beta`, `v4`.
+/// Returns whether a path segment is a version such as `v1`, `v1beta` or `v4`.
 fn is_version(segment: &str) -> bool {
     segment
         .strip_prefix(['v', 'V'])
         .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
 }
 
-/// A name below one of the public suffixes, as far as its text tells: names of a local network have no dot, or end
-/// in a suffix that is kept for them.
+/// Guesses from its text whether a name is public. Names of a local network have no dot, or end in
+/// a suffix that is reserved or customary for local use.
 fn is_public_name(host: &str) -> bool {
     const LOCAL: [&str; 9] =
         ["localhost", "local", "internal", "lan", "home", "arpa", "test", "intranet", "private"];
@@ -216,8 +222,9 @@ enum Scheme {
     Https,
 }
 
-/// Looks at the text before a URL parser does: a parser drops tabs and line breaks, turns backslashes into
-/// slashes and decodes the host, and then the URL is not the one that was written.
+/// Splits the text before a URL parser sees it. A parser drops tabs and line breaks, turns
+/// backslashes into slashes and decodes the host, so its result can differ from the text that was
+/// written.
 fn split(base_url: &str) -> Result<(Scheme, &str, &str), OriginError> {
     if !base_url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
         return Err(OriginError::Malformed);
@@ -244,7 +251,8 @@ fn split(base_url: &str) -> Result<(Scheme, &str, &str), OriginError> {
     Ok((scheme, authority, base_path))
 }
 
-/// `localhost` and the names below it, which never leave the machine (RFC 6761).
+/// Returns whether a name is `localhost` or below it. Such names always mean loopback (RFC 6761,
+/// 6.3).
 pub(crate) fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }

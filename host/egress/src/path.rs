@@ -1,34 +1,36 @@
-//! The path that a guest appends to an origin.
+//! Checks the path that a guest appends to an origin.
 //!
-//! Strict on purpose: a path is either made of plain segments or refused, never repaired. What one server
-//! takes for a slash, a dot or a line break another does not, so the encoded forms are refused too.
+//! The check is strict: a path either consists of plain segments or is refused. It is never
+//! repaired. Servers disagree on what counts as a slash, a dot or a line break, so their encoded
+//! forms are refused too.
 
 #[cfg(test)]
 mod tests;
 
-/// The longest path with its query, in bytes.
+/// Length limit of a path with its query, in bytes.
 const PATH_BYTES_MAX: usize = 8 * 1024;
 
 /// Why a path cannot be appended to an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Nothing is left to append.
+    /// The path is empty or a single slash.
     #[error("the path is empty")]
     Empty,
     /// Longer than 8 KiB.
     #[error("the path is too long")]
     TooLong,
-    /// A URL with a scheme, or something that could be read as one.
+    /// The path is a URL with a scheme, or could be read as one.
     #[error("the path must be relative to the base URL")]
     Absolute,
-    /// `//`: at the start it names another host, elsewhere servers disagree about it.
+    /// The path has `//`. At the start it names another host; elsewhere servers treat it
+    /// differently.
     #[error("the path has an empty segment")]
     EmptySegment,
-    /// `.` or `..`, in whatever form.
+    /// The path has the segment `.` or `..`, plain or encoded.
     #[error("the path has a dot segment")]
     DotSegment,
-    /// A character that does not belong into a path or query, encoded or not: a control character, a space,
-    /// a backslash, `#`, `@` before the query, anything beyond ASCII.
+    /// The path has a character that is not allowed, plain or encoded: a control character, a
+    /// space, a backslash, `#`, `@` before the query, or any character outside ASCII.
     #[error("the path has a character that is not allowed")]
     Character,
     /// A percent sign without two hexadecimal digits, or an encoded percent sign in the path.
@@ -40,7 +42,7 @@ pub enum PathError {
 ///
 /// # Errors
 ///
-/// Names the first rule that the path breaks.
+/// The first rule that the path breaks.
 pub(crate) fn check(path: &str) -> Result<&str, PathError> {
     if path.len() > PATH_BYTES_MAX {
         return Err(PathError::TooLong);
@@ -57,7 +59,7 @@ pub(crate) fn check(path: &str) -> Result<&str, PathError> {
     if segments.split('/').next().is_some_and(|first| first.contains(':')) {
         return Err(PathError::Absolute);
     }
-    // A single slash at the end is some servers' way to name a collection.
+    // Some servers name a collection with a slash at the end.
     let body = segments.strip_suffix('/').unwrap_or(segments);
     for segment in body.split('/') {
         check_segment(segment)?;
@@ -75,7 +77,7 @@ fn check_segment(segment: &str) -> Result<(), PathError> {
     if !segment.contains('%') {
         return if matches!(segment, "." | "..") { Err(PathError::DotSegment) } else { Ok(()) };
     }
-    // An encoded slash stays inside its segment here, but the server may decode before it splits.
+    // An encoded slash does not split the segment here, but the server may decode before it splits.
     let mut decoded = String::with_capacity(segment.len());
     let mut rest = segment;
     while let Some((before, after)) = rest.split_once('%') {
@@ -95,7 +97,8 @@ fn check_segment(segment: &str) -> Result<(), PathError> {
     }
 }
 
-/// Every byte is allowed as it stands, or is a percent encoding of something that is no trap.
+/// Every byte is allowed as it is, or is percent-encoded and neither a control character nor a
+/// backslash.
 fn check_characters(text: &str, is_allowed: fn(u8) -> bool) -> Result<(), PathError> {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -121,12 +124,13 @@ fn hex(digit: Option<u8>) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// RFC 3986 `pchar` without `@`, which belongs to user information when a parser is mistaken about the start.
+/// RFC 3986 `pchar` without `@`: a parser that is wrong about where the path starts would read it
+/// as user information.
 fn is_path_character(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:/".contains(&byte)
 }
 
-/// RFC 3986 `query`, and the brackets and bar that are common in practice.
+/// RFC 3986 `query`, plus brackets and the vertical bar, which are common in practice.
 fn is_query_character(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?[]|".contains(&byte)
 }

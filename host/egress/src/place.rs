@@ -1,4 +1,4 @@
-//! Puts released secrets into a guest's request.
+//! Puts released secrets into their places in a guest's request.
 
 mod json;
 
@@ -11,12 +11,13 @@ use crate::{
     GuestRequest, Injection, Reason, Slot, headers, headers::VALUE_BYTES_MAX, placeholder, slot::Place,
 };
 
-/// Secrets in one request.
+/// Number of secrets in one request.
 pub const SECRETS_MAX: usize = 16;
-/// The longest path with its query once secrets are in it, in bytes.
+/// Length limit of the path and query after secrets are added, in bytes.
 const TARGET_BYTES_MAX: usize = 64 * 1024 - 1;
 
-/// A request as it goes out. Whatever has a secret in it is wiped when the last user is gone.
+/// A request as it is sent. Its buffers that hold a secret are wiped when their last user drops
+/// them.
 pub(crate) struct Filled {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
@@ -24,7 +25,8 @@ pub(crate) struct Filled {
     pub(crate) body: Bytes,
 }
 
-/// Looks at all rules that need no value. Gives the method and the headers without secrets.
+/// Checks all rules that do not need a secret's value. Returns the method and the headers without
+/// secrets.
 pub(crate) fn check(
     request: &GuestRequest,
     slots: &[(&Slot, &SecretName)],
@@ -37,6 +39,7 @@ pub(crate) fn check(
     let headers = headers::assemble_own(&request.headers, !slots.is_empty())?;
     let mut taken: Vec<&Slot> = Vec::with_capacity(slots.len());
     for (slot, _) in slots {
+        // Taken by the guest's own request, or by another secret of this request.
         let is_taken = taken.contains(slot)
             || match &slot.0 {
                 Place::Header { name, .. } => {
@@ -73,7 +76,8 @@ fn method(text: &str) -> Result<Method, Reason> {
     }
 }
 
-/// Every placeholder has its secret, and every secret for a placeholder has one (R2).
+/// Every placeholder must have a secret, and every secret for a placeholder must be used by one
+/// (egress rule R2).
 fn check_placeholders(request: &GuestRequest, slots: &[(&Slot, &SecretName)]) -> Result<(), Reason> {
     let found = placeholder::placeholders(request)?;
     let mut wanted = Vec::new();
@@ -92,11 +96,12 @@ fn check_placeholders(request: &GuestRequest, slots: &[(&Slot, &SecretName)]) ->
     if is_provided && is_used { Ok(()) } else { Err(Reason::Placeholder) }
 }
 
-/// Puts every secret into its place.
+/// Checks the request again and puts every secret into its place.
 pub(crate) fn fill(request: &GuestRequest, injections: &[Injection]) -> Result<Filled, Reason> {
     let slots: Vec<(&Slot, &SecretName)> =
         injections.iter().map(|injection| (&injection.slot, injection.secret.name())).collect();
     let (method, mut headers) = check(request, &slots)?;
+    // The release was for one host: a secret never goes to another one (egress rules R4 and R7).
     for Injection { secret, .. } in injections {
         if Some(secret.host()) != request.target.host_name() {
             return Err(Reason::SecretHost);
@@ -126,7 +131,7 @@ fn framed(before: &str, exposed: &[u8], after: &str) -> Result<HeaderValue, Reas
     sensitive(&[before.as_bytes(), exposed, after.as_bytes()])
 }
 
-/// A header value of these parts in one buffer that is wiped.
+/// Joins the parts into a header value whose buffer is wiped on drop.
 fn sensitive(parts: &[&[u8]]) -> Result<HeaderValue, Reason> {
     let length = parts.iter().map(|part| part.len()).sum();
     if length > VALUE_BYTES_MAX {
@@ -138,7 +143,7 @@ fn sensitive(parts: &[&[u8]]) -> Result<HeaderValue, Reason> {
     Ok(value)
 }
 
-/// Of the right size at once: a buffer that grows leaves its old self behind, unwiped.
+/// Joins the parts in a buffer of the final size: a buffer that grows leaves unwiped copies behind.
 fn joined(parts: &[&[u8]], length: usize) -> Bytes {
     let mut text = Zeroizing::new(Vec::with_capacity(length));
     for part in parts {
@@ -147,10 +152,11 @@ fn joined(parts: &[&[u8]], length: usize) -> Bytes {
     Bytes::from_owner(text)
 }
 
-/// Puts secrets where their placeholders stand, in one pass over what the guest wrote.
+/// Replaces placeholders by their secrets, in one pass over the guest's text.
 fn replace_placeholders(headers: &mut HeaderMap, injections: &[Injection]) -> Result<(), Reason> {
     for (name, value) in headers.iter_mut() {
-        // Only the guest's own values are looked at, never one with a secret in it.
+        // Only the guest's own values are scanned, never one that already has a secret in it: a
+        // secret may contain text that looks like a placeholder.
         let Some(text) = value.to_str().ok().filter(|_| !value.is_sensitive()) else { continue };
         let found = placeholder::in_value(text)?;
         let mut parts: Vec<&[u8]> = Vec::with_capacity(2 * found.len() + 1);
@@ -174,7 +180,8 @@ fn replace_placeholders(headers: &mut HeaderMap, injections: &[Injection]) -> Re
     Ok(())
 }
 
-/// The request's target with the parameters that carry secrets, each percent-encoded down to what means nothing.
+/// The request's URI with the query parameters that carry secrets. All but unreserved characters
+/// are percent-encoded.
 fn with_query(request: &GuestRequest, injections: &[Injection]) -> Result<Uri, Reason> {
     let uri = request.target.uri();
     let mut added: Vec<(&str, &[u8])> = Vec::new();
@@ -195,7 +202,7 @@ fn with_query(request: &GuestRequest, injections: &[Injection]) -> Result<Uri, R
     text.extend_from_slice(bare.as_bytes());
     let mut separator = match request.target.query() {
         None => Some(b'?'),
-        // A bare question mark is there already.
+        // The URL already ends with a question mark.
         Some("") => None,
         Some(_) => Some(b'&'),
     };

@@ -1,8 +1,9 @@
-//! Placeholders: `{{secret:NAME}}` in the value of a header (R2).
+//! Placeholders: `{{secret:NAME}}` in the value of a header (egress rule R2).
 //!
-//! Found in one pass from left to right over what the guest wrote; what is put in their place is never looked
-//! at. Whatever begins like one and is none, or stands elsewhere, has the request refused: text that was meant
-//! to become a secret must not travel as it is, and must not tell a server which names exist.
+//! Placeholders are found in one pass from left to right over the guest's text; the text that
+//! replaces them is never scanned. A malformed placeholder, or one outside of a header value,
+//! refuses the request. Text that was meant to become a secret must not be sent unreplaced: it
+//! would reveal the names of secrets to the server.
 
 use std::ops::Range;
 
@@ -12,27 +13,28 @@ use memchr::memmem;
 
 use crate::{GuestRequest, Reason};
 
-/// How a placeholder begins.
+/// Start of a placeholder.
 const OPENING: &str = "{{secret:";
-/// And how it ends.
+/// End of a placeholder.
 const CLOSING: &str = "}}";
-/// In one request.
+/// Number of placeholders in one request.
 const PLACEHOLDERS_MAX: usize = 4;
 
 /// A placeholder in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placeholder {
-    /// The header in whose value it stands.
+    /// The header whose value contains it.
     pub header: HeaderName,
-    /// The secret that it asks for.
+    /// The name of the secret that it stands for.
     pub secret: SecretName,
 }
 
-/// All placeholders of a request in the order in which they stand there.
+/// All placeholders of a request, in order of occurrence.
 ///
 /// # Errors
 ///
-/// [`Reason::Placeholder`] for one outside of a header's value, a malformed one, and a fifth.
+/// [`Reason::Placeholder`] for a placeholder outside of a header's value, a malformed one, and a
+/// fifth one. [`Reason::Header`] for a placeholder in a header with an invalid name.
 pub fn placeholders(request: &GuestRequest) -> Result<Vec<Placeholder>, Reason> {
     let mut found = Vec::new();
     for (name, value) in &request.headers {
@@ -52,7 +54,7 @@ pub fn placeholders(request: &GuestRequest) -> Result<Vec<Placeholder>, Reason> 
     Ok(found)
 }
 
-/// The placeholders of one value and where they stand.
+/// The placeholders of one header value, with their byte ranges.
 pub(crate) fn in_value(value: &str) -> Result<Vec<(Range<usize>, SecretName)>, Reason> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -71,12 +73,12 @@ pub(crate) fn in_value(value: &str) -> Result<Vec<(Range<usize>, SecretName)>, R
     Ok(found)
 }
 
-/// Reads one placeholder and nothing else.
+/// Parses a text that is exactly one placeholder.
 pub(crate) fn parse(text: &str) -> Option<SecretName> {
     text.strip_prefix(OPENING)?.strip_suffix(CLOSING)?.parse().ok()
 }
 
-/// Is the beginning of a placeholder in a URL, plain or encoded?
+/// Returns whether a URL contains the start of a placeholder, plain or percent-encoded.
 pub(crate) fn is_in_url(url: &str) -> bool {
     if !url.contains("secret") && !url.contains('%') {
         return false;
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_like_a_placeholder_and_is_none_is_refused() {
+    fn malformed_placeholders_are_refused() {
         for value in [
             "{{secret:",
             "{{secret:a",
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholder_in_a_url_is_seen_through_its_encoding() {
+    fn encoded_placeholder_in_a_url_is_found() {
         for url in ["https://a.test/{{secret:a}}", "https://a.test/?q=%7b%7Bsecret%3Aa}}", "%7B%7B%73ecret:a"]
         {
             assert!(is_in_url(url), "{url}");

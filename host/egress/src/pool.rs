@@ -1,8 +1,9 @@
-//! Connections that wait for their next request.
+//! Idle connections that are kept for further requests.
 //!
-//! One pool per reach: a connection was checked when it was dialled, under the rule of its pool. What waits
-//! too long is closed before the usual server closes it under a request. Nobody polls a connection that waits:
-//! that the server has closed it is noticed when it is taken, or when its time is up.
+//! There is one pool per rule: a connection was checked when it was dialled, under the rule of its
+//! pool. Connections that are idle for too long are closed before a typical server closes them,
+//! because a request sent at that moment would fail. Idle connections are not polled: that the
+//! server closed one is noticed when it is taken from the pool or when the sweep removes it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,13 +15,13 @@ use tokio::time::Instant;
 
 use crate::wire::{Line, Shared, Wire};
 
-/// Idle connections are closed before the usual server (60 s and more) closes them under a request.
+/// How long a connection may be idle. Typical servers close theirs after 60 seconds or more.
 const IDLE: Duration = Duration::from_secs(50);
-/// Idle connections kept per origin: as many as the default number of streams.
+/// Idle connections kept per origin: as many as the default limit of concurrent streams.
 const IDLE_MAX: usize = 1000;
-/// Origins of which idle connections are kept: guests may go to very many.
+/// Number of origins with idle connections. Bounded because guests may contact very many.
 const ORIGINS_MAX: usize = 1000;
-/// Between two looks for connections that have been idle for too long.
+/// Time between two sweeps for connections that have been idle for too long.
 const ROUND: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -31,25 +32,26 @@ pub(crate) struct Pool {
 #[derive(Default)]
 struct Kept {
     origins: BTreeMap<Arc<str>, Lines>,
-    /// A task closes what is idle for too long. It ends with the last connection.
+    /// A task that closes idle connections is running. It ends when no connection is left.
     is_swept: bool,
 }
 
 /// The connections to one origin.
 #[derive(Default)]
 struct Lines {
-    /// The longest idle first.
+    /// Ordered by idle time, the longest idle first.
     own: VecDeque<(Instant, Box<Wire>)>,
-    /// The first one with room is used; another is made only when all are full.
+    /// The first one with room is used. A new one is made only when all are full.
     shared: Vec<(Instant, Shared)>,
 }
 
 impl Pool {
-    /// A connection that is ready, the last used one first so that surplus ones grow old.
+    /// Takes a connection that is ready. The last used one comes first, so that surplus connections
+    /// reach the idle limit.
     pub(crate) fn take(&self, origin: &str) -> Option<Line> {
         loop {
             let mut line = self.kept().origins.get_mut(origin)?.take()?;
-            // Looked at outside the lock: it reads from the socket.
+            // Checked outside of the lock because it reads from the socket.
             let is_ready = match &mut line {
                 Line::Own(wire) => wire.is_ready(),
                 Line::Shared(_) => true,
@@ -60,7 +62,7 @@ impl Pool {
         }
     }
 
-    /// Keeps a connection whose exchange has ended, if it can be used again.
+    /// Keeps a connection whose exchange has ended, if it can take another request.
     pub(crate) fn keep(self: &Arc<Self>, origin: &Arc<str>, mut wire: Box<Wire>) {
         if !wire.is_ready() {
             return;
@@ -73,7 +75,7 @@ impl Pool {
         self.sweep_from_now_on(&mut kept);
     }
 
-    /// Lets others use a new connection too, unless there is one already that has room.
+    /// Lets other requests use a new connection, unless another shared connection has room.
     pub(crate) fn share(self: &Arc<Self>, origin: &Arc<str>, shared: &Shared) {
         let mut kept = self.kept();
         let Some(lines) = kept.lines(origin) else { return };
@@ -84,7 +86,8 @@ impl Pool {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Nothing under the lock leaves it half done.
+        // No code under this lock can panic halfway through a change, so the data is valid even
+        // after poisoning.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,12 +109,12 @@ impl Lines {
         if since.elapsed() <= IDLE {
             return Some(Line::Own(wire));
         }
-        // The others are older still.
+        // This was the last used one, so all others are older.
         self.own.clear();
         None
     }
 
-    /// A shared connection that takes one more request at once.
+    /// A shared connection that can start one more request at once.
     fn roomy(&mut self) -> Option<&mut (Instant, Shared)> {
         self.shared.retain(|(_, shared)| !shared.is_closed());
         self.shared.iter_mut().find(|(_, shared)| !shared.is_full())
@@ -119,7 +122,7 @@ impl Lines {
 }
 
 impl Kept {
-    /// The connections to an origin; `None` if there is no room for one more origin.
+    /// The connections to an origin. `None` if the pool already has [`ORIGINS_MAX`] other origins.
     fn lines(&mut self, origin: &Arc<str>) -> Option<&mut Lines> {
         if self.origins.len() >= ORIGINS_MAX && !self.origins.contains_key(origin) {
             return None;
@@ -127,13 +130,14 @@ impl Kept {
         Some(self.origins.entry(Arc::clone(origin)).or_default())
     }
 
-    /// Closes what is too old. False when nothing is left.
+    /// Closes connections that are idle for too long. Returns false if none is left.
     fn close_idle(&mut self) -> bool {
         self.origins.retain(|_, lines| {
             while lines.own.front().is_some_and(|(since, _)| since.elapsed() > IDLE) {
                 lines.own.pop_front();
             }
-            // Requests that run on it hold it open.
+            // Dropping the pool's clone does not end running requests: each holds a clone of its
+            // own.
             lines.shared.retain(|(used, shared)| used.elapsed() <= IDLE && !shared.is_closed());
             !lines.own.is_empty() || !lines.shared.is_empty()
         });

@@ -1,30 +1,31 @@
-//! A range of addresses in CIDR notation, as an operator writes it.
+//! A range of IP addresses in CIDR notation, as in `egress.allow_private`.
 
 use std::{fmt, net::IpAddr, str::FromStr};
 
-/// Addresses that share a prefix: `10.0.0.0/8`, `fd00::/8`, or one address alone.
+/// Addresses that share a prefix: `10.0.0.0/8`, `fd00::/8`, or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpRange {
     network: IpAddr,
     prefix_bits: u8,
 }
 
-/// Why a text is no range of addresses.
+/// Why a text is not a range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    /// The part before the slash is not an IP address, or is one in IPv4-mapped form.
+    /// The part before the slash is not an IP address, or is an IPv4-mapped IPv6 address.
     #[error("not an IP address")]
     Address,
     /// The part after the slash is not a number that fits the address.
     #[error("the prefix length must be a number from 0 to 32 (IPv4) or 128 (IPv6)")]
     Prefix,
-    /// There are bits to the right of the prefix: most likely a slip, and never needed.
+    /// The address has bits set to the right of the prefix, which is most likely a typing error.
     #[error("the address has bits set beyond the prefix")]
     HostBits,
 }
 
 impl IpRange {
-    /// Is the address inside? An IPv4-mapped address is inside where its IPv4 address is.
+    /// Returns whether the range contains the address. An IPv4-mapped IPv6 address counts as its
+    /// IPv4 address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.network, address.to_canonical()) {
@@ -70,7 +71,7 @@ impl fmt::Display for IpRange {
     }
 }
 
-/// Digits only: `u8::from_str` would take a plus sign.
+/// Accepts digits only: `u8::from_str` would also accept a plus sign.
 fn parse_prefix(digits: &str, bits_max: u8) -> Result<u8, RangeError> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(RangeError::Prefix);

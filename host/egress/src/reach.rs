@@ -1,27 +1,28 @@
-//! How far requests to one origin may go.
+//! Which addresses a provider's origin may resolve to.
 //!
-//! The connections of each reach live in a pool of their own: a connection that was dialled under a wider
-//! rule is never taken for a request under a narrower one.
+//! Each reach has its own connection pool: a connection that was dialled under a wider rule is
+//! never used for a request under a narrower one.
 
 use std::net::IpAddr;
 
 use crate::{AddressClass, Reason};
 
-/// The addresses an origin may lead to.
+/// The addresses that an origin may resolve to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// An `https` origin: the operator named it and its certificate proves it.
+    /// An `https` origin: all addresses but metadata services. The operator chose the name and the
+    /// certificate proves it.
     Anywhere,
-    /// A plain `http` origin without a credential.
+    /// A plain `http` origin without a credential: loopback and private addresses.
     Local,
-    /// A plain `http` origin with a credential.
+    /// A plain `http` origin with a credential: loopback only.
     Loopback,
 }
 
 impl Reach {
     /// # Errors
     ///
-    /// Says which rule closes the address.
+    /// The rule that closes the address.
     pub(crate) fn check(self, address: IpAddr) -> Result<(), Reason> {
         let class = AddressClass::of(address);
         if class == AddressClass::Metadata {

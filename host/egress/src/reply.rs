@@ -1,7 +1,8 @@
-//! What came back, bounded in bytes and in time.
+//! Answers, bounded in bytes and in time.
 //!
-//! Nothing is read ahead: a piece is taken from the connection when the caller asks for it, so a slow
-//! client slows the server down and costs no memory here. Dropping a body closes its upstream.
+//! Nothing is read ahead: a chunk is read from the connection when the caller asks for it. So a
+//! slow client slows the server down (backpressure) and uses no memory here. Dropping a body closes
+//! its connection.
 
 use std::{
     fmt,
@@ -23,30 +24,32 @@ use crate::{
     wire::{Cut, Exchange, Line},
 };
 
-/// The head of an answer and the way to its body.
+/// The head of an answer, and its body to read.
 #[derive(Debug)]
 pub struct Reply {
-    /// The status as the server sent it; redirects are answers like any other.
+    /// The status as the server sent it. Redirects are not followed.
     pub status: StatusCode,
-    /// The headers as the server sent them, without the credential.
+    /// The headers as the server sent them, with the credential's value replaced.
     pub headers: HeaderMap,
-    /// The body, not yet read. The credential is taken out of it.
+    /// The body, not yet read. The credential's value is replaced while it is read.
     pub body: ReplyBody,
 }
 
-/// The body of an answer, piece by piece.
+/// The body of an answer, read in chunks.
 pub struct ReplyBody {
-    /// `None` once the body has ended, well or not: the connection is given back or closed at once.
+    /// `None` once the body has ended or failed: the connection is returned to the pool or closed
+    /// at once.
     upstream: Option<Exchange>,
-    /// Where the connection goes when the body has ended well, and under which name. `None`: it is closed.
+    /// The pool and the key to which the connection returns after the body. `None` if it is to be
+    /// closed.
     home: Option<(Arc<Pool>, Arc<str>)>,
     ended: Result<(), Error>,
     bytes_left: u64,
     idle: Duration,
-    /// Set when the server is first waited for, and set anew only when it fires: most pieces of a stream
-    /// come in time and never touch the timer.
+    /// Created at the first wait and reset only when it fires: most chunks of a stream arrive in
+    /// time and never touch the timer.
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Takes out the values that went along with the request.
+    /// Replaces the values that were sent with the request.
     scrubber: Option<Box<Scrubber>>,
 }
 
@@ -63,36 +66,37 @@ impl ReplyBody {
         }
     }
 
-    /// Takes these values out of the body, which nobody has begun to read.
+    /// Replaces these values in the body. Call it before the first read.
     pub(crate) fn search(&mut self, set: &ScrubSet) {
         if !set.is_empty() {
             self.scrubber = Some(Box::new(set.scrubber()));
         }
     }
 
-    /// Closes a connection of its own when the body has ended: no other request goes over it.
+    /// Closes an HTTP/1 connection after the body instead of reusing it.
     pub(crate) fn close_afterwards(&mut self) {
         self.home = None;
     }
 
-    /// Which of them were in what has been read: a bit for each.
+    /// Which values of [`Self::search`] occurred in the chunks that were read: a bit for each.
     pub(crate) fn reflected(&self) -> u64 {
         self.scrubber.as_ref().map_or(0, |scrubber| scrubber.reflected())
     }
 
-    /// The next piece, never empty; `None` at the end, again and again. Cancel safe: a dropped call loses nothing.
+    /// The next chunk, never empty; `None` at the end, also on later calls. Cancel safe: dropping
+    /// the future loses nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::TimedOut`] when the server sends nothing for the idle time, [`Error::TooLarge`] when the
-    /// body is longer than the limit or announces to be, [`Error::Broken`] when the connection ends before
-    /// the body does. Later calls repeat the error.
+    /// [`Error::TimedOut`] if the server sends nothing for the idle time, [`Error::TooLarge`] if
+    /// the body is longer than the limit or announces so, [`Error::Broken`] if the connection ends
+    /// before the body does. Later calls return the same error.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let Some(upstream) = &mut self.upstream else {
                 return self.ended.map(|()| None);
             };
-            // What is announced to be too long is not worth its first byte.
+            // Refuse a body that announces too large a length before reading any of it.
             if upstream.body.size_hint().lower() > self.bytes_left {
                 return self.end(Err(Error::TooLarge));
             }
@@ -108,7 +112,8 @@ impl ReplyBody {
             }
             let Some(scrubber) = &mut self.scrubber else { return Ok(Some(next)) };
             let clean = scrubber.push(next);
-            // What stands in the place of a value may be longer than it.
+            // A label may be longer than the value that it replaces, so a server could make the
+            // text grow.
             if scrubber.growth() > self.bytes_left {
                 return self.end(Err(Error::TooLarge));
             }
@@ -118,17 +123,19 @@ impl ReplyBody {
         }
     }
 
-    /// The body has ended well; a beginning of a value that was held back was none.
+    /// The body is complete: return what the scrubber held back, since it was not the start of a
+    /// value.
     fn finish(&mut self) -> Result<Option<Bytes>, Error> {
         let rest = self.scrubber.as_mut().map(|scrubber| scrubber.finish()).unwrap_or_default();
         self.end(Ok(())).map(|_| Some(rest).filter(|rest| !rest.is_empty()))
     }
 
-    /// The whole body, at most `bytes_max` of it. A body that comes in one piece is not copied.
+    /// Reads the whole body, at most `bytes_max` bytes. A body that arrives in one chunk is not
+    /// copied.
     ///
     /// # Errors
     ///
-    /// As [`ReplyBody::chunk`].
+    /// Those of [`ReplyBody::chunk`].
     pub async fn collect(mut self, bytes_max: usize) -> Result<Bytes, Error> {
         self.bytes_left = self.bytes_left.min(u64::try_from(bytes_max).unwrap_or(u64::MAX));
         let announced = self.upstream.as_ref().map(|upstream| upstream.body.size_hint().lower());
@@ -148,9 +155,9 @@ impl ReplyBody {
         Ok(whole.freeze())
     }
 
-    /// Reads no further: there is no body, or no time for it.
+    /// Ends the body here: the answer has none, or its time is over.
     pub(crate) fn stop(&mut self, how: Result<(), Error>) {
-        // How it has ended, the next call says.
+        // The next call to `chunk` returns `how`.
         drop(self.end(how));
     }
 
@@ -173,8 +180,8 @@ impl fmt::Debug for ReplyBody {
     }
 }
 
-/// Waits for one piece, at most the idle time. The time counts only while we wait: a client that takes
-/// its time between two calls is not the server's fault.
+/// Waits for one chunk, at most the idle time. The time counts only while this function waits: a
+/// slow client between two calls is not the server's fault.
 async fn next(
     upstream: &mut Exchange,
     idle: Duration,
@@ -187,7 +194,8 @@ async fn next(
         }
         let deadline = *deadline.get_or_insert_with(|| Instant::now() + idle);
         let alarm = alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-        // An alarm of an earlier piece rings too soon, which is no harm, or has rung already.
+        // The timer may still be set for an earlier chunk, or have fired for it. Then it is set to
+        // the deadline of this one.
         while alarm.as_mut().poll(context).is_ready() {
             if Instant::now() >= deadline {
                 return Poll::Ready(Err(Error::TimedOut));

@@ -1,8 +1,9 @@
-//! The only place where names become addresses.
+//! Resolves host names and checks every address of the answer.
 //!
-//! A name is resolved once, every address of the answer is checked, and exactly those are dialled: there
-//! is no second look-up between check and connect. One closed address spoils the whole answer, because a
-//! server that mixes them in is misconfigured or hostile.
+//! A name is resolved once, every address is checked, and exactly these addresses are dialled:
+//! there is no second look-up between check and connect (egress rule R11). One closed address
+//! refuses the whole answer, because a server that mixes open and closed addresses is misconfigured
+//! or hostile.
 
 use std::{
     collections::BTreeMap,
@@ -30,14 +31,16 @@ use crate::{
     rule::Rule,
 };
 
-/// How long an answer is kept at most: providers move, and their long lifetimes are not always kept.
+/// Longest time that an answer is cached, whatever its TTL: providers move to other addresses,
+/// often before the TTL ends.
 const ANSWER_AGE_MAX: Duration = Duration::from_secs(300);
-/// Names kept in the cache.
+/// Number of names in the cache.
 const ANSWERS_MAX: u64 = 1024;
-/// Addresses taken from one answer; more are never tried before the connect timeout.
+/// Number of addresses that are dialled from one answer. The connect timeout ends before more could
+/// be tried.
 const ADDRESSES_MAX: usize = 32;
 
-/// Fixed answers, loopback names and DNS, without any rule.
+/// Resolves from the fixed answers, the loopback names and DNS, without applying a rule.
 pub(crate) struct Names {
     fixed: BTreeMap<String, Vec<IpAddr>>,
     dns: TokioResolver,
@@ -46,12 +49,13 @@ pub(crate) struct Names {
 impl Names {
     /// # Errors
     ///
-    /// The resolver refused its settings.
+    /// [`ConfigError::Client`] if the resolver refuses its settings.
     pub(crate) fn new(config: &EgressConfig) -> Result<Self, ConfigError> {
         let fixed =
             config.resolve.iter().map(|(name, answer)| (name.to_ascii_lowercase(), answer.clone())).collect();
         let mut builder = if config.nameservers.is_empty() {
-            // A machine without a resolver configuration can still reach addresses and fixed names.
+            // A machine without a resolver configuration can still reach literal addresses and
+            // fixed names.
             TokioResolver::builder_tokio().unwrap_or_else(|_| {
                 tracing::warn!(
                     "no system resolver configuration: only fixed names and addresses are reachable"
@@ -79,7 +83,7 @@ impl Names {
             return Ok(fixed.clone());
         }
         if is_localhost(name) {
-            // RFC 6761: a name server has no say in this.
+            // These names never go to a name server (RFC 6761, 6.3).
             return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
         }
         let answer = self.dns.lookup_ip(name).await.map_err(|error| {
@@ -104,7 +108,7 @@ fn server(address: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections.into())
 }
 
-/// The same names under the rule of one pool of connections.
+/// Resolves names under the rule of one connection pool.
 #[derive(Clone)]
 pub(crate) struct CheckedNames {
     names: Arc<Names>,
@@ -140,10 +144,11 @@ impl Service<Name> for CheckedNames {
             if addresses.is_empty() {
                 return Err(Unreached::UnknownName.into());
             }
+            // All addresses are checked, also those beyond `ADDRESSES_MAX`.
             for address in &addresses {
                 rule.check(*address).map_err(AddressRefused)?;
             }
-            // Port 0 stands for the one in the URL.
+            // With port 0 the connector uses the port of the URL.
             let dialled =
                 addresses.into_iter().take(ADDRESSES_MAX).map(|address| SocketAddr::new(address, 0));
             Ok(dialled.collect::<Vec<_>>().into_iter())

@@ -1,7 +1,7 @@
 //! Which addresses a connection may lead to.
 //!
-//! Asked twice for each connection: for every address of the answer before one of them is dialled, and for the
-//! peer once it is connected, before anything is sent (R11).
+//! Checked twice per connection: for every address of the DNS answer before one is dialled, and for
+//! the peer after connecting, before anything is sent (egress rule R11).
 
 use std::{
     io,
@@ -11,20 +11,20 @@ use std::{
 
 use crate::{AddressClass, EgressConfig, IpRange, Reason, reach::Reach};
 
-/// The rule of one pool of connections.
+/// The rule of one connection pool.
 #[derive(Clone)]
 pub(crate) enum Rule {
-    /// Requests to an origin that the operator granted.
+    /// For requests to an origin that the operator configured.
     Origin(Reach),
-    /// Requests of guests to places of their own choice (R12).
+    /// For guests' requests to URLs of their choice (egress rule R12).
     Guest(Arc<GuestRule>),
 }
 
-/// What is open to guests.
+/// Which addresses are open to guests.
 pub(crate) struct GuestRule {
     allow_private: Vec<IpRange>,
     own_ports: Vec<u16>,
-    /// Without TLS nothing but loopback is open.
+    /// For requests over plain http: only loopback is open.
     is_plaintext: bool,
 }
 
@@ -37,14 +37,14 @@ impl Rule {
         }))
     }
 
-    /// The same without what the operator opened.
+    /// Same as [`Self::guest`] over https, but without the ranges of `allow_private`.
     pub(crate) fn public_guest(config: &EgressConfig) -> Self {
         Self::guest(&EgressConfig { allow_private: Vec::new(), ..config.clone() }, false)
     }
 
     /// # Errors
     ///
-    /// Says which rule closes the address.
+    /// The rule that closes the address.
     pub(crate) fn check(&self, address: IpAddr) -> Result<(), Reason> {
         match self {
             Self::Origin(reach) => reach.check(address),
@@ -52,7 +52,7 @@ impl Rule {
         }
     }
 
-    /// The same for a connection that is made.
+    /// Checks a connection that has been made, by its own address and its peer's.
     pub(crate) fn check_connected(&self, local: SocketAddr, peer: SocketAddr) -> Result<(), Reason> {
         self.check(peer.ip())?;
         match self {
@@ -70,6 +70,7 @@ impl GuestRule {
             AddressClass::Metadata => return Err(Reason::Metadata),
             AddressClass::Loopback if self.is_plaintext => true,
             _ if self.is_plaintext => false,
+            // A public address can belong to this machine, whose services are closed to guests.
             AddressClass::Public => !is_own(address),
             AddressClass::Loopback => self.is_allowed(address),
             AddressClass::Private
@@ -85,6 +86,8 @@ impl GuestRule {
     }
 
     fn check_connected(&self, local: SocketAddr, peer: SocketAddr) -> Result<(), Reason> {
+        // A connection whose two addresses are equal goes to this machine. On loopback only the
+        // host's own ports are closed here: `check` decides whether loopback is open at all.
         let (local, peer_address) = (local.ip().to_canonical(), peer.ip().to_canonical());
         let is_here = local == peer_address || peer_address.is_loopback();
         let is_closed = is_here && (!peer_address.is_loopback() || self.own_ports.contains(&peer.port()));
@@ -96,16 +99,18 @@ impl GuestRule {
     }
 }
 
-/// Is it an address of this machine? The kernel knows, also of those that came a moment ago: it lets a socket be
-/// bound to these only. Where it was told to allow any (`ip_nonlocal_bind`) it does not say, and then the
-/// connection's own address does.
+/// Returns whether an address belongs to this machine. The kernel always has the current list: it
+/// lets a socket be bound to own addresses only. With `ip_nonlocal_bind` it allows binding to any
+/// address; then this returns false and [`GuestRule::check_connected`] decides by the connection's
+/// own address.
 fn is_own(address: IpAddr) -> bool {
-    /// Of a range for documentation (RFC 5737, RFC 3849), so nobody's.
+    /// Addresses for documentation (RFC 5737, RFC 3849), which no machine has. If one can be bound,
+    /// `ip_nonlocal_bind` is on.
     const NOBODYS: [IpAddr; 2] = [
         IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
         IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0x0db8, 0, 0, 0, 0, 0, 1)),
     ];
-    // What the kernel does not deny counts as ours.
+    // Any other error than "address not available" counts as bindable, to be on the safe side.
     let is_bindable = |address: IpAddr| {
         UdpSocket::bind((address, 0))
             .map_or_else(|error| error.kind() != io::ErrorKind::AddrNotAvailable, |_socket| true)
@@ -128,7 +133,7 @@ mod tests {
         rule.check(address.parse().unwrap())
     }
 
-    /// R12, the whole list.
+    /// All ranges of egress rule R12.
     const CLOSED: &[&str] = &[
         "0.0.0.0",
         "0.1.2.3",
@@ -185,7 +190,7 @@ mod tests {
     ];
 
     #[test]
-    fn r12_special_ranges_are_closed_to_guests() {
+    fn special_ranges_are_closed_to_guests() {
         for address in CLOSED {
             assert_eq!(check(&guest(&[], false), address), Err(Reason::Closed), "{address}");
         }
@@ -195,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn r12_metadata_stays_closed_whatever_is_allowed() {
+    fn metadata_stays_closed_whatever_is_allowed() {
         for rule in [guest(&[], false), guest(&["0.0.0.0/0", "::/0"], false), guest(&["0.0.0.0/0"], true)] {
             for address in METADATA {
                 assert_eq!(check(&rule, address), Err(Reason::Metadata), "{address}");
@@ -204,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn r12_guests_of_unnamed_hosts_reach_public_addresses_only() {
+    fn guests_with_any_host_reach_public_addresses_only() {
         let config = EgressConfig {
             allow_private: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
             ..EgressConfig::default()
@@ -217,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn r12_allowed_ranges_open_private_addresses_only() {
+    fn allowed_ranges_open_private_addresses_only() {
         let all = guest(&["0.0.0.0/0", "::/0"], false);
         for address in ["10.77.1.2", "192.168.77.2", "127.0.0.1", "::1", "fd12::77", "100.64.0.77"] {
             assert_eq!(check(&all, address), Ok(()), "{address}");
@@ -233,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn r5_plain_http_reaches_loopback_only() {
+    fn plain_http_reaches_loopback_only() {
         let plain = guest(&["0.0.0.0/0", "::/0"], true);
         assert_eq!(check(&plain, "127.0.0.1"), Ok(()));
         assert_eq!(check(&plain, "::1"), Ok(()));
@@ -243,8 +248,8 @@ mod tests {
     }
 
     #[test]
-    fn r12_own_addresses_and_listeners_are_closed() {
-        // Loopback is this machine's for certain.
+    fn own_addresses_and_listeners_are_closed() {
+        // Loopback always belongs to this machine.
         assert!(is_own("127.0.0.1".parse().unwrap()));
         assert!(!is_own("8.8.8.8".parse().unwrap()));
         let rule = guest(&["0.0.0.0/0"], false);

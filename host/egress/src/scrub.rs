@@ -1,18 +1,21 @@
-//! Takes released secrets out of what comes back (R19).
+//! Removes released secrets from answers (egress rule R19).
 //!
-//! An answer is searched for every spelling of every value that went along, and what is found is replaced by
-//! `[secret:NAME]`. The result does not depend on how the bytes are cut into pieces, and only bytes that could be
-//! the beginning of a value are held back, so an event that is complete goes on at once.
+//! An answer is searched for every spelling of every value that was sent with the request. Each
+//! occurrence is replaced by `[secret:NAME]`. The result does not depend on how the bytes are split
+//! into chunks. Only bytes that could be the start of a value are held back, so a complete event is
+//! passed on at once.
 //!
-//! Looking is in two steps. The first eight bytes of every spelling, its head, are looked for with a table that
-//! tells how far the next one can be. Only where a head has been seen the spelling is written out in full and
-//! followed byte by byte (Knuth, Morris and Pratt), in linear time
-//! whatever comes. So a search that finds nothing costs little to prepare, as for a key that is released for one
-//! request, and its memory does not grow with the length of the values: 2 us for a value of 48 bytes, where an
-//! automaton over all its spellings takes 85 us to build, or 800 us if it is to run as fast (`examples/scrub.rs`).
+//! The search has two steps. The first eight bytes of every spelling, its head, are searched for
+//! with a table of distances to the next possible head (Wu and Manber). Only where a head occurs,
+//! the spelling is written out in full and matched byte by byte (Knuth, Morris and Pratt), so the
+//! time is linear in the length of any text. A search that finds nothing is cheap to prepare, which
+//! matters because a key is released for a single request, and its memory does not depend on the
+//! length of the values. Preparing takes 2 us for a value of 48 bytes. An automaton over all its
+//! spellings takes 85 us to build, or 800 us for one that searches as fast (`examples/scrub.rs`).
 //!
-//! This is best effort (R20): a server that transforms a value, say by encrypting it or turning it around, can
-//! hand it back unseen. The promise is that a secret goes to its host and nowhere else.
+//! This is best effort (egress rule R20): a server that transforms a value, for example by
+//! encrypting or reversing it, can return it undetected. The promise is that a secret is sent to
+//! its hosts only.
 
 mod follow;
 mod heads;
@@ -30,12 +33,12 @@ use follow::Follower;
 use heads::{HEAD_BYTES, Head, Heads};
 use spelling::Spelling;
 
-/// Values shorter than this are words of ordinary texts, and none that should be a secret.
+/// Shorter values are not searched for: they occur in ordinary text and are too short for a secret.
 const VALUE_BYTES_MIN: usize = 8;
-/// Values in one set; each has a bit.
+/// Number of values in one set: each has a bit in a `u64`.
 const VALUES_MAX: usize = 64;
 
-/// The values to look for. Clones share them; they are wiped with the last clone.
+/// The values to search for. Clones share them; they are wiped with the last clone.
 #[derive(Clone)]
 pub struct ScrubSet(Arc<Needles>);
 
@@ -45,12 +48,12 @@ struct Needles {
 }
 
 struct Needle {
-    /// What stands in its place.
+    /// The text that replaces the value.
     label: Box<[u8]>,
     value: Bytes,
 }
 
-/// One search through one text that comes in pieces.
+/// A search through one text that arrives in chunks.
 pub struct Scrubber {
     set: ScrubSet,
     search: Search,
@@ -58,20 +61,20 @@ pub struct Scrubber {
 
 #[derive(Default)]
 struct Search {
-    /// The last bytes that came, the newest lowest.
+    /// The last eight bytes, the newest in the lowest byte.
     window: u64,
-    /// How many bytes came.
+    /// Number of bytes so far.
     seen: u64,
     follower: Follower,
-    /// The last bytes that came and were not given on. A value may begin in them.
+    /// The last bytes, not yet returned because a value may start in them.
     held: BytesMut,
-    /// Bytes that labels have more than what they stand for.
+    /// How many bytes longer the labels are than the text that they replaced.
     growth: i64,
 }
 
 impl ScrubSet {
-    /// A set of values, each with the name that is shown in its place. Values of less than 8 bytes are left out:
-    /// they would be found in texts that have nothing to do with them. At most 64 are taken.
+    /// A set of values, each with the name for its label. Values shorter than 8 bytes are left out:
+    /// they would be found in unrelated text. Values after the 64th are left out too.
     #[must_use]
     pub fn new<'a>(values: impl IntoIterator<Item = (&'a str, Bytes)>) -> Self {
         let labelled = |(name, value): (&str, Bytes)| Needle { label: label(name), value };
@@ -85,19 +88,20 @@ impl ScrubSet {
         Self(Arc::new(Needles { values, heads: Heads::new(heads) }))
     }
 
-    /// Is there nothing to look for?
+    /// Returns whether there is nothing to search for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.heads.is_empty()
     }
 
-    /// Begins a search.
+    /// Starts a search through a new text.
     #[must_use]
     pub fn scrubber(&self) -> Scrubber {
         Scrubber { set: self.clone(), search: Search::default() }
     }
 
-    /// A text without the values, and which of them were in it (a bit for each); `None` if there was none.
+    /// Replaces the values in a complete text. Returns the new text and a bit for each value that
+    /// occurred, or `None` if none did.
     #[must_use]
     pub fn scrub(&self, text: &[u8]) -> Option<(Vec<u8>, u64)> {
         if text.len() < HEAD_BYTES {
@@ -113,7 +117,8 @@ impl ScrubSet {
         Some((clean.into(), search.follower.reflected()))
     }
 
-    /// Takes the values out of the headers of an answer; a header with one in its name goes. Says which were there.
+    /// Replaces the values in the headers of an answer and removes headers with a value in their
+    /// name. Returns a bit for each value that occurred.
     pub(crate) fn scrub_headers(&self, headers: &mut HeaderMap) -> u64 {
         let mut reflected = 0;
         if self.is_empty() {
@@ -137,7 +142,8 @@ impl ScrubSet {
         reflected
     }
 
-    /// The values in the name of a header, in which upper case has become lower case.
+    /// The values that occur in the name of a header. Compared without regard to case, because the
+    /// HTTP library turns names into lower case.
     fn in_name(&self, name: &str) -> u64 {
         let is_in = |value: &Bytes| {
             value.len() >= VALUE_BYTES_MIN
@@ -150,22 +156,22 @@ impl ScrubSet {
     }
 }
 
-/// `[secret:NAME]`, or `[secret]` for one without a name.
+/// `[secret:NAME]`, or `[secret]` if the name is empty.
 fn label(name: &str) -> Box<[u8]> {
     let text = if name.is_empty() { "[secret]".to_owned() } else { format!("[secret:{name}]") };
     text.into_bytes().into()
 }
 
 impl Scrubber {
-    /// Takes the next piece and gives what is certain, perhaps nothing. A piece without anything suspicious comes
-    /// back as it is.
+    /// Takes the next chunk and returns the bytes that are decided, which can be none. A chunk
+    /// without a possible match is returned as it is, not copied.
     #[must_use]
     pub fn push(&mut self, mut piece: Bytes) -> Bytes {
         let Self { set: ScrubSet(needles), search } = self;
         search.scan(needles, &piece);
         let undecided = search.undecided(needles);
         if search.held.is_empty() && !search.follower.has_found() {
-            // Nothing was held, so what is undecided has begun in this piece.
+            // Nothing was held back before, so all undecided bytes belong to this chunk.
             search.held.extend_from_slice(&piece.split_off(piece.len().saturating_sub(undecided)));
             return piece;
         }
@@ -173,7 +179,8 @@ impl Scrubber {
         search.give(needles, search.seen - undecided as u64)
     }
 
-    /// Gives what is still held, at the end of the text. The search can begin anew with another one.
+    /// Returns the bytes that are still held, at the end of the text. Afterwards the search can
+    /// start again with another text.
     #[must_use]
     pub fn finish(&mut self) -> Bytes {
         let Self { set: ScrubSet(needles), search } = self;
@@ -190,7 +197,7 @@ impl Scrubber {
         self.search.follower.reflected()
     }
 
-    /// By how many bytes the text has become longer.
+    /// By how many bytes the replacements have made the text longer.
     #[must_use]
     pub fn growth(&self) -> u64 {
         u64::try_from(self.search.growth).unwrap_or(0)
@@ -204,6 +211,8 @@ impl Search {
         let mut shift = needles.heads.shift(last);
         let mut at = 0;
         while at < piece.len() {
+            // Byte by byte while a spelling is being matched; otherwise skip to where the next head
+            // can end.
             let to = if follower.is_following() { at + 1 } else { needles.heads.next(piece, at, shift) };
             let to = to.min(piece.len());
             last = heads::rolled(last, piece, at, to);
@@ -220,12 +229,13 @@ impl Search {
         *window = last;
     }
 
-    /// How many of the last bytes could belong to a value whose end has not come.
+    /// How many of the last bytes could belong to a value that is not complete yet.
     fn undecided(&self, needles: &Needles) -> usize {
         self.follower.undecided().max(needles.heads.begun(self.window, self.seen))
     }
 
-    /// Gives what stands before `cut`: no value that is yet to be found begins there.
+    /// Returns the text before `cut`, with labels. No value that is still to be found starts before
+    /// `cut`.
     fn give(&mut self, needles: &Needles, cut: u64) -> Bytes {
         let mut out = BytesMut::new();
         let mut over = 0;
@@ -242,7 +252,8 @@ impl Search {
             }
             self.growth -= move_until(found.end, self.seen, &mut self.held, None) as i64;
             if found.end > cut {
-                // Another value may overlap it. What was found need not be kept for that.
+                // Another value may overlap this one, so the entry stays. Its bytes need not be
+                // held any longer.
                 break;
             }
             over += 1;
@@ -253,7 +264,8 @@ impl Search {
     }
 }
 
-/// Takes what stands before `until` away from the front of `held`, which ends at `end`. Gives how much.
+/// Removes the bytes before position `until` from the front of `held`, which ends at position
+/// `end`, and appends them to `out`. Returns their number.
 fn move_until(until: u64, end: u64, held: &mut BytesMut, out: Option<&mut BytesMut>) -> usize {
     let begin = end - held.len() as u64;
     let length = usize::try_from(until.saturating_sub(begin)).unwrap_or(usize::MAX).min(held.len());
@@ -265,7 +277,7 @@ fn move_until(until: u64, end: u64, held: &mut BytesMut, out: Option<&mut BytesM
 }
 
 impl Needles {
-    /// Follows every spelling that has this head.
+    /// Starts matching every spelling that has this head.
     #[cold]
     fn start(&self, window: u64, seen: u64, follower: &mut Follower) {
         if seen < HEAD_BYTES as u64 {

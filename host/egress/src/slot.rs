@@ -1,14 +1,14 @@
-//! Where one secret goes in a guest's request (R1 to R3, R15).
+//! The place of one secret in a guest's request (egress rules R1 to R3 and R15).
 
 use cofferdam_store::{Release, SecretName};
 use http::HeaderName;
 
 use crate::{headers, placeholder};
 
-/// The longest name of a query parameter or JSON pointer, in bytes.
+/// Length limit of a query parameter's name and of a JSON pointer, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// A place for one secret, checked.
+/// A checked place for one secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot(pub(crate) Place);
 
@@ -24,41 +24,42 @@ pub(crate) enum Place {
         secret: SecretName,
     },
     Query(String),
-    /// The decoded members of a JSON pointer, the last of which is to be made.
+    /// The decoded members of a JSON pointer. The last one is the member that will be added.
     Json(Vec<String>),
 }
 
-/// A secret and where it goes.
+/// A secret and its place in the request.
 pub struct Injection {
-    /// The place.
+    /// Where the secret goes.
     pub slot: Slot,
-    /// The secret, released to the host of the request.
+    /// The secret, which was released to the host of the request.
     pub secret: Release,
 }
 
 /// Why a place cannot take a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SlotError {
-    /// Not a header name, or one that steers the connection, is logged along the way or says who is asking (R15).
+    /// Not a header name, or a header that may not carry a secret because it steers the request,
+    /// describes its sender or is usually logged (egress rule R15).
     #[error("this header cannot carry a secret")]
     Header,
-    /// The text around the secret is not printable ASCII, has braces, a space at the outer end, or more than 256
-    /// bytes on one side.
+    /// The text around the secret is not printable ASCII, has braces, has a space at its outer end,
+    /// or has more than 256 bytes on one side.
     #[error("the text around a secret must be printable and without braces")]
     Format,
     /// Not `{{secret:NAME}}`.
     #[error("a placeholder must read {{{{secret:NAME}}}}")]
     Placeholder,
-    /// Not 1 to 256 letters, digits and `-._~`.
+    /// The name does not consist of 1 to 256 letters, digits and `-._~`.
     #[error("the name of a query parameter must be letters, digits and -._~")]
     Query,
-    /// Not `/` and a member, perhaps repeated, of at most 256 bytes (RFC 6901).
+    /// Not a JSON pointer (RFC 6901) with at least one member and at most 256 bytes.
     #[error("not a JSON pointer to a member of an object")]
     Pointer,
 }
 
 impl Slot {
-    /// The value of a header that the guest did not set: the secret between two fixed texts.
+    /// A header that the guest did not set. Its value is the secret between two fixed texts.
     ///
     /// # Errors
     ///
@@ -74,7 +75,7 @@ impl Slot {
         Ok(Self(Place::Header { name, before: before.to_owned(), after: after.to_owned() }))
     }
 
-    /// Wherever `{{secret:NAME}}` stands in the value of this header, for the secret of that name.
+    /// Every `{{secret:NAME}}` in the value of this header, for the secret of that name.
     ///
     /// # Errors
     ///
@@ -101,7 +102,8 @@ impl Slot {
         Ok(Self(Place::Query(name.to_owned())))
     }
 
-    /// A member that the JSON body does not have yet, in an object that it has: `/auth/key`.
+    /// A member that the JSON body does not have yet, in an object that it has: with `/auth/key`
+    /// the member `key` of the object `auth`.
     ///
     /// # Errors
     ///
@@ -116,7 +118,7 @@ impl Slot {
     }
 }
 
-/// One member of a pointer with `~0` and `~1` decoded.
+/// One member of a JSON pointer with `~0` and `~1` decoded.
 fn member(text: &str) -> Option<String> {
     let mut name = String::with_capacity(text.len());
     let mut characters = text.chars();

@@ -1,8 +1,9 @@
-//! The URL of a guest's own request.
+//! [`Target`]: the checked URL of a guest's own request.
 //!
-//! A [`Target`] exists only if everybody who reads the URL reads the same host in it: the text is looked at
-//! before any URL parser sees it, the host goes through the one parser that secrets' hosts go through, and
-//! what a URL parser would dial is compared with it. An address is told from a name however it is spelled.
+//! A [`Target`] exists only if all URL parsers find the same host in the text. The text is checked
+//! before a URL parser sees it, the host is parsed as the hosts of secrets are (egress rule R7),
+//! and the result is compared with what a URL parser would dial. An IP address is recognised in
+//! every notation.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
@@ -15,19 +16,20 @@ use crate::{origin::is_localhost, placeholder};
 #[cfg(test)]
 mod tests;
 
-/// The longest URL, in bytes.
+/// Length limit of a URL, in bytes.
 const URL_BYTES_MAX: usize = 8 * 1024;
 
 /// A checked absolute URL of a guest.
 #[derive(Clone, Debug)]
 pub struct Target {
     url: Url,
-    /// What is dialled, proved by TLS and named in the request (R8): scheme, host, port, path and query.
+    /// Scheme, host, port, path and query. The same host is dialled, verified by TLS and named in
+    /// the request (egress rule R8).
     uri: Uri,
     host: TargetHost,
-    /// The authority as a header.
+    /// The authority as the value of the `Host` header.
     host_header: HeaderValue,
-    /// What connections are kept under.
+    /// Key of this origin's connections in the pool: scheme, host and port.
     key: Arc<str>,
     port: u16,
 }
@@ -38,19 +40,21 @@ enum TargetHost {
     Literal(IpAddr),
 }
 
-/// Why a URL is not accepted. It never repeats the URL.
+/// Why a URL is not accepted. The text never repeats the URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Longer than 8 KiB.
     #[error("the URL is longer than 8 KiB")]
     TooLong,
-    /// A space, a control character or a backslash. Parsers drop or turn them, each in its own way (R9).
+    /// The URL has a space, a control character or a backslash. Parsers drop or replace these
+    /// characters, each in its own way (egress rule R9).
     #[error("the URL has a space, a control character or a backslash in it")]
     Character,
     /// Not `http://` or `https://`.
     #[error("the URL must begin with https://")]
     Scheme,
-    /// A user name or password; what looks like the host may be one (R9).
+    /// The URL has a user name or password, which a reader can mistake for the host
+    /// (egress rule R9).
     #[error("a user name or password is not allowed in the URL: use a secret")]
     UserInfo,
     /// Not an exact host name and not an address.
@@ -59,19 +63,21 @@ pub enum TargetError {
     /// Not a number from 1 to 65535.
     #[error("the port of the URL must be a number from 1 to 65535")]
     Port,
-    /// `{{secret:`; a URL is no place for a secret (R2).
+    /// The URL has the beginning of a placeholder, `{{secret:`. No secret may go into a URL this
+    /// way (egress rule R2).
     #[error("a placeholder for a secret is not allowed in a URL")]
     Placeholder,
-    /// Parsers would not agree about it.
+    /// URL parsers could disagree about it.
     #[error("the URL is malformed")]
     Malformed,
-    /// A redirect from `https` to `http` (R10).
+    /// A redirect from `https` to `http` (egress rule R10).
     #[error("a redirect must not leave https")]
     Downgrade,
 }
 
 impl Target {
-    /// Checks a URL (R5 to R9). Which ports and addresses are open is for [`crate::Egress::check`] to say.
+    /// Checks a URL (egress rules R7 to R9, and the scheme of R5). [`crate::Egress::check`] decides
+    /// which schemes, ports and addresses are open.
     ///
     /// # Errors
     ///
@@ -85,7 +91,8 @@ impl Target {
         Self::agreed(url, scheme, host, port)
     }
 
-    /// Builds the request's target anew and compares what a URL parser would dial.
+    /// Compares the host, scheme and port that were read from the text with those of the URL
+    /// parser, and builds the request's URI from the parsed URL.
     fn agreed(mut url: Url, scheme: &str, host: TargetHost, port: u16) -> Result<Self, TargetError> {
         let has_same_host = match (&host, url.host()) {
             (TargetHost::Name(ours), Some(Host::Domain(theirs))) => {
@@ -98,7 +105,7 @@ impl Target {
         if !has_same_host || url.scheme() != scheme || url.port_or_known_default() != Some(port) {
             return Err(TargetError::Malformed);
         }
-        // The root's dot goes, and the fragment, which is never sent.
+        // This removes the trailing dot of the host. The fragment is never sent.
         url.set_host(Some(&host.to_string())).map_err(|_| TargetError::Malformed)?;
         url.set_fragment(None);
         let uri: Uri = url.as_str().parse().map_err(|_| TargetError::Malformed)?;
@@ -108,11 +115,12 @@ impl Target {
         Ok(Self { url, uri, host, host_header, key, port })
     }
 
-    /// Where a `Location` leads from here: the same checks, and never from `https` to `http` (R10).
+    /// Resolves a `Location` header against this URL. The same checks apply, and `https` never
+    /// leads to `http` (egress rule R10).
     ///
     /// # Errors
     ///
-    /// As [`Target::parse`], and [`TargetError::Downgrade`].
+    /// Those of [`Target::parse`], and [`TargetError::Downgrade`].
     pub fn redirect(&self, location: &str) -> Result<Self, TargetError> {
         let target = match location.split_once(':') {
             Some((scheme, _)) if is_scheme(scheme) => Self::parse(location)?,
@@ -129,13 +137,13 @@ impl Target {
         Ok(target)
     }
 
-    /// The host in its one spelling: a name, or an address (IPv6 in brackets).
+    /// The host in canonical form: a name in lower case, or an address (IPv6 in brackets).
     #[must_use]
     pub fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
     }
 
-    /// The host if it is a name. An address has none, so no secret is ever bound to it.
+    /// The host if it is a name. `None` for an IP address: no secret is ever bound to one.
     #[must_use]
     pub fn host_name(&self) -> Option<&HostName> {
         match &self.host {
@@ -144,13 +152,13 @@ impl Target {
         }
     }
 
-    /// The port, also where the URL leaves it to the scheme.
+    /// The port, which is the scheme's default if the URL has none.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Is the request protected by TLS?
+    /// Returns whether the request uses TLS.
     #[must_use]
     pub fn is_https(&self) -> bool {
         self.url.scheme() == "https"
@@ -162,7 +170,7 @@ impl Target {
         self.url.as_str()
     }
 
-    /// Are two requests to the same scheme, host and port?
+    /// Returns whether two URLs have the same scheme, host and port.
     #[must_use]
     pub fn is_same_origin(&self, other: &Self) -> bool {
         self.key == other.key
@@ -175,7 +183,7 @@ impl Target {
         }
     }
 
-    /// Is it this machine by its very spelling, without asking anybody?
+    /// Returns whether the host is loopback by its text alone, without asking DNS.
     pub(crate) fn is_loopback(&self) -> bool {
         match &self.host {
             TargetHost::Name(name) => is_localhost(name.as_str()),
@@ -191,7 +199,7 @@ impl Target {
         self.url.query()
     }
 
-    /// The names of the query's parameters, decoded.
+    /// Returns whether the query has a parameter of this name, compared after decoding.
     pub(crate) fn has_query_name(&self, name: &str) -> bool {
         self.url.query_pairs().any(|(taken, _)| taken == name)
     }
@@ -211,7 +219,7 @@ impl TargetHost {
             let inside = inside.strip_suffix(']').ok_or(TargetError::Host)?;
             return inside.parse().map(|v6| Self::Literal(IpAddr::V6(v6))).map_err(|_| TargetError::Host);
         }
-        // Decimal, octal, hexadecimal and short forms of IPv4 are addresses to whoever dials them.
+        // The URL standard reads decimal, octal, hexadecimal and short forms of IPv4 as addresses.
         match Host::parse(text).map_err(|_| TargetError::Host)? {
             Host::Ipv4(address) => Ok(Self::Literal(IpAddr::V4(address))),
             Host::Ipv6(address) => Ok(Self::Literal(IpAddr::V6(address))),
@@ -230,7 +238,8 @@ impl fmt::Display for TargetHost {
     }
 }
 
-/// What no part of a URL may have, looked for before a parser drops, turns or decodes it.
+/// Refuses characters and texts that no part of a URL may have, before a parser drops, replaces or
+/// decodes them.
 fn check_text(text: &str) -> Result<(), TargetError> {
     if text.len() > URL_BYTES_MAX {
         return Err(TargetError::TooLong);
@@ -246,7 +255,7 @@ fn check_text(text: &str) -> Result<(), TargetError> {
     Ok(())
 }
 
-/// Scheme and authority of the text as it stands.
+/// Scheme and authority of the text, without decoding anything.
 fn split(text: &str) -> Result<(&'static str, &str), TargetError> {
     check_text(text)?;
     let (scheme, rest) = text.split_once("://").ok_or(TargetError::Scheme)?;
@@ -259,7 +268,7 @@ fn split(text: &str) -> Result<(&'static str, &str), TargetError> {
     if authority.contains('@') {
         return Err(TargetError::UserInfo);
     }
-    // An encoded character in a host is one that somebody decodes and somebody else does not.
+    // Some parsers decode an encoded character in a host and others do not.
     if authority.is_empty() || authority.contains('%') || !authority.is_ascii() {
         return Err(TargetError::Host);
     }
@@ -283,7 +292,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), TargetError> {
     Ok((host, Some(port)))
 }
 
-/// RFC 3986: is what stands before the first colon a scheme?
+/// Returns whether the text before the first colon is a scheme (RFC 3986, 3.1).
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))

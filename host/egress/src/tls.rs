@@ -1,4 +1,4 @@
-//! Whom we believe to be who they say they are.
+//! TLS settings: which server certificates are trusted.
 
 use std::sync::Arc;
 
@@ -13,12 +13,13 @@ use crate::ConfigError;
 
 /// Builds the TLS settings: certificates are verified against the system's roots and the given ones.
 ///
-/// There is no switch that turns verification off. The cryptography is given to this client alone, so
-/// that nothing depends on a process-wide default.
+/// No setting turns verification off. The cryptographic provider is passed explicitly, so that this
+/// client does not depend on a process-wide default.
 ///
 /// # Errors
 ///
-/// A root that cannot be used.
+/// [`ConfigError::Root`] for a root that cannot be used, [`ConfigError::Tls`] if the TLS library
+/// refuses its settings.
 pub(crate) fn settings(roots: &[Vec<u8>]) -> Result<ClientConfig, ConfigError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut extra = Vec::new();
@@ -38,8 +39,8 @@ pub(crate) fn settings(roots: &[Vec<u8>]) -> Result<ClientConfig, ConfigError> {
     Ok(settings)
 }
 
-/// `None` on a machine without any root: it can still serve a model of its own over plain http, and
-/// every https server is untrusted.
+/// `None` on a machine without any root certificate. Such a machine can still use a local model
+/// over plain http; every https server is untrusted.
 fn verifier(extra: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Option<Verifier> {
     Verifier::new_with_extra_roots(extra, provider)
         .inspect_err(|_| {
@@ -48,7 +49,8 @@ fn verifier(extra: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) 
         .ok()
 }
 
-/// Whether a PEM file holds root certificates, at least one and nothing that cannot be a root.
+/// Returns whether a PEM file has at least one certificate, and only certificates that can be a
+/// root.
 #[must_use]
 pub fn are_roots(pem: &[u8]) -> bool {
     read_roots(pem).is_some()

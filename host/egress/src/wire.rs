@@ -1,8 +1,9 @@
-//! Connections, and one exchange on one of them.
+//! HTTP connections, and one exchange of a request and its answer.
 //!
-//! An HTTP/1 connection has no task of its own: whoever waits for its answer polls it. So a request and its
-//! answer stay on one thread and wake nobody but the task that waits, and dropping an exchange closes the
-//! connection. An HTTP/2 connection is shared by many exchanges and runs as a task.
+//! An HTTP/1 connection has no task of its own: the task that waits for the answer polls the
+//! connection. So a request and its answer stay on one thread and wake one task only, and dropping
+//! an exchange closes the connection. An HTTP/2 connection is shared by many exchanges and runs as
+//! a task.
 
 use std::{
     future::Future,
@@ -27,26 +28,27 @@ use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// The bytes below HTTP.
+/// The byte stream below HTTP, with or without TLS.
 pub(crate) type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
-/// What we send.
+/// A request as it is sent.
 pub(crate) type Outward = Request<Full<Bytes>>;
 
-/// A connection that can take a request, or that one is going over.
+/// A connection that is ready for a request or is in use by one.
 pub(crate) enum Line {
-    /// For one request at a time.
+    /// HTTP/1: one request at a time.
     Own(Box<Wire>),
-    /// For many.
+    /// HTTP/2: many requests at a time.
     Shared(Shared),
 }
 
-/// Requests at once on a shared connection. Servers are advised to allow no fewer (RFC 9113, 6.5.2), many allow no
-/// more, and one too many would wait for another's end instead of going over a connection of its own.
+/// Number of concurrent requests on a shared connection. Servers are advised to allow at least 100
+/// streams (RFC 9113, 6.5.2) and many allow exactly 100. A request beyond that would wait until
+/// another one ends; it gets a connection of its own instead.
 const SHARED_MAX: usize = 100;
-/// How often we look again at a connection that has moved, before others get their turn.
+/// How often one poll drives a connection that made progress before it yields to other tasks.
 const TURNS_MAX: usize = 8;
 
-/// Nothing came back. With the request, if it is certain that no byte of it was sent.
+/// No answer arrived. Holds the request if it is certain that no byte of it was sent.
 pub(crate) struct Unanswered(pub(crate) Option<Outward>);
 
 impl From<TrySendError<Outward>> for Unanswered {
@@ -55,18 +57,18 @@ impl From<TrySendError<Outward>> for Unanswered {
     }
 }
 
-/// An HTTP/1 connection.
+/// An HTTP/1 connection. Its owner drives it by polling.
 pub(crate) struct Wire {
     sender: http1::SendRequest<Full<Bytes>>,
     connection: http1::Connection<Stream, Full<Bytes>>,
-    /// The connection is over and must not be polled any more.
+    /// The connection has ended and must not be polled again.
     over: bool,
     relay: Arc<Relay>,
     waker: Waker,
 }
 
 impl Wire {
-    /// Speaks HTTP/1 on a new stream. `None` if the stream broke already.
+    /// Starts HTTP/1 on a new stream. `None` if the stream is already broken.
     pub(crate) async fn open(stream: Stream) -> Option<Box<Self>> {
         let (sender, connection) = http1::handshake(stream).await.ok()?;
         let relay = Arc::new(Relay::default());
@@ -75,10 +77,11 @@ impl Wire {
         wire.is_ready().then_some(wire)
     }
 
-    /// Can a request be sent, as far as anybody can know? Not behind an unsent part of another one: a server that has
-    /// answered already may never read it.
+    /// Returns whether a request can be sent, as far as can be seen from here. False while a part
+    /// of an earlier request's body is unsent: a server that has already answered may never read
+    /// it.
     pub(crate) fn is_ready(&mut self) -> bool {
-        // Nobody waits, and what happens meanwhile is seen the next time.
+        // No task waits on this connection. The next poll sees whatever happens in between.
         self.relay.task.take();
         self.relay.begin();
         let waker = self.waker.clone();
@@ -90,11 +93,12 @@ impl Wire {
     pub(crate) async fn send(&mut self, request: Outward) -> Result<Response<Incoming>, Unanswered> {
         let mut answer = pin!(self.sender.try_send_request(request));
         let outcome = std::future::poll_fn(|context| self.poll(context, |inner| answer.as_mut().poll(inner)));
-        // Without an outcome the connection is over and has not even said so.
+        // `None` means that the connection ended and the pending request got no error of its own.
         Ok(outcome.await.ok_or(Unanswered(None))??)
     }
 
-    /// Polls for something that comes out of this connection. `None` if it never will.
+    /// Polls `wanted`, something that this connection produces, and drives the connection
+    /// meanwhile. `None` if the connection has ended and `wanted` will never be ready.
     fn poll<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -108,6 +112,7 @@ impl Wire {
             if let Poll::Ready(found) = wanted(&mut inner) {
                 return Poll::Ready(Some(found));
             }
+            // Poll once more after driving: the connection may have produced what is wanted.
             let was_over = self.over;
             self.drive(&mut inner);
             if let Poll::Ready(found) = wanted(&mut inner) {
@@ -120,21 +125,24 @@ impl Wire {
                 return Poll::Pending;
             }
         }
+        // The connection still makes progress after `TURNS_MAX` rounds: yield, and request another
+        // poll.
         context.waker().wake_by_ref();
         Poll::Pending
     }
 
     fn drive(&mut self, context: &mut Context<'_>) {
-        // How it ended, the answer or its body knows.
+        // The connection's error is dropped here: the answer or its body reports the failure.
         self.over = self.over || Pin::new(&mut self.connection).poll(context).is_ready();
     }
 }
 
-/// The sending side of an HTTP/2 connection. Whoever has a request under way holds a clone until its answer ends.
+/// The sending side of an HTTP/2 connection. Each request holds a clone until its answer ends, so
+/// the number of clones is the number of requests plus the pool's own clone.
 #[derive(Clone)]
 pub(crate) struct Shared {
     sender: http2::SendRequest<Full<Bytes>>,
-    /// One for each clone: the pool's own and those of the requests under way.
+    /// Counts the clones.
     holders: Arc<()>,
 }
 
@@ -143,12 +151,13 @@ impl Shared {
         Self { sender, holders: Arc::default() }
     }
 
-    /// Is the connection over?
+    /// Returns whether the connection has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Would one more request have to wait for another to end? To be asked of the pool's own clone.
+    /// Returns whether one more request could have to wait for another one to end. The count is
+    /// right only when called on the pool's own clone.
     pub(crate) fn is_full(&self) -> bool {
         Arc::strong_count(&self.holders) > SHARED_MAX
     }
@@ -162,14 +171,15 @@ impl Shared {
     }
 }
 
-/// Stands between a connection and the task that polls it. The connection and what comes out of it wake each
-/// other all the time while they are polled together; that must not have the task polled once more.
+/// A waker between a connection and the task that polls it. The connection and its answer wake each
+/// other all the time while they are polled together. Those wake-ups must not cause another poll of
+/// the task.
 #[derive(Default)]
 struct Relay {
     task: AtomicWaker,
-    /// Somebody called since the poll began.
+    /// A wake-up arrived since the poll began.
     called: AtomicBool,
-    /// The task is not polling, so calls are passed on.
+    /// The task is not polling, so wake-ups are passed on to it.
     resting: AtomicBool,
 }
 
@@ -179,7 +189,8 @@ impl Relay {
         self.called.store(false, Ordering::SeqCst);
     }
 
-    /// True if nobody called since the beginning; whoever calls from now on wakes the task.
+    /// Ends a poll. True if no wake-up arrived since [`Self::begin`]; from now on a wake-up wakes
+    /// the task.
     fn rest(&self) -> bool {
         self.resting.store(true, Ordering::SeqCst);
         !self.called.swap(false, Ordering::SeqCst)
@@ -199,17 +210,17 @@ impl Wake for Relay {
     }
 }
 
-/// The body of an answer, and the connection that it comes over.
+/// The body of an answer, and the connection that it arrives on.
 pub(crate) struct Exchange {
     pub(crate) body: Incoming,
     pub(crate) line: Line,
 }
 
-/// The connection broke inside the body.
+/// The connection broke before the body was complete.
 pub(crate) struct Cut;
 
 impl Exchange {
-    /// The next piece, perhaps empty; `None` at the end.
+    /// The next chunk, which may be empty; `None` at the end.
     pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Cut>>> {
         let Self { body, line } = self;
         let mut body = Pin::new(body);
@@ -221,7 +232,7 @@ impl Exchange {
             },
         };
         Poll::Ready(frame.map(|frame| match frame {
-            // Trailers are of no use to anybody.
+            // Trailers are dropped: no caller uses them, and so they need no search for secrets.
             Ok(frame) => Ok(frame.into_data().unwrap_or_default()),
             Err(_) => Err(Cut),
         }))
@@ -238,11 +249,11 @@ mod tests {
 
     use super::*;
 
-    /// The system makes a few times as much of it.
+    /// Requested size of the socket buffers. The system rounds it up to a few times as much.
     const BUFFER_BYTES: u32 = 4096;
     const BODY_BYTES: usize = 300 * 1024;
 
-    /// Both ends of a connection that holds little.
+    /// Both ends of a connection with small socket buffers.
     async fn narrow() -> (Box<Wire>, TcpStream) {
         let server = TcpSocket::new_v4().unwrap();
         server.set_recv_buffer_size(BUFFER_BYTES).unwrap();
@@ -255,7 +266,8 @@ mod tests {
         (Wire::open(MaybeHttpsStream::Http(TokioIo::new(client))).await.unwrap(), far)
     }
 
-    /// One exchange on it, the request long, the answer sent when so much of it was read.
+    /// One exchange with a request of `bytes` bytes. The server answers after it has read `read`
+    /// bytes.
     async fn exchange(wire: &mut Wire, far: &mut TcpStream, bytes: usize, read: usize) {
         let request = Request::post("/").header("host", "a").body(Full::from(vec![b' '; bytes])).unwrap();
         let answer = async {
@@ -271,7 +283,7 @@ mod tests {
 
     #[tokio::test]
     async fn connection_with_an_unsent_body_takes_no_other_request() {
-        // Short ones the connection has taken as a whole, long ones it has not.
+        // The connection has buffered the short body completely and the long ones in part.
         for bytes in [32, 256, 4096].map(|kib| kib * 1024) {
             let (mut wire, mut far) = narrow().await;
             exchange(&mut wire, &mut far, bytes, 1).await;

@@ -1,5 +1,5 @@
-//! What crossing into a guest costs. Prints best and median of many calls:
-//! `cargo run --release -p cofferdam-runtime --example measure`.
+//! Measures what a call into a guest costs. Prints best and median of many calls: `cargo run
+//! --release -p cofferdam-runtime --example measure`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn source(kind: &str) -> std::io::Result<PluginSource> {
     })
 }
 
-/// With an owner, instances serve one round after the other.
+/// The context of a call. With an owner, one instance serves all rounds.
 fn context(owner: Option<Owner>) -> CallContext {
     CallContext { request_id: "resp_measure".into(), workspace: "workspace".into(), owner, now_ms: 0 }
 }

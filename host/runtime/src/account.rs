@@ -1,11 +1,10 @@
-//! What one instance has spent: processor time, waiting turns, faults noticed on
-//! the way. The epoch callback and the future that drives the guest share it.
+//! The account of one instance: processor time, waiting for turns, and violations of limits. Shared
+//! by the epoch callback and the future that drives the guest.
 //!
-//! Time is charged while the guest's future is being polled, so a guest that
-//! waits for the network is not charged. The first slice of a call is measured
-//! by the wall clock, which is cheap and right for nearly every call; a call
-//! that outlives a tick is measured by the thread's processor clock from then
-//! on, so that a machine busy with other work does not kill innocent guests.
+//! Time is charged while the guest's future is polled, so waiting for the network is free. The
+//! first slice of a call is measured by the wall clock, which is cheap and accurate for nearly
+//! every call. From the first tick on, a call is measured by the thread's CPU clock, so that guests
+//! are not ended because the machine is busy with other work.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -20,35 +19,34 @@ use wasmtime::UpdateDeadline;
 
 use crate::fairness::InLine;
 
-/// Most of a first slice that is believed to be the guest's own.
+/// Upper limit of the time that is charged for a slice measured by the wall clock.
 const FIRST_SLICE_MAX: Duration = Duration::from_millis(10);
 
-/// What one call may use.
+/// The limits of one call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
-    /// Processor time.
     pub(crate) cpu: Duration,
-    /// Time by the clock on the wall, waiting included.
+    /// Wall-clock time, including waiting.
     pub(crate) wall: Duration,
 }
 
-/// Why the host cut a call short or a trap happened.
+/// The limit that ended a call or caused a trap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Processor time or wall time.
+    /// Processor time or wall-clock time.
     Time,
     /// Memory or tables.
     Memory,
-    /// Calls of the host.
     HostCalls,
 }
 
-/// Who may run, so that guests that burn all processors hold up nobody else.
+/// Limits how many guests run at the same time, so that guests which use all processors do not
+/// delay other tasks.
 ///
-/// At most as many guests stand in the scheduler's queue as there are
-/// processors, and as many again whose call has only begun: short calls, which
-/// are nearly all, do not wait behind long ones. Everybody else waits in line
-/// for a turn, outside the queue that timers and sockets are served from.
+/// The scheduler's queue holds at most one long-running guest per processor, and as many guests
+/// whose call has just begun: short calls, which are nearly all, do not wait behind long ones.
+/// Other guests wait for a turn outside of that queue, from which timers and sockets are served
+/// too.
 pub(crate) struct Turns {
     first: Arc<Semaphore>,
     later: Arc<Semaphore>,
@@ -60,14 +58,15 @@ impl Turns {
     }
 }
 
-/// The account of one instance. One thread at a time uses it; atomics and the
-/// mutex are for the compiler, never contended.
+/// The account of one instance. Only one thread at a time uses it; atomics and mutexes are needed
+/// for `Sync` and never contended.
 pub(crate) struct Account {
     turns: Arc<Turns>,
     turn: Mutex<Option<OwnedSemaphorePermit>>,
-    /// The line of a tool call, which it leaves while it waits for something else than the processor.
+    /// The owner's queue that a tool call waits in. The call gives up its turn while it waits for
+    /// something other than the processor.
     line: Option<Arc<InLine>>,
-    /// The guest was interrupted and goes on as soon as it may.
+    /// The guest was interrupted at a tick and continues when it gets a turn.
     interrupted: AtomicBool,
     poll: Mutex<Poll>,
     call_limit_ns: AtomicU64,
@@ -80,18 +79,18 @@ pub(crate) struct Account {
     out_of_host_calls: AtomicBool,
 }
 
-/// When the current poll began.
+/// The start of the current poll.
 #[derive(Clone, Copy)]
 struct Poll {
     wall: Instant,
-    /// Read only for calls that outlived a tick.
+    /// The thread's CPU time. Read only for calls that ran longer than a tick.
     cpu: Option<Duration>,
-    /// What the host did meanwhile on the guest's behalf.
+    /// Time that the host worked for the guest during this poll. It is not charged.
     beside: Duration,
 }
 
 impl Account {
-    /// An account for one instance whose calls together may use `total`.
+    /// An account for an instance whose calls together may take `total` of processor time.
     pub(crate) fn new(turns: Arc<Turns>, total: Duration, line: Option<Arc<InLine>>) -> Self {
         Self {
             turns,
@@ -110,7 +109,7 @@ impl Account {
         }
     }
 
-    /// Drives one call inside its budget. `None` means that the wall time passed.
+    /// Drives one call within its budget. `None` if the wall-clock limit was reached.
     pub(crate) async fn drive<T>(&self, budget: Budget, call: impl Future<Output = T>) -> Option<T> {
         self.call_limit_ns.store(nanoseconds(budget.cpu), Ordering::Relaxed);
         self.call_spent_ns.store(0, Ordering::Relaxed);
@@ -131,8 +130,8 @@ impl Account {
             });
             charged.await
         });
-        // Most calls are over at once and need no alarm; a first turn that ends without the answer has taken a
-        // tick at most.
+        // Most calls end in the first poll and need no timer. A first poll without an answer has
+        // taken a tick at most.
         let at_once = poll_fn(|context| Polled::Ready(charged.as_mut().poll(context))).await;
         let answer = match at_once {
             Polled::Ready(answer) => Some(answer),
@@ -144,8 +143,8 @@ impl Account {
         answer
     }
 
-    /// Drives work of the host that a guest waits for and is not charged with:
-    /// answering a guest's question may run other guests inside its own poll.
+    /// Drives host work that a guest waits for and is not charged for: answering a guest's question
+    /// may run other guests within its own poll.
     pub(crate) async fn beside<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let uncharged = poll_fn(|context| {
@@ -158,8 +157,8 @@ impl Account {
         uncharged.await
     }
 
-    /// What the epoch callback does at each tick: out of budget ends the guest,
-    /// otherwise it goes to the back of the queue.
+    /// Called at each tick of the epoch. Ends a guest whose budget is spent; any other guest yields
+    /// and queues for its next turn.
     pub(crate) fn tick(self: &Arc<Self>) -> UpdateDeadline {
         let slice = nanoseconds(self.slice());
         let call_spent = self.call_spent_ns.load(Ordering::Relaxed).saturating_add(slice);
@@ -173,8 +172,8 @@ impl Account {
         UpdateDeadline::YieldCustom(1, Box::pin(wait_for_turn(Arc::clone(self))))
     }
 
-    /// Gives the next use of the instance the total anew. What was noticed of an
-    /// earlier one is not forgotten: such an instance has no next use.
+    /// Resets the total for the next use of the instance. Violations of limits are not reset: an
+    /// instance with one has no next use.
     pub(crate) fn renew(&self) {
         self.total_spent_ns.store(0, Ordering::Relaxed);
     }
@@ -184,17 +183,17 @@ impl Account {
         self.call_spent_ns.load(Ordering::Relaxed)
     }
 
-    /// Notes that memory or table space was refused.
+    /// Records that memory or table space was refused.
     pub(crate) fn deny_memory(&self) {
         self.memory_denied.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the budget of host calls is spent.
+    /// Records that the budget of host calls is spent.
     pub(crate) fn deny_host_call(&self) {
         self.out_of_host_calls.store(true, Ordering::Relaxed);
     }
 
-    /// What the host did that explains a trap, if anything.
+    /// The violated limit that explains a trap, if any.
     pub(crate) fn cut(&self) -> Option<Cut> {
         if self.out_of_time.load(Ordering::Relaxed) {
             Some(Cut::Time)
@@ -216,7 +215,7 @@ impl Account {
         let slice = nanoseconds(self.slice());
         self.call_spent_ns.fetch_add(slice, Ordering::Relaxed);
         self.total_spent_ns.fetch_add(slice, Ordering::Relaxed);
-        // A turn is for the guest that runs; one that waits gives it back.
+        // A guest that waits gives its turn back.
         drop(lock(&self.turn).take());
     }
 
@@ -227,7 +226,8 @@ impl Account {
         }
     }
 
-    /// A guest that waits for a host or a model runs no more: the next tool call of its owner may.
+    /// Gives the owner's turn to its next tool call if the guest waits for a host or a model. A
+    /// guest that was only interrupted keeps it.
     fn step_aside(&self) {
         if let Some(line) = &self.line
             && !self.interrupted.load(Ordering::Relaxed)
@@ -246,14 +246,15 @@ impl Account {
         }
     }
 
-    /// The clock this poll is measured by: since its start, or of the thread.
+    /// The current reading of the clock that measures this poll: wall time since its start, or CPU
+    /// time of the thread.
     fn now(&self) -> Duration {
         let poll = *lock(&self.poll);
         if poll.cpu.is_some() { thread_cpu_time() } else { poll.wall.elapsed() }
     }
 }
 
-/// A turn to begin a call: at once, unless all processors are busy beginning calls.
+/// Gets a turn to begin a call: immediately, unless all of these turns are taken.
 async fn first_turn(turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     match Arc::clone(turns).try_acquire_owned() {
         Ok(turn) => Some(turn),
@@ -261,21 +262,21 @@ async fn first_turn(turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     }
 }
 
-/// Waits in line for a turn, then lets everything else run first.
+/// Waits for a turn, then yields once.
 ///
-/// The order matters. A long-running guest asks for its next turn while it still
-/// holds the last one, so it queues behind all others that wait; asking after
-/// the yield would find the turn free each time, and a hundred spinning guests
-/// would make any other task wait a hundred slices. And without the yield, timers
-/// and sockets would not be looked at between two slices.
+/// The order matters. A long-running guest requests its next turn while it still holds the last
+/// one, so it queues behind all others that wait. If it requested the turn after yielding, the turn
+/// would be free each time, and a hundred spinning guests would delay every other task by a hundred
+/// slices. Without the yield, timers and sockets would not be polled between two slices.
 async fn next_turn(turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-    // The semaphore is never closed; if it were, running is the safe side.
+    // The semaphore is never closed. If it were, running without a turn is safer than never
+    // running.
     let turn = Arc::clone(turns).acquire_owned().await.ok();
     tokio::task::yield_now().await;
     turn
 }
 
-/// What a guest does between two slices.
+/// Waits between two slices of a guest.
 async fn wait_for_turn(account: Arc<Account>) {
     account.line_up().await;
     let turn = next_turn(&account.turns.later).await;
@@ -346,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn turns_are_given_back() {
+    async fn turns_are_released() {
         let account = account(LONG);
         for _ in 0..3 {
             let call = account.drive(Budget { cpu: LONG, wall: LONG }, std::future::ready(()));
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tool_call_keeps_its_turn_while_it_is_interrupted_and_not_while_it_waits() {
+    async fn a_tool_call_keeps_its_turn_when_interrupted_but_not_while_waiting() {
         let (lines, owner) = (Arc::new(Lines::default()), Owner::new("key"));
         let in_line = || Some(Arc::new(lines.join(&owner, 1)));
         let account = |line| Arc::new(Account::new(Arc::new(Turns::new(1)), LONG, line));
@@ -373,7 +374,7 @@ mod tests {
             tokio::task::yield_now().await;
             assert!(!is_next(), "it was interrupted");
             wait_for_turn(Arc::clone(&one)).await;
-            // For a host, say.
+            // Stands for a wait for a host.
             tokio::task::yield_now().await;
             assert!(is_next(), "it waited");
         };
@@ -381,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_host_does_meanwhile_is_not_charged() {
+    async fn work_of_the_host_is_not_charged() {
         let account = account(LONG);
         let busy = async { burn(Duration::from_millis(2)) };
         account.drive(Budget { cpu: LONG, wall: LONG }, account.beside(busy)).await.unwrap();

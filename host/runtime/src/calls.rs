@@ -1,5 +1,5 @@
-//! Typed calls into guests, one file per kind of plugin. Each checks of the
-//! answer what `wit/` promises about it, so that nobody behind it has to.
+//! Typed calls into guests, one file per kind of plugin. Each checks the promises of `wit/` about
+//! the answer, so callers do not have to.
 
 mod answers;
 mod hook;
@@ -13,8 +13,8 @@ use crate::bindings::exports::cofferdam::plugin::{generation, routing};
 use crate::instance::{Instance, Live};
 use crate::plugin::{Compiled, Functions};
 
-/// What was looked up of one instance: finding a function compares its type with
-/// the host's, which costs as much as a short call.
+/// The exports of one instance that were looked up. Cached because a look-up compares types, which
+/// costs as much as a short call.
 #[derive(Default)]
 pub(crate) struct Exports {
     routing: Option<routing::Guest>,
@@ -24,7 +24,7 @@ pub(crate) struct Exports {
     decode_embeddings: Option<TypedFunc<provider::Decode<'static>, provider::VectorsAnswer>>,
 }
 
-/// Finds a function whose parameters are borrowed, see [`Functions`].
+/// Looks up a function with borrowed parameters, see [`Functions`].
 fn borrowing<P, R>(
     instance: &mut Instance,
     pick: impl FnOnce(&Functions) -> Option<ComponentExportIndex>,
@@ -38,7 +38,7 @@ where
     handle.get_typed_func(store, index)
 }
 
-/// The same for a function that is called again and again, looked up once per instance.
+/// Same as [`borrowing`], for a function that is called repeatedly: looked up once per instance.
 fn cached<P, R>(
     instance: &mut Instance,
     place: impl Fn(&mut Exports) -> &mut Option<TypedFunc<P, R>>,
@@ -55,7 +55,7 @@ where
     Ok(*place(&mut instance.live.exports).insert(found))
 }
 
-/// What was looked up when the plugin was compiled.
+/// Export indices that were looked up when the plugin was compiled.
 fn indices<T>(instance: &Instance, pick: impl FnOnce(&Compiled) -> Option<T>) -> wasmtime::Result<T> {
     let found = instance.compiled().and_then(pick);
     found.ok_or_else(|| wasmtime::Error::msg("an interface that was checked for is gone"))

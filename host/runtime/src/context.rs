@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_is_told_the_workspace_it_serves_now() {
+    fn an_instance_gets_the_pseudonym_of_its_current_workspace() {
         let mut alias = Alias::default();
         for workspace in ["v", "v", "w", "", "v"] {
             assert_eq!(alias.of("p", workspace), pseudonym("p", workspace));

@@ -1,4 +1,4 @@
-//! What metrics may know of a plugin: counts, never content.
+//! Counts per plugin for metrics. They never contain content.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,20 +19,20 @@ pub struct Counters {
 /// A copy of [`Counters`] at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CounterValues {
-    /// Calls made, instantiations included.
+    /// Number of calls, instantiations included.
     pub calls: u64,
-    /// Time its code ran, in nanoseconds: waiting is not counted.
+    /// Time that its code ran, in nanoseconds, without waiting.
     pub busy_ns: u64,
-    /// Lines it wrote into the log.
+    /// Lines that it wrote into the log.
     pub log_lines: u64,
-    /// Lines dropped because a call's quota was spent.
+    /// Lines that were dropped because a call's quota was spent.
     pub log_lines_dropped: u64,
-    /// Failed calls by kind, labels as in [`CallErrorKind::as_str`].
+    /// Number of failed calls by kind, with the labels of [`CallErrorKind::as_str`].
     pub errors: BTreeMap<&'static str, u64>,
 }
 
 impl Counters {
-    /// The totals now.
+    /// The current totals.
     #[must_use]
     pub fn values(&self) -> CounterValues {
         CounterValues {

@@ -1,5 +1,5 @@
-//! The one sandbox of the process: which WebAssembly it accepts, how much room
-//! it reserves, and the thread that lets it interrupt guests.
+//! The wasmtime engine of the process: which WebAssembly features it accepts, how many instances it
+//! has room for, and the thread that interrupts guests.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -15,33 +15,32 @@ use crate::limits::{CORE_INSTANCES_MAX, MEMORIES_MAX, TABLE_ELEMENTS_MAX, TABLES
 use crate::manifest::MEMORY_MIB_MAX;
 use crate::warm::Warm;
 
-/// Instances beyond the streams: routers, hooks and tools of the same requests.
+/// Instances in addition to one per stream, for the routers, hooks and tools of the same requests.
 const INSTANCES_BESIDE_STREAMS: u32 = 64;
-/// Metadata of one core instance or component instance.
+/// Limit of wasmtime's metadata for one core instance or component instance, in bytes.
 const INSTANCE_BYTES_MAX: usize = 1024 * 1024;
-/// Wasm stack of a guest. The native stack below it leaves a host function 1.5 MiB.
+/// Stack of a guest. It is a part of the native stack, which leaves 1.5 MiB for host functions.
 const WASM_STACK_BYTES: usize = 512 * 1024;
 const NATIVE_STACK_BYTES: usize = 2 * 1024 * 1024;
-/// Memory a free slot keeps, so that its next guest takes no page faults for
-/// what a small guest touches. The kernel is asked which pages are dirty; where
-/// it cannot tell, slots keep nothing.
+/// Memory that a free slot of the pool keeps resident, so that a small guest takes no page faults
+/// for it. Needs the kernel to report dirty pages; otherwise slots keep nothing.
 const KEEP_MEMORY_BYTES: usize = 512 * 1024;
 const KEEP_TABLE_BYTES: usize = 16 * 1024;
-/// The smallest pool worth having; below it memory comes from the system.
+/// The smallest size of a pool. If not even this fits, memory is allocated per instance.
 const POOL_MIN: u32 = 16;
 
 /// The engine and how many instances it can hold.
 pub(crate) struct Sandbox {
     pub(crate) engine: Engine,
-    /// Instances that may live at once.
+    /// Number of instances that can exist at the same time.
     pub(crate) instances: u32,
-    /// Whether they come from a pool.
+    /// Whether instances come from a pool.
     pub(crate) pooled: bool,
 }
 
 impl Sandbox {
-    /// Reserves room for `streams` and what goes with them. Where the address
-    /// space is too small for that, tries smaller pools, then none.
+    /// Creates an engine with room for `streams` streams and the other instances of their requests.
+    /// If the address space is too small, it tries smaller pools and finally no pool.
     pub(crate) fn start(streams: usize) -> Result<Self, StartError> {
         let wanted = u32::try_from(streams).unwrap_or(u32::MAX).saturating_add(INSTANCES_BESIDE_STREAMS);
         let mut instances = wanted;
@@ -85,8 +84,8 @@ fn settings(pool: Option<u32>) -> Config {
     config
 }
 
-/// Every feature that no guest toolchain needs is one that no guest can attack.
-/// Threads, garbage collection and async components are not even compiled in.
+/// Turns off features that no guest toolchain needs, to reduce the attack surface. Threads, garbage
+/// collection and async components are not compiled in at all.
 fn refuse_features(config: &mut Config) {
     config.wasm_memory64(false);
     config.wasm_relaxed_simd(false);
@@ -126,9 +125,9 @@ fn pool_of(instances: u32) -> PoolingAllocationConfig {
     pool
 }
 
-/// The thread that moves the epoch on and ends instances nobody came back for, a
-/// few at a time. It does nothing else, so that nothing can hold it up, and ends
-/// when this value is dropped.
+/// The thread that increments the epoch, which interrupts guests, and ends a few expired idle
+/// instances per tick. It does nothing else, so nothing can delay it. It stops when this value is
+/// dropped.
 pub(crate) struct Ticker {
     stop: Option<SyncSender<()>>,
     thread: Option<thread::JoinHandle<()>>,
@@ -159,7 +158,7 @@ impl Drop for Ticker {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It cannot have panicked, and would end all the same.
+            // The result does not matter: the thread has ended even if it panicked.
             drop(thread.join());
         }
     }
@@ -177,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn an_absurd_pool_shrinks_instead_of_failing() {
-        // 2^20 slots of 4 GiB do not fit into any address space of today.
+    fn a_pool_beyond_the_address_space_shrinks() {
+        // 2^20 slots of 4 GiB do not fit into a 64-bit address space of today's processors.
         let sandbox = Sandbox::start(1 << 20).unwrap();
         assert!(sandbox.instances < 1 << 20 || !sandbox.pooled);
     }

@@ -1,5 +1,5 @@
-//! What keeps one owner from taking a whole runtime: places are counted by owner,
-//! and the tool calls of one owner share a part of the processors.
+//! Keeps one owner from taking all capacity: permits are counted per owner, and the tool calls of
+//! one owner share a part of the processors.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -9,10 +9,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::context::Owner;
 
-/// Which part of a room counts as nearly all of it: seven eighths.
+/// The share of the capacity from which on it counts as nearly full: seven eighths.
 const NEARLY_ALL: (usize, usize) = (7, 8);
 
-/// A room that many share, and how much of it one may hold while it is nearly full.
+/// The rule for a shared capacity: while it is nearly full, an owner that holds more than its share
+/// gets no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fairness {
     room: usize,
@@ -20,19 +21,21 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// For a room of this size.
+    /// A rule for a capacity of `room`, of which `share` is the share of one owner.
     #[must_use]
     pub const fn new(room: usize, share: usize) -> Self {
         Self { room, share }
     }
 
-    /// What one may hold while the room is nearly full.
+    /// The share of one owner. While the capacity is nearly full, an owner that holds more gets no
+    /// more.
     #[must_use]
     pub const fn share(self) -> usize {
         self.share
     }
 
-    /// Whether the room is nearly full and an owner that holds `held` of it gets nothing more.
+    /// Whether an owner that holds `held` gets no more: the capacity is nearly full and the owner
+    /// holds more than its share.
     #[must_use]
     pub const fn refuses(self, taken: usize, held: usize) -> bool {
         let (part, whole) = NEARLY_ALL;
@@ -40,7 +43,7 @@ impl Fairness {
     }
 }
 
-/// Counts by owner. An owner that holds nothing has no entry.
+/// Amounts that are held, by owner. An owner that holds nothing has no entry.
 #[derive(Debug)]
 pub struct Holders<K>(Mutex<BTreeMap<K, usize>>);
 
@@ -51,7 +54,7 @@ impl<K> Default for Holders<K> {
 }
 
 impl<K: Ord> Holders<K> {
-    /// What this owner holds.
+    /// The amount that this owner holds.
     pub fn of<Q: Ord + ?Sized>(&self, owner: &Q) -> usize
     where
         K: Borrow<Q>,
@@ -59,7 +62,7 @@ impl<K: Ord> Holders<K> {
         self.lock().get(owner).copied().unwrap_or_default()
     }
 
-    /// Adds to what an owner holds; what it held before.
+    /// Adds to the amount of an owner. Returns the amount before.
     pub fn add(&self, owner: K, amount: usize) -> usize {
         let mut held = self.lock();
         let held = held.entry(owner).or_default();
@@ -68,7 +71,7 @@ impl<K: Ord> Holders<K> {
         before
     }
 
-    /// Takes from what an owner holds.
+    /// Subtracts from the amount of an owner.
     pub fn remove(&self, owner: &K, amount: usize) {
         let mut held = self.lock();
         if let Some(left) = held.get_mut(owner) {
@@ -80,12 +83,12 @@ impl<K: Ord> Holders<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<K, usize>> {
-        // A panic elsewhere leaves a map that is still a map.
+        // No code under this lock leaves the map inconsistent, so poisoning can be ignored.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One place of an owner, given back when dropped.
+/// One counted permit of an owner, given back on drop.
 pub(crate) struct Held {
     holders: Arc<Holders<Owner>>,
     owner: Owner,
@@ -104,12 +107,12 @@ impl Drop for Held {
     }
 }
 
-/// The lines of all owners.
+/// The queues of tool calls of all owners, each with the number of its calls.
 #[derive(Default)]
 pub(crate) struct Lines(Mutex<BTreeMap<Owner, (Arc<Semaphore>, usize)>>);
 
 impl Lines {
-    /// A tool call of this owner, of which `at_once` run at the same time.
+    /// Adds a tool call of this owner to its queue. At most `at_once` of them run at the same time.
     pub(crate) fn join(self: &Arc<Self>, owner: &Owner, at_once: usize) -> InLine {
         let mut lines = self.lock();
         let (turns, calls) =
@@ -124,8 +127,8 @@ impl Lines {
     }
 }
 
-/// A tool call among those of its owner: it runs while it has a turn, and has none
-/// while it waits for hosts and models.
+/// A tool call in its owner's queue. It needs a turn to run, and holds none while it waits for
+/// hosts and models.
 pub(crate) struct InLine {
     lines: Arc<Lines>,
     owner: Owner,
@@ -139,12 +142,13 @@ impl InLine {
         if self.turn().is_some() {
             return;
         }
-        // The semaphore is never closed; if it were, running is the safe side.
+        // The semaphore is never closed. If it were, running without a turn is safer than never
+        // running.
         let turn = Arc::clone(&self.turns).acquire_owned().await.ok();
         *self.turn() = turn;
     }
 
-    /// Gives the turn to the next call in the line.
+    /// Gives the turn to the next call in the queue.
     pub(crate) fn leave(&self) {
         drop(self.turn().take());
     }
@@ -173,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_is_refused_beyond_its_share_of_a_room_that_is_nearly_full() {
+    fn an_owner_is_refused_beyond_its_share_when_nearly_full() {
         let fairness = Fairness::new(16, 2);
         for (taken, held, refused) in
             [(16, 3, true), (15, 3, true), (14, 3, false), (15, 2, false), (16, 0, false), (3, 3, false)]
@@ -184,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_without_a_place_are_not_remembered() {
+    fn owners_without_a_permit_have_no_entry() {
         let holders = Arc::new(Holders::default());
         let (one, other) = (Owner::new("one"), Owner::new("other"));
         let places = [Held::new(&holders, &one), Held::new(&holders, &one), Held::new(&holders, &other)];
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_one_owner_run_one_after_the_other_and_those_of_another_beside_them() {
+    fn calls_of_one_owner_queue_and_other_owners_do_not_wait() {
         let lines = Arc::new(Lines::default());
         let (one, other) = (Owner::new("one"), Owner::new("other"));
         let (first, second, third) = (lines.join(&one, 1), lines.join(&one, 1), lines.join(&other, 1));

@@ -16,7 +16,8 @@ use crate::fairness::{Fairness, Held, Holders, InLine, Lines};
 use crate::instance::Live;
 use crate::warm::Warm;
 
-/// While few permits are left, one owner may hold at most the number of streams divided by this.
+/// Sets an owner's share of the permits: the number of streams divided by this. While few permits
+/// are left, an owner that holds more than its share gets no more.
 const SHARES: usize = 8;
 
 /// Shared by the runtime and its plugins. The epoch thread stops when the last one is dropped.
@@ -119,7 +120,7 @@ impl Host {
     }
 
     /// Same as [`Self::take_claim`], for a call that a running request can do without. While few
-    /// permits are left, an owner gets no more than its share.
+    /// permits are left, an owner that holds more than its share gets no more.
     pub(crate) fn take_fair_claim(&self, owner: Option<&Owner>) -> Option<Claim> {
         let refuses = |owner: &Owner| {
             let Places { taken, held, fairness } = self.places(owner.borrow());

@@ -1,6 +1,6 @@
-//! The host's side of what guests import: one file per interface of `wit/`, and
-//! the linker that holds only what a plugin was granted. The files convert and
-//! count; rules about hosts, models and tools live behind the doors.
+//! The host's implementation of the guests' imports: one file per interface of `wit/`, and the
+//! linker with the granted interfaces. The files convert types and count calls. Rules about hosts,
+//! models and tools are in the capabilities' implementations.
 
 mod catalog;
 mod clock;
@@ -24,7 +24,8 @@ use crate::grant::Grant;
 use crate::instance::GuestState;
 use crate::manifest::Import;
 
-/// A linker for one plugin: WASI over nothing, log, config, what is granted, and what it may find closed.
+/// The linker of one plugin: WASI without any access, log, config, the granted imports, and the
+/// optional ones, which answer "denied" if they are not granted.
 pub(crate) fn linker(engine: &Engine, grant: &Grant) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
@@ -64,6 +65,6 @@ fn own(state: &mut GuestState) -> &mut GuestState {
     state
 }
 
-/// Interfaces that hold only types.
+/// These interfaces have types only.
 impl plugin::types::Host for GuestState {}
 impl plugin::hooks::Host for GuestState {}

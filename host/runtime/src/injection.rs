@@ -1,35 +1,36 @@
-//! Where a secret stands in a request: one line of `injections`, in a plugin's
-//! manifest or in the operator's configuration. Both are read by the same rules,
-//! so that what one may write the other may.
+//! The place of a secret in a request: one entry of `injections`, in a plugin's manifest or in the
+//! operator's configuration. Both are parsed by the same rules, so an operator can write every
+//! injection that a manifest can.
 
 use cofferdam_egress::{self as egress, Placement, SlotError};
 use cofferdam_store::{HostName, SecretName};
 use serde::{Deserialize, Serialize};
 
-/// A secret, the one host it goes to, and its place in requests to there (R1, R3).
+/// A secret, the host it is sent to, and its place in requests to that host
+/// (egress rules R1 and R3).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "WrittenInjection")]
 pub struct InjectionRule {
     /// The secret's name.
     pub secret: SecretName,
-    /// The host.
+    /// The exact name of the host.
     pub host: HostName,
-    /// The place.
+    /// The place in requests to the host.
     pub slot: Slot,
 }
 
 /// The place of a secret in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slot {
-    /// A header in lower case, and its value around `{}`.
+    /// A header's name in lower case, and its value with `{}` in place of the secret.
     Header(String, String),
-    /// The value of this query parameter.
+    /// The value of the query parameter with this name.
     Query(String),
-    /// The absent leaf of a JSON body that this pointer names (RFC 6901).
+    /// A new member of the JSON body, as a JSON pointer (RFC 6901).
     Json(String),
 }
 
-/// An injection as it is written.
+/// An injection as it is written in TOML, before it is checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WrittenInjection {
@@ -37,27 +38,27 @@ pub struct WrittenInjection {
     pub secret: String,
     /// The host's name.
     pub host: String,
-    /// A header, with `format`.
+    /// The name of a header. Needs `format`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// The header's value around `{}`.
+    /// The header's value, with `{}` in place of the secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// A query parameter.
+    /// The name of a query parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// A JSON pointer.
+    /// A JSON pointer to a new member of the body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub json: Option<String>,
 }
 
-/// What is wrong with an injection.
+/// A mistake in an injection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{key}` {message}")]
 pub struct InjectionError {
-    /// Which of its keys.
+    /// The key with the mistake.
     pub key: &'static str,
-    /// What that key takes.
+    /// What the key accepts.
     pub message: &'static str,
 }
 
@@ -87,7 +88,7 @@ impl From<&InjectionRule> for WrittenInjection {
 }
 
 impl InjectionRule {
-    /// Whether both put something into the same place of the same request.
+    /// Whether both put a secret into the same place of the same request.
     #[must_use]
     pub fn collides(&self, other: &Self) -> bool {
         self.host == other.host && self.slot.is_same_place(&other.slot)
@@ -95,7 +96,7 @@ impl InjectionRule {
 }
 
 impl Slot {
-    /// Whether both are the same header, parameter or leaf, whatever stands around the value.
+    /// Whether both are the same header, parameter or member, whatever text surrounds the value.
     #[must_use]
     pub fn is_same_place(&self, other: &Self) -> bool {
         match (self, other) {
@@ -104,7 +105,7 @@ impl Slot {
         }
     }
 
-    /// The one place that is written.
+    /// The place that is written, which must be exactly one.
     fn read(written: &WrittenInjection) -> Result<Self, InjectionError> {
         let WrittenInjection { header, format, query, json, .. } = written;
         let wrong = |key, message| Err(InjectionError { key, message });
@@ -119,20 +120,21 @@ impl Slot {
         }
     }
 
-    /// A header and a format with exactly one `{}`.
+    /// A header, with a format that has exactly one `{}`.
     ///
     /// # Errors
     ///
-    /// Not an injectable header (R15), or not such a format.
+    /// The header may not carry a secret (egress rule R15), or the format does not have exactly one
+    /// `{}`.
     pub fn header(header: &str, format: &str) -> Result<Self, InjectionError> {
         Self::checked(Self::Header(header.to_ascii_lowercase(), format.to_owned()))
     }
 
-    /// The place as requests are made with it.
+    /// The place in the form that the egress crate uses.
     ///
     /// # Errors
     ///
-    /// The rule that it breaks; none for one that was read.
+    /// The rule that the place breaks. A place that was parsed breaks none.
     pub fn for_requests(&self) -> Result<egress::Slot, SlotError> {
         match self {
             Self::Header(name, format) => {
@@ -158,7 +160,8 @@ impl Slot {
     }
 }
 
-/// Whether a secret may stand in the value of this header, given in lower case (R15).
+/// Whether the value of this header may contain a secret (egress rule R15). False for a name that
+/// is not in lower case.
 #[must_use]
 pub fn is_injectable_header(name: &str) -> bool {
     name.bytes().all(|byte| !byte.is_ascii_uppercase()) && Placement::parse(name, "{}").is_ok()
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_steer_a_request_carry_no_secret() {
+    fn headers_that_steer_a_request_are_not_injectable() {
         for name in ["host", "content-length", "user-agent", "x-request-id", "X-Key", "a b", ""] {
             assert!(!is_injectable_header(name), "{name}");
         }

@@ -1,7 +1,7 @@
-//! One instance of a guest and the calls into it. Every call gets its budgets
-//! anew and owns the instance while it runs: a call that fails or is dropped
-//! takes the instance with it, so a broken guest is never entered again. One that
-//! did well may wait for the next call of the same owner, see [`crate::warm`].
+//! One instance of a guest, and the calls into it. Every call gets new budgets and owns the
+//! instance while it runs. A call that fails or is dropped drops the instance, so a broken guest is
+//! never called again. After a successful call the instance may wait for the next call of the same
+//! owner, see [`crate::warm`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,33 +27,35 @@ use crate::plugin::{Compiled, Plugin, Profile};
 use crate::room::{Room, room_for};
 use crate::services::Services;
 
-/// Calls of the host within one call of a guest, WASI not counted.
+/// Host calls within one call of a guest, without those of WASI.
 const HOST_CALLS_MAX: u32 = 10_000;
-/// Handles a guest may hold.
+/// Number of handles that a guest may hold.
 const HANDLES_MAX: usize = 1_024;
-/// Random bytes at once through WASI.
+/// Length limit of one read of random bytes through WASI.
 const WASI_RANDOM_BYTES_MAX: u64 = 64 * 1024;
-/// What a guest may hand over while it is being instantiated.
+/// Output limit while an instance is created, in bytes.
 const START_OUTPUT_BYTES_MAX: usize = 64 * 1024;
-/// All calls of one attempt together may use this many times the budget of one.
+/// All calls of one use of an instance together may take this many times the processor time of one
+/// call.
 const TOTAL_BUDGETS: u32 = 100;
-/// Wall time of a call that waits for nothing but the processor.
+/// Wall-clock limit of a call that only waits for the processor: this many times its processor
+/// time, plus `WALL_GRACE`.
 const WALL_BUDGETS: u32 = 10;
 const WALL_GRACE: Duration = Duration::from_secs(2);
-/// Wall time of a call that may wait for hosts and models; the request's own
-/// deadline is shorter.
+/// Wall-clock limit of a call that may wait for hosts and models. The request's own deadline is
+/// shorter.
 const WALL_WAITING: Duration = Duration::from_secs(600);
-/// What clocks are rounded down to: a fine clock is half of a timing attack.
+/// Clocks are rounded down to this many milliseconds: a precise clock would help timing attacks.
 pub(crate) const CLOCK_GRAIN_MS: u64 = 10;
 
-/// How often an instance is used before a fresh one takes its place: what a guest
-/// loses little by little does not add up for ever.
+/// Number of uses after which an instance is replaced, so that small leaks of a guest do not
+/// accumulate.
 const USES_MAX: u32 = 1_000;
-/// Memory and tables of an instance that is kept. One that grew for an unusual
-/// request does not hold on to what it needed.
+/// Largest size of an instance that is kept. An instance that grew for an unusual request would
+/// hold that memory while idle.
 const KEPT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What belongs to one instance on the host's side.
+/// The host's state for one instance.
 pub(crate) struct GuestState {
     pub(crate) plugin: Arc<Profile>,
     pub(crate) services: Services,
@@ -69,7 +71,7 @@ pub(crate) struct GuestState {
 }
 
 impl GuestState {
-    /// Counts one call of the host; the call's budget spent is a trap.
+    /// Counts one host call. An exceeded budget becomes a trap.
     pub(crate) fn enter_host(&mut self) -> wasmtime::Result<()> {
         match self.host_calls_left.checked_sub(1) {
             Some(left) => {
@@ -85,7 +87,7 @@ impl GuestState {
 }
 
 impl GuestState {
-    /// What the guest holds handles to.
+    /// The resources that the guest holds handles to.
     pub(crate) fn table(&mut self) -> &mut ResourceTable {
         &mut self.table
     }
@@ -97,17 +99,16 @@ impl WasiView for GuestState {
     }
 }
 
-/// Time as a guest sees it: the request's, moved on by what has passed since.
-/// Clones show the same time.
+/// The clock of a guest: the request's time plus the time since then. Clones show the same time.
 #[derive(Clone)]
 pub(crate) struct Clock {
     set: Arc<Mutex<Set>>,
-    /// Where the monotonic clock starts. It goes on when the instance serves
-    /// another request: a monotonic clock never goes back.
+    /// Start of the monotonic clock. It continues when the instance serves another request, because
+    /// a monotonic clock must never go back.
     made: Instant,
 }
 
-/// What a clock was set to, and when.
+/// The time that a clock was set to, and when it was set.
 #[derive(Clone, Copy)]
 struct Set {
     now_ms: u64,
@@ -120,12 +121,12 @@ impl Clock {
         Self { set: Arc::new(Mutex::new(Set { now_ms, at })), made: at }
     }
 
-    /// Starts again at another request's time.
+    /// Sets the clock to another request's time.
     fn set(&self, now_ms: u64) {
         *self.lock() = Set { now_ms, at: Instant::now() };
     }
 
-    /// Unix time in milliseconds, coarse.
+    /// Unix time in milliseconds, rounded down to [`CLOCK_GRAIN_MS`].
     pub(crate) fn now_ms(&self) -> u64 {
         let set = *self.lock();
         coarse(set.now_ms.saturating_add(milliseconds(set.at.elapsed())))
@@ -164,22 +165,22 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A guest that lives, whoever it serves. Field order is drop order: the store
-/// goes before the slot.
+/// A live guest, in use or idle. Fields are dropped in order: the store must be dropped before the
+/// slot is free.
 pub(crate) struct Live {
     pub(crate) store: Store<GuestState>,
     pub(crate) handle: component::Instance,
-    /// What was looked up of the instance so far.
+    /// The exports that were looked up so far.
     pub(crate) exports: Exports,
     account: Arc<Account>,
     alias: Alias,
     uses: u32,
-    /// Memory beyond that of the grant.
+    /// Additional memory for a long request.
     room: Option<Room>,
     _slot: Slot,
 }
 
-/// An instance in use: for one call, or for one attempt at a provider.
+/// An instance in use, for one call or one attempt at a provider.
 pub(crate) struct Instance {
     pub(crate) live: Box<Live>,
     pub(crate) plugin: Arc<Plugin>,
@@ -190,7 +191,7 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Makes a fresh instance; running its start code counts as a call.
+    /// Creates a new instance. Running its start code counts as a call.
     pub(crate) async fn open(
         plugin: &Arc<Plugin>,
         context: &CallContext,
@@ -200,8 +201,8 @@ impl Instance {
         Self::fresh(claim, plugin, context, services, None).await
     }
 
-    /// Makes a fresh instance for a tool call, once the calls of the same owner that came before leave it a
-    /// turn. A call that waits for its first turn takes no place.
+    /// Creates a new instance for a tool call, after the earlier calls of the same owner leave it a
+    /// turn. A call that waits for its first turn holds no permit.
     pub(crate) async fn open_in_turn(
         plugin: &Arc<Plugin>,
         context: &CallContext,
@@ -216,13 +217,13 @@ impl Instance {
         Self::fresh(claim, plugin, context, services, line).await
     }
 
-    /// Takes the instance that an earlier call of the same owner left, or makes one.
+    /// Takes the idle instance of an earlier call of the same owner, or creates one.
     pub(crate) async fn warm(plugin: &Arc<Plugin>, context: &CallContext) -> Result<Self, CallError> {
         let claim = plugin.host.take_claim(context.owner.as_ref()).ok_or_else(|| saturated(plugin))?;
         Self::resume(claim, plugin, context).await
     }
 
-    /// As [`Self::warm`], for whoever has the right to an instance already.
+    /// Same as [`Self::warm`], with a permit that the caller already holds.
     pub(crate) async fn resume(
         claim: Claim,
         plugin: &Arc<Plugin>,
@@ -234,7 +235,7 @@ impl Instance {
                 live.renew(context);
                 Ok(Self::of(plugin, context, live, claim))
             }
-            // Rare, and large: what it takes is not part of every call.
+            // Boxed because it is rare: its large future is not part of every call's future.
             None => Box::pin(Self::fresh(claim, plugin, context, Services::default(), None)).await,
         }
     }
@@ -249,7 +250,8 @@ impl Instance {
         loop {
             match Self::make(plugin, context, services.clone(), line.clone()).await {
                 Ok(live) => return Ok(Self::of(plugin, context, live, claim)),
-                // A slot was free, but not the memories: idle instances have some.
+                // A slot was free, but the pool had no memories left. Ending an idle instance frees
+                // some.
                 Err(error) if error.is_saturated() && plugin.host.warm.evict() => {}
                 Err(error) => return Err(error),
             }
@@ -288,9 +290,9 @@ impl Instance {
         }
     }
 
-    /// Runs one call, of the exported `function`. The instance comes back only from a call that went well.
-    /// `output_bytes_max` bounds what the guest hands over, in its answer or to
-    /// any one import.
+    /// Runs one call of the exported `function`. The instance is returned only after a successful
+    /// call. `output_bytes_max` limits the bytes that the guest passes to the host, in its answer
+    /// or in any one import.
     pub(crate) async fn run<T>(
         mut self,
         function: &'static str,
@@ -309,11 +311,11 @@ impl Instance {
         Ok((self, answer))
     }
 
-    /// Makes room for a request of so many bytes.
+    /// Raises the memory limit for a request of `request_bytes` bytes, if it is a long one.
     ///
     /// # Errors
     ///
-    /// Other long requests have all the memory there is.
+    /// [`CallErrorKind::Saturated`] if other long requests hold all memory for this purpose.
     pub(crate) fn make_room(&mut self, request_bytes: usize) -> Result<(), CallError> {
         let grant = self.plugin.grant();
         let room = room_for(request_bytes, grant).map_err(|_| saturated(&self.plugin))?;
@@ -324,7 +326,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Whether it has more memory than its plugin usually has.
+    /// Whether its memory limit was raised for a long request.
     pub(crate) fn has_room(&self) -> bool {
         self.live.room.is_some()
     }
@@ -334,13 +336,13 @@ impl Instance {
         self.owner.is_some() && self.plugin.is_pure() && self.live.is_clean()
     }
 
-    /// Leaves the instance to the next call of its owner, if it may be kept. Only
-    /// for one that did well in all it was asked.
+    /// Keeps the instance for the next call of its owner, if it may be kept. Call it only if all
+    /// its calls succeeded.
     pub(crate) fn keep(self) {
         drop(self.pause());
     }
 
-    /// As [`Self::keep`], and what is left is the right to go on with an instance.
+    /// Same as [`Self::keep`], but returns the permit, with which the caller can continue later.
     pub(crate) fn pause(self) -> Claim {
         let kept = self.may_be_kept();
         let Self { mut live, plugin, owner, claim, .. } = self;
@@ -357,9 +359,8 @@ impl Instance {
 }
 
 impl Live {
-    /// Whether nothing of this use would be met again, or hurt, except in the
-    /// guest's own memory: no handle of a stream or a clock is left, nothing was
-    /// refused, and the memory has its ordinary size.
+    /// Whether this use leaves nothing behind except in the guest's own memory: no open handle,
+    /// nothing that was refused, and a memory of ordinary size.
     fn is_clean(&self) -> bool {
         let state = self.store.data();
         state.table.is_empty()
@@ -369,7 +370,7 @@ impl Live {
             && self.room.is_none()
     }
 
-    /// Makes everything on the host's side that of another call.
+    /// Resets the host's state for another call.
     fn renew(&mut self, context: &CallContext) {
         self.account.renew();
         let state = self.store.data_mut();
@@ -380,7 +381,7 @@ impl Live {
     }
 }
 
-/// No instance is free.
+/// Counts and returns the error that no instance is free.
 fn saturated(plugin: &Plugin) -> CallError {
     plugin.host.count_saturated();
     plugin.failed(CallErrorKind::Saturated)
@@ -428,7 +429,7 @@ fn store(
     store
 }
 
-/// WASI with nothing in it: no files, environment, arguments or network.
+/// WASI without any access: no files, environment, arguments or network.
 fn wasi(log: &GuestLog, clock: &Clock) -> WasiCtx {
     let output = |level| GuestOutput { log: log.clone(), level };
     WasiCtxBuilder::new()
@@ -443,8 +444,8 @@ fn wasi(log: &GuestLog, clock: &Clock) -> WasiCtx {
         .build()
 }
 
-/// Counts a finished call and gives a failure its name. The log is told the function that failed and what the guest
-/// said last.
+/// Counts a finished call and classifies its failure. The failed function and the guest's last
+/// warnings are logged.
 fn settle<T>(
     plugin: &Plugin,
     account: &Account,
@@ -462,7 +463,7 @@ fn settle<T>(
     if kind == CallErrorKind::Saturated {
         plugin.host.count_saturated();
     } else {
-        // The text is wasmtime's and names functions of the guest, no content.
+        // The error's text is from wasmtime. It names functions of the guest and has no content.
         let (plugin, last_words) = (plugin.name(), log.last_words());
         tracing::warn!(plugin, kind = kind.as_str(), function, last_words, "guest call failed: {kind}");
         tracing::debug!(plugin, error = format!("{error:#}"), "guest call failed");
@@ -481,7 +482,7 @@ fn classify(account: &Account, error: &wasmtime::Error) -> CallErrorKind {
     match account.cut() {
         Some(Cut::Time) if trap == Some(&Trap::Interrupt) => return CallErrorKind::OutOfTime,
         Some(Cut::HostCalls) => return CallErrorKind::TooManyHostCalls,
-        // Refused memory ends in an abort of the guest, or stops it from starting.
+        // After refused memory the guest aborts itself, or cannot start.
         Some(Cut::Memory) if trap.is_none_or(|trap| *trap == Trap::UnreachableCodeReached) => {
             return CallErrorKind::OutOfMemory;
         }
@@ -490,11 +491,11 @@ fn classify(account: &Account, error: &wasmtime::Error) -> CallErrorKind {
     if error.is::<I32Exit>() {
         return CallErrorKind::Trap(TrapKind::Unreachable);
     }
-    // What is no trap of the code was noticed while a value was handed over.
+    // An error that is not a trap of the code occurred while a value was passed to the host.
     CallErrorKind::Trap(trap.map_or(TrapKind::InvalidValue, trap_kind))
 }
 
-/// The type of this error is private to wasmtime; its text is what there is.
+/// The type of this error is private to wasmtime, so it can only be recognised by its text.
 fn is_out_of_hostcall_fuel(error: &wasmtime::Error) -> bool {
     error.chain().any(|cause| cause.to_string().contains("fuel allocated for hostcalls"))
 }

@@ -1,12 +1,11 @@
-//! The only crate that knows the sandbox: it loads plugins, checks them against
-//! the contract of `wit/`, and calls them inside limits of time, memory, output
-//! and host calls. What a guest does wrong ends that call with a [`CallError`]
-//! and nothing else: the host and all other requests go on.
+//! The WebAssembly sandbox. This crate loads plugins, checks them against the contract in `wit/`,
+//! and calls them within limits of time, memory, output and host calls. A misbehaving guest ends
+//! its call with a [`CallError`]; the host and all other requests continue.
 //!
-//! Load with [`Runtime::load`], call with the methods of [`Plugin`]. One
-//! attempt at a provider keeps its [`ProviderInstance`] from `prepare` to the
-//! last event. Routers and providers may serve the next call of the same
-//! [`Owner`] with the same instance; nobody else ever meets it.
+//! [`Runtime::load`] loads plugins, and the methods of [`Plugin`] call them. One attempt at a
+//! provider keeps its [`ProviderInstance`] from `prepare` to the last event. Instances of routers
+//! and providers may also serve later calls of the same [`Owner`]; an instance never serves two
+//! owners.
 
 mod account;
 mod bindings;

@@ -1,5 +1,5 @@
-//! How much memory one instance may have: all its linear memories and tables
-//! together, whatever the component is made of.
+//! The memory limit of an instance: all its linear memories and tables together, however the
+//! component is built.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ pub(crate) const CORE_INSTANCES_MAX: u32 = 16;
 pub(crate) const MEMORIES_MAX: u32 = 4;
 /// Tables in one component.
 pub(crate) const TABLES_MAX: u32 = 8;
-/// Elements in one table: interpreters use tens of thousands.
+/// Elements in one table. Interpreters use tens of thousands.
 pub(crate) const TABLE_ELEMENTS_MAX: usize = 60_000;
-/// What one table element costs on the host.
+/// Memory that one table element takes on the host.
 const ELEMENT_BYTES: usize = size_of::<usize>();
 
-/// The limiter of one store.
+/// The resource limiter of one store.
 pub(crate) struct Limiter {
     account: Arc<Account>,
     bytes_max: usize,
@@ -30,12 +30,12 @@ impl Limiter {
         Self { account, bytes_max, bytes: 0 }
     }
 
-    /// Bounds them anew; what is there stays.
+    /// Sets a new limit. Memory that is already allocated stays.
     pub(crate) fn bound(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
     }
 
-    /// What all memories and tables have now.
+    /// Current size of all memories and tables, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -96,7 +96,7 @@ mod tests {
     use crate::account::Turns;
 
     #[test]
-    fn memories_and_tables_draw_on_one_budget() {
+    fn memories_and_tables_share_one_budget() {
         let account = Arc::new(Account::new(Arc::new(Turns::new(1)), Duration::from_secs(1), None));
         let mut limiter = Limiter::new(Arc::clone(&account), 1 << 20);
         assert!(limiter.memory_growing(0, 1 << 19, None).unwrap());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_sizes_do_not_overflow() {
+    fn huge_sizes_do_not_overflow() {
         let account = Arc::new(Account::new(Arc::new(Turns::new(1)), Duration::from_secs(1), None));
         let mut limiter = Limiter::new(account, 1 << 20);
         assert!(!limiter.memory_growing(0, usize::MAX, None).unwrap());

@@ -1,6 +1,6 @@
-//! Lines from guests into the operator's log: through `log`, and through the
-//! standard output and error of WASI. Bounded per call, control characters
-//! escaped so that a guest cannot forge lines or drive a terminal.
+//! Guests' lines in the operator's log, through the import `log` and through WASI's standard output
+//! and error. Lines are limited per call, and control characters are escaped, so that a guest can
+//! neither forge lines nor control a terminal.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,14 +13,14 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 use crate::bindings::cofferdam::plugin::log::Level;
 use crate::plugin::Profile;
 
-/// Lines per call; more are counted and dropped.
+/// Lines per call. Further lines are counted and dropped.
 pub(crate) const LOG_LINES_MAX: u32 = 64;
-/// Bytes per line as the guest wrote it; longer ones are cut.
+/// Length limit of a line in bytes, before escaping. Longer lines are cut.
 pub(crate) const LOG_LINE_BYTES_MAX: usize = 4096;
 
-/// Lines of a call that are kept in case it breaks.
+/// Warnings and errors of a call that are kept for the log entry of a trap.
 const LAST_WORDS_MAX: usize = 4;
-/// Bytes kept of each.
+/// Bytes that are kept of each.
 const LAST_WORDS_BYTES_MAX: usize = 300;
 
 /// The log of one instance.
@@ -30,19 +30,19 @@ pub(crate) struct GuestLog {
     page: Arc<Mutex<Page>>,
 }
 
-/// What lines are written under now.
+/// The state of the current call.
 struct Page {
     plugin: Arc<Profile>,
-    /// The id of the response or embedding that is made.
+    /// The id of the response or embedding that is being made.
     generation: Arc<str>,
     lines_left: u32,
     lines_dropped: u32,
-    /// The beginnings of the newest warnings and errors of this call, as the guest wrote them.
+    /// The latest warnings and errors of this call, cut, as the guest wrote them.
     last_words: VecDeque<Vec<u8>>,
 }
 
 impl Page {
-    /// Tells how many lines were dropped since this was last told.
+    /// Logs how many lines were dropped since the last time.
     fn tell_dropped(&mut self) {
         let lines = std::mem::take(&mut self.lines_dropped);
         if lines > 0 {
@@ -70,7 +70,7 @@ impl GuestLog {
         Self { plugin, page: Arc::new(Mutex::new(page)) }
     }
 
-    /// Gives the next call its full quota.
+    /// Starts a call with a full quota.
     pub(crate) fn renew(&self) {
         let mut page = self.page();
         page.tell_dropped();
@@ -78,17 +78,17 @@ impl GuestLog {
         page.last_words.clear();
     }
 
-    /// Ends a call: tells how many of its lines were dropped.
+    /// Ends a call: logs how many of its lines were dropped.
     pub(crate) fn end(&self) {
         self.page().tell_dropped();
     }
 
-    /// Writes under another request from now on.
+    /// Sets the request under which lines are written from now on.
     pub(crate) fn turn_to(&self, request_id: Arc<str>) {
         self.page().generation = request_id;
     }
 
-    /// What the guest said last in this call.
+    /// The latest warnings and errors of this call, in one line.
     pub(crate) fn last_words(&self) -> String {
         let page = self.page();
         let words: Vec<String> = page.last_words.iter().map(|words| printable(words)).collect();
@@ -106,7 +106,7 @@ impl GuestLog {
         };
         self.plugin.counters.logged();
         let line = printable(message);
-        // The id of the request is added by the log itself.
+        // The id of the HTTP request is added by the log's span.
         let (plugin, generation) = (self.plugin.name(), &*generation);
         match level {
             Level::Debug => tracing::debug!(target: "cofferdam::guest", plugin, generation, "{line}"),
@@ -116,7 +116,8 @@ impl GuestLog {
         }
     }
 
-    /// Takes one line of the quota; the request to write it under.
+    /// Takes one line of the quota. Returns the request to write it under, or `None` if the quota
+    /// is spent.
     fn take_line(&self, level: Level, message: &[u8]) -> Option<Arc<str>> {
         let mut page = self.page();
         if matches!(level, Level::Warn | Level::Error) {
@@ -134,7 +135,7 @@ impl GuestLog {
     }
 }
 
-/// Cuts, replaces what is not UTF-8, escapes what is not printable.
+/// Cuts a line, replaces bytes that are not UTF-8 and escapes characters that are not printable.
 fn printable(message: &[u8]) -> String {
     let cut = message.get(..LOG_LINE_BYTES_MAX).unwrap_or(message);
     let mut line = String::with_capacity(cut.len());
@@ -151,7 +152,7 @@ fn printable(message: &[u8]) -> String {
     line
 }
 
-/// Line and paragraph separators, and marks that reorder text on a terminal.
+/// Invisible characters, line and paragraph separators, and marks that reorder text on a terminal.
 fn is_invisible(character: char) -> bool {
     matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
@@ -174,12 +175,12 @@ impl StdoutStream for GuestOutput {
     }
 
     fn async_stream(&self) -> Box<dyn tokio::io::AsyncWrite + Send + Sync> {
-        // Only the streams of WASI 0.3 ask for this form, and those are not linked.
+        // Only WASI 0.3 uses this form, which is not linked.
         Box::new(tokio::io::sink())
     }
 }
 
-/// Collects bytes until a line is whole.
+/// Collects bytes until a line is complete.
 struct LineStream {
     log: GuestLog,
     level: Level,
@@ -232,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_cannot_be_forged_and_terminals_not_driven() {
+    fn guests_cannot_forge_lines_or_control_terminals() {
         assert_eq!(printable(b"a\nINFO fake\x1b[2J\x07\0"), "a\\u{a}INFO fake\\u{1b}[2J\\u{7}\\u{0}");
         assert_eq!(printable("x\u{2028}y\u{202e}z\u{85}".as_bytes()), "x\\u{2028}y\\u{202e}z\\u{85}");
         assert_eq!(printable(&[b'o', 0xff, b'k']), "o\u{fffd}k");

@@ -1,6 +1,6 @@
-//! `plugins/NAME.toml`: what a plugin is and what it asks for. Read strictly:
-//! an unknown key is an error with its line, because a misspelt limit or grant
-//! that silently does nothing is worse than a refused start.
+//! The manifest of a plugin, `NAME.toml`: its kind and what it requests. Parsed strictly: an
+//! unknown key is an error with its line number, because a misspelt limit or grant without effect
+//! is worse than a refused start.
 
 mod asks;
 mod kinds;
@@ -19,29 +19,29 @@ pub use tool::{Arguments, Asks, ItemTable, TextTable, ToolTable};
 use crate::error::ManifestError;
 use crate::injection::InjectionRule;
 
-/// Most memory a plugin may ask for, in MiB: what one slot of the pool holds.
+/// Upper limit of the memory that a plugin may request, in MiB: the size of one slot of the pool.
 pub const MEMORY_MIB_MAX: u32 = 256;
-/// Longest processor time a plugin may ask for per call, in milliseconds.
+/// Upper limit of the processor time that a plugin may request per call, in milliseconds.
 pub const DEADLINE_MS_MAX: u32 = 60_000;
 
-/// How a provider's stream is cut into frames.
+/// How a provider's stream is split into frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Framing {
-    /// Server-sent events.
+    /// Server-sent events: one frame per event.
     #[default]
     Sse,
-    /// One JSON document per line.
+    /// Newline-delimited JSON: one frame per line.
     Ndjson,
 }
 
-/// Where the host puts a provider's credential.
+/// The header in which the host sends a provider's credential.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialSlot {
-    /// The header's name in lower case.
+    /// The header's name, in lower case.
     pub header: String,
-    /// The header's value around `{}`.
+    /// The header's value, with `{}` in place of the credential.
     pub format: String,
 }
 
@@ -49,43 +49,45 @@ pub struct CredentialSlot {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderTable {
-    /// How streams are cut.
+    /// How the provider's stream is split into frames.
     #[serde(default)]
     pub framing: Framing,
-    /// Where the credential goes; absent for dialects without one.
+    /// The place of the credential. Absent for dialects without one.
     pub credential: Option<CredentialSlot>,
-    /// Headers of the answer that the guest may see, lower case.
+    /// Names of the answer's headers that the guest may read, in lower case.
     #[serde(default)]
     pub response_headers: Vec<String>,
-    /// Types of tools that a client runs and this dialect can offer to a model.
+    /// Types of client-run tools that this dialect can offer to a model.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// The dialect takes every item of the interface as it is. Others are told items of a client's own, such as
-    /// `additional_tools` or `agent_message`, as functions and messages.
+    /// The dialect accepts every item of the Responses format unchanged. For other dialects the
+    /// host renders items such as `additional_tools` or `agent_message` as functions and messages.
     #[serde(default)]
     pub takes_items: bool,
-    /// Types of tools that a provider of this dialect runs itself, each with the members that it carries besides
-    /// `type`.
+    /// Types of hosted tools, which a provider of this dialect runs itself. Each with the members
+    /// that it may have besides `type`.
     #[serde(default)]
     pub hosted_tools: BTreeMap<String, BTreeSet<String>>,
-    /// Fields of `provider.options` that a client may set and that cost nothing beyond the endpoint's prices.
-    /// Letters of either case are alike.
+    /// Fields of `provider.options` that a client may set because they cost nothing beyond the
+    /// endpoint's prices. Compared without regard to case.
     #[serde(default)]
     pub options: Vec<String>,
-    /// Names that the field `betas` of `provider.options` may hold, likewise.
+    /// Names that a client may put into the field `betas` of `provider.options`, for the same
+    /// reason.
     #[serde(default)]
     pub betas: Vec<String>,
-    /// Nothing is remembered between `prepare` and the answer: while the provider is waited for, the instance
-    /// may serve others of the same owner, and another one may decode.
+    /// The guest keeps no state between `prepare` and the answer. While the host waits for the
+    /// provider, the instance may serve other requests of the same owner, and another instance may
+    /// decode the answer.
     #[serde(default)]
     pub stateless: bool,
-    /// The dialect has `truncation: auto` itself.
+    /// The dialect supports `truncation: auto`, so the host passes it on.
     #[serde(default)]
     pub truncates: bool,
 }
 
 impl ProviderTable {
-    /// The first list of names in which one is empty or stands twice.
+    /// The first list with an empty or repeated name, and the message about it.
     fn problem(&self) -> Option<(&'static str, String)> {
         let mut lists = [("options", &self.options), ("betas", &self.betas)].into_iter();
         let (key, _) = lists.find(|(_, names)| {
@@ -96,18 +98,18 @@ impl ProviderTable {
     }
 }
 
-/// A phase of a hook.
+/// When a hook is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Before routing.
+    /// Before the request is routed.
     OnRequest,
-    /// After the answer.
+    /// After the answer is complete.
     OnResponse,
 }
 
 impl Phase {
-    /// The name of the interface in `wit/`.
+    /// The name of the phase's interface in `wit/`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -117,14 +119,14 @@ impl Phase {
     }
 }
 
-/// What becomes of a stream for a hook in the phase on-response.
+/// How a stream is handled for a hook with the phase `on-response`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnStream {
-    /// The answer is held back until the hook has seen all of it.
+    /// The answer is held back until the hook has checked all of it.
     #[default]
     Hold,
-    /// The hook is not called.
+    /// The stream is sent directly and the hook is not called.
     Pass,
 }
 
@@ -132,15 +134,15 @@ pub enum OnStream {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookTable {
-    /// The id a request's `plugins` entry names it by.
+    /// The id of the hook in the entries of a request's `plugins`.
     pub id: String,
-    /// When it is called.
+    /// The phases in which the hook is called.
     pub phases: BTreeSet<Phase>,
-    /// It judges what others make of a request: whatever the order of the entries, it is called after hooks that
-    /// do not, so that nothing it would refuse is put in behind its back.
+    /// The hook judges requests, as moderation does. It is called after the hooks that do not
+    /// judge, whatever the order of the entries, so no content is added after its verdict.
     #[serde(default)]
     pub judges: bool,
-    /// What becomes of a stream, if it sees answers.
+    /// How streams are handled, for the phase `on-response`.
     #[serde(default)]
     pub on_stream: OnStream,
 }
@@ -149,17 +151,17 @@ pub struct HookTable {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouterTable {
-    /// The id of the entry in a request's `plugins` that it is given as settings.
+    /// The id of the entry in a request's `plugins` that is passed to the router as its settings.
     pub id: String,
 }
 
-/// The `[limits]` table: what the plugin asks for.
+/// The `[limits]` table: limits that the plugin requests. The operator may set others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsTable {
-    /// Memory of all its memories together, in MiB, 1 to [`MEMORY_MIB_MAX`].
+    /// Memory limit of an instance in MiB, 1 to [`MEMORY_MIB_MAX`].
     pub memory_mib: Option<u32>,
-    /// Processor time per call in milliseconds, 1 to [`DEADLINE_MS_MAX`].
+    /// Processor time limit per call in milliseconds, 1 to [`DEADLINE_MS_MAX`].
     pub deadline_ms: Option<u32>,
 }
 
@@ -167,51 +169,54 @@ pub struct LimitsTable {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Lower-case letters, digits and hyphens, at most 64.
+    /// The plugin's name: lower-case letters, digits and hyphens, at most 64.
     pub name: String,
-    /// What it is.
+    /// Router, provider, hook or tool.
     pub kind: Kind,
-    /// The author's version, for people.
+    /// The author's version number, for display only.
     pub version: String,
-    /// One sentence, for people.
+    /// One sentence about the plugin, for display only.
     #[serde(default)]
     pub description: String,
-    /// The file of the component beside the manifest; `NAME.wasm` when empty.
+    /// File name of the component in the manifest's folder; `NAME.wasm` if empty.
     #[serde(default)]
     pub component: String,
-    /// Optional imports it asks for.
+    /// Imports that it requests beyond `log` and `config`.
     #[serde(default)]
     pub imports: BTreeSet<Import>,
-    /// Those of its imports that it can do without: where one is not granted, the plugin runs and finds that
-    /// door closed.
+    /// Those of `imports` that it can run without. If one is not granted, the plugin is usable all
+    /// the same and calls of that interface are denied.
     #[serde(default)]
     pub optional_imports: BTreeSet<Import>,
-    /// Hosts it asks to reach.
+    /// Hosts that it requests to reach.
     #[serde(default, deserialize_with = "asks::hosts")]
     pub hosts: Asked<HostName>,
-    /// Secrets it asks to have placed.
+    /// Secrets that it requests. The host adds their values to requests; the guest never gets them.
     #[serde(default, deserialize_with = "asks::secrets")]
     pub secrets: Asked<SecretName>,
-    /// Where it asks to have them placed, in every request to a host.
+    /// Places in which it requests these secrets to be sent, in every request to a host
+    /// (egress rule R1).
     #[serde(default)]
     pub injections: Vec<InjectionRule>,
-    /// Headers in whose value it asks to write `{{secret:NAME}}`, in lower case.
+    /// Headers in whose value it requests to write `{{secret:NAME}}`, in lower case
+    /// (egress rule R2).
     #[serde(default, deserialize_with = "asks::headers")]
     pub placeholder_headers: BTreeSet<String>,
-    /// Limits it asks for.
+    /// Limits that it requests.
     #[serde(default)]
     pub limits: LimitsTable,
-    /// For model routers; without it one has the entries of the names that it shares with the known ones.
+    /// For model routers with settings of their own. Without this table, a model router gets the
+    /// entry of the known router with whose id its model name begins.
     pub router: Option<RouterTable>,
-    /// For providers; defaults when absent.
+    /// For providers; optional.
     pub provider: Option<ProviderTable>,
-    /// For hooks, required there.
+    /// For hooks; required.
     pub hook: Option<HookTable>,
-    /// For tools, required there.
+    /// For tools; required.
     pub tool: Option<ToolTable>,
 }
 
-/// What a plugin of each kind gets when its manifest is silent.
+/// Limits of each kind of plugin if its manifest sets none.
 struct Defaults {
     memory_mib: u32,
     deadline_ms: u32,
@@ -229,11 +234,11 @@ impl Kind {
 }
 
 impl Manifest {
-    /// Reads and checks a manifest.
+    /// Parses and checks a manifest.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, with its line.
+    /// The first mistake, with its line.
     pub fn parse(text: &str) -> Result<Self, ManifestError> {
         let mut manifest: Self = toml::from_str(text).map_err(|error| ManifestError {
             line: error.span().map_or(1, |span| line_of(text, span.start)),
@@ -250,28 +255,29 @@ impl Manifest {
         }
     }
 
-    /// The id of the entries in a request's `plugins` that this plugin answers to, beside those that every host
-    /// knows.
+    /// The id of the entries in a request's `plugins` that are for this plugin, besides the ids
+    /// that every host has.
     #[must_use]
     pub fn entry_id(&self) -> Option<&str> {
         let hook = self.hook.as_ref().map(|hook| hook.id.as_str());
         hook.or_else(|| self.router.as_ref().map(|router| router.id.as_str()))
     }
 
-    /// Memory asked for, in MiB.
+    /// The requested memory limit in MiB, or the default of the kind.
     #[must_use]
     pub fn memory_mib(&self) -> u32 {
         self.limits.memory_mib.unwrap_or_else(|| self.kind.defaults().memory_mib)
     }
 
-    /// Processor time asked for, per call.
+    /// The requested processor time per call, or the default of the kind.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         let deadline_ms = self.limits.deadline_ms.unwrap_or_else(|| self.kind.defaults().deadline_ms);
         Duration::from_millis(deadline_ms.into())
     }
 
-    /// The first key whose value breaks a rule that its type cannot express.
+    /// The first key with a value that its type allows but a rule does not, and the message about
+    /// it.
     fn problem(&self) -> Option<(&'static str, String)> {
         if !is_name(&self.name) {
             return Some(("name", "takes lower-case letters, digits and hyphens, at most 64".to_owned()));
@@ -371,7 +377,8 @@ fn is_name(name: &str) -> bool {
         && !name.starts_with('-')
 }
 
-/// A manifest must not reach outside its own folder.
+/// Returns whether the name is a plain file name: a manifest must not name a file outside its own
+/// folder.
 fn is_file_name(name: &str) -> bool {
     name.len() <= 128
         && name.strip_suffix(".wasm").is_some_and(|stem| !stem.is_empty() && !stem.starts_with('.'))
@@ -389,8 +396,7 @@ fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// The line that sets `key`, for values that parse but break a rule; 1 when it
-/// is absent.
+/// The line that sets `key`, for values that parse but break a rule; 1 if there is none.
 fn line_of_key(text: &str, key: &str) -> usize {
     let sets = |line: &str| {
         let line = line.trim_start().trim_start_matches('[');

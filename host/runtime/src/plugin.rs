@@ -1,5 +1,4 @@
-//! A plugin as the host knows it: manifest, component, grant, and its compiled
-//! form once somebody needed it.
+//! A loaded plugin: manifest, component, grant, and the compiled form once it was needed.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -21,8 +20,8 @@ use crate::manifest::{Import, Kind, Manifest};
 pub struct Plugin {
     pub(crate) host: Arc<Host>,
     profile: Arc<Profile>,
-    /// Tells this plugin from every other this runtime ever loaded, an earlier
-    /// one of the same name included.
+    /// Unique among all plugins that this runtime ever loaded, earlier versions of this one
+    /// included.
     number: u64,
     digest: String,
     origin: String,
@@ -31,20 +30,20 @@ pub struct Plugin {
     finding: Finding,
     denials: Vec<Denial>,
     idle: Vec<String>,
-    /// One compilation at a time; the others wait for its result.
+    /// Held while compiling: other callers wait for the result instead of compiling again.
     compiling: Mutex<()>,
     compiled: OnceLock<Result<Compiled, Failed>>,
 }
 
-/// What an instance knows of its plugin. Instances that wait for their next call
-/// hold this and not the plugin, which takes them along when it goes.
+/// The parts of a plugin that its instances use. Idle instances hold this instead of the plugin, so
+/// that dropping the plugin can end them.
 pub(crate) struct Profile {
     pub(crate) grant: Grant,
     pub(crate) manifest: Manifest,
     pub(crate) counters: Counters,
 }
 
-/// What a plugin is made of, when it is loaded.
+/// The parts of a new [`Plugin`].
 pub(crate) struct Parts {
     pub(crate) host: Arc<Host>,
     pub(crate) manifest: Manifest,
@@ -56,23 +55,23 @@ pub(crate) struct Parts {
     pub(crate) joined: Joined,
 }
 
-/// How far a plugin is.
+/// Whether a plugin is compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PluginState {
-    /// Nobody needed it yet.
+    /// It was not needed yet.
     NotCompiled,
     /// Ready to be called.
     Compiled {
-        /// Whether the compiled form came from the cache.
+        /// Whether the compiled form came from the compile cache.
         from_cache: bool,
-        /// How long it took, in milliseconds.
+        /// Time to compile or load it, in milliseconds.
         ms: u64,
     },
-    /// It will not work; the reason is for the operator.
+    /// It cannot be used. The reason is for the operator.
     Failed(String),
 }
 
-/// The compiled form with everything looked up by name that has a name.
+/// The compiled form, with its exports looked up.
 pub(crate) struct Compiled {
     pub(crate) pre: InstancePre<GuestState>,
     pub(crate) routing: Option<exports::routing::GuestIndices>,
@@ -87,8 +86,8 @@ pub(crate) struct Compiled {
     ms: u64,
 }
 
-/// Functions that are called without the generated bindings, which would want
-/// owned bytes where a borrowed body is to be copied once, into the guest.
+/// Functions that are called without the generated bindings. Those take owned bytes; these calls
+/// copy a borrowed body directly into the guest.
 pub(crate) struct Functions {
     pub(crate) prepare: Option<ComponentExportIndex>,
     pub(crate) map_error: Option<ComponentExportIndex>,
@@ -101,8 +100,8 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    /// The version in the names of the contract's interfaces. Components built
-    /// against a compatible one are found under it too.
+    /// Version in the names of the contract's interfaces. Components that were built against
+    /// another compatible version are found under it too.
     const VERSION: &str = "0.1.0";
 
     fn of(component: &Component) -> Self {
@@ -149,19 +148,19 @@ impl Plugin {
         }
     }
 
-    /// Its name.
+    /// The name in the manifest.
     #[must_use]
     pub fn name(&self) -> &str {
         self.profile.name()
     }
 
-    /// What it is.
+    /// The kind in the manifest.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.profile.manifest.kind
     }
 
-    /// Its manifest.
+    /// The checked manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.profile.manifest
@@ -173,50 +172,52 @@ impl Plugin {
         &self.digest
     }
 
-    /// Where it came from, for messages.
+    /// Where the plugin was loaded from, for messages: a path, or `embedded`.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
     }
 
-    /// Whether it is part of the program.
+    /// Whether the plugin is part of the program.
     #[must_use]
     pub fn is_built_in(&self) -> bool {
         self.is_built_in
     }
 
-    /// What it may do.
+    /// The effective grant: requested by the manifest and allowed by the operator.
     #[must_use]
     pub fn grant(&self) -> &Grant {
         &self.profile.grant
     }
 
-    /// What it wants and does not get, each with the line that would allow it.
+    /// What the plugin requests without being granted it, each with the configuration line that
+    /// would grant it.
     #[must_use]
     pub fn denials(&self) -> &[Denial] {
         &self.denials
     }
 
-    /// What the operator grants and its manifest does not ask for.
+    /// What the operator grants although the manifest does not request it.
     #[must_use]
     pub fn idle_grants(&self) -> &[String] {
         &self.idle
     }
 
-    /// Whether everything the component cannot do without is granted. One that is not
-    /// usable is, to clients, not there; [`Plugin::missing_grants`] tells operators why.
+    /// Whether every import that the component requires is granted. For clients a plugin that is
+    /// not usable does not exist; [`Plugin::missing_grants`] explains it to operators.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         self.ungranted_imports().next().is_none()
     }
 
-    /// What it cannot run without and was not granted.
+    /// The imports that it requires and was not granted.
     #[must_use]
     pub fn missing_grants(&self) -> Vec<Denial> {
         self.grant().denials_of(&self.ungranted_imports().collect())
     }
 
-    /// What it cannot run without, and the lines that would grant it; `None` for one that is usable.
+    /// The imports that it requires and was not granted, and the lines that would grant them, as
+    /// one text. `None` if the plugin is usable.
     #[must_use]
     pub fn lacks(&self) -> Option<String> {
         let missing: Vec<&str> = self.ungranted_imports().map(Import::as_str).collect();
@@ -227,13 +228,13 @@ impl Plugin {
         Some(format!("lacks grants: {}; to allow it: {}", missing.join(", "), lines.join("; ")))
     }
 
-    /// Its running totals.
+    /// Totals of calls and errors since the plugin was loaded.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.profile.counters
     }
 
-    /// How far it is.
+    /// Whether it is compiled, and how that went.
     #[must_use]
     pub fn state(&self) -> PluginState {
         match self.compiled.get() {
@@ -251,37 +252,37 @@ impl Plugin {
         self.number
     }
 
-    /// Whether its instances may serve more than one call. Only pure guests, which
-    /// import nothing but log and config: what hooks and tools have seen of one
-    /// request, through doors that were opened for it, ends with that request.
+    /// Whether its instances may serve more than one call. True only for pure guests, which import
+    /// nothing but log and config. Hooks and tools get capabilities and content of one request;
+    /// that must end with the request.
     pub(crate) fn is_pure(&self) -> bool {
         matches!(self.kind(), Kind::Router | Kind::Provider) && self.finding.imports.is_empty()
     }
 
-    /// Whether it is a provider for responses.
+    /// Whether it is a provider that serves responses.
     #[must_use]
     pub fn exports_generation(&self) -> bool {
         self.finding.exports.contains(&Export::Generation)
     }
 
-    /// Whether it is a provider for embeddings.
+    /// Whether it is a provider that serves embeddings.
     #[must_use]
     pub fn exports_embedding(&self) -> bool {
         self.finding.exports.contains(&Export::Embedding)
     }
 
-    /// Whether it chooses models.
+    /// Whether it is a model router: a router that also chooses models.
     #[must_use]
     pub fn exports_model_choice(&self) -> bool {
         self.finding.exports.contains(&Export::ModelChoice)
     }
 
-    /// Compiles it, or waits until somebody else has; does nothing when it is
-    /// compiled. Runs on the blocking threads.
+    /// Compiles the plugin, or waits for a compilation in progress. Does nothing if it is compiled.
+    /// Runs on a blocking thread.
     ///
     /// # Errors
     ///
-    /// It lacks a grant, or does not compile; the reason goes to the log once.
+    /// A required grant is missing, or the component does not compile. The reason is logged once.
     pub async fn compile(self: &Arc<Self>) -> Result<(), CallError> {
         self.compiled().await.map(|_| ())
     }
@@ -289,8 +290,8 @@ impl Plugin {
     pub(crate) async fn compiled(self: &Arc<Self>) -> Result<&Compiled, CallError> {
         if self.compiled.get().is_none() {
             let plugin = Arc::clone(self);
-            // The task is not bound to this call: should the client go away, the
-            // work is still of use to the next.
+            // The task is independent of this call: if the client leaves, the result still serves
+            // the next request.
             let done = tokio::task::spawn_blocking(move || plugin.compile_once()).await;
             if done.is_err() {
                 return Err(CallError::new(self.name(), CallErrorKind::Compile));
@@ -303,7 +304,7 @@ impl Plugin {
         }
     }
 
-    /// The compiled form, for instances: they exist only after it does.
+    /// The compiled form. Always present for instances, which are made from it.
     pub(crate) fn compiled_now(&self) -> Option<&Compiled> {
         self.compiled.get()?.as_ref().ok()
     }
@@ -323,7 +324,7 @@ impl Plugin {
             ),
             Err(failed) => tracing::error!(plugin = self.name(), reason = failed.reason, "plugin unusable"),
         }
-        // The lock above makes this the only writer.
+        // Cannot fail: the lock above makes this the only writer.
         drop(self.compiled.set(made));
     }
 
@@ -391,7 +392,7 @@ impl Plugin {
         self.failed(CallErrorKind::NotExported(export))
     }
 
-    /// Counts a failed call and makes its error.
+    /// Counts a failed call and returns its error.
     pub(crate) fn failed(&self, kind: CallErrorKind) -> CallError {
         self.profile.counters.failed(&kind);
         CallError::new(self.name(), kind)

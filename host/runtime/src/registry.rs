@@ -1,5 +1,5 @@
-//! From files to plugins: reads manifests and components, checks both, joins
-//! requests with grants. Nothing is compiled here.
+//! Loads plugins: reads manifests and components, checks both and combines the manifests' requests
+//! with the operator's grants. Nothing is compiled here.
 
 mod folder;
 mod unique;
@@ -24,14 +24,15 @@ use crate::warm::Warm;
 
 pub use folder::read_plugin_dir;
 
-/// How the runtime starts.
+/// Settings of the runtime.
 #[derive(Debug, Clone)]
 pub struct RuntimeConfig {
-    /// Responses streamed at once; sizes the room for instances.
+    /// Number of responses that can be streamed at the same time. Determines how many instances
+    /// there is room for.
     pub streams: usize,
-    /// Where compiled components are kept.
+    /// Directory of the compile cache.
     pub cache_dir: PathBuf,
-    /// How often a running guest can be interrupted; 2 ms.
+    /// Interval at which a running guest can be interrupted; 2 ms in production.
     pub tick: Duration,
 }
 
@@ -48,11 +49,12 @@ pub struct PluginSource {
     pub manifest: String,
     /// The component's bytes.
     pub component: Cow<'static, [u8]>,
-    /// Its name as the file says it; must be the manifest's.
+    /// The name of the manifest's file without `.toml`. It must be the name in the manifest.
     pub name: String,
-    /// Names the manifest in messages: a path, or `embedded`.
+    /// Names the manifest in messages: its path, or `embedded`.
     pub origin: String,
-    /// Whether it is part of the program: its name is another's only where the operator says so.
+    /// Whether the plugin is part of the program. Another plugin may take its name only if the
+    /// operator allows it.
     pub is_built_in: bool,
 }
 
@@ -63,12 +65,12 @@ pub struct Plugins {
 }
 
 impl Runtime {
-    /// Starts the sandbox and its ticker. Does without a cache, and says so in
-    /// the log, when the directory cannot be trusted.
+    /// Starts the sandbox and its epoch thread. If the cache directory cannot be trusted, the
+    /// runtime works without a cache and logs a warning.
     ///
     /// # Errors
     ///
-    /// The machine cannot run the sandbox at all.
+    /// [`StartError`] if the machine cannot run the sandbox.
     pub fn start(config: RuntimeConfig) -> Result<Self, StartError> {
         let sandbox = Sandbox::start(config.streams)?;
         let cache = match Cache::open(&config.cache_dir, &sandbox.engine) {
@@ -84,15 +86,14 @@ impl Runtime {
         Ok(Self { host: Arc::new(Host::new(sandbox, config.streams, cache, warm, ticker)) })
     }
 
-    /// Checks manifests and components and joins them with the operator's
-    /// grants. A plugin takes the place of the built-in of its name where
-    /// [`OperatorGrant::replaces`] allows it. Nothing is compiled, see
-    /// [`Plugin::compile`].
+    /// Checks manifests and components and combines them with the operator's grants. A plugin
+    /// replaces the built-in plugin of its name if [`OperatorGrant::replaces`] allows it. Nothing
+    /// is compiled; see [`Plugin::compile`].
     ///
     /// # Errors
     ///
-    /// The first source that is wrong, or that answers to what another answers to.
-    /// Missing grants are no error: they stand in [`Plugin::denials`] and in the log.
+    /// The first source that is wrong, or that claims a name or type of another plugin. Missing
+    /// grants are not an error: they are listed by [`Plugin::denials`] and logged.
     pub fn load(
         &self,
         sources: Vec<PluginSource>,
@@ -111,13 +112,13 @@ impl Runtime {
         Ok(Plugins { by_name: Arc::new(by_name) })
     }
 
-    /// How full the runtime is.
+    /// How many instances are in use and free.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.host.gauges()
     }
 
-    /// The places of the runtime as the owner with this id finds them.
+    /// How many permits for instances are taken, in total and by the owner with this id.
     #[must_use]
     pub fn places(&self, owner: &str) -> Places {
         self.host.places(owner)
@@ -142,7 +143,8 @@ impl Runtime {
         finding.suits(&manifest).map_err(blame)?;
         let nothing = OperatorGrant::default();
         let joined = Grant::join(&manifest, operator.unwrap_or(&nothing), &finding.used());
-        // Who has not configured a plugin does not miss it; `plugin list` tells all the same.
+        // A plugin without a configuration is probably unused, so its missing grants are not
+        // logged. `plugin list` shows them in any case.
         if operator.is_some() {
             report(&manifest.name, &joined);
         }
@@ -151,7 +153,7 @@ impl Runtime {
         Ok(Plugin::new(Parts { host, manifest, digest, origin, is_built_in, component, finding, joined }))
     }
 
-    /// The contract check, or what it found when it last saw these bytes.
+    /// The result of the contract check, from the cache if the same bytes were checked before.
     fn finding(&self, digest: &str, component: &[u8]) -> Result<Finding, crate::error::ContractError> {
         let cache = self.host.cache.as_ref();
         let known = cache.and_then(|cache| cache.finding(digest));
@@ -166,7 +168,7 @@ impl Runtime {
     }
 }
 
-/// Tells the log where the two sides of a grant do not meet: in one line all that is missing.
+/// Logs what is missing, in one line, and what is granted but not requested.
 fn report(plugin: &str, joined: &Joined) {
     if !joined.denials.is_empty() {
         let column = |text: fn(&Denial) -> &str, between: &str| {
@@ -188,13 +190,14 @@ impl Plugins {
         self.by_name.get(name)
     }
 
-    /// All plugins, by name.
+    /// All plugins, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         self.by_name.values()
     }
 }
 
-/// One source for each name.
+/// Chooses one source per name: a plugin of a folder replaces the built-in one if the grant allows
+/// it.
 fn choose(
     sources: Vec<PluginSource>,
     grants: &BTreeMap<String, OperatorGrant>,
@@ -231,7 +234,7 @@ fn checked_manifest(source: &PluginSource) -> Result<Manifest, LoadError> {
     Ok(manifest)
 }
 
-/// The name of a plugin is that of its file.
+/// Checks that the manifest's name is the name of its file.
 fn check_name(manifest: &Manifest, file: &str) -> Result<(), ManifestError> {
     if manifest.name == file {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Memory for long requests. A plugin's ordinary memory is enough for requests of a few megabytes; for a longer
-//! one it gets more, out of what all plugins of the process may have beyond their own.
+//! Additional memory for long requests. A plugin's ordinary limit is enough for requests of a few
+//! megabytes. A longer request gets more, from a budget that all plugins of the process share.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,28 +9,28 @@ use crate::grant::Grant;
 use crate::manifest::MEMORY_MIB_MAX;
 
 const MIB: usize = 1024 * 1024;
-/// Bytes of memory per byte of a request: the request itself, its texts without escapes, and what is written of
-/// it, in a buffer that grows by doubling.
+/// Memory per byte of a request: the request itself, its texts without escapes, and the output, in
+/// a buffer that grows by doubling.
 const BYTES_PER_BYTE: usize = 6;
-/// What a plugin needs beside that.
+/// Memory that a plugin needs besides, independent of the request.
 const BYTES_BESIDE: usize = 16 * MIB;
-/// What all instances together may have beyond the memory of their grants, in MiB.
+/// Shared budget of all instances beyond the limits of their grants, in MiB.
 const SHARED_MIB: usize = 1024;
 
 static SHARED: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(SHARED_MIB)));
 
-/// Memory beyond that of the grant, given back when dropped.
+/// A raised memory limit. Its share of the budget is given back on drop.
 pub(crate) struct Room {
     pub(crate) bytes_max: usize,
     _share: OwnedSemaphorePermit,
 }
 
-/// All shared memory is taken.
+/// The shared budget has not enough memory left.
 #[derive(Debug)]
 pub(crate) struct Taken;
 
-/// What a request of so many bytes needs beyond the memory of the grant: nothing for most, and nothing where the
-/// operator set the memory.
+/// The additional memory for a request of `request_bytes` bytes. `None` for most requests, and if
+/// the operator set the plugin's memory limit.
 pub(crate) fn room_for(request_bytes: usize, grant: &Grant) -> Result<Option<Room>, Taken> {
     room_in(&SHARED, request_bytes, grant.memory_bytes, grant.is_memory_set)
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_requests_share_what_there_is_beyond_the_grants() {
+    fn long_requests_share_the_memory_beyond_the_grants() {
         let shared = Arc::new(Semaphore::new(400));
         let room = |request| room_in(&shared, request, 64 * MIB, false);
         assert!(room(8 * MIB).unwrap().is_none(), "its own memory is enough");

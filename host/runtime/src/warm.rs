@@ -1,10 +1,10 @@
-//! Instances between two calls. Making an instance and giving its memory back
-//! costs more than the calls themselves, so one whose call went well waits here
-//! for the next call of the same plugin by the same owner.
+//! Idle instances between two calls. Creating an instance and freeing its memory costs more than
+//! the calls themselves, so an instance whose call succeeded waits here for the next call of the
+//! same plugin by the same owner.
 //!
-//! The promise that nothing of one owner reaches another stands and falls with
-//! the comparison in [`Warm::take`]. Everything else here bounds what waiting
-//! costs: how many, how long, and that they make way.
+//! The isolation between owners depends on the comparison in [`Warm::take`]. The rest of this file
+//! limits the cost of idle instances: their number, their idle time, and that they are ended when
+//! room is needed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use crate::context::Owner;
 
-/// How long an instance waits, and what it has seen stays in memory.
+/// Longest idle time. Content of the last call stays in the instance's memory for that long.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// Instances of one plugin that wait for one owner.
+/// Idle instances of one plugin for one owner.
 const PER_OWNER_MAX: usize = 160;
-/// Which part of all instances may wait.
+/// One instance in this many may be idle.
 const PART_OF_ALL: usize = 4;
-/// Instances that one tick ends.
+/// Expired instances that are ended per tick.
 const EXPIRED_PER_TICK: usize = 8;
 
-/// The instances that wait, the one that waits longest first.
+/// The idle instances, the longest idle first.
 pub(crate) struct Warm<T> {
     kept: Mutex<VecDeque<Kept<T>>>,
     room: usize,
@@ -35,20 +35,20 @@ struct Kept<T> {
 }
 
 impl<T> Warm<T> {
-    /// Room for a part of this many instances.
+    /// Creates storage for a part of this many instances.
     pub(crate) fn new(instances: usize) -> Self {
         Self { kept: Mutex::new(VecDeque::new()), room: (instances / PART_OF_ALL).max(1) }
     }
 
-    /// The instance of this plugin that this owner left last.
+    /// Takes the instance that this owner used last of this plugin.
     pub(crate) fn take(&self, plugin: u64, owner: &Owner) -> Option<T> {
         let mut kept = self.lock();
         let place = kept.iter().rposition(|kept| kept.plugin == plugin && kept.owner == *owner)?;
         kept.remove(place).map(|kept| kept.instance)
     }
 
-    /// Keeps an instance for its owner. Without room the longest waiting one goes,
-    /// and one too many of the same owner is not kept.
+    /// Keeps an instance for its owner. Without room the longest idle one is ended. If the owner
+    /// has too many, this one is ended.
     pub(crate) fn keep(&self, plugin: u64, owner: Owner, instance: T) {
         let mut kept = self.lock();
         let own = kept.iter().filter(|kept| kept.plugin == plugin && kept.owner == owner).count();
@@ -59,18 +59,18 @@ impl<T> Warm<T> {
         } else {
             (surplus, oldest) = (Some(instance), None);
         }
-        // Ending an instance takes a while; nobody waits for the lock meanwhile.
+        // Ending an instance takes time, so it happens after the lock is released.
         drop(kept);
         drop((surplus, oldest));
     }
 
-    /// Ends the instance that waits longest; false if none waits.
+    /// Ends the longest idle instance. False if there is none.
     pub(crate) fn evict(&self) -> bool {
         let oldest = self.lock().pop_front();
         oldest.is_some()
     }
 
-    /// Ends the instances of a plugin that is no more.
+    /// Ends the instances of a plugin that was unloaded.
     pub(crate) fn forget(&self, plugin: u64) {
         let mut kept = self.lock();
         let (gone, stay) = kept.drain(..).partition(|kept| kept.plugin == plugin);
@@ -79,10 +79,11 @@ impl<T> Warm<T> {
         drop::<VecDeque<_>>(gone);
     }
 
-    /// Ends a few of those that have waited too long.
+    /// Ends a few instances that have been idle for too long.
     pub(crate) fn expire(&self, now: Instant) {
         for _ in 0..EXPIRED_PER_TICK {
-            // Whoever holds the lock does not hold up the clock of all guests.
+            // This runs on the epoch thread, which must not wait for a lock: all guests depend on
+            // its ticks.
             let Ok(mut kept) = self.kept.try_lock() else { return };
             let overdue = |kept: &Kept<T>| now.saturating_duration_since(kept.since) >= IDLE_MAX;
             let expired = kept.pop_front_if(|kept| overdue(kept));
@@ -93,7 +94,7 @@ impl<T> Warm<T> {
         }
     }
 
-    /// How many wait.
+    /// Number of idle instances.
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_owner_of_the_same_plugin_gets_it_and_once() {
+    fn an_instance_goes_once_to_the_same_owner_and_plugin() {
         let warm = Warm::new(1_000);
         warm.keep(1, owner("a"), "a's");
         assert_eq!(warm.take(1, &owner("b")), None);
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_left_is_taken_first() {
+    fn the_last_kept_instance_is_taken_first() {
         let warm = Warm::new(1_000);
         for instance in 1..=3 {
             warm.keep(1, owner("a"), instance);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_together_and_each_have_a_bound() {
+    fn idle_instances_are_limited_in_total_and_per_owner() {
         let warm = Warm::new(PART_OF_ALL * PER_OWNER_MAX * 2);
         for instance in 0..PER_OWNER_MAX * 2 {
             warm.keep(1, owner("a"), instance);
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn they_end_when_nobody_comes_or_room_is_needed_or_the_plugin_goes() {
+    fn idle_instances_end_by_time_by_eviction_and_with_their_plugin() {
         let warm = Warm::new(1_000);
         let now = Instant::now();
         for instance in 0..EXPIRED_PER_TICK + 1 {

@@ -1,6 +1,5 @@
-//! The plain types of the contract, under one roof: what goes into a guest and
-//! what comes out of it. All are generated from `wit/`, where each is
-//! documented; nothing here holds a reference into a guest.
+//! The plain types of the contract in one module: the inputs and outputs of guests. All are
+//! generated from `wit/`, where they are documented. None of them holds a reference into a guest.
 
 use std::str::FromStr;
 
@@ -26,7 +25,7 @@ pub use crate::bindings::exports::cofferdam::plugin::routing::{
 };
 pub use crate::bindings::exports::cofferdam::plugin::tools::{Function, Output, ToolError};
 
-/// Every canonical error type with its name in the interface.
+/// Every canonical error type with its name in the API.
 const ERROR_KINDS: [(ErrorKind, &str); 27] = [
     (ErrorKind::ContextLengthExceeded, "context_length_exceeded"),
     (ErrorKind::MaxTokensExceeded, "max_tokens_exceeded"),
@@ -58,14 +57,14 @@ const ERROR_KINDS: [(ErrorKind, &str); 27] = [
 ];
 
 impl ErrorKind {
-    /// The canonical name, as it stands in `error_type`.
+    /// The canonical name, as in the field `error_type`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         ERROR_KINDS.iter().find(|(kind, _)| *kind == self).map_or("unmapped", |(_, name)| name)
     }
 }
 
-/// A name that is none of the canonical error types.
+/// The name is not a canonical error type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a canonical error type")]
 pub struct UnknownErrorKind;
@@ -79,7 +78,7 @@ impl FromStr for ErrorKind {
 }
 
 impl Failure {
-    /// A failure without a provider's code and without advice when to try again.
+    /// A failure without a provider's code and without a delay for a retry.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), code: None, retry_after_ms: None }
@@ -87,7 +86,7 @@ impl Failure {
 }
 
 impl Purpose {
-    /// `responses` or `embeddings`.
+    /// The name in the API: `responses` or `embeddings`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

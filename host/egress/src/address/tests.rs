@@ -9,7 +9,7 @@ fn class(text: &str) -> AddressClass {
 #[test]
 fn ipv4_addresses_have_their_class() {
     let table = [
-        // First and last of every block, and their neighbours outside.
+        // The first and last address of every block, and their neighbours outside.
         (Unspecified, &["0.0.0.0"][..]),
         (Reserved, &["0.0.0.1", "0.255.255.255"]),
         (Public, &["1.0.0.0", "9.255.255.255", "11.0.0.0", "8.8.8.8", "93.184.216.34"]),
@@ -63,14 +63,14 @@ fn ipv6_addresses_have_their_class() {
 }
 
 #[test]
-fn ipv4_inside_ipv6_is_seen() {
+fn ipv4_inside_ipv6_is_recognised() {
     let table = [
-        // The mapped form is the IPv4 address itself.
+        // The mapped form has the class of the IPv4 address itself.
         ("::ffff:127.0.0.1", Loopback),
         ("::ffff:10.0.0.1", Private),
         ("::ffff:0.0.0.0", Unspecified),
         ("::ffff:8.8.8.8", Public),
-        // The others lead through a machine that we do not know.
+        // The other forms are dialled through an unknown translator.
         ("::127.0.0.1", Translated),
         ("::2", Translated),
         ("::8.8.8.8", Translated),
@@ -110,7 +110,7 @@ fn metadata_services_are_recognized_in_every_form() {
         "64:ff9b::169.254.169.254",
         "64:ff9b::a9fe:a9fe",
         "64:ff9b:1::169.254.169.254",
-        // RFC 6052 with a /48 and other lengths: octet 8 is skipped.
+        // RFC 6052 with prefix lengths of 48 bits and others: octet 8 is skipped.
         "64:ff9b:1:a9fe:a9:fe00::",
         "2a00:1:a9fe:a9fe::",
         "2a00:1:a9:fea9:fe::",
@@ -119,7 +119,7 @@ fn metadata_services_are_recognized_in_every_form() {
         "2a00:1:2:3:4:5:a9fe:a9fe",
         "2002:a9fe:a9fe::1",
         "2002:a9fe:a9fe:1:2:3:4:5",
-        // Teredo: the server in the clear, the client inverted.
+        // Teredo: the server's address is plain, the client's is inverted.
         "2001:0:a9fe:a9fe::1",
         "2001:0:4136:e378:8000:63bf:5601:5601",
         "fe80::5efe:a9fe:a9fe",
@@ -131,13 +131,13 @@ fn metadata_services_are_recognized_in_every_form() {
 
 proptest! {
     #[test]
-    fn mapped_addresses_have_the_class_of_what_they_map(bits in any::<u32>()) {
+    fn mapped_addresses_have_the_class_of_their_ipv4_address(bits in any::<u32>()) {
         let v4 = Ipv4Addr::from(bits);
         prop_assert_eq!(AddressClass::of(v4.to_ipv6_mapped().into()), AddressClass::of(v4.into()));
     }
 
     #[test]
-    fn metadata_is_seen_behind_any_prefix(prefix in any::<u128>(), index in 0..METADATA_V4.len()) {
+    fn metadata_is_recognised_behind_any_prefix(prefix in any::<u128>(), index in 0..METADATA_V4.len()) {
         let inside = u128::from(METADATA_V4[index].to_bits());
         let outside = Ipv6Addr::from((prefix & !u128::from(u32::MAX)) | inside);
         prop_assert_eq!(AddressClass::of(outside.into()), Metadata);

@@ -35,7 +35,7 @@ fn origins_become_canonical() {
 }
 
 #[test]
-fn what_was_probably_not_meant_is_doubted() {
+fn suspicious_base_urls_are_warned_about() {
     for base_url in [
         "https://api.example.com/v1",
         "https://api.example.com/openai/v1/",
@@ -181,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn parsed_hosts_are_those_that_were_written(base_url in "https?://[a-c.@:\\\\#?/%0-9\\[\\]]{0,16}") {
+    fn parsed_hosts_match_the_text(base_url in "https?://[a-c.@:\\\\#?/%0-9\\[\\]]{0,16}") {
         if let Ok(origin) = parse(&base_url, false) {
             let url = Url::parse(&origin.join("x").unwrap().to_string()).unwrap();
             prop_assert_eq!(url.host_str(), Some(origin.host()));
@@ -194,7 +194,7 @@ proptest! {
     fn no_path_leaves_the_origin(path in "[a-z0-9./?#@:%25eEfF\\\\ \r\n\\-]{0,24}") {
         let origin = parse("https://api.example.com:8443/v1/base", false).unwrap();
         if let Ok(uri) = origin.join(&path) {
-            // A parser that repairs finds nothing to repair: what was checked is what is sent.
+            // A parser that repairs URLs changes nothing: what was checked is what is sent.
             let url = Url::parse(&uri.to_string()).unwrap();
             prop_assert_eq!(url.as_str(), uri.to_string());
             prop_assert_eq!(url.scheme(), "https");
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_at_all_leaves_the_origin(path in any::<String>()) {
+    fn no_text_leaves_the_origin(path in any::<String>()) {
         let origin = parse("https://api.example.com/v1", false).unwrap();
         if let Ok(url) = origin.join(&path) {
             prop_assert!(url.to_string().starts_with("https://api.example.com/v1/"));

@@ -22,7 +22,7 @@ fn plain_paths_pass() {
 }
 
 #[test]
-fn paths_that_lead_elsewhere_are_refused() {
+fn paths_that_leave_the_base_url_are_refused() {
     let table = [
         ("", PathError::Empty),
         ("/", PathError::Empty),
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn what_passes_is_short_plain_and_without_dots(path in "[a-c./?#@:%25eEfF\\\\\\-]{0,16}") {
+    fn accepted_paths_are_relative_without_dot_segments(path in "[a-c./?#@:%25eEfF\\\\\\-]{0,16}") {
         if let Ok(relative) = check(&path) {
             prop_assert!(path.ends_with(relative));
             let segments = relative.split('?').next().unwrap();

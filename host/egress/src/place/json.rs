@@ -1,7 +1,7 @@
-//! One more member in a JSON text, which is otherwise left as it stands.
+//! Adds one member to a JSON text and leaves the rest of the text unchanged.
 //!
-//! Reading and writing the text anew would change numbers and drop duplicates; so the object is found in the
-//! text and the member is written before its closing brace.
+//! Parsing and serialising the whole text would change numbers and drop duplicates. So the object
+//! is located in the text, and the member is written before its closing brace.
 
 use std::{borrow::Cow, fmt};
 
@@ -12,20 +12,20 @@ use zeroize::Zeroizing;
 
 use crate::Reason;
 
-/// Where a new member fits into a text.
+/// The position for a new member in a text.
 pub(super) struct Gap {
-    /// The position of the closing brace.
+    /// Offset of the closing brace, in bytes.
     at: usize,
-    /// Other members stand before it.
+    /// The object has other members, so a comma is needed.
     is_after_others: bool,
 }
 
-/// Finds the object that is to get the last of `members`; the others lead to it.
+/// Finds the object that gets the last of `members`. The others are the path to it.
 ///
 /// # Errors
 ///
-/// [`Reason::SlotTaken`] if it has that member already, [`Reason::JsonBody`] if there is no such object, or two
-/// readers could see different ones in its place.
+/// [`Reason::SlotTaken`] if the object already has that member. [`Reason::JsonBody`] if there is no
+/// such object, or if it is ambiguous because a member on the path occurs twice.
 pub(super) fn gap(text: &[u8], members: &[String]) -> Result<Gap, Reason> {
     let text = std::str::from_utf8(text).map_err(|_| Reason::JsonBody)?;
     let (wanted, path) = members.split_last().ok_or(Reason::JsonBody)?;
@@ -37,24 +37,25 @@ pub(super) fn gap(text: &[u8], members: &[String]) -> Result<Gap, Reason> {
     if object.only(wanted)?.is_some() {
         return Err(Reason::SlotTaken);
     }
-    // Both are slices of the same text.
+    // Both are slices of the same text, so the difference of their addresses is an offset.
     let start = inside.get().as_ptr().addr().checked_sub(text.as_ptr().addr()).ok_or(Reason::JsonBody)?;
     let at = (start + inside.get().len()).checked_sub(1).ok_or(Reason::JsonBody)?;
     Ok(Gap { at, is_after_others: !object.0.is_empty() })
 }
 
-/// Writes the member with a secret into its gap; the new text is wiped with its last user.
+/// Writes the member with a secret. The new text is wiped when its last user drops it.
 ///
 /// # Errors
 ///
-/// As [`gap`].
+/// Those of [`gap`].
 pub(super) fn insert(text: &Bytes, members: &[String], exposed: &[u8]) -> Result<Bytes, Reason> {
     let Gap { at, is_after_others } = gap(text, members)?;
     let (before, after) = text.split_at_checked(at).ok_or(Reason::JsonBody)?;
     let name = members.last().ok_or(Reason::JsonBody)?;
     let name = serde_json::to_string(name).map_err(|_| Reason::JsonBody)?;
     let exposed = std::str::from_utf8(exposed).map_err(|_| Reason::JsonBody)?;
-    // Six bytes for each at most, as in `\u001f`; never less than is needed, so that nothing grows and is left.
+    // At most six bytes per byte, as in `\u001f`. Too much room is fine, too little is not: a
+    // buffer that grows leaves an unwiped copy behind.
     let capacity = text.len() + name.len() + 6 * exposed.len() + 4;
     let mut whole = Zeroizing::new(Vec::with_capacity(capacity));
     whole.extend_from_slice(before);
@@ -68,11 +69,12 @@ pub(super) fn insert(text: &Bytes, members: &[String], exposed: &[u8]) -> Result
     Ok(Bytes::from_owner(whole))
 }
 
-/// The members of an object as they are written.
+/// The members of an object in the order of the text, duplicates included.
 struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Object<'a> {
-    /// The member of this name. Of two, readers differ which one counts.
+    /// The member of this name. Two of the same name are refused, because JSON readers differ in
+    /// which one counts.
     fn only(&self, name: &str) -> Result<Option<&'a RawValue>, Reason> {
         let mut found = self.0.iter().filter(|(other, _)| other == name);
         match (found.next(), found.next()) {
@@ -104,7 +106,7 @@ impl<'de> Visitor<'de> for Members {
     }
 }
 
-/// A name, borrowed where it has no escapes.
+/// A member's name, borrowed if it has no escapes.
 #[derive(serde::Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn r3_member_is_added_and_the_rest_stays_as_it_stands() {
+    fn member_is_added_and_the_rest_of_the_text_stays_unchanged() {
         let table = [
             ("{}", &["key"][..], r#"{"key":"v\"1\n"}"#),
             (r#" { "a" : 1e400 , "b": [ ] } "#, &["key"], r#" { "a" : 1e400 , "b": [ ] ,"key":"v\"1\n"} "#),
@@ -136,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn r3_members_that_are_there_are_not_replaced() {
+    fn existing_members_are_not_replaced() {
         for text in [r#"{"key":null}"#, r#"{"k\u0065y":1}"#] {
             assert_eq!(put(text, &["key"], "v"), Err(Reason::SlotTaken), "{text}");
         }
     }
 
     #[test]
-    fn r3_bodies_without_the_object_are_refused() {
+    fn bodies_without_the_object_are_refused() {
         let table = [
             ("", &["key"][..]),
             ("[]", &["key"]),
@@ -153,7 +155,7 @@ mod tests {
             ("{}", &["a", "key"]),
             (r#"{"a":[]}"#, &["a", "key"]),
             (r#"{"a":"{}"}"#, &["a", "key"]),
-            // Of two members some readers take the first and some the last.
+            // Of two members of one name, some readers take the first and some the last.
             (r#"{"a":{},"a":{}}"#, &["a", "key"]),
             (r#"{"key":1,"key":2}"#, &["key"]),
             ("key=value", &["key"]),
@@ -165,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn r3_member_is_what_readers_see(
+        fn parsers_read_the_added_member(
             names in proptest::collection::btree_map("[a-z\\\\\"é/]{0,4}", "[ -~é]{0,6}", 0..4),
             value in any::<String>(),
         ) {
@@ -181,7 +183,7 @@ mod tests {
         }
 
         #[test]
-        fn r3_any_body_is_taken_or_refused(text in "[{}\\[\\]\",:a ]{0,16}") {
+        fn any_body_yields_valid_json_or_is_refused(text in "[{}\\[\\]\",:a ]{0,16}") {
             if let Ok(whole) = put(&text, &["key"], "v") {
                 let read: Value = serde_json::from_str(&whole).unwrap();
                 prop_assert_eq!(read["key"].as_str(), Some("v"));

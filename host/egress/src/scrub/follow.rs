@@ -1,4 +1,4 @@
-//! Follows spellings whose head has been seen, and keeps what has been found.
+//! Matches spellings whose head has occurred, and keeps the matches.
 
 use std::collections::BTreeMap;
 
@@ -6,40 +6,41 @@ use zeroize::Zeroizing;
 
 use super::heads::HEAD_BYTES;
 
-/// The spellings that are followed and the places where values stood.
+/// The spellings that are being matched, and the matches.
 #[derive(Default)]
 pub(super) struct Follower {
     tracks: Vec<Track>,
-    /// By the number of its head; `None` for a spelling that is the same as another.
+    /// Index into `tracks` by the number of the head. `None` for a spelling equal to another one.
     by_head: BTreeMap<usize, Option<usize>>,
-    /// The tracks with at least a head behind them.
+    /// Indexes of the tracks that match at least a head at the end of the text so far.
     active: Vec<usize>,
-    /// In the order of the text, without overlaps.
+    /// The matches in text order, without overlaps.
     found: Vec<Found>,
     reflected: u64,
 }
 
-/// A place where one or more values stood, overlapping.
+/// A range of the text that one value, or several overlapping ones, occupied.
 pub(super) struct Found {
-    /// Its first byte, counted from the beginning of the text.
+    /// Position of its first byte in the text.
     pub(super) start: u64,
-    /// The byte after its last.
+    /// Position after its last byte.
     pub(super) end: u64,
-    /// The value that begins first; of several the longest.
+    /// The value that starts first; among several the longest.
     pub(super) needle: usize,
-    /// The end of that value alone.
+    /// Position after the last byte of that value alone.
     needle_end: u64,
-    /// Its label has been given on, and nothing can begin before it any more.
+    /// Its label has been returned, so no later match may start before it.
     pub(super) is_labelled: bool,
 }
 
-/// One spelling in full, and how far the text agrees with it.
+/// One spelling in full, and how much of it matches the end of the text.
 struct Track {
     needle: usize,
     text: Zeroizing<Vec<u8>>,
-    /// For each length of a beginning: its longest proper beginning that is also its end.
+    /// For each prefix of `text`: the length of its longest proper prefix that is also its suffix
+    /// (the failure function of Knuth, Morris and Pratt).
     borders: Vec<u32>,
-    /// The longest beginning that the text ends with.
+    /// Length of the longest prefix of `text` that the searched text ends with.
     length: usize,
 }
 
@@ -57,7 +58,7 @@ impl Follower {
         self.found.iter_mut()
     }
 
-    /// Drops the first places.
+    /// Drops the first `count` matches.
     pub(super) fn forget(&mut self, count: usize) {
         self.found.drain(..count.min(self.found.len()));
     }
@@ -66,7 +67,7 @@ impl Follower {
         self.reflected
     }
 
-    /// Makes ready for another text.
+    /// Prepares for another text.
     pub(super) fn reset(&mut self) {
         self.active.clear();
         self.found.clear();
@@ -75,7 +76,7 @@ impl Follower {
         }
     }
 
-    /// The head of this number ends at `end`.
+    /// The head of this number ends at position `end`: start matching its spelling.
     pub(super) fn start(
         &mut self,
         head: usize,
@@ -96,7 +97,7 @@ impl Follower {
             return;
         };
         if track.length >= HEAD_BYTES {
-            // Followed already, and this head with it.
+            // Already being matched; a match that starts at this head is found with it.
             return;
         }
         track.length = HEAD_BYTES;
@@ -107,7 +108,7 @@ impl Follower {
         }
     }
 
-    /// The next byte; the text ends at `end` with it.
+    /// Takes the next byte, after which the text ends at position `end`.
     pub(super) fn step(&mut self, byte: u8, end: u64) {
         let mut turn = 0;
         while let Some(number) = self.active.get(turn).copied() {
@@ -127,7 +128,7 @@ impl Follower {
         }
     }
 
-    /// How many of the last bytes could belong to a value whose end has not come.
+    /// How many of the last bytes could belong to a value that is not complete yet.
     pub(super) fn undecided(&self) -> usize {
         let tracks = self.active.iter().filter_map(|number| self.tracks.get(*number));
         tracks.map(Track::undecided).max().unwrap_or(0)
@@ -135,6 +136,8 @@ impl Follower {
 
     fn add(&mut self, start: u64, end: u64, needle: usize) {
         self.reflected |= 1 << needle;
+        // Merge with earlier matches that overlap. The merged match is labelled with the value that
+        // starts first.
         let mut new = Found { start, end, needle, needle_end: end, is_labelled: false };
         while let Some(last) = self.found.pop_if(|last| last.end > start) {
             if (last.start, std::cmp::Reverse(last.needle_end), last.needle)
@@ -152,7 +155,7 @@ impl Follower {
 impl Track {
     fn new(needle: usize, text: Zeroizing<Vec<u8>>) -> Self {
         let mut track = Self { needle, borders: Vec::with_capacity(text.len()), text, length: 0 };
-        // The text follows itself.
+        // Compute the failure function by matching the spelling against itself.
         track.borders.push(0);
         for at in 1..track.text.len() {
             let byte = track.text.get(at).copied().unwrap_or_default();
@@ -176,7 +179,7 @@ impl Track {
         }
     }
 
-    /// The longest beginning but the whole that the text so far ends with.
+    /// Length of the longest proper prefix of the match so far that is also its suffix.
     fn border(&self) -> usize {
         let border = self.length.checked_sub(1).and_then(|last| self.borders.get(last));
         border.map_or(0, |border| *border as usize)

@@ -1,26 +1,26 @@
-//! The beginnings of all spellings, and where they may be in a text.
+//! The heads of all spellings, and a table that skips the parts of a text without one.
 
 use zeroize::{Zeroize, Zeroizing};
 
 use super::spelling::Spelling;
 
-/// The part of a spelling that is looked for first.
+/// Length of a head, the first part of a spelling that is searched for.
 pub(super) const HEAD_BYTES: usize = 8;
-/// What a look into the table goes by.
+/// Number of bytes that index the table.
 const BLOCK_BYTES: usize = 3;
-/// Entries of the table.
+/// Number of entries of the table.
 const SHIFTS: usize = 1 << 12;
-/// The distance behind a block that is in no head.
+/// The distance after a block that occurs in no head.
 const SHIFT_MAX: usize = HEAD_BYTES - BLOCK_BYTES + 1;
-/// How many places are looked at together.
+/// How many positions are tested together.
 const LEAP_PLACES: usize = 4;
 
-/// The beginning of one spelling of one value.
+/// The first bytes of one spelling of one value.
 #[derive(Clone, Copy)]
 pub(super) struct Head {
-    /// As a number, so that their order is that of the bytes.
+    /// As a big-endian number, so that numeric order is byte order.
     pub(super) bytes: u64,
-    /// Which value.
+    /// Index of the value.
     pub(super) needle: usize,
     pub(super) spelling: Spelling,
 }
@@ -31,12 +31,12 @@ impl Zeroize for Head {
     }
 }
 
-/// All heads of a set.
+/// All heads of a set of values.
 pub(super) struct Heads {
-    /// In the order of their bytes.
+    /// Sorted by their bytes.
     sorted: Zeroizing<Vec<Head>>,
     shifts: Shifts,
-    /// A bit for each byte that a head begins with.
+    /// A set of 256 bits: the first bytes of all heads.
     first_bytes: [u64; 4],
 }
 
@@ -54,16 +54,18 @@ impl Heads {
         self.sorted.is_empty()
     }
 
-    /// No head ends in fewer than so many bytes after this window; 0 if one may end with it.
+    /// The least number of bytes after this window at which a head can end; 0 if one may end with
+    /// it.
     #[inline]
     pub(super) fn shift(&self, window: u64) -> usize {
         self.shifts.of(window)
     }
 
-    /// The next place to look at, given how far the next head is from `at`, perhaps behind the end of the piece.
+    /// The next position to test, given the distance from `at` to the next possible head. It can
+    /// lie behind the end of the chunk.
     ///
-    /// Nearly all of a text is far from any head, and passed some places at a time: a look at one of them does not
-    /// have to wait for the look at the one before.
+    /// Most of a text is far from any head. Such parts are passed several positions at a time: the
+    /// tests do not depend on each other, so the CPU runs them in parallel.
     #[inline]
     pub(super) fn next(&self, piece: &[u8], mut at: usize, shift: usize) -> usize {
         if shift < SHIFT_MAX {
@@ -80,13 +82,14 @@ impl Heads {
         at + SHIFT_MAX
     }
 
-    /// The heads that are this window, with their numbers.
+    /// The heads that are equal to this window, with their numbers.
     pub(super) fn all(&self, window: u64) -> impl Iterator<Item = (usize, &Head)> {
         let from = self.sorted.partition_point(|head| head.bytes < window);
         self.sorted.iter().enumerate().skip(from).take_while(move |(_, head)| head.bytes == window)
     }
 
-    /// How many of the last bytes are the beginning of a head: at most 7, since a whole one is followed.
+    /// How many of the last bytes are the start of a head: at most 7, because after a complete head
+    /// its spelling is being matched.
     pub(super) fn begun(&self, window: u64, seen: u64) -> usize {
         let most = seen.min(HEAD_BYTES as u64 - 1) as u32;
         for count in (1..=most).rev() {
@@ -104,7 +107,7 @@ impl Heads {
     }
 }
 
-/// The window that ends at `to`, given the one that ends at `from`.
+/// The window that ends at `to`, computed from the one that ends at `from`.
 #[inline]
 pub(super) fn rolled(window: u64, piece: &[u8], from: usize, to: usize) -> u64 {
     if let Some(last) = piece.get(..to).and_then(<[u8]>::last_chunk) {
@@ -114,8 +117,9 @@ pub(super) fn rolled(window: u64, piece: &[u8], from: usize, to: usize) -> u64 {
     new.iter().fold(window, |window, byte| window << 8 | u64::from(*byte))
 }
 
-/// How far the next head can be, by the last three bytes that came (Wu and Manber): most texts are looked at in
-/// every sixth place only. Blocks that share a hash share the smaller distance.
+/// The table of Wu and Manber: the distance to the next possible head, indexed by a hash of the
+/// last three bytes. In most texts only every sixth position is tested. Blocks with the same hash
+/// share the smaller distance.
 struct Shifts([u8; SHIFTS]);
 
 impl Shifts {
@@ -140,7 +144,7 @@ impl Shifts {
         (block.wrapping_mul(0x9e37_79b1) >> 20) as usize
     }
 
-    /// No head ends in fewer than so many bytes from here; 0 if one may end here.
+    /// The least number of bytes from here at which a head can end; 0 if one may end here.
     #[inline]
     fn of(&self, window: u64) -> usize {
         self.0.get(Self::place(window)).copied().unwrap_or_default().into()

@@ -1,17 +1,19 @@
-//! The ways in which a server may write a value that it was sent.
+//! The spellings in which a server may repeat a value: plain, escaped or encoded.
 //!
-//! Escaping differs from library to library in what it escapes and in which case its digits are. Each row of the
-//! tables below is what a widespread library does; rows that do not change a value are left out for it.
+//! Libraries differ in which characters they escape and in the case of hexadecimal digits. Each row
+//! of the table below is what a widespread library does. Rows that do not change a value are
+//! skipped for it.
 
 use zeroize::Zeroizing;
 
-/// One way to write a value.
+/// A way to write a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Spelling {
-    /// As it is, or with some characters escaped.
+    /// The text itself, with some characters escaped.
     Text(Escape),
-    /// Base64 without what the bytes around the value have a part in. `skip` bits belong to the character that
-    /// began in the byte before it: 0, 4 and 2 for the three alignments.
+    /// Base64, without the characters that also depend on bytes before or after the value. `skip`
+    /// is the number of the value's bits that belong to such a character in front: 0, 4 and 2 for
+    /// the three alignments.
     Base64 { skip: usize, alphabet: &'static [u8; 64] },
     /// Two hexadecimal digits for each byte.
     Hex { digits: &'static [u8; 16] },
@@ -19,24 +21,25 @@ pub(super) enum Spelling {
     Utf16 { is_big_endian: bool },
 }
 
-/// How single characters are written.
+/// How single characters are escaped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Escape {
     Plain,
-    /// JSON: quote, backslash and control characters as always, `unicode` as `\u` and four digits.
+    /// JSON: quote, backslash and control characters are always escaped; those in `unicode` as `\u`
+    /// and four digits; those outside ASCII if `is_beyond`; the slash as `\/` if `has_slash`.
     Json {
         unicode: u128,
         is_beyond: bool,
         has_slash: bool,
         digits: &'static [u8; 16],
     },
-    /// URL: everything but `kept` as `%` and two digits, a space perhaps as a plus sign.
+    /// URL: everything but `kept` as `%` and two digits; a space as a plus sign if `has_plus`.
     Percent {
         kept: u128,
         has_plus: bool,
         digits: &'static [u8; 16],
     },
-    /// HTML and XML: references by name or number.
+    /// HTML and XML: references by name, decimal number or hexadecimal number.
     Html {
         named: u128,
         decimal: u128,
@@ -55,11 +58,11 @@ const NONE: u128 = 0;
 const CONTROLS: u128 = 0xffff_ffff | 1 << 0x7f;
 const ALPHANUMERIC: u128 = set(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
 const UNRESERVED: u128 = ALPHANUMERIC | set(b"-._~");
-/// What JavaScript's `encodeURIComponent` keeps.
+/// Characters that JavaScript's `encodeURIComponent` does not escape.
 const COMPONENT: u128 = UNRESERVED | set(b"!'()*");
-/// What it keeps of a whole URL.
+/// Characters that JavaScript's `encodeURI` does not escape.
 const WHOLE: u128 = COMPONENT | set(b";/?:@&=+$,#");
-/// The URL standard's form encoding.
+/// Characters that the URL standard's form encoding does not escape.
 const FORM: u128 = ALPHANUMERIC | set(b"*-._");
 
 const ESCAPES: &[Escape] = &[
@@ -100,7 +103,8 @@ const ESCAPES: &[Escape] = &[
     html(NONE, NONE, ALL, UPPER),
 ];
 
-/// The characters of a value from which a head is made. Eight bytes of base64 need seven of them.
+/// Number of a value's characters that a head is made from. Enough for eight bytes in every
+/// spelling: eight bytes of base64 need up to seven bytes.
 const HEAD_CHARS: usize = 12;
 
 const fn json(unicode: u128, is_beyond: bool, has_slash: bool, digits: &'static [u8; 16]) -> Escape {
@@ -130,10 +134,10 @@ fn is_in(set: u128, character: char) -> bool {
 }
 
 impl Spelling {
-    /// At most so many for one value.
+    /// Largest number of spellings of one value.
     pub(super) const ALL_MAX: usize = ESCAPES.len() + 11;
 
-    /// All spellings that are not text.
+    /// All spellings that encode the bytes instead of escaping characters.
     const ENCODED: [Self; 10] = [
         Self::Base64 { skip: 0, alphabet: STANDARD },
         Self::Base64 { skip: 4, alphabet: STANDARD },
@@ -148,7 +152,7 @@ impl Spelling {
     ];
 }
 
-/// The first eight bytes of each spelling of a value, which has at least eight bytes.
+/// Calls `found` with the first eight bytes of each spelling of a value of at least eight bytes.
 pub(super) fn each_head(value: &[u8], mut found: impl FnMut(Spelling, u64)) {
     let text = str::from_utf8(value).unwrap_or_default();
     let beginning = match text.char_indices().nth(HEAD_CHARS) {
@@ -174,9 +178,10 @@ pub(super) fn each_head(value: &[u8], mut found: impl FnMut(Spelling, u64)) {
     Spelling::ENCODED.into_iter().for_each(add);
 }
 
-/// A spelling in full.
+/// Returns the complete spelling of a value.
 pub(super) fn write(spelling: Spelling, value: &[u8]) -> Zeroizing<Vec<u8>> {
-    // The longest is ten bytes for each: `&#1114111;`. Nothing grows, so nothing is left behind unwiped.
+    // The longest spelling has ten bytes per byte: `&#1114111;`. The buffer never grows, because
+    // growing would leave an unwiped copy behind.
     let mut text = Zeroizing::new(Vec::with_capacity(10 * value.len()));
     append(spelling, value, &mut text);
     text
@@ -200,7 +205,7 @@ fn append(spelling: Spelling, value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The characters that are made of this value's bits alone.
+/// Appends the base64 characters that depend on this value's bits only.
 fn base64(value: &[u8], skip: usize, alphabet: &[u8; 64], out: &mut Vec<u8>) {
     for bit in (skip..).step_by(6).take_while(|bit| bit + 6 <= 8 * value.len()) {
         let byte = |at: usize| u16::from(value.get(at).copied().unwrap_or_default());
@@ -216,7 +221,7 @@ fn append_hex(byte: u8, digits: &[u8; 16], out: &mut Vec<u8>) {
 }
 
 impl Escape {
-    /// Would a text with these characters be written otherwise than it is?
+    /// Returns whether this escaping changes a text with these characters.
     fn changes(&self, used: u128, has_beyond: bool) -> bool {
         match *self {
             Self::Plain => false,
@@ -268,7 +273,7 @@ fn plain(character: char, out: &mut Vec<u8>) {
     out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// Without zeros in front.
+/// Appends a hexadecimal number without leading zeros.
 fn append_number(number: u32, digits: &[u8; 16], out: &mut Vec<u8>) {
     if number >= 16 {
         append_number(number >> 4, digits, out);
@@ -276,7 +281,7 @@ fn append_number(number: u32, digits: &[u8; 16], out: &mut Vec<u8>) {
     out.extend(digits.get(number as usize & 15));
 }
 
-/// `\u` and four digits for each UTF-16 unit.
+/// Appends `\u` and four digits for each UTF-16 unit.
 fn append_units(character: char, digits: &[u8; 16], out: &mut Vec<u8>) {
     for unit in character.encode_utf16(&mut [0; 2]) {
         out.extend_from_slice(b"\\u");
@@ -284,7 +289,7 @@ fn append_units(character: char, digits: &[u8; 16], out: &mut Vec<u8>) {
     }
 }
 
-/// What every JSON writer escapes, and the slash that some do.
+/// Appends a character as every JSON writer does, with the slash escaped if `has_slash`.
 fn json_character(character: char, has_slash: bool, digits: &[u8; 16], out: &mut Vec<u8>) {
     let short = match character {
         '"' | '\\' => character,

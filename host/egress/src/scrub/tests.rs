@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A value with everything that libraries treat specially.
+/// A value with all characters that libraries escape.
 const AWKWARD: &str = "s3cr/et+\"va'lue\\ <&>=`~!(*)";
 const TOKEN: &str = "ghp_abcDEF0123456789-xyz.Q~";
 
@@ -17,7 +17,7 @@ fn scrub(set: &ScrubSet, text: &[u8]) -> Vec<u8> {
     set.scrub(text).map_or_else(|| text.to_vec(), |(clean, _)| clean)
 }
 
-/// All spellings, as the search has them.
+/// All spellings that the search knows.
 fn spellings(value: &str) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     spelling::each_head(value.as_bytes(), |spelling, head| {
@@ -29,7 +29,7 @@ fn spellings(value: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn r19_every_spelling_is_replaced() {
+fn every_spelling_is_replaced() {
     for value in [TOKEN, AWKWARD, "pässwört→😀 and more\n\t"] {
         let set = set_of(&[value]);
         for text in spellings(value) {
@@ -46,7 +46,7 @@ fn r19_every_spelling_is_replaced() {
 }
 
 #[test]
-fn r19_spellings_are_those_of_real_encoders() {
+fn spellings_match_real_encoders() {
     let has = |value: &str, text: &str| {
         assert!(spellings(value).contains(&text.as_bytes().to_vec()), "{value} {text}");
     };
@@ -64,15 +64,16 @@ fn r19_spellings_are_those_of_real_encoders() {
     has("abcdefgh", "6162636465666768");
     has("JKLMNOPQ", "4A4B4C4D4E4F5051");
     has("JKLMNOPQ", "4a4b4c4d4e4f5051");
-    // `echo -n 12345678abc | base64` and so on; what the neighbours have a part in is left out.
+    // `echo -n 12345678abc | base64` and so on, without the characters that depend on neighbouring
+    // bytes.
     has("12345678abc", "MTIzNDU2NzhhYm");
     has("12345678abc", "EyMzQ1Njc4YWJj");
     has("12345678abc", "xMjM0NTY3OGFiY");
 }
 
 #[test]
-fn r19_basic_credential_made_of_a_value_is_replaced() {
-    // base64 of user:ghp_secret-value!, of me:..., and of the value followed by a colon.
+fn basic_credential_made_of_a_value_is_replaced() {
+    // Base64 of user:ghp_secret-value!, of me:..., and of the value followed by a colon.
     let set = set_of(&["ghp_secret-value!"]);
     for text in
         ["Basic dXNlcjpnaHBfc2VjcmV0LXZhbHVlIQ==", "bWU6Z2hwX3NlY3JldC12YWx1ZSE=", "Z2hwX3NlY3JldC12YWx1ZSE6"]
@@ -83,7 +84,7 @@ fn r19_basic_credential_made_of_a_value_is_replaced() {
 }
 
 #[test]
-fn r19_overlapping_values_leave_nothing_of_either() {
+fn overlapping_values_are_replaced_completely() {
     let set = set_of(&["abcdefghij", "ghijklmnop", "efghijkl"]);
     assert_eq!(scrub(&set, b"-abcdefghijklmnop-"), b"-[secret:one]-");
     assert_eq!(scrub(&set, b"-ghijklmnop-"), b"-[secret:two]-");
@@ -94,14 +95,14 @@ fn r19_overlapping_values_leave_nothing_of_either() {
 }
 
 #[test]
-fn r19_short_values_are_left_alone() {
+fn short_values_are_not_searched_for() {
     assert!(set_of(&["1234567"]).is_empty());
     assert!(!set_of(&["12345678"]).is_empty());
     assert_eq!(scrub(&set_of(&["1234567"]), b"1234567"), b"1234567");
 }
 
 #[test]
-fn r19_only_the_beginning_of_a_value_is_held_back() {
+fn only_a_possible_start_of_a_value_is_held_back() {
     let set = set_of(&["secretvalue"]);
     let mut scrubber = set.scrubber();
     for event in ["data: {}\n\n", "data: se\n\n", "data: secretval.\n\n"] {
@@ -116,14 +117,14 @@ fn r19_only_the_beginning_of_a_value_is_held_back() {
 }
 
 #[test]
-fn r19_piece_without_a_value_is_not_copied() {
+fn chunk_without_a_value_is_not_copied() {
     let mut scrubber = set_of(&[TOKEN]).scrubber();
     let piece = Bytes::from_static(b"nothing to see here.");
     assert_eq!(scrubber.push(piece.clone()).as_ptr(), piece.as_ptr());
 }
 
 #[test]
-fn r19_memory_is_bounded_while_a_value_repeats() {
+fn memory_is_bounded_while_a_value_repeats() {
     let set = set_of(&[&"a".repeat(16 * 1024)]);
     let mut scrubber = set.scrubber();
     let mut given = 0;
@@ -135,7 +136,7 @@ fn r19_memory_is_bounded_while_a_value_repeats() {
 }
 
 #[test]
-fn r19_header_values_are_searched_and_names_too() {
+fn header_names_and_values_are_searched() {
     let set = set_of(&["TOKEN-Value-1", "secretvalue"]);
     let mut headers = HeaderMap::new();
     headers.insert("location", HeaderValue::from_static("https://a.test/?t=TOKEN-Value-1"));
@@ -151,7 +152,7 @@ fn r19_header_values_are_searched_and_names_too() {
     assert_eq!(headers.len(), 3);
 }
 
-/// Pieces of texts that begin like values, and values.
+/// Texts made of spellings, of parts of spellings and of other bytes.
 fn texts() -> impl Strategy<Value = Vec<u8>> {
     let spelled: Vec<Vec<u8>> =
         ["ab/ab/ab/ab", "ab/ab/cd", "xyzxyzxyz"].iter().flat_map(|value| spellings(value)).collect();
@@ -168,13 +169,14 @@ fn texts() -> impl Strategy<Value = Vec<u8>> {
             }),
         "[abxyz/%\\\\u0]{0,6}".prop_map(String::into_bytes),
         proptest::collection::vec(any::<u8>(), 0..4),
-        // Long enough to be passed some places at a time.
+        // Long enough for the search to pass several positions at a time.
         proptest::collection::vec(any::<u8>(), 20..90),
     ];
     proptest::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
 }
 
-/// All places of all spellings, joined where they overlap, named after the first and longest.
+/// A simple implementation to compare with: finds all occurrences of all spellings, joins those
+/// that overlap and labels them with the one that starts first and is longest.
 fn naive(values: &[&str], text: &[u8]) -> Vec<u8> {
     let mut places = Vec::new();
     for (needle, value) in values.iter().enumerate() {
@@ -201,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn r19_result_is_the_same_for_every_cut(
+    fn result_does_not_depend_on_chunks(
         text in texts(),
         cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..8),
     ) {
@@ -228,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn r19_every_byte_its_own_piece(text in texts()) {
+    fn chunks_of_one_byte_give_the_same_result(text in texts()) {
         let set = set_of(&["ab/ab/ab/ab", "ab/ab/cd", "xyzxyzxyz"]);
         let mut scrubber = set.scrubber();
         let mut given = Vec::new();
@@ -240,7 +242,7 @@ proptest! {
     }
 
     #[test]
-    fn r19_any_value_is_found(value in "[ -~]{8,40}", before in "[ -~]{0,70}", after in "[ -~]{0,70}") {
+    fn any_value_is_found(value in "[ -~]{8,40}", before in "[ -~]{0,70}", after in "[ -~]{0,70}") {
         let set = set_of(&[&value]);
         for spelled in spellings(&value) {
             let text = [before.as_bytes(), &spelled, after.as_bytes()].concat();

@@ -6,14 +6,14 @@ fn parse(url: &str) -> Result<Target, TargetError> {
     Target::parse(url)
 }
 
-/// Host, port and whole of an accepted URL.
+/// Host, port and canonical text of an accepted URL.
 fn read(url: &str) -> (String, u16, String) {
     let target = parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
     (target.host().to_owned(), target.port(), target.as_str().to_owned())
 }
 
 #[test]
-fn r7_host_has_one_spelling() {
+fn host_becomes_canonical() {
     let table = [
         ("https://api.example.com/v1?a=b", "api.example.com", 443, "https://api.example.com/v1?a=b"),
         ("HTTPS://API.Example.COM", "api.example.com", 443, "https://api.example.com/"),
@@ -36,7 +36,7 @@ fn r7_host_has_one_spelling() {
 }
 
 #[test]
-fn r9_urls_that_parsers_read_differently_are_refused() {
+fn urls_that_parsers_read_differently_are_refused() {
     let table = [
         ("https://exa\tmple.com/", TargetError::Character),
         ("https://exam\nple.com/", TargetError::Character),
@@ -83,7 +83,7 @@ fn r9_urls_that_parsers_read_differently_are_refused() {
 }
 
 #[test]
-fn r7_names_that_are_none_are_refused() {
+fn invalid_host_names_are_refused() {
     for host in [
         "example.com..",
         ".example.com",
@@ -120,7 +120,7 @@ fn r7_names_that_are_none_are_refused() {
 }
 
 #[test]
-fn r11_addresses_are_addresses_in_every_spelling() {
+fn addresses_are_recognised_in_every_notation() {
     for host in
         ["127.0.0.1", "127.0.0.1.", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.0.0x1"]
     {
@@ -138,7 +138,7 @@ fn r11_addresses_are_addresses_in_every_spelling() {
 }
 
 #[test]
-fn r10_redirects_are_checked_like_urls() {
+fn redirects_are_checked_like_urls() {
     let here = parse("https://a.test:8443/x/y?z").unwrap();
     let to = |location: &str| here.redirect(location).map(|target| target.as_str().to_owned());
     let table = [
@@ -175,7 +175,7 @@ fn r10_redirects_are_checked_like_urls() {
 }
 
 #[test]
-fn loopback_is_told_by_its_spelling_alone() {
+fn loopback_is_recognised_without_dns() {
     for url in
         ["http://localhost", "http://a.localhost", "http://127.1.2.3", "http://[::1]", "http://LOCALHOST."]
     {
@@ -188,7 +188,7 @@ fn loopback_is_told_by_its_spelling_alone() {
     }
 }
 
-/// Texts that are nearly URLs.
+/// Texts that look like URLs.
 fn near_urls() -> impl Strategy<Value = String> {
     let scheme =
         prop_oneof![Just("https://"), Just("http://"), Just("HTTPS://"), Just("https:/"), Just("https:\\\\")];
@@ -221,21 +221,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn r9_accepted_url_is_dialled_as_it_was_read(text in near_urls(), location in near_urls()) {
+    fn accepted_url_has_the_same_host_in_every_parser(text in near_urls(), location in near_urls()) {
         let Ok(target) = parse(&text) else { return Ok(()) };
         let url = Url::parse(&text).unwrap();
         let theirs = url.host_str().unwrap().trim_end_matches('.');
         prop_assert_eq!(target.host(), theirs);
         prop_assert_eq!(Some(target.port()), url.port_or_known_default());
         prop_assert!(url.username().is_empty() && url.password().is_none());
-        // What is sent names the same place, and reads back as itself.
+        // The URI that is sent has the same host, and its text parses to the same URL.
         prop_assert_eq!(target.uri().host(), Some(target.host()));
         let usual = if target.is_https() { 443 } else { 80 };
         prop_assert_eq!(target.uri().port_u16().unwrap_or(usual), target.port());
         let again = parse(target.as_str()).unwrap();
         prop_assert_eq!(target.as_str(), again.as_str());
         prop_assert_eq!(target.uri().path_and_query().unwrap().as_str().split('?').next(), Some(url.path()));
-        // The name is the one that secrets are bound to, byte for byte.
+        // The name is in the canonical form that secrets are bound to, byte for byte.
         if let Some(name) = target.host_name() {
             prop_assert_eq!(name, &name.as_str().parse().unwrap());
         }

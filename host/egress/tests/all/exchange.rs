@@ -1,4 +1,4 @@
-//! One request, one answer.
+//! One provider request and its answer, without faults.
 
 use bytes::Bytes;
 use cofferdam_egress::{Error, Outgoing, Reason};
@@ -49,13 +49,13 @@ async fn credential_arrives_at_loopback() {
     let seen = server.seen().await;
     let values: Vec<_> = seen.headers().get_all("authorization").iter().collect();
     assert_eq!(values, ["Bearer sk-very-secret"]);
-    // It belongs to that request alone.
+    // The next request on the same connection does not carry it.
     egress.send(request(&origin)).await.unwrap();
     assert!(server.seen().await.headers().get("authorization").is_none());
 }
 
 #[tokio::test]
-async fn connection_is_used_again() {
+async fn connection_is_reused() {
     let server = Server::start(ok).await;
     let origin = origin(&server.url());
     let egress = egress(&config());
@@ -67,7 +67,8 @@ async fn connection_is_used_again() {
 }
 
 fn elsewhere(request: &Request<Bytes>) -> Response<Full<Bytes>> {
-    // The path says where to be sent, so that the answer needs to know nothing.
+    // The request's query has the status and the port of the redirect, so this function needs no
+    // state.
     let (status, port) = request.uri().query().unwrap().split_once('-').unwrap();
     let location = format!("http://127.0.0.1:{port}/stolen");
     let response = Response::builder().status(status).header("location", location);
@@ -113,7 +114,7 @@ fn compressed(_request: &Request<Bytes>) -> Response<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn compression_that_nobody_asked_for_is_broken() {
+async fn unrequested_compression_is_broken() {
     let server = Server::start(compressed).await;
     let error = egress(&config()).send(request(&origin(&server.url()))).await.unwrap_err();
     assert_eq!(error, Error::Broken);
@@ -135,7 +136,7 @@ async fn refused_requests_do_not_reach_the_server() {
     assert_eq!(server.connections(), 0);
 }
 
-/// Run by itself, and by the next test in an environment full of proxies.
+/// Also run by the next test, as a child process with proxy variables in its environment.
 #[tokio::test]
 async fn origin_is_dialled_directly() {
     let server = Server::start(ok).await;

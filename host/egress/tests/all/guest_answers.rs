@@ -1,4 +1,4 @@
-//! Guests' own requests: what comes back (R18 to R22).
+//! Guests' own requests: the answers (egress rules R18 to R22).
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::kit::{
 
 const LABEL: &str = "[secret:github_token]";
 
-/// A server on loopback that plays a script, and a door that sends secrets to it.
+/// A server on loopback that plays a script, and a client that sends secrets to it.
 struct Script {
     server: Server,
     egress: Egress,
@@ -49,7 +49,7 @@ impl Script {
     }
 }
 
-/// Sends the parts one by one, each in a segment of its own as far as the system goes along, and leaves.
+/// Sends the parts one by one, if possible in one TCP segment each, and closes the connection.
 async fn say(mut stream: TcpStream, parts: &[&[u8]]) {
     stream.set_nodelay(true).unwrap();
     for part in parts {
@@ -64,7 +64,7 @@ fn header<'a>(reply: &'a GuestReply, name: &str) -> Option<&'a str> {
 }
 
 #[tokio::test]
-async fn r19_echoed_request_comes_back_without_the_secret() {
+async fn echoed_request_comes_back_without_the_secret() {
     let scene = Scene::new(echo).await;
     let injections = vec![
         scene.bearer(),
@@ -83,14 +83,14 @@ async fn r19_echoed_request_comes_back_without_the_secret() {
 }
 
 #[tokio::test]
-async fn r19_answer_that_repeats_nothing_reflects_nothing() {
+async fn answer_without_a_secret_reports_no_reflection() {
     let scene = Scene::new(ok).await;
     let mut reply = scene.fetch(scene.get("/"), vec![scene.bearer()]).await.unwrap();
     assert_eq!(reply.body.collect().await.unwrap(), "fine");
     assert!(reply.body.reflected().is_empty());
 }
 
-/// Every way to repeat a value; which one, the path says.
+/// Repeats the value in the encoding that the path names.
 fn encoded(request: &Request<Bytes>) -> Response<Full<Bytes>> {
     let value = request.headers()["x-access"].to_str().unwrap();
     let hex = |upper: bool| {
@@ -118,7 +118,7 @@ fn encoded(request: &Request<Bytes>) -> Response<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn r19_value_is_found_in_every_encoding() {
+async fn value_is_found_in_every_encoding() {
     let scene = Scene::new(encoded).await;
     let slot = || Slot::header("x-access", "", "").unwrap();
     for way in [
@@ -142,14 +142,14 @@ async fn r19_value_is_found_in_every_encoding() {
             let body = String::from_utf8_lossy(&body);
             assert!(body.contains(LABEL), "{way}: {body}");
             assert_eq!(reply.body.reflected().len(), 1, "{way}");
-            // Of base64 the characters that the neighbours have a part in stay.
+            // The base64 characters that also depend on neighbouring bytes stay.
             assert!(body.len() <= LABEL.len() + 24, "{way}: {body}");
         }
     }
 }
 
 #[tokio::test]
-async fn r19_values_in_headers_location_and_names_go() {
+async fn values_in_headers_are_replaced_and_session_headers_removed() {
     fn heads(request: &Request<Bytes>) -> Response<Full<Bytes>> {
         let value = request.headers()["x-access"].to_str().unwrap();
         Response::builder()
@@ -182,7 +182,7 @@ async fn r19_values_in_headers_location_and_names_go() {
 }
 
 #[tokio::test]
-async fn r19_value_cut_by_chunks_is_found() {
+async fn value_split_over_chunks_is_found() {
     let script = Script::new(|stream| async move {
         let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
         let mut parts = vec![head];
@@ -198,7 +198,7 @@ async fn r19_value_cut_by_chunks_is_found() {
 }
 
 #[tokio::test]
-async fn r19_trailers_do_not_come_through() {
+async fn trailers_are_dropped() {
     let script = Script::new(|stream| async move {
         let tail = format!("0\r\nx-echo: {VALUE}\r\n\r\n");
         let head = b"HTTP/1.1 200 OK\r\ntrailer: x-echo\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n";
@@ -211,7 +211,7 @@ async fn r19_trailers_do_not_come_through() {
 }
 
 #[tokio::test]
-async fn r19_complete_events_are_not_delayed() {
+async fn complete_events_are_not_delayed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let egress = egress(&EgressConfig { ports: vec![port], ..config() });
@@ -240,7 +240,7 @@ async fn r19_complete_events_are_not_delayed() {
 }
 
 #[tokio::test]
-async fn r18_encoded_answers_are_refused() {
+async fn encoded_answers_are_refused() {
     let gzip =
         Script::new(|stream| say(stream, &[b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n\x1f\x8b"]))
             .await;
@@ -265,7 +265,7 @@ async fn r18_encoded_answers_are_refused() {
 }
 
 #[tokio::test]
-async fn r8_switch_to_another_protocol_is_refused() {
+async fn switch_to_another_protocol_is_refused() {
     let script = Script::new(|stream| {
         say(
             stream,
@@ -280,7 +280,7 @@ async fn r8_switch_to_another_protocol_is_refused() {
 async fn heads_without_end_are_broken() {
     let script = Script::new(|mut stream| async move {
         stream.write_all(b"HTTP/1.1 200 OK\r\nx-long: ").await.unwrap();
-        // A hundred megabytes, or as much as somebody reads.
+        // A hundred megabytes, or less if the client stops reading.
         let mut left = 1600;
         while left > 0 && stream.write_all(&[b'a'; 64 * 1024]).await.is_ok() {
             left -= 1;
@@ -291,7 +291,7 @@ async fn heads_without_end_are_broken() {
 }
 
 #[tokio::test]
-async fn long_heads_are_too_large_and_what_was_in_them_is_told() {
+async fn long_heads_are_too_large_and_reflections_in_them_are_reported() {
     let script = Script::new(|stream| async move {
         let long = "a".repeat(65 * 1024);
         let head = format!("HTTP/1.1 200 OK\r\nx-key: {VALUE}\r\nx-long: {long}\r\n\r\nbody");
@@ -305,7 +305,7 @@ async fn long_heads_are_too_large_and_what_was_in_them_is_told() {
 }
 
 #[tokio::test]
-async fn bodies_are_bounded_and_so_is_what_labels_add() {
+async fn bodies_are_bounded_with_their_labels() {
     let script = Script::new(|stream| async move {
         let body = "0123456789abcdef;".repeat(100);
         say(stream, &[b"HTTP/1.1 200 OK\r\n\r\n", body.as_bytes()]).await;
@@ -316,7 +316,7 @@ async fn bodies_are_bounded_and_so_is_what_labels_add() {
     assert_eq!(text(script.fetch(longest.clone()).await.unwrap()).await.len(), 1700);
     let shorter = GuestRequest { limits: limits(1699), ..script.request() };
     assert_eq!(script.fetch(shorter).await.unwrap().body.collect().await.err(), Some(Error::TooLarge));
-    // Each of the hundred values is replaced by something longer.
+    // Each of the hundred values is replaced by a longer label.
     let slot = Slot::header("x-access", "", "").unwrap();
     let injection = script.vault.injection(slot, NAME, "0123456789abcdef", "localhost");
     let mut reply = script.egress.fetch(longest, vec![injection]).await.unwrap();
@@ -324,7 +324,7 @@ async fn bodies_are_bounded_and_so_is_what_labels_add() {
 }
 
 #[tokio::test]
-async fn time_is_counted_for_everything_together() {
+async fn time_limit_covers_the_whole_exchange() {
     let script = Script::new(|mut stream| async move {
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nshort").await.unwrap();
         let _gone = stream.read_to_end(&mut Vec::new()).await;
@@ -344,7 +344,7 @@ async fn time_is_counted_for_everything_together() {
 }
 
 #[tokio::test]
-async fn request_that_is_given_up_closes_its_connection() {
+async fn dropped_request_closes_its_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let egress = egress(&EgressConfig { ports: vec![port], ..config() });
@@ -355,7 +355,7 @@ async fn request_that_is_given_up_closes_its_connection() {
         let (mut stream, _) = listener.accept().await.unwrap();
         read_head(&mut stream).await;
         arrived.send(()).unwrap();
-        // Comes back with the end of the connection or its reset.
+        // Returns when the client closes or resets the connection.
         let _end = stream.read_to_end(&mut Vec::new()).await;
     };
     let client = async {
@@ -369,7 +369,7 @@ async fn request_that_is_given_up_closes_its_connection() {
 }
 
 #[tokio::test]
-async fn r21_r22_nothing_of_a_secret_is_printed() {
+async fn errors_and_debug_output_reveal_no_secret() {
     let scene = Scene::new(echo).await;
     let request = with_header(scene.get("/hidden"), "x-hidden", "hidden");
     assert!(!format!("{request:?}").contains("hidden"));

@@ -1,4 +1,5 @@
-//! Guests' own requests: where secrets go, and what guests may say themselves (R1 to R4, R14 to R17).
+//! Guests' own requests: the places of secrets, and which headers guests may set (egress rules R1
+//! to R4 and R14 to R17).
 
 use bytes::Bytes;
 use cofferdam_egress::{GuestRequest, Reason, Slot, SlotError, is_credential_header, placeholders};
@@ -32,7 +33,7 @@ fn post(scene: &Scene, body: &str) -> GuestRequest {
 }
 
 #[tokio::test]
-async fn r2_placeholders_become_secrets_in_header_values() {
+async fn placeholders_become_secrets_in_header_values() {
     let mut scene = Scene::new(ok).await;
     let value = format!("token {PLACEHOLDER}, again {PLACEHOLDER};");
     let request = with_header(with_header(scene.get("/"), "Authorization", &value), "x-plain", "{{other}}");
@@ -44,7 +45,7 @@ async fn r2_placeholders_become_secrets_in_header_values() {
 }
 
 #[tokio::test]
-async fn r2_result_is_not_looked_at_again() {
+async fn inserted_secret_is_not_scanned_for_placeholders() {
     let mut scene = Scene::new(ok).await;
     let inner = "{{secret:other}} {{secret:github_token}}";
     let request = with_header(scene.get("/"), "x-auth", PLACEHOLDER);
@@ -56,13 +57,13 @@ async fn r2_result_is_not_looked_at_again() {
 }
 
 #[tokio::test]
-async fn r2_placeholders_anywhere_else_are_refused() {
+async fn placeholders_anywhere_else_are_refused() {
     let scene = Scene::new(ok).await;
     let body = post(&scene, r#"{"key":"{{secret:github_token}}"}"#);
     let name = with_header(scene.get("/"), "x-{{secret:github_token}}", "a");
     let split = with_header(with_header(scene.get("/"), "x-a", "{{secret:github"), "x-b", "_token}}");
     let nested = with_header(scene.get("/"), "x-a", "{{secret:{{secret:github_token}}}}");
-    // Nobody granted a placeholder, or not this one, or not in this header.
+    // The secret of this placeholder is not granted at all, or not for this header.
     let lonely = with_header(scene.get("/"), "x-a", PLACEHOLDER);
     for request in [body, name, split, nested, lonely.clone()] {
         assert_eq!(scene.refusal(request, Vec::new()).await, Reason::Placeholder);
@@ -71,7 +72,7 @@ async fn r2_placeholders_anywhere_else_are_refused() {
     assert_eq!(scene.refusal(lonely.clone(), vec![elsewhere]).await, Reason::Placeholder);
     let other = scene.vault.injection(placeholder("x-a"), "other", VALUE, "api.test");
     assert_eq!(scene.refusal(lonely, vec![other]).await, Reason::Placeholder);
-    // A secret whose placeholder is nowhere would be released for nothing.
+    // A secret whose placeholder does not occur would be released without being used.
     let unused = scene.with(placeholder("x-a"), VALUE);
     assert_eq!(scene.refusal(scene.get("/"), vec![unused]).await, Reason::Placeholder);
     let many = with_header(scene.get("/"), "x-a", &PLACEHOLDER.repeat(5));
@@ -79,7 +80,7 @@ async fn r2_placeholders_anywhere_else_are_refused() {
 }
 
 #[test]
-fn r2_door_learns_which_secrets_a_request_asks_for() {
+fn placeholders_of_a_request_are_listed() {
     let request = with_header(get("https://api.test/"), "X-Auth", "a {{secret:one}} {{secret:two}}");
     let found = placeholders(&with_header(request, "x-b", "{{secret:one}}")).unwrap();
     let found: Vec<(&str, &str)> =
@@ -88,7 +89,7 @@ fn r2_door_learns_which_secrets_a_request_asks_for() {
 }
 
 #[tokio::test]
-async fn r3_secret_becomes_a_query_parameter() {
+async fn secret_becomes_a_query_parameter() {
     let mut scene = Scene::new(ok).await;
     let key = || Slot::query("key").unwrap();
     let encoded = "ghp_0123456789%2Fabc%2BDEF%3D%3D";
@@ -108,7 +109,7 @@ async fn r3_secret_becomes_a_query_parameter() {
     }
     let twice = vec![scene.with(key(), VALUE), scene.with(key(), VALUE)];
     assert_eq!(scene.refusal(scene.get("/"), twice).await, Reason::SlotTaken);
-    // Two parameters, and a value that would otherwise be read as more of them.
+    // Two parameters, and values that would be read as more parameters if they were not encoded.
     let both = vec![scene.with(key(), "a&b=c#d"), scene.with(Slot::query("k2").unwrap(), "\u{e4}%41 ")];
     scene.fetch(scene.get("/"), both).await.unwrap();
     let seen = scene.server.seen().await;
@@ -116,7 +117,7 @@ async fn r3_secret_becomes_a_query_parameter() {
 }
 
 #[tokio::test]
-async fn r3_secret_becomes_a_member_of_a_json_body() {
+async fn secret_becomes_a_member_of_a_json_body() {
     let mut scene = Scene::new(ok).await;
     let slot = || Slot::json("/auth/key").unwrap();
     let request = post(&scene, r#"{"auth":{"user":"me"},"n":1.50}"#);
@@ -141,7 +142,7 @@ async fn r3_secret_becomes_a_member_of_a_json_body() {
 }
 
 #[tokio::test]
-async fn r14_values_that_no_header_should_carry_are_refused() {
+async fn values_that_are_not_header_safe_are_refused() {
     let scene = Scene::new(ok).await;
     for value in [
         "secret-value\n",
@@ -165,7 +166,7 @@ async fn r14_values_that_no_header_should_carry_are_refused() {
 }
 
 #[tokio::test]
-async fn r15_header_that_is_there_is_not_overridden() {
+async fn existing_header_is_not_overridden() {
     let scene = Scene::new(ok).await;
     for name in ["X-Access", "x-access"] {
         let request = with_header(scene.get("/"), name, "guest");
@@ -182,7 +183,7 @@ async fn r15_header_that_is_there_is_not_overridden() {
 }
 
 #[test]
-fn r15_headers_that_never_carry_a_secret() {
+fn headers_that_never_carry_a_secret() {
     let never = [
         "host",
         ":authority",
@@ -232,13 +233,13 @@ fn r15_headers_that_never_carry_a_secret() {
     for name in ["Authorization", "X-Api-Key", "x-goog-api-key", "private-token"] {
         assert!(Slot::header(name, "Bearer ", "").is_ok(), "{name}");
     }
-    // A cookie only where the plan says so, never where a guest does.
+    // A secret goes into a cookie only by the operator's plan, never by a placeholder of the guest.
     assert!(Slot::header("cookie", "session=", "").is_ok());
     assert_eq!(Slot::header_placeholder("cookie", PLACEHOLDER), Err(SlotError::Header));
 }
 
 #[test]
-fn r15_places_are_checked_when_they_are_made() {
+fn places_are_checked_when_they_are_created() {
     for (before, after) in [("a\n", ""), ("{}", ""), ("", "\r\nx: y"), (" ", ""), ("", " "), ("\u{e9}", "")] {
         assert_eq!(Slot::header("x-a", before, after), Err(SlotError::Format), "{before:?} {after:?}");
     }
@@ -263,7 +264,7 @@ fn r15_places_are_checked_when_they_are_made() {
 }
 
 #[tokio::test]
-async fn r16_guest_does_not_say_who_is_asking_beside_a_secret() {
+async fn guest_credentials_are_refused_next_to_a_secret() {
     let scene = Scene::new(ok).await;
     for name in [
         "Authorization",
@@ -278,7 +279,7 @@ async fn r16_guest_does_not_say_who_is_asking_beside_a_secret() {
         assert!(is_credential_header(name));
         let reason = scene.refusal(request.clone(), vec![scene.with(header("x-access"), VALUE)]).await;
         assert_eq!(reason, Reason::CredentialHeader, "{name}");
-        // Alone it is the guest's own business.
+        // Without a secret the guest may set it.
         assert_eq!(scene.fetch(request, Vec::new()).await.unwrap().status, 200, "{name}");
     }
     let cookie = with_header(scene.get("/"), "Cookie", "a=b");
@@ -286,7 +287,7 @@ async fn r16_guest_does_not_say_who_is_asking_beside_a_secret() {
 }
 
 #[tokio::test]
-async fn r17_framing_is_ours() {
+async fn guests_cannot_set_framing_headers() {
     let scene = Scene::new(echo).await;
     for (name, value) in [
         ("Content-Length", "5"),
@@ -314,7 +315,7 @@ async fn r17_framing_is_ours() {
 }
 
 #[tokio::test]
-async fn r17_headers_are_bounded() {
+async fn headers_are_bounded() {
     let scene = Scene::new(ok).await;
     let mut many = scene.get("/");
     many.headers = (0..101).map(|number| (format!("x-{number}"), "v".to_owned())).collect();
@@ -336,7 +337,7 @@ async fn r17_headers_are_bounded() {
 }
 
 #[tokio::test]
-async fn r23_check_says_beforehand_what_fetch_would_refuse() {
+async fn check_refuses_what_fetch_would_refuse() {
     let scene = Scene::new(ok).await;
     let egress = egress(&scene.config);
     let name = NAME.parse().unwrap();
@@ -353,7 +354,7 @@ async fn r23_check_says_beforehand_what_fetch_would_refuse() {
 }
 
 #[tokio::test]
-async fn methods_and_bodies_go_out_as_they_are() {
+async fn methods_and_bodies_are_sent_unchanged() {
     let scene = Scene::new(echo).await;
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
         let request = GuestRequest { method: method.to_owned(), ..post(&scene, "the body") };
@@ -363,7 +364,7 @@ async fn methods_and_bodies_go_out_as_they_are() {
 }
 
 #[tokio::test]
-async fn answers_without_a_body_may_tell_a_length() {
+async fn answers_without_a_body_may_announce_a_length() {
     fn length(request: &Request<Bytes>) -> Response<Full<Bytes>> {
         let status = if request.method() == "HEAD" { 200 } else { 304 };
         let response = Response::builder().status(status).header("content-length", "1000000000000");

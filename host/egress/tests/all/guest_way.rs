@@ -1,4 +1,4 @@
-//! Guests' own requests: where they may go (R5 to R13).
+//! Guests' own requests: which destinations are open (egress rules R4 to R13).
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn request_of_a_guest_arrives_with_its_secret() {
 }
 
 #[tokio::test]
-async fn host_that_was_reached_first_is_asked_over_the_same_connection() {
+async fn request_uses_the_connection_made_by_connect() {
     let mut scene = Scene::new(ok).await;
     scene.egress.connect(&scene.get("/")).await.unwrap();
     scene.egress.connect(&scene.get("/")).await.unwrap();
@@ -47,13 +47,13 @@ async fn host_that_was_reached_first_is_asked_over_the_same_connection() {
 }
 
 #[tokio::test]
-async fn r4_r7_secret_goes_to_its_own_host_only() {
+async fn secret_is_sent_to_its_own_host_only() {
     let scene = Scene::new(ok).await;
     for host in ["test", "other.test", "a.api.test", "xapi.test", "api.test.example", "localhost"] {
         let injection = scene.vault.injection(bearer(), NAME, VALUE, host);
         assert_eq!(scene.refusal(scene.get("/"), vec![injection]).await, Reason::SecretHost, "{host}");
     }
-    // Upper case and the root's dot are the same name.
+    // Upper case and a trailing dot make no difference.
     let port = scene.server.address.port();
     for url in [format!("https://API.Test:{port}/"), format!("https://api.test.:{port}/")] {
         assert_eq!(scene.fetch(get(&url), vec![scene.bearer()]).await.unwrap().status, 200, "{url}");
@@ -61,7 +61,7 @@ async fn r4_r7_secret_goes_to_its_own_host_only() {
 }
 
 #[tokio::test]
-async fn r5_secret_needs_tls() {
+async fn secret_needs_tls() {
     let server = Server::start(ok).await;
     let vault = Vault::new();
     let authority = Authority::new();
@@ -72,7 +72,7 @@ async fn r5_secret_needs_tls() {
         let (egress, request) = (egress(config), get(&format!("http://{url_host}:{port}/")));
         async move { egress.fetch(request, vec![injection]).await }
     };
-    // A name that only leads to loopback is not loopback.
+    // A name that resolves to loopback is not a loopback name.
     assert_eq!(refusal(to(&plain, "api.test", "api.test").await), Reason::Plaintext);
     assert_eq!(refusal(to(&opened(&server, &authority), "localhost", "localhost").await), Reason::Plaintext);
     assert_eq!(refusal(to(&plain, "localhost", "127.0.0.1").await), Reason::SecretHost);
@@ -81,7 +81,7 @@ async fn r5_secret_needs_tls() {
 }
 
 #[tokio::test]
-async fn r5_plain_http_reaches_loopback_where_that_is_allowed() {
+async fn plain_http_reaches_loopback_where_allowed() {
     let server = Server::start(ok).await;
     let closed = opened(&server, &Authority::new());
     let open = EgressConfig { allow_plaintext_loopback: true, allow_private: Vec::new(), ..closed.clone() };
@@ -93,7 +93,7 @@ async fn r5_plain_http_reaches_loopback_where_that_is_allowed() {
     }
     let request = get(&format!("http://api.test:{port}/"));
     assert_eq!(refusal(egress(&open).fetch(request, Vec::new()).await), Reason::PlaintextGuest);
-    // The flag opens nothing for https.
+    // `allow_plaintext_loopback` opens nothing for https.
     let request = get(&format!("https://localhost:{port}/"));
     assert_eq!(refusal(egress(&open).fetch(request, Vec::new()).await), Reason::Closed);
     let elsewhere = EgressConfig {
@@ -105,7 +105,7 @@ async fn r5_plain_http_reaches_loopback_where_that_is_allowed() {
 }
 
 #[tokio::test]
-async fn r6_only_listed_ports_are_open() {
+async fn only_listed_ports_are_open() {
     let scene = Scene::new(ok).await;
     for url in ["https://api.test/", "https://api.test:80/", "https://api.test:8443/"] {
         assert_eq!(scene.refusal(get(url), vec![scene.bearer()]).await, Reason::Port, "{url}");
@@ -113,14 +113,14 @@ async fn r6_only_listed_ports_are_open() {
 }
 
 #[tokio::test]
-async fn r8_host_of_the_request_is_the_one_that_is_dialled() {
+async fn host_of_the_request_is_the_dialled_host() {
     let scene = Scene::new(echo).await;
     for (name, value) in [("Host", "evil.test"), ("host", "api.test"), (":authority", "evil.test")] {
         let mut request = scene.get("/");
         request.headers.push((name.to_owned(), value.to_owned()));
         assert_eq!(scene.refusal(request, Vec::new()).await, Reason::Header, "{name}");
     }
-    // HTTP/1 and HTTP/2, and the server's certificate is for that name only.
+    // Over HTTP/1 and HTTP/2. The server's certificate is valid for `api.test` only.
     for protocols in [&["http/1.1"][..], &["h2"]] {
         let mut server = Server::start_tls(scene.authority.acceptor("api.test", protocols), ok).await;
         let port = server.address.port();
@@ -135,9 +135,9 @@ async fn r8_host_of_the_request_is_the_one_that_is_dialled() {
 }
 
 #[tokio::test]
-async fn r8_connections_are_shared_neither_between_hosts_nor_with_providers() {
+async fn connections_are_shared_neither_between_hosts_nor_with_providers() {
     let authority = Authority::new();
-    // One certificate for two names, over HTTP/2: what a browser would send over one connection.
+    // One certificate for two names over HTTP/2: a browser would use one connection for both.
     let acceptor = authority.acceptor_for(&["api.test", "other.test"], &["h2"]);
     let server = Server::start_tls(acceptor, ok).await;
     let mut config = opened(&server, &authority);
@@ -157,7 +157,7 @@ async fn r8_connections_are_shared_neither_between_hosts_nor_with_providers() {
 }
 
 #[tokio::test]
-async fn r10_redirects_are_answers() {
+async fn redirects_are_answers_to_guests() {
     fn moved(request: &Request<bytes::Bytes>) -> Response<http_body_util::Full<bytes::Bytes>> {
         let status: u16 = request.uri().path().trim_start_matches('/').parse().unwrap();
         let location = match status {
@@ -184,11 +184,11 @@ async fn r10_redirects_are_answers() {
         }
         scene.server.seen().await;
     }
-    // Nobody went anywhere else.
+    // No redirect was followed.
     assert_eq!(scene.server.connections(), 1);
 }
 
-/// What asking these name servers for `api.test` leads to.
+/// Why a request is refused when the name server answers with these addresses.
 async fn resolved(addresses: &[&str], allow_private: &[&str]) -> Reason {
     let server = Server::start(ok).await;
     let names = NameServer::start(addresses).await;
@@ -206,7 +206,7 @@ async fn resolved(addresses: &[&str], allow_private: &[&str]) -> Reason {
 }
 
 #[tokio::test]
-async fn r11_one_closed_address_spoils_the_answer() {
+async fn one_closed_address_refuses_the_whole_answer() {
     for answer in [
         &["127.0.0.1"][..],
         &["93.184.216.34", "127.0.0.1"],
@@ -226,9 +226,10 @@ async fn r11_one_closed_address_spoils_the_answer() {
 }
 
 #[tokio::test]
-async fn r11_answer_that_flips_is_looked_at_anew() {
+async fn changed_dns_answer_is_checked_again() {
     let server = Server::start(ok).await;
-    // Open first, an address where nobody is; what is dialled must be what was looked at, each time.
+    // The first answer is open but no server has that address, the second is closed. Each answer
+    // must be checked before its addresses are dialled.
     let names = NameServer::flipping(&[&["192.0.2.1"], &["127.0.0.1"]]).await;
     let config = EgressConfig {
         resolve: [].into(),
@@ -240,7 +241,7 @@ async fn r11_answer_that_flips_is_looked_at_anew() {
     let egress = egress(&config);
     let request = get(&format!("https://api.example:{}/", server.address.port()));
     let closed = Error::Refused { reason: Reason::Closed };
-    // Whether there is a route to an address of documentation is this machine's affair.
+    // An address for documentation is unreachable on every machine, but the exact error differs.
     let first = egress.fetch(request.clone(), Vec::new()).await.err();
     assert!(matches!(first, Some(Error::Unreachable(_))), "{first:?}");
     for _ in 0..2 {
@@ -250,7 +251,7 @@ async fn r11_answer_that_flips_is_looked_at_anew() {
 }
 
 #[tokio::test]
-async fn r11_no_answer_is_no_host() {
+async fn name_without_an_address_is_unreachable() {
     let server = Server::start(ok).await;
     let names = NameServer::start(&[]).await;
     let config = EgressConfig {
@@ -266,7 +267,7 @@ async fn r11_no_answer_is_no_host() {
 }
 
 #[tokio::test]
-async fn r11_literals_are_looked_at_without_a_resolver() {
+async fn literal_addresses_are_checked_without_a_resolver() {
     let server = Server::start(ok).await;
     let config = EgressConfig { allow_private: Vec::new(), ..opened(&server, &Authority::new()) };
     let egress = egress(&config);
@@ -297,11 +298,11 @@ async fn r11_literals_are_looked_at_without_a_resolver() {
 }
 
 #[tokio::test]
-async fn r12_own_listeners_stay_closed() {
+async fn own_listeners_stay_closed() {
     let scene = Scene::new(ok).await;
     let config = EgressConfig { own_ports: vec![scene.server.address.port()], ..scene.config.clone() };
     assert_eq!(refusal(egress(&config).fetch(scene.get("/"), Vec::new()).await), Reason::Closed);
-    // And `own` is not a matter of TLS.
+    // The same holds over plain http.
     let server = Server::start(ok).await;
     let port = server.address.port();
     let config =
@@ -311,7 +312,7 @@ async fn r12_own_listeners_stay_closed() {
 }
 
 #[tokio::test]
-async fn r5_certificates_are_verified() {
+async fn certificates_are_verified() {
     let authority = Authority::new();
     let servers = [
         ("expired", Untrusted::Expired, authority.expired("api.test")),
@@ -334,10 +335,10 @@ async fn r5_certificates_are_verified() {
 }
 
 #[test]
-fn r13_proxies_of_the_environment_are_not_asked() {
-    // A test must not change its own environment: it runs once more with another one.
+fn proxies_of_the_environment_are_not_used() {
+    // A test must not change its own environment, so it starts itself again with another one.
     const MARK: &str = "COFFERDAM_TEST_PROXIED";
-    let test = "guest_way::r13_proxies_of_the_environment_are_not_asked";
+    let test = "guest_way::proxies_of_the_environment_are_not_used";
     if std::env::var_os(MARK).is_none() {
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
         again.args([test, "--exact"]).env(MARK, "1");
@@ -355,7 +356,7 @@ fn r13_proxies_of_the_environment_are_not_asked() {
 }
 
 #[test]
-fn r9_urls_are_checked_before_anything_else() {
+fn urls_with_two_possible_hosts_are_refused() {
     for url in ["https://api.test@evil.test/", "https://evil.test\\@api.test/", "https://api\t.test/"] {
         assert!(Target::parse(url).is_err(), "{url}");
     }

@@ -1,4 +1,4 @@
-//! Servers that are slow, short, long or gone.
+//! Answers that are slow, cut short or too long, and servers that are gone.
 
 use std::time::Duration;
 
@@ -19,19 +19,19 @@ async fn send(server: &Server, limits: Limits) -> Result<Reply, Error> {
     egress(&config()).send(Outgoing { limits, ..request(&origin) }).await
 }
 
-/// Sends the bytes, then leaves.
+/// Sends the bytes, then closes the connection.
 async fn say(mut stream: TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).await.unwrap();
 }
 
-/// Sends the bytes, then waits for the client to leave.
+/// Sends the bytes, then waits until the client closes the connection.
 async fn say_and_stay(mut stream: TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).await.unwrap();
     let _gone = stream.read_to_end(&mut Vec::new()).await;
 }
 
 #[tokio::test]
-async fn nobody_listening_is_unreachable() {
+async fn port_without_a_listener_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = origin(&format!("http://{}/v1", listener.local_addr().unwrap()));
     drop(listener);
@@ -50,7 +50,7 @@ async fn connection_cut_before_the_head_is_broken() {
 }
 
 #[tokio::test]
-async fn noise_in_place_of_a_head_is_broken() {
+async fn answer_that_is_not_http_is_broken() {
     let server = Server::script(|stream| say(stream, b"SSH-2.0-hello\r\n\r\n")).await;
     assert_eq!(send(&server, LIMITS).await.unwrap_err(), Error::Broken);
 }
@@ -91,7 +91,8 @@ async fn silence_inside_the_body_times_out() {
     assert_eq!(body.chunk().await, Err(Error::TimedOut));
 }
 
-/// Six of these are longer than one idle time; one alone is far from it, also on a busy machine.
+/// Six pauses together are longer than the idle time `PATIENT`. One is much shorter, also on a busy
+/// machine.
 const PAUSE: Duration = Duration::from_millis(120);
 const PATIENT: Duration = Duration::from_millis(600);
 
@@ -99,7 +100,7 @@ async fn drip(mut stream: TcpStream) {
     stream.set_nodelay(true).unwrap();
     stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n").await.unwrap();
     for _ in 0..6 {
-        // Nothing ever arrives: this is the pause.
+        // The client sends nothing, so this only waits.
         let pause = tokio::time::timeout(PAUSE, stream.read_u8()).await;
         assert!(pause.is_err());
         stream.write_all(b".").await.unwrap();
@@ -107,7 +108,7 @@ async fn drip(mut stream: TcpStream) {
 }
 
 #[tokio::test]
-async fn idle_time_starts_anew_with_every_piece() {
+async fn idle_time_restarts_with_every_chunk() {
     let server = Server::script(drip).await;
     let body = send(&server, Limits { idle: PATIENT, ..LIMITS }).await.unwrap().body;
     assert_eq!(body.collect(6).await.unwrap(), "......");
@@ -115,7 +116,7 @@ async fn idle_time_starts_anew_with_every_piece() {
 
 #[tokio::test]
 async fn slow_connect_is_unreachable() {
-    // A listener that never accepts completes TCP handshakes but no TLS.
+    // A listener that never accepts completes TCP handshakes, but no TLS handshake.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = origin(&format!("https://{}/v1", listener.local_addr().unwrap()));
     let config = cofferdam_egress::EgressConfig { connect_timeout: SHORT, ..config() };
@@ -188,13 +189,13 @@ async fn dropped_body_closes_the_upstream() {
             .write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n7\r\nendless\r\n")
             .await
             .unwrap();
-        // Comes back with the end of the connection or its reset.
+        // Returns when the client closes or resets the connection.
         let _end = stream.read_to_end(&mut Vec::new()).await;
     };
     tokio::time::timeout(PATIENCE, async { tokio::join!(client, server) }).await.unwrap();
 }
 
-/// Asks for a piece and gives up at once, over and over, until it is there.
+/// Polls for a chunk once and drops the future, again and again, until the chunk is there.
 async fn impatiently(body: &mut ReplyBody) -> Bytes {
     loop {
         if let Ok(piece) = tokio::time::timeout(Duration::ZERO, body.chunk()).await {
@@ -205,7 +206,7 @@ async fn impatiently(body: &mut ReplyBody) -> Bytes {
 }
 
 #[tokio::test]
-async fn dropped_call_for_a_piece_loses_nothing() {
+async fn dropped_call_for_a_chunk_loses_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = origin(&format!("http://{}/v1", listener.local_addr().unwrap()));
     let egress = egress(&config());

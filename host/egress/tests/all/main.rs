@@ -1,4 +1,5 @@
-//! What the door does on the wire: every server here is a real one on a loopback port of its own.
+//! Tests of `Egress` over real connections: every server here listens on a loopback port of its
+//! own.
 
 #[cfg(test)]
 mod kit;

@@ -1,4 +1,4 @@
-//! Names and the addresses behind them.
+//! Resolving names, and the checks of their addresses.
 
 use cofferdam_egress::{EgressConfig, Error, Origin, Outgoing, Reason, Unreached};
 
@@ -6,7 +6,7 @@ use crate::kit::{
     self, Server, config, dns::NameServer, egress, ok, origin, origin_with_credential, request, resolving,
 };
 
-/// What comes of a request to `origin` when `api.test` has these addresses.
+/// The outcome of a request to `origin` when `api.test` has these addresses.
 async fn outcome(origin: &Origin, addresses: &[&str]) -> Result<u16, Error> {
     let config = resolving("API.test", addresses);
     egress(&config).send(request(origin)).await.map(|reply| reply.status.as_u16())
@@ -26,7 +26,7 @@ async fn fixed_answers_lead_to_the_server() {
 }
 
 #[tokio::test]
-async fn metadata_stays_closed_behind_every_name() {
+async fn metadata_stays_closed_for_every_name() {
     let answers = [
         &["169.254.169.254"][..],
         &["::ffff:169.254.169.254"],
@@ -77,7 +77,7 @@ async fn credential_over_plain_http_stays_on_loopback() {
 }
 
 #[tokio::test]
-async fn credential_is_refused_where_the_origin_was_granted_without() {
+async fn credential_is_refused_for_an_origin_without_one() {
     let server = Server::start(ok).await;
     let origin = origin(&server.url());
     let credential = kit::credential();
@@ -99,7 +99,7 @@ async fn localhost_needs_no_name_server() {
 }
 
 #[tokio::test]
-async fn configured_name_servers_are_asked_and_not_believed() {
+async fn answers_of_configured_name_servers_are_checked() {
     let server = Server::start(ok).await;
     let origin = origin(&format!("http://api.example:{}/v1", server.address.port()));
     let table = [
@@ -125,7 +125,7 @@ async fn names_without_addresses_are_unreachable() {
 }
 
 #[test]
-fn door_is_built_without_a_runtime() {
-    // Checking a configuration must not need one.
+fn egress_is_built_without_a_runtime() {
+    // Checking a configuration must work without a Tokio runtime.
     assert!(cofferdam_egress::Egress::new(EgressConfig::default()).is_ok());
 }

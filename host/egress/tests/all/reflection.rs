@@ -1,4 +1,4 @@
-//! Providers that repeat the credential.
+//! Providers that repeat the credential in their answers.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -22,7 +22,7 @@ async fn send(server: &Server) -> Reply {
 }
 
 #[tokio::test]
-async fn r19_credential_in_a_successful_answer_is_taken_out() {
+async fn credential_in_a_successful_answer_is_replaced() {
     let server = Server::start(repeat).await;
     let reply = send(&server).await;
     assert_eq!(reply.headers["x-key"], "Bearer [secret]");
@@ -32,7 +32,7 @@ async fn r19_credential_in_a_successful_answer_is_taken_out() {
 }
 
 #[tokio::test]
-async fn r19_no_piece_of_an_answer_ends_inside_the_credential() {
+async fn chunk_never_ends_inside_the_credential() {
     use tokio::io::AsyncWriteExt;
     let server = Server::script(|mut stream| async move {
         stream.set_nodelay(true).unwrap();
@@ -51,7 +51,7 @@ async fn r19_no_piece_of_an_answer_ends_inside_the_credential() {
 }
 
 #[tokio::test]
-async fn answer_to_a_request_without_credential_is_left_alone() {
+async fn answer_to_a_request_without_credential_is_not_searched() {
     let server = Server::start(repeat).await;
     let origin = origin(&server.url());
     let reply = egress(&config()).send(request(&origin)).await.unwrap();

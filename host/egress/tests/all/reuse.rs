@@ -1,4 +1,4 @@
-//! Which connection a request goes over.
+//! When connections are reused, shared and closed.
 
 use cofferdam_egress::{Egress, EgressConfig, Error, GuestRequest, Origin};
 use futures_util::future::join_all;
@@ -31,7 +31,7 @@ async fn ask_often(egress: &Egress, origin: &Origin, times: usize) {
 }
 
 #[tokio::test]
-async fn exchanges_at_once_have_a_connection_each_and_leave_it_to_the_next() {
+async fn concurrent_exchanges_use_own_connections_which_are_reused() {
     let server = Server::start(ok).await;
     let (egress, origin) = (egress(&config()), origin(&server.url()));
     ask_often(&egress, &origin, 8).await;
@@ -55,11 +55,11 @@ async fn exchanges_share_an_http2_connection() {
     assert_eq!(server.connections(), 1);
 }
 
-/// More than a client takes of an answer that it does not read.
+/// More than the HTTP/2 flow control lets through if the answer is not read.
 static LONG: [u8; 4 << 20] = [b' '; 4 << 20];
 
 #[tokio::test]
-async fn request_that_an_http2_connection_has_no_room_for_gets_another() {
+async fn request_beyond_the_stream_limit_gets_another_connection() {
     let authority = Authority::new();
     let long = |_: &_| Response::new(Full::from(&LONG[..]));
     let server = Server::start_tls(authority.acceptor("api.test", &["h2"]), long).await;
@@ -97,7 +97,7 @@ async fn origins_do_not_share_connections() {
     assert_eq!(server.connections(), 2);
 }
 
-/// Answers once, then leaves.
+/// Answers once, then closes the connection.
 async fn once(mut stream: TcpStream) {
     stream.write_all(FINE).await.unwrap();
 }
@@ -109,13 +109,14 @@ async fn connection_that_the_server_has_closed_is_not_used() {
     for round in 1..=3 {
         ask(&egress, &origin).await.unwrap();
         assert_eq!(server.connections(), round);
-        // An exchange with somebody else: by its end the news of the first one has arrived.
+        // An exchange with another server. When it ends, the close of the first connection has
+        // arrived.
         let other = Server::start(ok).await;
         ask(&egress, &crate::kit::origin(&other.url())).await.unwrap();
     }
 }
 
-/// Answers once, takes another request and leaves.
+/// Answers once, reads another request and closes the connection.
 async fn once_and_a_half(mut stream: TcpStream) {
     stream.write_all(FINE).await.unwrap();
     read_head(&mut stream).await;
@@ -131,7 +132,7 @@ async fn request_that_may_have_been_seen_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn connection_that_the_server_wants_closed_is_not_kept() {
+async fn connection_with_connection_close_is_not_kept() {
     let server = Server::script(|mut stream| async move {
         stream
             .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\nfine")
@@ -160,7 +161,7 @@ async fn answer_without_a_length_ends_with_its_connection() {
 }
 
 #[tokio::test]
-async fn connection_of_a_get_or_head_with_a_body_is_not_used_again() {
+async fn connection_of_a_get_or_head_with_a_body_is_not_reused() {
     let authority = Authority::new();
     let table =
         [("GET", "", 1), ("HEAD", "", 1), ("POST", "{}", 1), ("GET", "GET / HTTP/1.1", 2), ("HEAD", "x", 2)];
@@ -189,14 +190,14 @@ async fn idle_connection_is_closed_without_another_request() {
     };
     let (outcome, mut stream) = tokio::join!(Box::pin(ask(&egress, &origin)), serve);
     outcome.unwrap();
-    // From here on time passes as soon as everybody waits.
+    // From here on the clock jumps ahead whenever all tasks wait.
     tokio::time::pause();
     let end = tokio::time::timeout(20 * PATIENCE, stream.read_to_end(&mut Vec::new())).await;
     end.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn long_request_is_sent_while_its_answer_is_waited_for() {
+async fn long_request_is_sent_while_waiting_for_its_answer() {
     let server = Server::start(|request| {
         assert_eq!(request.body().len(), 8 << 20);
         ok(request)

@@ -1,4 +1,4 @@
-//! What can be seen of a secret from outside.
+//! Secrets do not appear in errors and debug output.
 
 use cofferdam_egress::{Error, Outgoing};
 use http::{HeaderName, HeaderValue};
@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 use crate::kit::{self, Server, config, egress, ok, origin_with_credential, request, resolving};
 
 #[tokio::test]
-async fn errors_carry_neither_secret_nor_place() {
+async fn errors_contain_neither_secret_nor_host() {
     let config = resolving("internal-name.test", &["169.254.169.254"]);
     let origin = origin_with_credential("https://internal-name.test/v1");
     let credential = kit::credential();
@@ -19,7 +19,7 @@ async fn errors_carry_neither_secret_nor_place() {
 }
 
 #[tokio::test]
-async fn request_prints_without_its_secret() {
+async fn request_debug_hides_its_secret() {
     let origin = origin_with_credential("https://api.test/v1");
     let credential = kit::credential();
     let outgoing = Outgoing { credential: Some(&credential), ..request(&origin) };
@@ -27,7 +27,7 @@ async fn request_prints_without_its_secret() {
 }
 
 #[tokio::test]
-async fn guest_cannot_put_a_second_credential_beside_ours() {
+async fn guest_cannot_add_a_second_credential() {
     let server = Server::start(ok).await;
     let origin = origin_with_credential(&server.url());
     let credential = kit::credential();

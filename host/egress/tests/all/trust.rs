@@ -1,4 +1,4 @@
-//! Certificates.
+//! Verification of certificates.
 
 use cofferdam_egress::{ConfigError, Egress, EgressConfig, Error, Outgoing, Unreached, Untrusted};
 use http::Version;
@@ -9,7 +9,7 @@ use crate::kit::{
 
 const BOTH: &[&str] = &["h2", "http/1.1"];
 
-/// Believes in `authority` and finds `api.test` here.
+/// A configuration that trusts `authority` and resolves `api.test` to loopback.
 fn trusting(authority: &Authority) -> EgressConfig {
     EgressConfig { roots: vec![authority.pem()], ..resolving("api.test", &["127.0.0.1"]) }
 }
@@ -36,7 +36,7 @@ async fn extra_roots_are_trusted_and_the_protocol_is_agreed_on() {
 }
 
 #[tokio::test]
-async fn addresses_can_be_certified_too() {
+async fn certificates_for_addresses_are_accepted() {
     let authority = Authority::new();
     let server = Server::start_tls(authority.acceptor("127.0.0.1", BOTH), ok).await;
     let origin = origin(&format!("https://{}/v1", server.address));
@@ -80,7 +80,7 @@ async fn unacceptable_certificates_are_untrusted() {
 }
 
 #[tokio::test]
-async fn roots_are_not_shared_between_doors() {
+async fn roots_are_not_shared_between_instances() {
     let authority = Authority::new();
     let server = Server::start_tls(authority.acceptor("api.test", BOTH), ok).await;
     let other = EgressConfig { roots: Vec::new(), ..trusting(&authority) };
@@ -96,7 +96,7 @@ async fn plain_server_behind_https_is_unreachable() {
 }
 
 #[test]
-fn roots_that_are_none_are_named() {
+fn unusable_roots_are_reported_by_index() {
     let good = Authority::new().pem();
     let key = b"-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n".to_vec();
     let noise = b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n".to_vec();

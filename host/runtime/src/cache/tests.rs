@@ -63,7 +63,7 @@ fn entries_survive_a_restart() {
 }
 
 #[test]
-fn one_flipped_bit_anywhere_is_noticed() {
+fn entries_with_a_flipped_bit_are_refused() {
     let fixture = Fixture::new();
     let cache = fixture.filled();
     let path = fixture.entry(&cache);
@@ -77,7 +77,7 @@ fn one_flipped_bit_anywhere_is_noticed() {
 }
 
 #[test]
-fn truncated_and_empty_entries_are_noticed() {
+fn truncated_and_empty_entries_are_refused() {
     let fixture = Fixture::new();
     let cache = fixture.filled();
     let path = fixture.entry(&cache);
@@ -89,7 +89,7 @@ fn truncated_and_empty_entries_are_noticed() {
 }
 
 #[test]
-fn an_entry_does_not_pass_under_another_name_or_key() {
+fn an_entry_is_refused_under_another_name_or_key() {
     let fixture = Fixture::new();
     let cache = fixture.filled();
     let path = fixture.entry(&cache);
@@ -155,7 +155,7 @@ fn findings_are_sealed_too() {
     assert_eq!(cache.finding(DIGEST), None);
 }
 
-/// Names of the entries, sorted, but for the key.
+/// Sorted names of the entries, without the key.
 fn entries(cache: &Cache) -> Vec<String> {
     let names = fs::read_dir(&cache.directory).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
@@ -170,26 +170,26 @@ fn age(cache: &Cache, name: &str, hours: u64) {
 }
 
 #[test]
-fn what_was_used_least_recently_leaves_the_cache() {
+fn the_least_recently_used_entries_are_pruned() {
     let fixture = Fixture::new();
     let mut cache = fixture.open().unwrap();
     for (hours, digest) in [(4, "a"), (3, "b"), (2, "c"), (1, "d")] {
         cache.keep_finding(digest, &[0; 68]);
         age(&cache, &finding_name(digest), hours);
     }
-    // It is the oldest, and is used again.
+    // The oldest entry is used again.
     assert!(cache.finding("a").is_some());
     cache.bounds.entries = 3;
     cache.prune(SystemTime::now());
     assert_eq!(entries(&cache), ["a.checked", "c.checked", "d.checked"]);
-    // Each has 100 bytes, its seal included.
+    // Each entry has 100 bytes, its seal included.
     cache.bounds.bytes = 200;
     cache.prune(SystemTime::now());
     assert_eq!(entries(&cache), ["a.checked", "d.checked"]);
 }
 
 #[test]
-fn what_was_not_used_for_long_leaves_the_cache_at_the_next_start() {
+fn long_unused_entries_are_pruned_at_the_next_start() {
     let fixture = Fixture::new();
     let cache = fixture.filled();
     let code = cache.code_name(DIGEST);

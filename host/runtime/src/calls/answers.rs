@@ -1,5 +1,5 @@
-//! Rules about answers that types cannot express. A guest that breaks one has a
-//! bug; the host says which rule and takes nothing from that answer.
+//! Rules for answers that types cannot express. A guest that breaks one has a bug: the error names
+//! the rule, and nothing of the answer is used.
 
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
@@ -8,12 +8,12 @@ use crate::wire::{Decision, Event, Function, Output, Prepared, UpstreamRequest};
 /// The rule that was broken.
 pub(super) type Broken = &'static str;
 
-/// Longest name of a function.
+/// Length limit of a function's name, in bytes.
 const FUNCTION_NAME_BYTES_MAX: usize = 64;
-/// Functions of one tool.
+/// Number of functions of one tool.
 const FUNCTIONS_MAX: usize = 128;
 
-/// Indexes in range and unique, and at least one.
+/// Indexes are in range and unique, and there is at least one.
 pub(super) fn check_decision(decision: &Decision, candidates: usize) -> Result<(), Broken> {
     if decision.order.is_empty() {
         return Err("an empty order is a failure, not an answer");
@@ -28,7 +28,7 @@ pub(super) fn check_decision(decision: &Decision, candidates: usize) -> Result<(
     Ok(())
 }
 
-/// Headers of a request to a provider are well formed.
+/// Headers of a provider's request are well formed.
 pub(super) fn check_upstream(request: &UpstreamRequest) -> Result<(), Broken> {
     for (name, value) in &request.headers {
         let token = |byte: u8| {
@@ -44,7 +44,7 @@ pub(super) fn check_upstream(request: &UpstreamRequest) -> Result<(), Broken> {
     Ok(())
 }
 
-/// What came of preparing keeps the rules of its parts.
+/// Checks the result of `prepare`.
 pub(super) fn check_prepared(prepared: &Prepared) -> Result<(), Broken> {
     match prepared {
         Prepared::Upstream(request) => check_upstream(request),
@@ -52,7 +52,7 @@ pub(super) fn check_prepared(prepared: &Prepared) -> Result<(), Broken> {
     }
 }
 
-/// JSON inside events is what it is declared to be.
+/// JSON inside events has the declared type.
 pub(super) fn check_events(events: &[Event]) -> Result<(), Broken> {
     for event in events {
         match event {
@@ -67,7 +67,7 @@ pub(super) fn check_events(events: &[Event]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Names and schemas of a tool's functions.
+/// Names and schemas of a tool's functions are well formed.
 pub(super) fn check_functions(functions: &[Function]) -> Result<(), Broken> {
     if functions.len() > FUNCTIONS_MAX {
         return Err("a tool offers too many functions");
@@ -85,7 +85,7 @@ pub(super) fn check_functions(functions: &[Function]) -> Result<(), Broken> {
     Ok(())
 }
 
-/// JSON inside a tool's output.
+/// JSON inside a tool's output has the declared type.
 pub(super) fn check_output(output: &Output) -> Result<(), Broken> {
     if !is_object(&output.item) {
         return Err("a tool's item is not a JSON object");
@@ -96,7 +96,7 @@ pub(super) fn check_output(output: &Output) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Vectors are whole numbers of 32-bit values, all of one length.
+/// Vectors are not empty, consist of whole 32-bit values and have the same length.
 pub(super) fn check_vectors(vectors: &[Vec<u8>]) -> Result<(), Broken> {
     let length = vectors.first().map_or(0, Vec::len);
     if vectors.iter().any(|vector| vector.len() != length || vector.is_empty() || vector.len() % 4 != 0) {
@@ -129,7 +129,7 @@ fn is_array(json: &[u8]) -> bool {
     serde_json::from_slice::<Vec<IgnoredAny>>(json).is_ok()
 }
 
-/// What an event weighs on its way through the host.
+/// The memory that an event takes in the host, in bytes.
 pub(super) fn event_bytes(event: &Event) -> usize {
     let content = match event {
         Event::MessageStart(phase) => phase.as_ref().map_or(0, String::len),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_in_range_unique_and_not_empty() {
+    fn an_order_must_be_in_range_unique_and_not_empty() {
         assert_eq!(check_decision(&decision(&[2, 0]), 3), Ok(()));
         for order in [&[][..], &[3], &[0, 0], &[u32::MAX]] {
             assert!(check_decision(&decision(order), 3).is_err(), "{order:?}");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_cannot_be_smuggled() {
+    fn malformed_headers_are_refused() {
         let request = |name: &str, value: &str| UpstreamRequest {
             path: "responses".into(),
             headers: vec![(name.into(), value.into())],
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_whole_objects() {
+    fn is_object_accepts_exactly_one_object() {
         assert!(is_object(br#" {"a":[1,{"b":null}]} "#));
         for json in [&b""[..], b"[]", b"{", b"{}{}", b"{} x", b"null", b"{\"a\":}"] {
             assert!(!is_object(json), "{json:?}");
@@ -202,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn json_of_guests_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn checking_json_of_guests_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             is_object(&bytes);
             is_array(&bytes);
         }

@@ -14,16 +14,16 @@ use crate::wire::{Action, Failure};
 
 type Verdict = (Result<Action, Failure>,);
 
-/// A hook may make what it was shown somewhat longer.
+/// Output per byte of input: a hook may make a request or response somewhat longer.
 const OUTPUT_PER_INPUT_BYTE: usize = 2;
 const OUTPUT_BYTES_FREE: usize = 1024 * 1024;
 
 impl Plugin {
-    /// Shows a request to a hook. `request` and `settings` are JSON.
+    /// Calls a hook with a request. `request` and `settings` are JSON.
     ///
     /// # Errors
     ///
-    /// The guest broke, or replaced the request by something that is no object.
+    /// The guest trapped, or replaced the request by something other than a JSON object.
     pub async fn on_request(
         self: &Arc<Self>,
         context: &CallContext,
@@ -46,11 +46,12 @@ impl Plugin {
         self.check_action(answer)
     }
 
-    /// Shows a finished response to a hook, beside the request. All are JSON.
+    /// Calls a hook with a finished response and its request. `request`, `response` and `settings`
+    /// are JSON.
     ///
     /// # Errors
     ///
-    /// The guest broke, or replaced the response by something that is no object.
+    /// The guest trapped, or replaced the response by something other than a JSON object.
     pub async fn on_response(
         self: &Arc<Self>,
         context: &CallContext,

@@ -1,5 +1,5 @@
-//! Calls into providers. One instance serves one attempt: it prepares the
-//! request, decodes the answer or maps its error, and remembers in between.
+//! Calls into providers. One instance serves one attempt: it prepares the request, decodes the
+//! answer or maps its error, and may keep state in between.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ use crate::wire::{
     EmbeddingFailure, Embeddings, Event, Failure, Frame, Prepared, PreparedEmbeddings, ResponseHead, Target,
 };
 
-/// What any call may answer whatever it was given: a short prompt can make a
-/// local model talk.
+/// Output limit in bytes for an empty input: a short prompt can lead to a long answer.
 const OUTPUT_BYTES_FREE: usize = 1024 * 1024;
-/// What may be answered per byte given: a request grows when it is translated,
-/// and an event weighs more than its line.
+/// Additional output per byte of input: a request grows when it is translated, and an event takes
+/// more memory than its line.
 const OUTPUT_PER_INPUT_BYTE: usize = 8;
-/// A short input makes a vector as long as any other: 2,048 vectors of 4,096
-/// numbers. The guest's own memory is the tighter bound.
+/// Output limit of embeddings in bytes: 2,048 vectors of 4,096 numbers. Independent of the input,
+/// because a short text gives a vector as long as any other. The guest's own memory limit is
+/// stricter.
 const VECTORS_BYTES_MAX: usize = 48 * 1024 * 1024;
-/// What no call may exceed.
+/// Output limit of any call, in bytes.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Events of one call, beyond one per so many bytes fed.
+/// Number of events per call, plus one per `BYTES_PER_EVENT` bytes that were fed.
 const EVENTS_FREE: usize = 4_096;
 const BYTES_PER_EVENT: usize = 16;
-/// Most of an error's body, as `wit/provider.wit` says.
+/// Length limit of an error's body in bytes, as in `wit/provider.wit`.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) type Prepare<'a> = (&'a [u8], &'a Target, &'a GuestContext);
@@ -43,12 +43,12 @@ pub(super) type EmbeddingsAnswer = (Result<PreparedEmbeddings, EmbeddingFailure>
 pub(super) type Decode<'a> = (&'a ResponseHead, &'a [u8]);
 pub(super) type VectorsAnswer = (Result<Embeddings, Failure>,);
 
-/// One attempt at a provider. After any [`CallError`] it is dead, and so is it
-/// when a call was dropped before it answered: every later call is an error.
+/// One attempt at a provider. After a [`CallError`], or if the future of a call was dropped, it is
+/// dead: every later call returns an error.
 pub struct ProviderInstance {
     plugin: Arc<Plugin>,
     live: Option<Instance>,
-    /// The right to an instance, while it has none.
+    /// The permit for an instance, held while it has no instance.
     paused: Option<Claim>,
     decoder: Option<ResourceAny>,
     fed_bytes: usize,
@@ -56,12 +56,12 @@ pub struct ProviderInstance {
 }
 
 impl Plugin {
-    /// Gets the instance for one attempt: a fresh one, or one that an earlier
-    /// attempt of the same owner closed.
+    /// Gets the instance for one attempt: a new one, or an idle one of an earlier attempt of the
+    /// same owner.
     ///
     /// # Errors
     ///
-    /// It is no provider, lacks a grant, does not start, or no instance is free.
+    /// The plugin is not a provider, lacks a grant, does not start, or no instance is free.
     pub async fn open_provider(
         self: &Arc<Self>,
         context: &CallContext,
@@ -82,17 +82,18 @@ impl Plugin {
 }
 
 impl ProviderInstance {
-    /// The plugin it is an instance of.
+    /// The plugin of this instance.
     #[must_use]
     pub fn plugin(&self) -> &Arc<Plugin> {
         &self.plugin
     }
 
-    /// Translates a request.
+    /// Translates a request into the provider's dialect, or answers it directly.
     ///
     /// # Errors
     ///
-    /// The guest broke; a failure it foresaw is the inner error.
+    /// The guest trapped or its answer breaks a rule. The inner error is a failure that the guest
+    /// reports.
     pub async fn prepare(
         &mut self,
         request: &[u8],
@@ -113,23 +114,24 @@ impl ProviderInstance {
         Ok(answer)
     }
 
-    /// The provider is being waited for: a guest that remembers nothing meanwhile (`stateless` in its manifest)
-    /// leaves its instance to others of the same owner. As many wait as the network has requests under way, and
-    /// the memory of a few that are in use stays in the processor's caches.
+    /// Call while waiting for the provider. A guest that keeps no state (`stateless` in its
+    /// manifest) gives its instance to other attempts of the same owner. Otherwise there would be
+    /// one instance per request in progress; a few instances in use stay in the processor's caches.
     pub fn pause(&mut self) {
         let stateless = self.plugin.manifest().provider.as_ref().is_some_and(|provider| provider.stateless);
         if stateless && self.decoder.is_none() {
-            // What a long request needed is not held while its provider is waited for.
+            // The additional memory of a long request is not held while waiting for its provider.
             let idle = self.live.take_if(|live| live.may_be_kept() || live.has_room());
             self.paused = idle.map(Instance::pause);
         }
     }
 
-    /// The provider has answered: goes on after [`Self::pause`], with `context` as when it was opened.
+    /// Continues after [`Self::pause`], when the provider has answered. `context` must be the one
+    /// it was opened with.
     ///
     /// # Errors
     ///
-    /// A fresh instance does not start.
+    /// A new instance does not start.
     pub async fn resume(&mut self, context: &CallContext) -> Result<(), CallError> {
         if let Some(claim) = self.paused.take() {
             self.live = Some(Instance::resume(claim, &self.plugin, context).await?);
@@ -137,11 +139,11 @@ impl ProviderInstance {
         Ok(())
     }
 
-    /// Opens the decoder for one answer, in place of an earlier one.
+    /// Opens the decoder for one answer. Replaces an earlier decoder.
     ///
     /// # Errors
     ///
-    /// The guest broke.
+    /// The guest trapped.
     pub async fn open_decoder(&mut self, head: &ResponseHead) -> Result<(), CallError> {
         self.require(self.plugin.exports_generation(), "generation")?;
         let earlier = self.decoder.take();
@@ -158,11 +160,11 @@ impl ProviderInstance {
         Ok(())
     }
 
-    /// Decodes all frames of one network read; none is no call.
+    /// Decodes all frames of one network read. Without frames the guest is not called.
     ///
     /// # Errors
     ///
-    /// The guest broke, or no decoder is open.
+    /// The guest trapped, its answer breaks a rule, or no decoder is open.
     pub async fn feed(&mut self, frames: &[Frame]) -> Result<Result<Vec<Event>, Failure>, CallError> {
         if frames.is_empty() {
             return Ok(Ok(Vec::new()));
@@ -177,11 +179,11 @@ impl ProviderInstance {
         self.take(answer, bytes)
     }
 
-    /// The provider's answer ended: what is left.
+    /// Ends the decoding. Returns the remaining events.
     ///
     /// # Errors
     ///
-    /// The guest broke, or no decoder is open.
+    /// The guest trapped, its answer breaks a rule, or no decoder is open.
     pub async fn finish(&mut self) -> Result<Result<Vec<Event>, Failure>, CallError> {
         let decoder = self.opened()?;
         let finish = async |instance: &mut Instance| {
@@ -191,12 +193,13 @@ impl ProviderInstance {
         self.take(answer, self.fed_bytes)
     }
 
-    /// Decodes an answer that came as one body, from its decoder's first call to its last. To the guest it is the
-    /// same as a stream of one frame; here it is one call.
+    /// Decodes an answer that arrived as one body, in one call of the host. The guest sees the same
+    /// calls as for a stream of one frame.
     ///
     /// # Errors
     ///
-    /// The guest broke; a failure it reports is the inner error.
+    /// The guest trapped or its answer breaks a rule. The inner error is a failure that the guest
+    /// reports.
     pub async fn decode(
         &mut self,
         head: &ResponseHead,
@@ -209,11 +212,11 @@ impl ProviderInstance {
         self.take(answer, bytes)
     }
 
-    /// Turns an error answer into a failure. Only the first 64 KiB of `body` go in.
+    /// Maps a provider's error answer to a failure. The guest gets the first 64 KiB of `body`.
     ///
     /// # Errors
     ///
-    /// The guest broke.
+    /// The guest trapped.
     pub async fn map_error(&mut self, head: &ResponseHead, body: &[u8]) -> Result<Failure, CallError> {
         let body = body.get(..ERROR_BODY_BYTES_MAX).unwrap_or(body);
         let map = async |instance: &mut Instance| {
@@ -223,11 +226,12 @@ impl ProviderInstance {
         self.call("dialect.map-error", OUTPUT_BYTES_FREE, map).await
     }
 
-    /// Translates an embeddings request.
+    /// Translates an embeddings request into the provider's dialect, or answers it directly.
     ///
     /// # Errors
     ///
-    /// The guest broke; a failure it foresaw is the inner error.
+    /// The guest trapped or its answer breaks a rule. The inner error is a failure that the guest
+    /// reports.
     pub async fn prepare_embeddings(
         &mut self,
         request: &[u8],
@@ -258,7 +262,8 @@ impl ProviderInstance {
     ///
     /// # Errors
     ///
-    /// The guest broke; a failure it foresaw is the inner error.
+    /// The guest trapped or its answer breaks a rule. The inner error is a failure that the guest
+    /// reports.
     pub async fn decode_embeddings(
         &mut self,
         head: &ResponseHead,
@@ -280,13 +285,13 @@ impl ProviderInstance {
         Ok(answer)
     }
 
-    /// Ends an attempt that went well and leaves its instance to the next one of
-    /// the same owner. An instance that is dropped instead serves nobody else.
+    /// Ends a successful attempt and keeps its instance for the next one of the same owner. An
+    /// instance that is dropped instead is not reused.
     pub async fn close(mut self) {
         let Some(live) = self.live.take().filter(Instance::may_be_kept) else { return };
         let Some(decoder) = self.decoder.take() else { return live.keep() };
         let end = async |instance: &mut Instance| decoder.resource_drop_async(&mut instance.live.store).await;
-        // What breaks here was counted and logged; the attempt has its answer.
+        // A trap in the destructor is counted and logged. The attempt already has its answer.
         if let Ok((live, ())) = live.run("decoder.drop", OUTPUT_BYTES_FREE, end).await {
             live.keep();
         }
@@ -296,7 +301,7 @@ impl ProviderInstance {
         self.live.as_mut().map_or(Ok(()), |live| live.make_room(request_bytes))
     }
 
-    /// Runs one call in the instance, which is gone unless the call goes well.
+    /// Runs one call in the instance. A call that fails loses the instance.
     async fn call<T>(
         &mut self,
         function: &'static str,
@@ -320,7 +325,7 @@ impl ProviderInstance {
             .ok_or_else(|| CallError::new(self.plugin.name(), CallErrorKind::NotExported("an open decoder")))
     }
 
-    /// A broken rule ends the instance like a trap: its next answer is no better.
+    /// A broken rule ends the instance like a trap: its next answer cannot be trusted either.
     fn accept(&mut self, checked: Result<(), Broken>) -> Result<(), CallError> {
         checked.map_err(|rule| {
             self.live = None;
@@ -350,7 +355,7 @@ impl ProviderInstance {
     }
 }
 
-/// What a decoder makes of all there is.
+/// Creates a decoder, feeds it all frames and finishes it.
 async fn whole(
     instance: &mut Instance,
     head: &ResponseHead,
@@ -361,7 +366,7 @@ async fn whole(
     let decoder = guest.call_constructor(&mut *store, head).await?;
     let mut answer = guest.call_feed(&mut *store, decoder, frames).await?;
     let is_end = |event: &Event| matches!(event, Event::Finish(_) | Event::Error(_));
-    // Behind the end of an answer nothing is left to be told.
+    // After a final event, `finish` has nothing to add and is not called.
     if let Ok(events) = &mut answer
         && !events.iter().any(is_end)
     {

@@ -1,4 +1,4 @@
-//! Calls into routers: the order of candidates, and the choice of a model.
+//! Calls into routers: ordering candidates and choosing models.
 
 use std::sync::Arc;
 
@@ -12,32 +12,33 @@ use crate::plugin::Plugin;
 use crate::services::Services;
 use crate::wire::{Candidate, Choice, Decision, Failure, Model, RequestSummary, TextFacts};
 
-/// What a router may answer: indexes, and two short texts.
+/// Output limit of a router in bytes: indexes and two short texts.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
-/// Everything a model is chosen by.
+/// The input of a choice of models.
 #[derive(Debug, Clone, Copy)]
 pub struct ChoiceQuestion<'a> {
-    /// The slug the client named, without the vendor prefix.
+    /// The model name of the request, without the vendor prefix.
     pub slug: &'a str,
-    /// The request without its content.
+    /// A summary of the request without its content.
     pub summary: &'a RequestSummary,
-    /// Facts about its text.
+    /// Facts about the request's text.
     pub facts: &'a TextFacts,
     /// The models to choose from.
     pub models: &'a [Model],
-    /// The request's plugin entry for this router, JSON.
+    /// The request's `plugins` entry for this router, as JSON.
     pub settings: &'a [u8],
-    /// The only randomness.
+    /// The seed of all randomness in the choice.
     pub seed: u64,
 }
 
 impl Plugin {
-    /// Orders candidates.
+    /// Orders the candidates of a request.
     ///
     /// # Errors
     ///
-    /// The guest broke or broke a rule; an expected failure is the inner error.
+    /// The guest trapped or its answer breaks a rule. The inner error is a failure that the guest
+    /// reports.
     pub async fn route(
         self: &Arc<Self>,
         context: &CallContext,
@@ -62,11 +63,11 @@ impl Plugin {
         Ok(answer)
     }
 
-    /// The slugs a model router answers to, without the vendor prefix.
+    /// The model names of a model router, without the vendor prefix.
     ///
     /// # Errors
     ///
-    /// It is no model router, or broke.
+    /// The plugin is not a model router, or the guest trapped.
     pub async fn model_slugs(self: &Arc<Self>, context: &CallContext) -> Result<Vec<String>, CallError> {
         if self.compiled().await?.model_choice.is_none() {
             return Err(self.missing("model-choice"));
@@ -83,7 +84,8 @@ impl Plugin {
     ///
     /// # Errors
     ///
-    /// It is no model router, broke, or named a model that was not offered.
+    /// The plugin is not a model router, the guest trapped, or it chose a model that was not
+    /// offered. The inner error is a failure that the guest reports.
     pub async fn choose_model(
         self: &Arc<Self>,
         context: &CallContext,

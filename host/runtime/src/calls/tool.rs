@@ -1,4 +1,4 @@
-//! Calls into server tools: what they offer, and running it.
+//! Calls into server tools: listing their functions and running one.
 
 use std::sync::Arc;
 
@@ -12,17 +12,18 @@ use crate::plugin::Plugin;
 use crate::services::Services;
 use crate::wire::{Function, Output, ToolError};
 
-/// Names, descriptions and schemas.
+/// Length limit of names, descriptions and schemas, in bytes.
 const FUNCTIONS_BYTES_MAX: usize = 1024 * 1024;
-/// A tool's answer, or one body it sends: a fetched page or a picture.
+/// Length limit in bytes of a tool's result, such as a fetched page or a picture, or of one body
+/// that it sends.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 impl Plugin {
-    /// The functions a tool offers with these settings (JSON).
+    /// The functions that a tool offers with these settings (JSON).
     ///
     /// # Errors
     ///
-    /// The guest broke or broke a rule; wrong settings are the inner error.
+    /// The guest trapped or its answer breaks a rule. The inner error reports wrong settings.
     pub async fn functions(
         self: &Arc<Self>,
         context: &CallContext,
@@ -50,7 +51,8 @@ impl Plugin {
     ///
     /// # Errors
     ///
-    /// The guest broke or broke a rule; what it foresaw is the inner error.
+    /// The guest trapped or its answer breaks a rule. The inner error is a failure that the guest
+    /// reports.
     pub async fn invoke(
         self: &Arc<Self>,
         context: &CallContext,

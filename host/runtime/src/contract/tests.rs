@@ -27,7 +27,7 @@ fn import(import: &str) -> Result<Option<String>, String> {
 }
 
 #[test]
-fn wasi_0_2_may_be_imported_and_nothing_else_of_others() {
+fn only_wasi_0_2_may_be_imported_besides_the_contract() {
     assert_eq!(import("wasi:cli/types@0.2.9"), Ok(None));
     for foreign in ["wasi:http/types@0.2.0", "wasi:cli/types@0.3.0", "acme:disk/types"] {
         let message = import(foreign).unwrap_err();
@@ -37,7 +37,7 @@ fn wasi_0_2_may_be_imported_and_nothing_else_of_others() {
 }
 
 #[test]
-fn imports_this_host_lacks_are_named() {
+fn errors_name_imports_that_the_host_lacks() {
     let message = import("kv").unwrap_err();
     assert!(message.ends_with("this host has no interface kv"), "{message}");
     let message = import("clock").unwrap_err();
@@ -47,7 +47,7 @@ fn imports_this_host_lacks_are_named() {
 }
 
 #[test]
-fn findings_read_back_from_the_cache() {
+fn findings_can_be_read_back() {
     let finding = Finding {
         exports: [Export::Dialect, Export::Generation].into(),
         imports: ["http".to_owned()].into(),
@@ -58,7 +58,7 @@ fn findings_read_back_from_the_cache() {
 }
 
 #[test]
-fn an_interface_belongs_to_the_import_that_brings_it() {
+fn an_interface_belongs_to_the_import_that_includes_it() {
     let used = |interface: &str| {
         Finding { exports: [Export::Tools].into(), imports: [interface.to_owned()].into() }.used()
     };
@@ -72,7 +72,7 @@ fn an_interface_belongs_to_the_import_that_brings_it() {
 
 proptest::proptest! {
     #[test]
-    fn foreign_bytes_never_panic(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
+    fn checking_arbitrary_bytes_never_panics(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
         assert!(check(&bytes).is_err());
         let mut component = b"\0asm\x0d\0\x01\0".to_vec();
         component.extend(bytes);

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_that_asks_for_any_gets_what_is_named() {
+    fn a_manifest_that_requests_any_host_gets_the_named_ones() {
         let grant = HostGrant::join(&Asked::Any, &hosts(&["b.test"]), false);
         assert_eq!(grant.access(&host("a.test")), None);
         assert_eq!(grant.access(&host("b.test")), Some(HostAccess::Named));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn any_host_of_the_operator_grants_nothing_by_name() {
+    fn a_wildcard_of_the_operator_grants_nothing_by_name() {
         let grant = HostGrant::join(&Asked::Any, &hosts(&["b.test"]), true);
         assert_eq!(grant.access(&host("a.test")), Some(HostAccess::Public));
         assert_eq!(grant.access(&host("b.test")), Some(HostAccess::Named));

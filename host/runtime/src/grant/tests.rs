@@ -29,7 +29,7 @@ fn grant(manifest: &Manifest, operator: &OperatorGrant) -> Grant {
 }
 
 #[test]
-fn nothing_is_granted_that_was_not_asked_for() {
+fn nothing_is_granted_without_a_request() {
     let manifest = tool("[\"clock\"]", "");
     let operator = OperatorGrant {
         hosts: hosts(&["a.test"]),
@@ -66,7 +66,7 @@ fn denials_print_the_line_that_allows_them() {
 }
 
 #[test]
-fn lines_for_what_is_refused_later_point_to_the_side_that_says_no() {
+fn lines_for_later_refusals_name_the_side_that_refuses() {
     let manifest = tool("[\"http\"]", "hosts = [\"a.test\", \"b.test\"]\nsecrets = [\"*\"]");
     let operator = OperatorGrant { hosts: hosts(&["a.test"]), ..OperatorGrant::default() };
     let grant = grant(&manifest, &operator);
@@ -78,7 +78,7 @@ fn lines_for_what_is_refused_later_point_to_the_side_that_says_no() {
 }
 
 #[test]
-fn an_import_used_but_not_asked_for_points_to_the_manifest() {
+fn an_unrequested_import_is_denied_with_a_manifest_line() {
     let manifest = tool("[\"clock\"]", "");
     let joined = Grant::join(&manifest, &OperatorGrant::default(), &BTreeSet::from([Import::Random]));
     assert!(!joined.grant.imports.contains(&Import::Random));
@@ -86,7 +86,7 @@ fn an_import_used_but_not_asked_for_points_to_the_manifest() {
 }
 
 #[test]
-fn all_imports_of_one_key_stand_in_one_line() {
+fn denials_of_one_key_share_one_line() {
     let manifest = tool("[\"model\", \"clock\", \"request\"]", "");
     let used = BTreeSet::from([Import::Model, Import::Random, Import::Scratch]);
     let joined = Grant::join(&manifest, &OperatorGrant::default(), &used);
@@ -104,14 +104,14 @@ fn all_imports_of_one_key_stand_in_one_line() {
 }
 
 #[test]
-fn a_manifest_without_hosts_has_to_ask_for_some() {
+fn denied_http_without_hosts_suggests_hosts_in_the_manifest() {
     let joined =
         Grant::join(&tool("[\"http\"]", ""), &OperatorGrant::default(), &BTreeSet::from([Import::Http]));
     assert_eq!(joined.denials[0].line, "t.toml: hosts = [\"*\"]");
 }
 
 #[test]
-fn a_manifest_that_asks_for_anything_gets_what_the_operator_names() {
+fn a_manifest_that_requests_any_name_gets_the_granted_ones() {
     let manifest = tool("[\"http\"]", "hosts = [\"*\"]\nsecrets = [\"*\"]");
     let nothing = Grant::join(&manifest, &OperatorGrant::default(), &BTreeSet::from([Import::Http]));
     assert!(nothing.grant.imports.is_empty());
@@ -166,7 +166,7 @@ fn the_operators_injections_replace_those_of_the_manifest() {
 }
 
 #[test]
-fn the_operators_figures_replace_the_manifests_up_and_down() {
+fn the_operators_limits_replace_the_manifests_in_both_directions() {
     let manifest = tool("[]", "[limits]\nmemory_mib = 100\ndeadline_ms = 1000");
     for (memory_mib, memory, deadline_ms) in [(50, 50, 5000), (200, 200, 500), (4000, 256, 1000)] {
         let operator = OperatorGrant {
@@ -181,7 +181,7 @@ fn the_operators_figures_replace_the_manifests_up_and_down() {
 }
 
 #[test]
-fn settings_are_an_object_whatever_was_configured() {
+fn settings_are_always_an_object() {
     let manifest = tool("[]", "");
     let operator = OperatorGrant { config: serde_json::json!({"a": 1}), ..OperatorGrant::default() };
     assert_eq!(grant(&manifest, &operator).settings, b"{\"a\":1}");

@@ -1,4 +1,4 @@
-//! `catalog`: the models this host serves.
+//! `catalog`: the models that this host serves.
 
 use crate::bindings::cofferdam::plugin::catalog::Host;
 use crate::instance::GuestState;

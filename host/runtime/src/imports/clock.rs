@@ -1,4 +1,4 @@
-//! `clock`: coarse time that moves on from the request's own.
+//! `clock`: the request's time plus the time since, rounded down.
 
 use crate::bindings::cofferdam::plugin::clock::Host;
 use crate::instance::GuestState;

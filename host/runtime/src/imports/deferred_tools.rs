@@ -1,4 +1,4 @@
-//! `deferred-tools`: functions that wait until they are found, for the tool that finds them.
+//! `deferred-tools`: functions whose loading the client deferred, for the tool that searches them.
 
 use crate::bindings::cofferdam::plugin::deferred_tools::Host;
 use crate::instance::GuestState;

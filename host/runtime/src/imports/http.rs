@@ -1,7 +1,6 @@
-//! `http`: a guest's own requests, through the door of the request it serves.
-//! Which hosts and secrets are allowed is decided behind the door, and the line
-//! that would allow a refused one told to the operator there; here stands the
-//! count of requests per call.
+//! `http`: a guest's own requests, through the HttpCapability of the request that it serves. The
+//! capability decides which hosts and secrets are allowed, and logs the line that would allow a
+//! refused one. This file counts requests.
 
 use std::sync::Arc;
 
@@ -9,13 +8,13 @@ use crate::bindings::cofferdam::plugin::http::{Host, HttpError, Request, Respons
 use crate::instance::GuestState;
 use crate::services::HttpDoor;
 
-/// Requests within one instance's life.
+/// Requests within one instance's life, which is one call: only hooks and tools import this.
 const REQUESTS_MAX: u32 = 32;
-/// Redirects a guest may ask for.
+/// Number of redirects that a guest may request to be followed.
 const REDIRECTS_MAX: u8 = 5;
 
 impl GuestState {
-    /// The door for this request, which counts as one of the call's.
+    /// Counts a request and returns the capability to send it.
     pub(super) fn http_door(
         &mut self,
         request: &Request,

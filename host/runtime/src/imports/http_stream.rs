@@ -1,4 +1,5 @@
-//! `http-stream`: the answers of a guest's own requests piece by piece. The limits are those of `http`.
+//! `http-stream`: answers of a guest's own requests, read in chunks. The limits are those of
+//! `http`.
 
 use wasmtime::component::Resource;
 

@@ -1,4 +1,4 @@
-//! `model`: a guest asks a model. The one loop of the host is bounded here: how
+//! `model`: a guest asks a model. A question can run guests that ask again, so this file limits how
 //! deep questions nest and how many one instance asks.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::bindings::cofferdam::plugin::types::{ErrorKind, Failure};
 use crate::instance::GuestState;
 use crate::services::{Ask, QUESTION_DEPTH_MAX, Question};
 
-/// Questions within one instance's life.
+/// Questions within one instance's life, which is one call.
 const QUESTIONS_MAX: u32 = 16;
 
 impl Host for GuestState {
@@ -23,7 +23,7 @@ impl Host for GuestState {
 }
 
 impl GuestState {
-    /// A question of this guest and whom to ask it, counted.
+    /// Counts a question of this guest and returns it with the capability to ask it.
     pub(super) fn question(
         &mut self,
         request: Vec<u8>,

@@ -1,5 +1,5 @@
-//! `model-panel`: a guest asks several models at the same time. A guest has one
-//! thread, so that what runs side by side runs on the host's side.
+//! `model-panel`: a guest asks several models at the same time. A guest has one thread, so the
+//! concurrency is on the host's side.
 
 use crate::bindings::cofferdam::plugin::model::Answer;
 use crate::bindings::cofferdam::plugin::model_panel::Host;

@@ -3,7 +3,7 @@
 use crate::bindings::cofferdam::plugin::random::Host;
 use crate::instance::GuestState;
 
-/// Most bytes at once, as `wit/random.wit` says; more is a trap.
+/// Length limit of one call in bytes, as in `wit/random.wit`. More is a trap.
 const BYTES_MAX: u32 = 4_096;
 
 impl Host for GuestState {

@@ -1,4 +1,4 @@
-//! `request`: the request being served, for plugins granted to read it.
+//! `request`: the request being served, for plugins that may read it.
 
 use crate::bindings::cofferdam::plugin::request::Host;
 use crate::instance::GuestState;

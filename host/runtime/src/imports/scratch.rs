@@ -1,4 +1,4 @@
-//! `scratch`: bytes that live as long as the request.
+//! `scratch`: values that are kept until the request ends.
 
 use crate::bindings::cofferdam::plugin::scratch::{Host, ScratchError};
 use crate::instance::GuestState;

@@ -1,11 +1,12 @@
-//! `tool-call`: a hook calls a server tool. Nests no deeper than questions to
-//! models do, for tools may ask models.
+//! `tool-call`: a hook calls a server tool. Nested as deep as questions to models at most, because
+//! tools may ask models.
 
 use crate::bindings::cofferdam::plugin::tool_call::{Host, ToolCallError};
 use crate::instance::GuestState;
 use crate::services::{QUESTION_DEPTH_MAX, ToolCall};
 
-/// Calls within one instance's life.
+/// Calls within one instance's life, which is one call of the hook. HTTP requests of the hook count
+/// too.
 const CALLS_MAX: u32 = 32;
 
 impl Host for GuestState {

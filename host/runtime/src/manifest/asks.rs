@@ -1,5 +1,5 @@
-//! What a manifest asks of the network: hosts, secrets, and headers with
-//! placeholders. Names are parsed here once, into types that cannot be wrong.
+//! The network requests of a manifest: hosts, secrets, and headers with placeholders. Names are
+//! parsed here once, into types whose values are always valid.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -10,17 +10,17 @@ use serde::de::{Deserializer, Error};
 
 use crate::injection::is_injectable_header;
 
-/// What stands for every name.
+/// Stands for every name.
 const ANY: &str = "*";
-/// Names in one list.
+/// Number of names in one list.
 const NAMES_MAX: usize = 100;
 
-/// Names a plugin asks for.
+/// Names that a plugin requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked<T> {
-    /// Whatever the operator names: `["*"]`.
+    /// Every name that the operator grants: `["*"]`.
     Any,
-    /// These.
+    /// The given names only.
     Named(BTreeSet<T>),
 }
 
@@ -31,7 +31,7 @@ impl<T> Default for Asked<T> {
 }
 
 impl<T: Ord> Asked<T> {
-    /// Whether this one is asked for.
+    /// Whether this name is requested.
     #[must_use]
     pub fn covers(&self, name: &T) -> bool {
         match self {
@@ -40,13 +40,13 @@ impl<T: Ord> Asked<T> {
         }
     }
 
-    /// Whether nothing is asked for.
+    /// Whether no name is requested.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Named(names) if names.is_empty())
     }
 
-    /// The names that are asked for one by one.
+    /// The names that are requested one by one; none for [`Asked::Any`].
     pub fn named(&self) -> impl Iterator<Item = &T> {
         match self {
             Self::Any => None,

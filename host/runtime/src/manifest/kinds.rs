@@ -1,25 +1,25 @@
-//! The kinds of plugins, and what each may ask to import.
+//! The kinds of plugins, and the interfaces that each may request to import.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// What a plugin is.
+/// The kind of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Orders endpoints, may choose models.
+    /// Orders the endpoints for a request. May also choose models.
     Router,
-    /// Speaks a provider's dialect.
+    /// Translates between the Responses format and a provider's dialect.
     Provider,
-    /// Sees requests or responses.
+    /// Checks or changes requests or responses.
     Hook,
-    /// Offers functions to models.
+    /// A server tool: offers functions to models and runs them.
     Tool,
 }
 
 impl Kind {
-    /// The word of the manifest.
+    /// The name in the manifest.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl Kind {
         }
     }
 
-    /// What a plugin of this kind may ask to import beyond `log` and `config`.
+    /// The interfaces that a plugin of this kind may request beyond `log` and `config`.
     #[must_use]
     pub fn optional_imports(self) -> &'static [Import] {
         match self {
@@ -56,32 +56,32 @@ impl fmt::Display for Kind {
     }
 }
 
-/// An interface that a plugin may import if it asks and the operator grants.
+/// An interface that a plugin may import if its manifest requests it and the operator grants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Import {
-    /// Coarse time.
+    /// The time, rounded down to 10 ms.
     Clock,
-    /// Unpredictable bytes.
+    /// Random bytes.
     Random,
-    /// Requests to granted hosts.
+    /// HTTP requests to granted hosts.
     Http,
-    /// Asking a model.
+    /// Questions to models, at the cost of the request being served.
     Model,
-    /// The list of models.
+    /// The list of models that this host serves.
     Catalog,
-    /// Bytes kept for one request.
+    /// Storage that lasts for one request.
     Scratch,
-    /// The transcript of the request.
+    /// The transcript of the request, and its deferred functions.
     Request,
-    /// Functions that the client lets wait until they are found.
+    /// Functions of the client whose loading is deferred until a search finds them.
     DeferredTools,
-    /// Calling a server tool.
+    /// Calls of server tools.
     ToolCall,
 }
 
 impl Import {
-    /// Every import a manifest can name.
+    /// All imports that a manifest can name.
     pub const ALL: [Self; 9] = [
         Self::Clock,
         Self::Random,
@@ -94,7 +94,7 @@ impl Import {
         Self::ToolCall,
     ];
 
-    /// The interfaces of `wit/` that come with it, its own first.
+    /// The interfaces of `wit/` that this import includes; the first one has its name.
     #[must_use]
     pub fn interfaces(self) -> &'static [&'static str] {
         match self {
@@ -110,20 +110,20 @@ impl Import {
         }
     }
 
-    /// Whether the operator grants it by its name, because it costs money or shows content. `http` comes with
-    /// the hosts that are granted, and asking is enough for the others.
+    /// Whether the operator must grant the import by its name, because it costs money or reveals
+    /// content. `http` is granted with the first host. The others need no grant.
     #[must_use]
     pub fn is_granted_by_name(self) -> bool {
         matches!(self, Self::Model | Self::ToolCall | Self::Request)
     }
 
-    /// Whether this is one of its interfaces.
+    /// Whether this import includes the interface.
     #[must_use]
     pub fn brings(self, interface: &str) -> bool {
         self.interfaces().contains(&interface)
     }
 
-    /// The name in manifests and configurations, which is that of its own interface.
+    /// The name in manifests and configurations; also the name of its first interface.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

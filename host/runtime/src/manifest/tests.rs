@@ -32,7 +32,7 @@ fn a_short_manifest_gets_the_defaults_of_its_kind() {
 }
 
 #[test]
-fn a_model_router_names_the_entry_with_its_settings() {
+fn a_model_router_names_its_settings_entry() {
     let manifest = Manifest::parse(&format!("{ROUTER}[router]\nid = \"own-router\"\n")).unwrap();
     assert_eq!(manifest.entry_id(), Some("own-router"));
     assert_eq!(Manifest::parse(ROUTER).unwrap().entry_id(), None);
@@ -41,7 +41,7 @@ fn a_model_router_names_the_entry_with_its_settings() {
 }
 
 #[test]
-fn a_full_provider_reads_back() {
+fn a_provider_with_all_keys_is_parsed() {
     let text = "name = \"provider-x\"\nkind = \"provider\"\nversion = \"1\"\ncomponent = \"x.wasm\"\n\
         [limits]\nmemory_mib = 128\ndeadline_ms = 500\n[provider]\nframing = \"ndjson\"\n\
         credential = { header = \"authorization\", format = \"Bearer {}\" }\n\
@@ -60,7 +60,7 @@ fn a_full_provider_reads_back() {
 }
 
 #[test]
-fn names_of_options_and_betas_stand_once_in_whatever_case() {
+fn options_and_betas_are_unique_without_regard_to_case() {
     let provider = "name = \"provider-x\"\nkind = \"provider\"\nversion = \"1\"\n[provider]\n";
     for (key, names) in [("options", "\"top_k\", \"Top_K\""), ("betas", "\"b\", \"b\""), ("options", "\"\"")]
     {
@@ -83,7 +83,7 @@ fn hooks_and_tools_name_their_phases_and_imports() {
 }
 
 #[test]
-fn a_tool_names_what_it_can_do_without_and_its_events() {
+fn a_tool_declares_optional_imports_and_events() {
     let text = |rest: &str| {
         format!("name = \"t\"\nkind = \"tool\"\nversion = \"1\"\nimports = [\"model\", \"request\"]\n{rest}")
     };
@@ -104,7 +104,7 @@ fn a_tool_names_what_it_can_do_without_and_its_events() {
 }
 
 #[test]
-fn a_tool_asks_for_hosts_secrets_and_places() {
+fn a_tool_requests_hosts_secrets_and_places() {
     let asks = "hosts = [\"API.test.\"]\nsecrets = [\"*\"]\nplaceholder_headers = [\"x-key\"]\n";
     let rule = "secret = \"k\"\nhost = \"api.test\"\nheader = \"X-Token\"\nformat = \"token {}\"";
     let manifest = Manifest::parse(&tool(&format!("{asks}{}", injection(rule)))).unwrap();

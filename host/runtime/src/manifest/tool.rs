@@ -1,5 +1,5 @@
-//! The `[tool]` table: what a tool is called, for which tools of clients it stands in, and how its calls look
-//! where they are not items of its own type.
+//! The `[tool]` table: the tool's type, the client tools for which it is a substitute, and how its
+//! calls look to clients.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -8,91 +8,95 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolTable {
-    /// The tool type without prefix: `datetime`.
+    /// The tool type without the prefix `service:`, such as `datetime`.
     #[serde(rename = "type")]
     pub tool_type: String,
-    /// Tool types of clients, such as `mcp`, that this tool serves where an endpoint does not itself. Its
-    /// settings are then the client's whole entry.
+    /// Client tool types, such as `mcp`, for which this tool is the hosted substitute where an
+    /// endpoint does not serve them itself. The tool's settings are then the client's whole entry.
     #[serde(default)]
     pub client_types: Vec<String>,
-    /// How calls are shown. Those for a client's type are the first of these items, or the one that the
-    /// function names. One of the type `service:TYPE` says more of the tool's own items, whichever prefix a
-    /// request uses.
+    /// How calls look to clients. A call for a client's type is shown as the first of these items,
+    /// or as the one that the function names in `x-item`. An item of the type `service:TYPE` adds
+    /// to the tool's own item, with any prefix that a request uses.
     #[serde(default)]
     pub items: Vec<ItemTable>,
-    /// The tool's function that is called once for each entry when the request is over, however it ends. It gets no
-    /// arguments, is not offered to models, and nobody waits for what comes of it.
+    /// Name of a function of the tool that is called once per entry when the request has ended, in
+    /// any way. It gets no arguments and is not offered to models. Its result is ignored, and the
+    /// response does not wait for it.
     pub closing: Option<String>,
 }
 
-/// How a client sees what a tool does: one table of `[[tool.items]]`.
+/// How a client sees a call of a tool: one table of `[[tool.items]]`.
 ///
-/// Events are named without the item's type: `completed` of `mcp_call` is `response.mcp_call.completed`.
+/// Names of events are written without the item's type: `completed` of `mcp_call` is
+/// `response.mcp_call.completed`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ItemTable {
-    /// The item's type: `mcp_call`.
+    /// The item's type, such as `mcp_call`.
     #[serde(rename = "type")]
     pub item_type: String,
-    /// What its ids begin with: `mcp`.
+    /// Prefix of the item's ids, such as `mcp`.
     #[serde(default = "own_prefix")]
     pub id_prefix: String,
-    /// The word between `response.` and an event's own, else the item's type: `fusion_call`.
+    /// The word between `response.` and the event's name, such as `fusion_call`; the item's type if
+    /// absent.
     pub events: Option<String>,
-    /// Members that it has from its beginning on, until the tool says others.
+    /// Members that the item has from the start, until the tool's result replaces them.
     #[serde(default)]
     pub members: Map<String, Value>,
-    /// Whether it has a `status`.
+    /// Whether the item has a `status`.
     #[serde(default = "yes")]
     pub status: bool,
-    /// Events when the item is added.
+    /// Events that are sent when the item is added.
     #[serde(default)]
     pub added: Vec<String>,
-    /// Events when the call is run.
+    /// Events that are sent when the call starts to run.
     #[serde(default)]
     pub running: Vec<String>,
-    /// Events when it has a result.
+    /// Events that are sent when the call has succeeded.
     #[serde(default)]
     pub completed: Vec<String>,
-    /// Events when it has none.
+    /// Events that are sent when the call has failed.
     #[serde(default)]
     pub failed: Vec<String>,
-    /// Whether clients see what the model passes.
+    /// Whether clients see the arguments of the call.
     #[serde(default)]
     pub arguments: Arguments,
-    /// What the host itself says of a failed call is an object in `error`, with this `type`, a `code` and a
-    /// `message`; text without it.
+    /// If set, the host's own message about a failed call is an object in `error`, with this
+    /// `type`, a `code` and a `message`. Otherwise it is text.
     pub error_type: Option<String>,
-    /// A part of the arguments that is shown by itself.
+    /// A part of the arguments that is also shown separately.
     pub text: Option<TextTable>,
-    /// Whether the questions of a call to models are told: those of `model-panel` by events `panel`, others by
-    /// `analysis`.
+    /// Whether the call's questions to models are sent as events: those of `model-panel` as `panel`
+    /// events, others as `analysis` events.
     #[serde(default)]
     pub questions: bool,
     /// Members that are null unless the request's `include` names them, as `TYPE.MEMBER`.
     #[serde(default)]
     pub on_request: Vec<String>,
-    /// A call that went well ends the response, because the client has to answer it. Such an item has a
+    /// A successful call ends the response, because the client must answer it. Such an item has a
     /// `call_id`.
     #[serde(default)]
     pub halts: bool,
-    /// The tool's function that makes one such item before the first turn. It gets no arguments and is not
-    /// offered to models.
+    /// Name of a function of the tool that makes one such item before the first turn. It gets no
+    /// arguments and is not offered to models.
     pub opening: Option<String>,
-    /// The call is not run but put to the client.
+    /// The call is not run. The client is asked to approve it.
     pub asks: Option<Asks>,
 }
 
-/// A part of a call's arguments that clients see, when all of it is there, by the events `response.EVENTS.delta`
-/// and `response.EVENTS.done`.
+/// A part of a call's arguments that is sent to clients once it is complete, in the events
+/// `response.EVENTS.delta` and `response.EVENTS.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TextTable {
-    /// The word in the names of both events.
+    /// `EVENTS` in the names of both events.
     pub events: String,
-    /// Where the text stands in the arguments, a JSON pointer.
+    /// The place of the text in the arguments, as a JSON pointer.
     pub argument: String,
-    /// The member of `done` that holds it, and of the item where that has one of this name from its beginning.
+    /// The member of the `done` event that holds the text. Also the member of the item, if the item
+    /// has one of this name from the start.
     pub member: String,
 }
 
@@ -100,23 +104,24 @@ pub struct TextTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arguments {
-    /// They do not.
+    /// Clients do not see them.
     #[default]
     Hidden,
-    /// In the finished item.
+    /// They are in the finished item.
     Shown,
-    /// And as events `response.TYPE_arguments.delta` and `.done`.
+    /// They are in the finished item, and in the events `response.TYPE_arguments.delta` and
+    /// `.done`.
     Streamed,
 }
 
-/// A call that the client has to approve in its next request.
+/// A call that the client must approve in its next request.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asks {
-    /// The type of the input item with the answer: its `approval_request_id` is the id of this item and
-    /// its `approve` a boolean.
+    /// The type of the input item with the answer. Its `approval_request_id` is the id of this item
+    /// and its `approve` is a boolean.
     pub answer: String,
-    /// The type of the item that an approved call is.
+    /// The type of the item that an approved call becomes.
     pub approved: String,
 }
 
@@ -124,19 +129,19 @@ fn yes() -> bool {
     true
 }
 
-/// What ids of a tool's own items begin with.
+/// Default prefix of item ids.
 fn own_prefix() -> String {
     "st".to_owned()
 }
 
 impl ToolTable {
-    /// The item of this type.
+    /// The declared item of this type.
     #[must_use]
     pub fn item(&self, item_type: &str) -> Option<&ItemTable> {
         self.items.iter().find(|item| item.item_type == item_type)
     }
 
-    /// The item of the tool's own type, if anything is declared of it.
+    /// The declared item of the tool's own type `service:TYPE`, if there is one.
     #[must_use]
     pub fn own_item(&self) -> Option<&ItemTable> {
         self.item(&self.own_item_type())
@@ -146,7 +151,8 @@ impl ToolTable {
         format!("service:{}", self.tool_type)
     }
 
-    /// The first key whose value breaks a rule that its type cannot express.
+    /// The first key with a value that its type allows but a rule does not, and the message about
+    /// it.
     pub(super) fn problem(&self) -> Option<(&'static str, String)> {
         if self.tool_type.is_empty() {
             return Some(("type", "must not be empty".to_owned()));

@@ -1,5 +1,5 @@
-//! The folder of plugins: manifests and the components they name, and whether the files can be trusted to be the
-//! operator's.
+//! Reads a plugin folder: manifests and their components. Files that another user could change are
+//! refused, because plugins are code.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -12,20 +12,20 @@ use crate::contract::COMPONENT_BYTES_MAX;
 use crate::error::{Distrust, LoadError};
 use crate::manifest::Manifest;
 
-/// Longest manifest.
+/// Length limit of a manifest, in bytes.
 const MANIFEST_BYTES_MAX: usize = 64 * 1024;
-/// Most plugins in one folder.
+/// Number of plugins in one folder.
 const PLUGINS_MAX: usize = 1_000;
-/// Most entries of one folder, whatever they are.
+/// Number of entries of one folder, of any kind.
 const ENTRIES_MAX: usize = 10_000;
 
-/// Reads every `NAME.toml` of a folder with the component it names. A component that no manifest names is told
-/// in the log.
+/// Reads every `NAME.toml` of a folder and the component it names. A component that no manifest
+/// names is logged.
 ///
 /// # Errors
 ///
-/// A file cannot be read, is too long, can be changed by other users, or belongs to one; a manifest is wrong; two
-/// manifests name one component.
+/// A file cannot be read, is too long, belongs to another user or can be changed by other users; a
+/// manifest is wrong; two manifests name one component.
 pub fn read_plugin_dir(dir: &Path) -> Result<Vec<PluginSource>, LoadError> {
     let metadata = fs::metadata(dir).map_err(|error| unreadable(dir, error))?;
     trusted(dir, &metadata)?;
@@ -34,7 +34,7 @@ pub fn read_plugin_dir(dir: &Path) -> Result<Vec<PluginSource>, LoadError> {
     let mut read = BTreeMap::new();
     for manifest in manifests {
         let (source, component) = read_source(dir, &manifest)?;
-        // Two names can lead to one file.
+        // Links can give one file two names.
         let real = fs::canonicalize(&component).map_err(|error| unreadable(&component, error))?;
         if let Some(first) = read.insert(real, source.name.clone()) {
             let (id, first) = (component.display().to_string(), format!("plugin {first}"));
@@ -52,7 +52,7 @@ pub fn read_plugin_dir(dir: &Path) -> Result<Vec<PluginSource>, LoadError> {
     Ok(sources)
 }
 
-/// What a folder has, by the endings of the names, sorted.
+/// The manifests and components of a folder, each sorted by name.
 #[derive(Default)]
 struct Listing {
     manifests: Vec<PathBuf>,
@@ -84,7 +84,7 @@ fn list(dir: &Path) -> Result<Listing, LoadError> {
     Ok(listing)
 }
 
-/// A plugin, and where its component was read.
+/// Reads one plugin. Also returns the path of its component.
 fn read_source(dir: &Path, path: &Path) -> Result<(PluginSource, PathBuf), LoadError> {
     let origin = path.display().to_string();
     let text = read_bounded(path, MANIFEST_BYTES_MAX)?;
@@ -93,7 +93,8 @@ fn read_source(dir: &Path, path: &Path) -> Result<(PluginSource, PathBuf), LoadE
     let blame = |error| LoadError::Manifest { origin: origin.clone(), error };
     let manifest = Manifest::parse(&text).map_err(blame)?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    // Before the component: under the wrong name it would only be missing.
+    // Checked before the component is read: with a wrong name the only error would be a missing
+    // component.
     check_name(&manifest, &name).map_err(blame)?;
     let file = dir.join(&manifest.component);
     let component = read_bounded(&file, COMPONENT_BYTES_MAX)?;
@@ -102,10 +103,10 @@ fn read_source(dir: &Path, path: &Path) -> Result<(PluginSource, PathBuf), LoadE
     Ok((source, file))
 }
 
-/// Reads a trusted file, but never more than accepted.
+/// Reads a trusted file of at most `bytes_max` bytes.
 fn read_bounded(path: &Path, bytes_max: usize) -> Result<Vec<u8>, LoadError> {
     let file = File::open(path).map_err(|error| unreadable(path, error))?;
-    // Of the file that is read: a link is followed once.
+    // Metadata of the open file, so a link cannot be changed between check and read.
     trusted(path, &file.metadata().map_err(|error| unreadable(path, error))?)?;
     let mut bytes = Vec::new();
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, error))?;
@@ -130,7 +131,7 @@ fn trusted(path: &Path, metadata: &Metadata) -> Result<(), LoadError> {
     }
 }
 
-/// Who owns a file and who may write it.
+/// Owner, group and permissions of a file.
 #[derive(Clone, Copy)]
 struct Access {
     owner: u32,
@@ -139,7 +140,8 @@ struct Access {
 }
 
 impl Access {
-    /// Why a user cannot trust the file, if another one but root can change it.
+    /// Why this user cannot trust the file: a user other than root and itself can change it. `None`
+    /// if it can be trusted.
     fn distrust(self, user: u32, group: u32) -> Option<Distrust> {
         const ROOT: u32 = 0;
         if self.owner != ROOT && self.owner != user {
@@ -176,7 +178,7 @@ mod tests {
         assert_eq!(verdict(us, our_group, 0o100_646), Some(Distrust::WritableForAll { mode: 0o646 }));
         assert_eq!(verdict(0, 0, 0o1777), Some(Distrust::WritableForAll { mode: 0o1777 }));
         assert_eq!(verdict(us, 5, 0o660), Some(Distrust::WritableForGroup { group: 5, mode: 0o660 }));
-        // The group of root is not that of the host's user.
+        // The root group is not the group of the host's user.
         assert_eq!(verdict(0, 0, 0o664), Some(Distrust::WritableForGroup { group: 0, mode: 0o664 }));
     }
 }

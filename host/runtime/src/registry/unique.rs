@@ -1,5 +1,5 @@
-//! What requests name plugins by has to name one of them. Which of two that answer to one name is meant must not
-//! depend on the order of their file names.
+//! Checks that each name in a request stands for one plugin. Otherwise the order of file names
+//! would decide which of two plugins is meant.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,12 @@ use super::PluginSource;
 use crate::error::LoadError;
 use crate::manifest::Manifest;
 
-/// Refuses a second plugin that answers to an id, tool type or item type of another.
+/// Refuses a plugin with an id, tool type or item type that another plugin has.
 ///
 /// # Errors
 ///
-/// Names what both have. The later one is at fault: a built-in never is.
+/// [`LoadError::Duplicate`] with the shared name. It blames the later plugin by name, and never a
+/// built-in one.
 pub(super) fn check<'a>(
     plugins: impl Iterator<Item = (&'a Manifest, &'a PluginSource)>,
 ) -> Result<(), LoadError> {
@@ -28,17 +29,17 @@ pub(super) fn check<'a>(
     Ok(())
 }
 
-/// Names of one space are told apart; those of two spaces never meet.
+/// A namespace: names must be unique within it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
-    /// Ids of a request's `plugins`, of hooks and routers alike.
+    /// Ids in a request's `plugins`, shared by hooks and routers.
     Entry,
     Tool,
     ClientTool,
     Item,
 }
 
-/// What a plugin answers to: in which space, what it is called, and the name.
+/// The names that a plugin claims: namespace, kind of name for messages, and the name.
 fn names(manifest: &Manifest) -> impl Iterator<Item = (Space, &'static str, String)> + '_ {
     let hook = manifest.hook.iter().map(|hook| (Space::Entry, "hook id", hook.id.clone()));
     let router = manifest.router.iter().map(|router| (Space::Entry, "router id", router.id.clone()));

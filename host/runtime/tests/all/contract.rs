@@ -1,4 +1,5 @@
-//! Components that do not keep the contract: one line each, before compiling.
+//! Components that do not fit the contract are refused before compiling, with a message of one
+//! line.
 
 use cofferdam_runtime::{CallErrorKind, OperatorGrant, TrapKind};
 
@@ -23,7 +24,7 @@ fn says(message: &str, parts: &[&str]) {
 }
 
 #[test]
-fn what_is_no_component_is_named() {
+fn files_that_are_not_components_are_refused() {
     says(&refusal("router", ROUTER, vec![]), &["router.toml", "router.wasm", "is empty"]);
     says(&refusal("router", ROUTER, b"hello, world, this is no wasm".to_vec()), &["is not WebAssembly"]);
     let module = wat::parse_str("(module)").unwrap();
@@ -42,13 +43,13 @@ fn random_damage_is_refused_or_harmless() {
         let mut damaged = intact.clone();
         let place = intact.len() * step / 40;
         damaged[place] ^= 0x55;
-        // Damage in code or data keeps the contract; the compiler judges it later.
+        // Damage in code or data does not violate the contract; the compiler finds it later.
         drop(load(&runtime, "router", ROUTER, damaged, OperatorGrant::default()));
     }
 }
 
 #[test]
-fn components_of_another_world_are_named() {
+fn components_of_another_world_are_refused() {
     says(&refusal("router", ROUTER, fixture("tool")), &["kind = \"router\"", "is a tool", "exports tools"]);
     says(&refusal("tool", TOOL, fixture("router")), &["kind = \"tool\"", "is a router"]);
     let stranger = wat::parse_str("(component)").unwrap();
@@ -68,7 +69,7 @@ fn a_provider_needs_its_dialect_and_one_purpose() {
 }
 
 #[test]
-fn an_added_case_is_the_first_difference() {
+fn an_added_case_is_reported_as_the_first_difference() {
     let wit = Wit::own().with("annotation(json),", "foo(string),\n    annotation(json),");
     let component = Rogue::of("provider").wit(wit).build();
     says(
@@ -83,7 +84,7 @@ fn an_added_case_is_the_first_difference() {
 }
 
 #[test]
-fn other_differences_are_named_too() {
+fn other_differences_are_reported_too() {
     let cases = [
         (
             "usage(usage),\n    finish",
@@ -121,7 +122,7 @@ fn other_differences_are_named_too() {
 }
 
 #[test]
-fn another_version_of_the_contract_is_named() {
+fn another_version_of_the_contract_is_refused() {
     let wit = Wit::own().with("plugin@0.1.0", "plugin@0.2.0");
     says(
         &refusal("router", ROUTER, Rogue::of("router").wit(wit).build()),
@@ -135,7 +136,7 @@ fn another_version_of_the_contract_is_named() {
 }
 
 #[tokio::test]
-async fn a_compatible_patch_version_is_called() {
+async fn a_compatible_patch_version_can_be_called() {
     let wit = Wit::own().with("plugin@0.1.0", "plugin@0.1.7");
     let component = Rogue::of("router").wit(wit).build();
     let runtime = runtime();
@@ -145,7 +146,7 @@ async fn a_compatible_patch_version_is_called() {
 }
 
 #[test]
-fn bombs_for_the_compiler_are_refused() {
+fn components_that_are_slow_to_compile_are_refused() {
     let modules = "(core module)".repeat(200);
     says(
         &refusal("router", ROUTER, wat::parse_str(format!("(component {modules})")).unwrap()),

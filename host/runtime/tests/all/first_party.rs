@@ -1,5 +1,5 @@
-//! The server tools of `plugins/` in the sandbox they are made for: real
-//! components under the limits of their own manifests.
+//! The server tools of `plugins/`: the real components in the sandbox, under the limits of their
+//! own manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{context, runtime};
 
-/// Loads a plugin of the repository, with all that it asks for.
+/// Loads a plugin of the repository, with the host `site.test` and the import `request` granted.
 fn first_party(runtime: &Runtime, name: &str) -> Arc<Plugin> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
     let source = PluginSource {
@@ -31,7 +31,7 @@ fn first_party(runtime: &Runtime, name: &str) -> Arc<Plugin> {
     Arc::clone(plugins.get(name).unwrap())
 }
 
-/// Answers every request with the same body, and keeps what was asked.
+/// Answers every request with the same body and records the requests.
 struct Site {
     content_type: &'static str,
     body: Vec<u8>,
@@ -98,7 +98,7 @@ async fn web_fetch_reads_pages_of_every_kind_within_its_limits() {
 }
 
 #[tokio::test]
-async fn web_fetch_outlives_markup_made_to_break_it() {
+async fn web_fetch_survives_malicious_markup() {
     let runtime = runtime();
     let fetcher = first_party(&runtime, "tool-web-fetch");
     let megabytes = |part: &str| part.repeat((8 << 20) / part.len());
@@ -121,7 +121,7 @@ async fn web_fetch_outlives_markup_made_to_break_it() {
 }
 
 #[tokio::test]
-async fn web_fetch_counts_its_uses_in_the_request() {
+async fn web_fetch_counts_its_uses_per_request() {
     let runtime = runtime();
     let fetcher = first_party(&runtime, "tool-web-fetch");
     let site = Site::with("text/plain", "words");
@@ -134,15 +134,16 @@ async fn web_fetch_counts_its_uses_in_the_request() {
     assert_eq!(site.asked.lock().unwrap().len(), 2);
 }
 
-/// A document whose only content unpacks to about 7 MiB of blanks for each cycle
-/// of the packer's table. The guest cannot foresee it: only Flate is measured.
+/// A PDF whose content unpacks to about 7 MiB of spaces per cycle of the LZW table. The guest
+/// cannot know the size in advance: it measures Flate streams only.
 fn document_packed_with_lzw(cycles: usize) -> Vec<u8> {
     let mut bits = Vec::new();
     let mut put = |code: u32, width: u32| bits.extend((0..width).rev().map(|place| code >> place & 1 == 1));
     for cycle in 0..cycles {
         put(256, if cycle == 0 { 9 } else { 12 });
         put(u32::from(b' '), 9);
-        // Each next code is the entry that is made by it: one blank more.
+        // Each code refers to the entry that it creates, which is one space longer than the one
+        // before.
         for code in 258..4_094_u32 {
             put(code, 32 - (code + 1).leading_zeros().min(23));
         }
@@ -163,7 +164,7 @@ fn document_packed_with_lzw(cycles: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_document_that_unpacks_beyond_the_memory_ends_the_call_alone() {
+async fn a_document_that_exceeds_the_memory_ends_its_call_only() {
     let runtime = runtime();
     let fetcher = first_party(&runtime, "tool-web-fetch");
     let services = behind(&Site::with("application/pdf", document_packed_with_lzw(60)));
@@ -174,7 +175,7 @@ async fn a_document_that_unpacks_beyond_the_memory_ends_the_call_alone() {
 }
 
 #[tokio::test]
-async fn http_request_names_secrets_and_leaves_them_to_the_host() {
+async fn http_request_passes_names_of_secrets_to_the_host() {
     let runtime = runtime();
     let tool = first_party(&runtime, "tool-http-request");
     let site = Site::with("application/json", "{\"id\":7}");
@@ -218,7 +219,7 @@ impl DeferredTools for View {
 }
 
 #[tokio::test]
-async fn searches_look_at_the_catalog_and_at_deferred_tools_alone() {
+async fn searches_see_only_the_catalog_and_deferred_tools() {
     let runtime = runtime();
     let view = Arc::new(View::default());
     let services = Services {

@@ -1,6 +1,6 @@
-//! The work of the guests in `plugins/` grows with what a client sends and not with its square: the fuel that they
-//! use for twice the list is less than three times that for the list. The sandbox of the host measures no fuel, so
-//! that these tests have an engine of their own.
+//! Tests that the work of the guests in `plugins/` is linear in the size of a request, not
+//! quadratic: twice the input must take less than three times the fuel. The host's sandbox measures
+//! no fuel, so these tests have an engine of their own.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::kit::{candidates, price, summary, target};
 
-/// What the guests import beside functions.
+/// The store's data: WASI for the guests.
 #[derive(Default)]
 struct World {
     wasi: WasiCtx,
@@ -30,7 +30,7 @@ impl WasiView for World {
     }
 }
 
-/// `call-context` of the contract.
+/// The record `call-context` of the contract.
 #[derive(Clone, ComponentType, Lower)]
 #[component(record)]
 struct Context {
@@ -45,7 +45,7 @@ fn context() -> Context {
     Context { request_id: "resp_test".into(), workspace: "w".into(), now_ms: 1_700_000_000_000 }
 }
 
-/// A component of `plugins/`, compiled so that it counts its work.
+/// A component of `plugins/`, compiled so that its fuel is counted.
 struct Guest {
     name: &'static str,
     engine: Engine,
@@ -54,7 +54,7 @@ struct Guest {
 }
 
 impl Guest {
-    /// `settings` are those of the operator.
+    /// `settings` are the operator's settings of the plugin.
     fn of(name: &'static str, settings: &Value) -> Self {
         let mut config = Config::new();
         config.consume_fuel(true).cranelift_opt_level(OptLevel::Speed);
@@ -75,7 +75,7 @@ impl Guest {
         Self { name, engine, component, linked }
     }
 
-    /// Calls a function of a fresh instance: what it answers, and the fuel that it used.
+    /// Calls a function of a new instance. Returns its answer and the fuel that it used.
     fn call<P, R>(&self, interface: &str, function: &str, arguments: P) -> (R, u64)
     where
         P: ComponentNamedList + Lower,
@@ -93,14 +93,16 @@ impl Guest {
         (answer, before - store.get_fuel().unwrap())
     }
 
-    /// Tells when twice as much is three times the work: the fuel for `count` elements, and for twice as many.
+    /// Returns a message if the fuel for twice the elements is three times the fuel for `count`
+    /// elements or more.
     fn not_linear(&self, shape: &str, count: usize, once: u64, twice: u64) -> Option<String> {
         let told = format!("{} {shape}: {once} for {count}, {twice} for twice that", self.name);
         println!("{told}");
         (once == 0 || twice >= 3 * once).then_some(told)
     }
 
-    /// Does `work` with each of `shapes`, with `count` elements and with twice as many; what is not linear.
+    /// Runs `work` on each of `shapes`, with `count` elements and with twice as many. Returns
+    /// messages about those that are not linear.
     fn not_linear_of(&self, shapes: Shapes, count: usize, work: impl Fn(&Value) -> u64) -> Vec<String> {
         let (once, twice) = (shapes(count), shapes(2 * count));
         let pairs = once.iter().zip(&twice);
@@ -110,14 +112,14 @@ impl Guest {
     }
 }
 
-/// Documents of each shape with so many elements.
+/// Makes one document of each shape, with the given number of elements.
 type Shapes = fn(usize) -> Vec<(&'static str, Value)>;
 
 fn list(count: usize, element: impl Fn(usize) -> Value) -> Vec<Value> {
     (0..count).map(element).collect()
 }
 
-/// Items in groups: each number gives one group.
+/// A request with `count` groups of items.
 fn items(count: usize, group: impl Fn(usize) -> Vec<Value>) -> Value {
     request((0..count).flat_map(group).collect())
 }
@@ -147,7 +149,7 @@ fn result(id: &str) -> Value {
     json!({"type": "function_call_output", "call_id": id, "output": "done"})
 }
 
-/// An id of characters that no provider takes, another for each number.
+/// A unique id of characters that no provider accepts.
 fn odd_id(mut number: usize) -> String {
     let mut id = String::from("c");
     while number > 0 {
@@ -171,7 +173,7 @@ fn offering(tools: Vec<Value>) -> Value {
     request
 }
 
-/// An object schema with so many members, all required, half of them by reference.
+/// An object schema with `count` members, all required, half of them by reference.
 fn schema(count: usize) -> Value {
     let member = |n: usize| match n % 2 {
         0 => json!({"type": "string", "minLength": 1}),
@@ -184,7 +186,7 @@ fn schema(count: usize) -> Value {
         "required": list(count, |n| json!(format!("p{n}")))})
 }
 
-/// Histories: so many groups of items in each.
+/// Conversations with `count` groups of items each.
 fn histories(count: usize) -> Vec<(&'static str, Value)> {
     let id = |n: usize| format!("call_{n}");
     let formats = ["anthropic-claude-v1", "openai-responses-v1", "unknown"];
@@ -230,7 +232,7 @@ fn histories(count: usize) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Offers of tools and schemas: so many tools, or members of a schema.
+/// Requests with `count` tools, or with a schema of `count` members.
 fn offers(count: usize) -> Vec<(&'static str, Value)> {
     let mut chosen = offering(functions(count));
     let names = list(count, |n| json!({"type": "function", "name": format!("f{}", count - 1 - n)}));
@@ -255,11 +257,11 @@ fn offers(count: usize) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What a provider's guest takes to write a request.
+/// The fuel that a provider's guest uses to prepare a request.
 fn prepared(guest: &Guest, model: &str, request: &Value) -> u64 {
     let request = request.to_string().into_bytes();
     let arguments = (request, target(model), context());
-    // Some dialects refuse some shapes. That is work too.
+    // Some dialects refuse some shapes. That work is measured too.
     guest.call::<_, (Result<Prepared, Failure>,)>("generation", "prepare", arguments).1
 }
 
@@ -368,7 +370,7 @@ fn hooks_on_responses_are_linear_work() {
     assert!(slow.is_empty(), "{slow:#?}");
 }
 
-/// Lists of a client that routers read: names of providers, and models.
+/// Lists of a client that routers read: names of providers and of models.
 fn preferences(count: usize) -> Vec<(&'static str, Value)> {
     let names = |from: usize| list(count, |n| json!(format!("provider-{}", n + from)));
     vec![

@@ -1,4 +1,4 @@
-//! Hooks: verdicts, and the doors a hook may be granted.
+//! Hooks: their verdicts and their capabilities.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ async fn hooks_ask_models_fetch_and_call_tools() {
 }
 
 #[tokio::test]
-async fn absent_doors_answer_as_if_not_granted() {
+async fn absent_capabilities_answer_as_if_not_granted() {
     let asked = verdict("ask", Services::default()).await.unwrap();
     assert!(matches!(asked, Action::Reject(failure) if failure.kind == ErrorKind::PermissionDenied));
     assert!(verdict("fetch", Services::default()).await.unwrap_err().contains("denied"));
@@ -64,7 +64,7 @@ async fn absent_doors_answer_as_if_not_granted() {
 }
 
 #[tokio::test]
-async fn questions_are_counted_and_do_not_nest_without_end() {
+async fn questions_are_limited_in_number_and_depth() {
     assert_eq!(verdict("ask often", services()).await.unwrap_err(), "16 answers");
     let nested = verdict("ask", Services { depth: 1, ..services() }).await.unwrap();
     assert_eq!(text(nested), "{\"text\":\"depth 2\"}");
@@ -75,7 +75,7 @@ async fn questions_are_counted_and_do_not_nest_without_end() {
 }
 
 #[tokio::test]
-async fn hooks_know_the_workspace_by_a_pseudonym() {
+async fn hooks_get_a_pseudonym_of_the_workspace() {
     let pseudonym = verdict("who", services()).await.unwrap_err();
     assert_eq!(pseudonym.len(), 32);
     assert!(!pseudonym.contains("workspace"));

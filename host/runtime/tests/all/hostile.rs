@@ -1,4 +1,4 @@
-//! Guests that mean harm. Each ends typed inside its budget, and an honest guest
+//! Malicious guests. Each ends with a typed error within its budget, and a well-behaved guest
 //! answers right after.
 
 use std::sync::Arc;
@@ -16,13 +16,14 @@ async fn route(router: &Arc<Plugin>, deed: &str) -> Result<(), CallError> {
     router.route(&context(), &summary(deed), &candidates(2), 1).await.map(|answer| assert!(answer.is_ok()))
 }
 
-/// The host is as it was: no instance is left, an honest guest answers.
+/// Asserts that no instance is left and that a well-behaved guest answers.
 async fn unharmed(runtime: &Runtime) {
     assert_eq!(runtime.gauges().instances, 0);
     route(&router(runtime), "").await.unwrap();
 }
 
-/// With time enough to fail for other reasons, on a busy machine too.
+/// A router with a long deadline, so that its calls fail for other reasons than time on a busy
+/// machine too.
 fn patient_router(runtime: &Runtime) -> Arc<Plugin> {
     let manifest = format!("{ROUTER}[limits]\ndeadline_ms = 300\n");
     plugin(runtime, "router", &manifest, fixture("router"), OperatorGrant::default())
@@ -34,7 +35,7 @@ async fn rogue(runtime: &Runtime, component: &Rogue) -> Result<(), CallError> {
 }
 
 #[tokio::test]
-async fn deeds_of_a_router_end_typed() {
+async fn misbehaving_routers_end_with_typed_errors() {
     let runtime = runtime();
     let router = patient_router(&runtime);
     let cases = [
@@ -56,10 +57,11 @@ async fn deeds_of_a_router_end_typed() {
 }
 
 #[tokio::test]
-async fn recursion_ends_in_a_trap_and_not_in_an_abort() {
+async fn endless_recursion_ends_in_a_trap() {
     let runtime = runtime();
     let error = route(&router(&runtime), "recurse").await.unwrap_err();
-    // A Rust guest runs over its own stack in linear memory, or over the host's.
+    // A Rust guest overflows its own stack in linear memory or the host's stack, whichever is
+    // smaller.
     let expected = [TrapKind::StackOverflow, TrapKind::OutOfBounds].map(CallErrorKind::Trap);
     assert!(expected.contains(&error.kind), "{error}");
     let endless = Rogue::of("router").plus("(func $f (call $f))").doing("call $f unreachable");
@@ -69,11 +71,11 @@ async fn recursion_ends_in_a_trap_and_not_in_an_abort() {
 }
 
 #[tokio::test]
-async fn a_flood_of_lines_ends_the_call() {
+async fn a_flood_of_log_lines_ends_the_call() {
     let runtime = runtime();
     let router = router(&runtime);
     let error = route(&router, "log flood").await.unwrap_err();
-    // Whichever budget is spent first: an unoptimized host is slow.
+    // The first budget that is spent: in an unoptimized host that can be the time.
     assert!([CallErrorKind::TooManyHostCalls, CallErrorKind::OutOfTime].contains(&error.kind), "{error}");
     assert_eq!(router.counters().values().log_lines, 64);
 }
@@ -91,7 +93,7 @@ async fn logs_are_cut_to_the_quota_and_counted() {
 }
 
 #[tokio::test]
-async fn wasi_is_empty() {
+async fn wasi_gives_no_access() {
     let runtime = runtime();
     let router = router(&runtime);
     for deed in ["files", "environment", "network"] {
@@ -100,10 +102,10 @@ async fn wasi_is_empty() {
 }
 
 #[tokio::test]
-async fn loops_in_every_export_of_every_world_end() {
+async fn loops_in_every_export_are_ended() {
     let runtime = runtime();
     let short = |manifest: &str| {
-        // Tables come last in a manifest, so a table of limits can follow.
+        // Tables are at the end of a manifest, so another table can be appended.
         format!("{manifest}[limits]\ndeadline_ms = 5\n")
     };
     let load = |name, manifest: &str, world| {
@@ -136,7 +138,7 @@ async fn loops_in_every_export_of_every_world_end() {
 }
 
 #[tokio::test]
-async fn loops_in_feed_and_finish_end() {
+async fn loops_in_feed_and_finish_are_ended() {
     let runtime = runtime();
     let rogue = Rogue::of("generation-provider")
         .importing(
@@ -159,7 +161,7 @@ async fn loops_in_feed_and_finish_end() {
 }
 
 #[tokio::test]
-async fn loops_before_and_around_a_call_end() {
+async fn loops_before_and_after_a_call_are_ended() {
     let runtime = runtime();
     let start = Rogue::of("router").plus("(func $s (loop $l (br $l))) (start $s)");
     let initialize = Rogue::of("router").plus("(func (export \"_initialize\") (loop $l (br $l)))");
@@ -176,7 +178,7 @@ async fn loops_before_and_around_a_call_end() {
 }
 
 #[tokio::test]
-async fn memory_is_one_budget_however_it_is_taken() {
+async fn memory_is_limited_however_it_is_taken() {
     let runtime = runtime();
     let grow = |pages: u32| {
         format!("(loop $l (br_if $l (i32.ne (memory.grow (i32.const {pages})) (i32.const -1)))) unreachable")
@@ -204,8 +206,8 @@ async fn memory_is_one_budget_however_it_is_taken() {
     }
 }
 
-/// A result at 1024: tag 0 (ok), eight bytes on the list of indexes as pointer
-/// and length, then two empty strings.
+/// A router that returns a result at address 1024: tag 0 (ok), at offset 8 the pointer and length
+/// of the list of indexes, then two empty strings.
 fn answering(pointer: u32, length: u32) -> Rogue {
     let bytes: String = [0u32, 0, pointer, length, 0, 0, 0, 0]
         .iter()
@@ -216,7 +218,7 @@ fn answering(pointer: u32, length: u32) -> Rogue {
 }
 
 #[tokio::test]
-async fn answers_that_lie_about_their_size_end_typed() {
+async fn answers_with_a_false_size_end_with_typed_errors() {
     let runtime = runtime();
     let cases = [
         ("2^31 bytes", answering(8, 1 << 29)),
@@ -233,13 +235,13 @@ async fn answers_that_lie_about_their_size_end_typed() {
         assert!(expected.contains(&error.kind), "{name}: {error}");
         unharmed(&runtime).await;
     }
-    // One MiB of valid indexes is more than a router has to say.
+    // One MiB of valid indexes is more than the output limit of a router.
     let error = rogue(&runtime, &answering(2048, 1 << 18)).await.unwrap_err();
     assert_eq!(error.kind, CallErrorKind::OutputTooLarge);
 }
 
 #[tokio::test]
-async fn answers_with_impossible_values_end_typed() {
+async fn answers_with_invalid_values_end_with_typed_errors() {
     let runtime = runtime();
     let tag = Rogue::of("router").plus("(data (i32.const 1024) \"\\07\")").doing("i32.const 1024");
     assert!(matches!(rogue(&runtime, &tag).await.unwrap_err().kind, CallErrorKind::Trap(_)));
@@ -252,7 +254,7 @@ async fn answers_with_impossible_values_end_typed() {
 }
 
 #[tokio::test]
-async fn floods_of_output_end_typed() {
+async fn floods_of_output_end_with_typed_errors() {
     let runtime = runtime();
     let provider = provider(&runtime);
     let mut attempt = provider.open_provider(&context()).await.unwrap();
@@ -271,7 +273,7 @@ async fn floods_of_output_end_typed() {
 }
 
 #[tokio::test]
-async fn a_trap_in_mid_stream_kills_the_attempt_and_nothing_else() {
+async fn a_trap_in_a_stream_ends_only_its_attempt() {
     let runtime = runtime();
     let provider = provider(&runtime);
     let mut broken = provider.open_provider(&context()).await.unwrap();
@@ -289,7 +291,7 @@ async fn a_trap_in_mid_stream_kills_the_attempt_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn deeds_in_the_other_worlds_end_typed() {
+async fn misbehaving_providers_hooks_and_tools_end_with_typed_errors() {
     let runtime = runtime();
     let provider = provider(&runtime);
     let mut attempt = provider.open_provider(&context()).await.unwrap();

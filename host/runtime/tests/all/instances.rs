@@ -1,5 +1,5 @@
-//! Room for instances: how it runs out, how it comes back, and what a dropped
-//! call leaves behind.
+//! Permits for instances: what happens when they run out, when they are given back, and what a
+//! dropped call leaves behind.
 
 use std::future::Future;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use crate::kit::{
 };
 
 #[tokio::test]
-async fn a_full_pool_is_nobodys_fault_and_empties_again() {
+async fn a_full_pool_refuses_calls_until_instances_are_dropped() {
     let runtime = runtime();
     let provider = provider(&runtime);
     let room = runtime.gauges().instances_max;
@@ -35,14 +35,14 @@ async fn a_full_pool_is_nobodys_fault_and_empties_again() {
     assert_eq!(runtime.gauges().instances, 0);
 }
 
-/// Polls until the guest has given way once or waits.
+/// Polls once, until the guest yields or waits.
 async fn started<F: Future>(call: std::pin::Pin<&mut F>) {
     let mut context = Context::from_waker(Waker::noop());
     assert!(matches!(call.poll(&mut context), Poll::Pending), "the call goes on");
 }
 
 #[tokio::test]
-async fn dropping_a_call_in_mid_run_drops_its_instance() {
+async fn dropping_a_running_call_drops_its_instance() {
     let runtime = runtime();
     let provider = provider(&runtime);
     let mut attempt = provider.open_provider(&context()).await.unwrap();
@@ -87,7 +87,7 @@ async fn dropping_a_router_call_drops_its_instance() {
 }
 
 #[tokio::test]
-async fn slots_come_back_after_every_kind_of_end() {
+async fn slots_are_released_after_every_outcome() {
     let runtime = runtime();
     let router = router(&runtime);
     for deed in ["", "trap", "loop", "fail", "twice"].into_iter().cycle().take(100) {
@@ -98,7 +98,7 @@ async fn slots_come_back_after_every_kind_of_end() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_host_ends_the_request_and_leaves_nothing() {
+async fn a_panic_of_the_host_leaves_no_instance() {
     let runtime = runtime();
     let hook = hook(&runtime);
     let services = Services { ask: Some(Arc::new(Panics)), ..Services::default() };

@@ -1,4 +1,4 @@
-//! A runtime with a plugin or two in it.
+//! A runtime with test plugins, and simple implementations of the capabilities.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ pub(crate) const TOOL: &str = "name = \"tool\"\nkind = \"tool\"\nversion = \"1\"
     imports = [\"clock\", \"random\", \"http\", \"model\", \"catalog\", \"scratch\", \"request\"]\n\
     hosts = [\"api.test\", \"other.test\"]\n[tool]\ntype = \"test\"\n";
 
-/// One of the components in `tests/fixtures`.
+/// A component of `tests/fixtures`.
 pub(crate) fn fixture(name: &str) -> Vec<u8> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
     std::fs::read(format!("{folder}/{name}.wasm")).unwrap()
 }
 
-/// Compiled fixtures are kept between tests: that is what the cache is for.
+/// The directory of the compile cache, shared by all tests so that fixtures are compiled once.
 fn cache_dir() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled")
 }
@@ -91,7 +91,7 @@ pub(crate) fn tool(runtime: &Runtime) -> Arc<Plugin> {
     plugin(runtime, "tool", TOOL, fixture("tool"), everything())
 }
 
-/// Grants all that the fixtures ask for, except the host `other.test`.
+/// Grants everything that the fixtures request, except the host `other.test`.
 pub(crate) fn everything() -> OperatorGrant {
     OperatorGrant {
         hosts: ["api.test".parse().unwrap()].into(),
@@ -189,7 +189,7 @@ pub(crate) fn usage() -> Usage {
     }
 }
 
-/// Answers every question with the depth it was asked at.
+/// Answers every question with its nesting depth.
 pub(crate) struct Oracle;
 
 impl Ask for Oracle {
@@ -201,7 +201,7 @@ impl Ask for Oracle {
     }
 }
 
-/// A door that never opens: the guest waits until somebody gives up.
+/// Never answers: the guest waits until the call is dropped.
 pub(crate) struct Never;
 
 impl Ask for Never {
@@ -210,7 +210,7 @@ impl Ask for Never {
     }
 }
 
-/// A door with a bug.
+/// Panics, like a host with a bug.
 pub(crate) struct Panics;
 
 impl Ask for Panics {
@@ -219,7 +219,7 @@ impl Ask for Panics {
     }
 }
 
-/// Reaches the granted hosts and no other.
+/// An HTTP capability that reaches the granted hosts only.
 pub(crate) struct Net;
 
 impl HttpDoor for Net {
@@ -253,7 +253,7 @@ impl HttpDoor for Net {
     }
 }
 
-/// A tool shop with one tool.
+/// A capability to call tools, with one tool.
 pub(crate) struct Shop;
 
 impl ToolDoor for Shop {

@@ -1,4 +1,4 @@
-//! From files to plugins: folders, replacing built-ins, grants, the cache.
+//! Loading plugins: folders, replacing built-ins, grants, and the compile cache.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::kit::{
 use crate::rogue::Rogue;
 
 #[test]
-fn a_folder_of_plugins_is_read_whole() {
+fn all_plugins_of_a_folder_are_read() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("router.toml"), ROUTER).unwrap();
     fs::write(folder.path().join("router.wasm"), fixture("router")).unwrap();
@@ -40,7 +40,7 @@ fn unreadable_folders_name_the_file() {
     let message = read_plugin_dir(folder.path()).unwrap_err().to_string();
     assert!(message.contains("more than 33554432 bytes"), "{message}");
     assert!(read_plugin_dir(&folder.path().join("absent")).is_err());
-    // Under another name the component would only be missing.
+    // Without the check of the name, the only error would be a missing component.
     fs::rename(folder.path().join("router.toml"), folder.path().join("ruter.toml")).unwrap();
     let message = read_plugin_dir(folder.path()).unwrap_err().to_string();
     assert!(message.contains("`name` is \"router\", but the file is named \"ruter\""), "{message}");
@@ -62,7 +62,7 @@ async fn a_built_in_is_replaced_where_the_configuration_says_so() {
     assert_eq!(plugins.iter().count(), 1);
     let router = plugins.get("router").unwrap();
     assert!(router.route(&context(), &summary(""), &candidates(1), 0).await.unwrap().is_ok());
-    // Of two from folders neither is the one that the configuration means.
+    // With two plugins from folders it is unclear which one `replaces` means.
     let twice =
         vec![source("router", ROUTER, fixture("router")), source("router", ROUTER, fixture("router"))];
     let grants = BTreeMap::from([("router".to_owned(), grant)]);
@@ -71,14 +71,14 @@ async fn a_built_in_is_replaced_where_the_configuration_says_so() {
 }
 
 #[test]
-fn a_manifest_cannot_say_that_it_replaces_a_built_in() {
+fn a_manifest_cannot_declare_that_it_replaces_a_built_in() {
     let manifest = format!("{ROUTER}replaces = true\n");
     let error = runtime().load(vec![source("router", &manifest, fixture("router"))], &BTreeMap::new()).err();
     assert!(error.unwrap().to_string().contains("unknown field `replaces`"));
 }
 
 #[test]
-fn what_two_plugins_answer_to_is_refused() {
+fn ids_and_types_shared_by_two_plugins_are_refused() {
     let runtime = runtime();
     let renamed =
         |manifest: &str, name: &str| manifest.replacen("name = \"", &format!("name = \"{name}-"), 1);
@@ -90,7 +90,7 @@ fn what_two_plugins_answer_to_is_refused() {
     for (first, second, component, says) in [
         (HOOK.to_owned(), renamed(HOOK, "z"), ["hook", "hook"], "the hook id `test` is taken by plugin hook"),
         (picky("a"), picky("b"), ["router", "router"], "the router id `test` is taken by plugin a"),
-        // Requests name both kinds in one list.
+        // Requests name hooks and routers in one list.
         (HOOK.to_owned(), picky("r"), ["hook", "router"], "the router id `test` is taken by plugin hook"),
         (TOOL.to_owned(), renamed(TOOL, "z"), ["tool", "tool"], "the tool type `test` is taken by plugin"),
         (
@@ -116,7 +116,7 @@ fn what_two_plugins_answer_to_is_refused() {
 }
 
 #[test]
-fn one_component_is_that_of_one_manifest() {
+fn two_manifests_cannot_share_a_component() {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("router.toml"), ROUTER).unwrap();
     fs::write(folder.path().join("router.wasm"), fixture("router")).unwrap();
@@ -128,7 +128,7 @@ fn one_component_is_that_of_one_manifest() {
 }
 
 #[test]
-fn a_pinned_component_is_that_and_no_other() {
+fn a_component_must_match_its_pin() {
     let runtime = runtime();
     let pinned = |sha256: &str| {
         let grant = OperatorGrant { sha256: Some(sha256.to_owned()), ..OperatorGrant::default() };
@@ -142,7 +142,7 @@ fn a_pinned_component_is_that_and_no_other() {
 }
 
 #[test]
-fn names_of_file_manifest_and_configuration_agree() {
+fn names_of_file_manifest_and_configuration_must_agree() {
     let runtime = runtime();
     let misnamed = PluginSource { name: "other".into(), ..source("router", ROUTER, fixture("router")) };
     let message = runtime.load(vec![misnamed], &BTreeMap::new()).err().unwrap().to_string();
@@ -153,7 +153,7 @@ fn names_of_file_manifest_and_configuration_agree() {
 }
 
 #[tokio::test]
-async fn missing_grants_name_the_line_for_the_operator_and_nothing_for_the_client() {
+async fn missing_grants_show_the_line_to_the_operator_only() {
     let runtime = runtime();
     let hook = plugin(&runtime, "hook", HOOK, fixture("hook"), OperatorGrant::default());
     let lines: Vec<_> = hook.denials().iter().map(|denial| denial.line.as_str()).collect();
@@ -171,7 +171,7 @@ async fn missing_grants_name_the_line_for_the_operator_and_nothing_for_the_clien
 }
 
 #[tokio::test]
-async fn an_import_used_but_not_asked_for_is_denied() {
+async fn an_import_missing_in_the_manifest_is_denied() {
     let runtime = runtime();
     let silent = TOOL.replace("\"clock\", ", "");
     let tool = plugin(&runtime, "tool", &silent, fixture("tool"), everything());
@@ -229,7 +229,7 @@ async fn many_callers_share_one_compilation() {
 }
 
 #[tokio::test]
-async fn old_plugins_go_on_after_a_reload() {
+async fn old_plugins_keep_working_after_a_failed_reload() {
     let runtime = runtime();
     let old = load(&runtime, "router", ROUTER, fixture("router"), OperatorGrant::default()).unwrap();
     let bad = load(&runtime, "router", ROUTER, vec![], OperatorGrant::default());

@@ -1,5 +1,5 @@
-//! Real guests in the real sandbox: what they may do, what they may not, and
-//! that nothing they do harms the host or anybody else.
+//! Tests with real guests in the real sandbox: what guests may do, what they may not do, and that a
+//! misbehaving guest harms neither the host nor other guests.
 
 #![expect(
     clippy::unwrap_used,

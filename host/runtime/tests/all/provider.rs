@@ -1,4 +1,4 @@
-//! Providers: one instance from the request to the last event.
+//! Providers: one instance serves from the request to the last event.
 
 use cofferdam_runtime::wire::{ErrorKind, Event, Prepared, PreparedEmbeddings, ResponseHead};
 use cofferdam_runtime::{CallContext, CallErrorKind, OperatorGrant};
@@ -7,7 +7,7 @@ use crate::kit::{PROVIDER, context, frame, head, plugin, provider, runtime, targ
 use crate::rogue::Rogue;
 
 #[tokio::test]
-async fn an_attempt_goes_from_the_request_to_the_last_event() {
+async fn an_attempt_runs_from_the_request_to_the_last_event() {
     let runtime = runtime();
     let provider = provider(&runtime);
     assert!(provider.exports_generation() && provider.exports_embedding());
@@ -66,7 +66,7 @@ async fn errors_of_the_provider_are_mapped_and_their_bodies_cut() {
 }
 
 #[tokio::test]
-async fn failures_it_foresees_leave_the_instance_alive() {
+async fn reported_failures_leave_the_instance_alive() {
     let runtime = runtime();
     let mut attempt = provider(&runtime).open_provider(&context()).await.unwrap();
     assert!(attempt.prepare(b"{}", &target("fail")).await.unwrap().is_err());
@@ -93,7 +93,7 @@ async fn answers_that_break_a_rule_end_the_instance() {
 }
 
 #[tokio::test]
-async fn embeddings_go_both_ways() {
+async fn embeddings_are_prepared_and_decoded() {
     let runtime = runtime();
     let provider = provider(&runtime);
     let mut attempt = provider.open_provider(&context()).await.unwrap();
@@ -109,7 +109,7 @@ async fn embeddings_go_both_ways() {
 }
 
 #[tokio::test]
-async fn providers_with_one_purpose_load_and_say_what_they_lack() {
+async fn providers_with_one_purpose_report_the_missing_interface() {
     let runtime = runtime();
     let load =
         |world| plugin(&runtime, "provider", PROVIDER, Rogue::of(world).build(), OperatorGrant::default());
@@ -125,7 +125,7 @@ async fn providers_with_one_purpose_load_and_say_what_they_lack() {
 }
 
 #[tokio::test]
-async fn without_a_decoder_nothing_is_fed() {
+async fn feed_needs_an_open_decoder() {
     let runtime = runtime();
     let mut attempt = provider(&runtime).open_provider(&context()).await.unwrap();
     assert!(attempt.feed(&[frame("", "x")]).await.is_err());

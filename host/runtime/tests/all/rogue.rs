@@ -1,5 +1,5 @@
-//! Components made from text, for what no honest toolchain builds: each function
-//! of a world has the same body, unless another is given.
+//! Components made from text, for cases that no ordinary toolchain builds. All functions of a world
+//! have the same body, unless another one is given.
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::abi::{AbiVariant, WasmType};
@@ -11,7 +11,7 @@ use wit_parser::{
 pub(crate) const TRAP: &str = "unreachable";
 pub(crate) const LOOP: &str = "(loop $again (br $again)) unreachable";
 
-/// The contract, or a changed copy of it.
+/// The text of the contract, or a changed copy of it.
 pub(crate) struct Wit(Vec<(String, String)>);
 
 impl Wit {
@@ -26,7 +26,7 @@ impl Wit {
         Self(files)
     }
 
-    /// Replaces `from` by `to` wherever it stands; it must stand somewhere.
+    /// Replaces all occurrences of `from` by `to`. There must be at least one.
     pub(crate) fn with(mut self, from: &str, to: &str) -> Self {
         assert!(self.0.iter().any(|(_, text)| text.contains(from)), "{from:?} is not in wit/");
         for (_, text) in &mut self.0 {
@@ -47,7 +47,7 @@ impl Wit {
     }
 }
 
-/// A component to be.
+/// Builds a component.
 pub(crate) struct Rogue {
     wit: Wit,
     world: String,
@@ -78,13 +78,13 @@ impl Rogue {
         self
     }
 
-    /// What every exported function does.
+    /// Sets the body of all exported functions.
     pub(crate) fn doing(mut self, body: &str) -> Self {
         self.body = body.into();
         self
     }
 
-    /// What the functions do whose names end so.
+    /// Sets the body of the functions whose names end with `name`.
     pub(crate) fn with_body(mut self, name: &str, body: &str) -> Self {
         self.bodies.push((name.into(), body.into()));
         self
@@ -95,13 +95,13 @@ impl Rogue {
         self
     }
 
-    /// More fields of the module: a start function, data, memories.
+    /// Adds fields to the module: a start function, data, memories.
     pub(crate) fn plus(mut self, fields: &str) -> Self {
         self.extra.push_str(fields);
         self
     }
 
-    /// Core imports, which stand before everything else.
+    /// Adds core imports, which must be first in a module.
     pub(crate) fn importing(mut self, imports: &str) -> Self {
         self.imports = imports.into();
         self

@@ -31,7 +31,7 @@ fn models() -> Vec<Model> {
 }
 
 #[tokio::test]
-async fn a_router_orders_and_sees_its_seed_and_settings() {
+async fn a_router_gets_its_seed_and_settings() {
     let runtime = runtime();
     let grant = OperatorGrant { config: serde_json::json!({"weight": 2}), ..OperatorGrant::default() };
     let router = plugin(&runtime, "router", ROUTER, fixture("router"), grant);
@@ -41,14 +41,14 @@ async fn a_router_orders_and_sees_its_seed_and_settings() {
 }
 
 #[tokio::test]
-async fn a_failure_it_foresees_is_an_answer() {
+async fn a_reported_failure_is_an_answer() {
     let runtime = runtime();
     let failure = router(&runtime).route(&context(), &summary("fail"), &candidates(1), 0).await.unwrap();
     assert_eq!(failure.unwrap_err().kind, ErrorKind::NotFound);
 }
 
 #[tokio::test]
-async fn orders_that_break_the_rules_are_errors_of_the_router() {
+async fn orders_that_break_a_rule_are_errors() {
     let runtime = runtime();
     let router = router(&runtime);
     for deed in ["out of range", "twice", "empty"] {
@@ -59,7 +59,7 @@ async fn orders_that_break_the_rules_are_errors_of_the_router() {
 }
 
 #[tokio::test]
-async fn no_call_sees_what_another_left_behind() {
+async fn calls_without_an_owner_share_no_state() {
     let runtime = runtime();
     let router = router(&runtime);
     for _ in 0..20 {
@@ -69,7 +69,7 @@ async fn no_call_sees_what_another_left_behind() {
 }
 
 #[tokio::test]
-async fn a_model_router_chooses_among_the_models_offered() {
+async fn a_model_router_chooses_among_the_offered_models() {
     let runtime = runtime();
     let router = router(&runtime);
     assert!(router.exports_model_choice());
@@ -91,7 +91,7 @@ async fn a_model_router_chooses_among_the_models_offered() {
 }
 
 #[tokio::test]
-async fn a_router_without_model_choice_loads_and_says_so() {
+async fn a_router_without_model_choice_reports_the_missing_interface() {
     let runtime = runtime();
     let plain = plugin(&runtime, "router", ROUTER, Rogue::of("router").build(), OperatorGrant::default());
     assert!(!plain.exports_model_choice());

@@ -1,5 +1,5 @@
-//! Guests that burn all processors, and what that does to everybody else. How
-//! long things take is printed, not asserted: tests run on busy machines.
+//! Guests that use all processors, and how that affects other tasks. Durations are printed and not
+//! asserted, because tests run on busy machines.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn spinner(runtime: &Runtime) -> Arc<Plugin> {
     plugin(runtime, "router", &manifest, fixture("router"), OperatorGrant::default())
 }
 
-/// Delays of a 2 ms timer beyond its time, worst last.
+/// Delays of a 2 ms timer beyond its time, sorted.
 async fn timer_delays() -> Vec<Duration> {
     let mut delays = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
@@ -60,7 +60,7 @@ async fn delays_beside(guests: usize) -> Vec<Duration> {
     let spinner = spinner(&runtime);
     spinner.compile().await.unwrap();
     let tasks = spin(&spinner, guests);
-    // On the workers, where the guests are, not on this thread.
+    // Run on the workers, where the guests run, and not on this thread.
     let delays = tokio::spawn(timer_delays()).await.unwrap();
     abort(tasks).await;
     assert_eq!(runtime.gauges().instances, 0);
@@ -68,7 +68,7 @@ async fn delays_beside(guests: usize) -> Vec<Duration> {
 }
 
 #[test]
-fn timers_of_others_fire_while_guests_spin_on_every_core() {
+fn timers_fire_while_guests_spin_on_every_core() {
     let scheduler = scheduler();
     for guests in [WORKERS, 16, 64] {
         let delays = scheduler.block_on(delays_beside(guests));

@@ -1,4 +1,4 @@
-//! Tools: functions, results, and every import a tool may have.
+//! Tools: functions, results, and every import that a tool may have.
 
 use std::sync::{Arc, Mutex};
 
@@ -55,7 +55,7 @@ async fn a_tool_offers_functions_for_its_settings() {
 }
 
 #[tokio::test]
-async fn results_and_errors_come_back_typed() {
+async fn results_and_errors_are_typed() {
     let runtime = runtime();
     let tool = tool(&runtime);
     let output = invoke(&tool, Services::default(), "anything", "{}").await;
@@ -85,7 +85,7 @@ async fn random_bytes_are_given_in_small_amounts() {
 }
 
 #[tokio::test]
-async fn scratch_lives_as_long_as_the_request() {
+async fn scratch_values_last_for_one_request() {
     let runtime = runtime();
     let tool = tool(&runtime);
     let request = Services::default();
@@ -98,7 +98,7 @@ async fn scratch_lives_as_long_as_the_request() {
 }
 
 #[tokio::test]
-async fn tools_see_catalog_and_request_when_granted() {
+async fn tools_read_catalog_and_request_if_granted() {
     let runtime = runtime();
     let tool = tool(&runtime);
     let view = Arc::new(View::default());

@@ -1,5 +1,5 @@
-//! Instances that serve more than one call: whose they are, what ends them, and
-//! that they are in nobody's way.
+//! Instances that serve more than one call: which owner gets them, what ends them, and that they
+//! make room for other calls.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::kit::{
 };
 use crate::rogue::{LOOP, Rogue, TRAP, Wit};
 
-/// A router's decision at 1024: one index, 0, and two empty texts.
+/// A router's decision at address 1024: one index, 0, and two empty strings.
 const ANSWER: &str = "(data (i32.const 1032) \"\\00\\08\\00\\00\\01\")";
 
 fn owned(owner: &str) -> CallContext {
     CallContext { owner: Some(Owner::new(owner)), ..context() }
 }
 
-/// How many calls the instance has served that serves this one.
+/// The number of calls that the instance of this call has served so far.
 async fn calls(router: &Arc<Plugin>, context: &CallContext) -> u32 {
     let decision = router.route(context, &summary(""), &candidates(1), 0).await.unwrap().unwrap();
     let calls = decision.reason.strip_prefix("calls=").unwrap();
@@ -28,7 +28,7 @@ async fn calls(router: &Arc<Plugin>, context: &CallContext) -> u32 {
 }
 
 #[tokio::test]
-async fn an_instance_serves_its_owner_again_and_nobody_else() {
+async fn an_instance_serves_only_its_owner_again() {
     let runtime = runtime();
     let router = router(&runtime);
     // Two keys of one workspace are two owners.
@@ -45,7 +45,7 @@ async fn an_instance_serves_its_owner_again_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn calls_at_the_same_time_have_an_instance_each() {
+async fn concurrent_calls_have_an_instance_each() {
     let runtime = runtime();
     let provider = provider(&runtime);
     let owner = owned("key");
@@ -61,7 +61,7 @@ async fn calls_at_the_same_time_have_an_instance_each() {
 }
 
 #[tokio::test]
-async fn what_did_not_go_well_is_never_met_again() {
+async fn an_instance_is_not_reused_after_a_failed_call() {
     let runtime = runtime();
     let router = router(&runtime);
     let key = owned("key");
@@ -77,7 +77,7 @@ async fn what_did_not_go_well_is_never_met_again() {
 }
 
 #[tokio::test]
-async fn a_dropped_call_takes_the_instance_with_it() {
+async fn a_dropped_call_drops_its_instance() {
     let runtime = runtime();
     let router = router(&runtime);
     let key = owned("key");
@@ -92,7 +92,7 @@ async fn a_dropped_call_takes_the_instance_with_it() {
 }
 
 #[tokio::test]
-async fn every_attempt_begins_anew() {
+async fn every_attempt_of_a_kept_instance_starts_fresh() {
     let runtime = runtime();
     let provider = provider(&runtime);
     for round in 0..3 {
@@ -112,7 +112,7 @@ async fn every_attempt_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_guest_that_breaks_in_mid_attempt_is_not_kept() {
+async fn a_guest_that_traps_during_an_attempt_is_not_kept() {
     let runtime = runtime();
     let provider = provider(&runtime);
     let owner = owned("key");
@@ -126,7 +126,7 @@ async fn a_guest_that_breaks_in_mid_attempt_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_destructor_that_breaks_costs_the_instance_and_nothing_else() {
+async fn a_trapping_destructor_only_ends_the_instance() {
     let runtime = runtime();
     for deed in [TRAP, LOOP] {
         let manifest = format!("{PROVIDER}[limits]\ndeadline_ms = 5\n");
@@ -145,7 +145,7 @@ async fn a_destructor_that_breaks_costs_the_instance_and_nothing_else() {
         attempt.close().await;
         assert_eq!((runtime.gauges().instances, runtime.gauges().idle), (0, 0), "{deed}");
         assert_eq!(rogue.counters().values().errors.values().sum::<u64>(), 1, "{deed}");
-        // Nobody's instance ends without asking the guest.
+        // An instance without an owner is dropped without running the destructor.
         let mut attempt = rogue.open_provider(&context()).await.unwrap();
         attempt.open_decoder(&head()).await.unwrap();
         attempt.close().await;
@@ -166,7 +166,7 @@ async fn an_instance_that_grew_is_not_kept() {
 }
 
 #[tokio::test]
-async fn what_waits_makes_room_for_whoever_comes() {
+async fn idle_instances_make_room_for_other_calls() {
     let runtime = runtime();
     let (router, provider) = (router(&runtime), provider(&runtime));
     let room = runtime.gauges().instances_max;
@@ -183,7 +183,7 @@ async fn what_waits_makes_room_for_whoever_comes() {
 }
 
 #[tokio::test]
-async fn what_waits_makes_room_for_memories_too() {
+async fn idle_instances_make_room_for_memories() {
     let runtime = runtime();
     let greedy = Rogue::of("router")
         .memory("(memory (export \"memory\") 32) (memory 1) (memory 1) (memory 1)")
@@ -195,7 +195,7 @@ async fn what_waits_makes_room_for_memories_too() {
         greedy.route(&owner, &summary(""), &candidates(1), 0).await.unwrap().unwrap();
     }
     assert_eq!(runtime.gauges().idle, 4);
-    // There are as many memories as instances, and each of these takes one.
+    // The pool has as many memories as instances, and each of these instances takes one.
     let provider = provider(&runtime);
     let mut attempts = Vec::new();
     for _ in 0..runtime.gauges().instances_max - 8 {
@@ -205,7 +205,7 @@ async fn what_waits_makes_room_for_memories_too() {
 }
 
 #[tokio::test]
-async fn the_instances_of_a_plugin_go_with_it() {
+async fn idle_instances_end_with_their_plugin() {
     let runtime = runtime();
     let (old, kept) = (router(&runtime), provider(&runtime));
     kept.open_provider(&owned("key")).await.unwrap().close().await;
@@ -219,7 +219,7 @@ async fn the_instances_of_a_plugin_go_with_it() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_waits_for_its_provider_leaves_its_instance_to_others_if_the_plugin_is_stateless() {
+async fn a_stateless_provider_shares_its_instance_while_waiting() {
     let runtime = runtime();
     for (line, instances) in [("", 2), ("stateless = true", 1)] {
         let manifest = format!("{PROVIDER}[provider]\n{line}\n");
@@ -236,7 +236,7 @@ async fn an_attempt_that_waits_for_its_provider_leaves_its_instance_to_others_if
             attempt.resume(&owner).await.unwrap();
             attempt.open_decoder(&head()).await.unwrap();
             attempt.feed(&[frame("", "x")]).await.unwrap().unwrap();
-            // The decoder is in this instance and nowhere else.
+            // The decoder exists in this instance only, so it must not be given away.
             attempt.pause();
             let rest = attempt.finish().await.unwrap().unwrap();
             assert!(format!("{rest:?}").contains("frames=1"), "{rest:?}");
@@ -248,7 +248,7 @@ async fn an_attempt_that_waits_for_its_provider_leaves_its_instance_to_others_if
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_provider_finds_an_instance_again() {
+async fn a_paused_attempt_always_gets_an_instance_again() {
     let runtime = runtime();
     let manifest = format!("{PROVIDER}[provider]\nstateless = true\n");
     let provider = plugin(&runtime, "provider", &manifest, fixture("provider"), OperatorGrant::default());
@@ -269,7 +269,7 @@ async fn whoever_waits_for_a_provider_finds_an_instance_again() {
 }
 
 #[tokio::test]
-async fn hooks_and_tools_are_fresh_for_every_call() {
+async fn hooks_and_tools_get_a_new_instance_per_call() {
     let runtime = runtime();
     let (hook, tool) = (hook(&runtime), tool(&runtime));
     hook.on_request(&owned("key"), Services::default(), b"{}", b"").await.unwrap().unwrap();
@@ -290,7 +290,7 @@ fn with_stdout() -> Wit {
 }
 
 #[tokio::test]
-async fn an_instance_that_holds_on_to_what_it_opened_is_not_kept() {
+async fn an_instance_with_open_handles_is_not_kept() {
     let runtime = runtime();
     for (what, body, kept) in
         [("nothing", "i32.const 1024", 1), ("a stream", "(drop (call $get_stdout)) i32.const 1024", 0)]

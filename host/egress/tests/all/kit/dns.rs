@@ -1,4 +1,4 @@
-//! A name server that knows one answer.
+//! A name server with fixed answers.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,8 @@ use hickory_resolver::proto::{
 };
 use tokio::{net::UdpSocket, task::JoinSet};
 
-/// Gives every name the same addresses; without any, says that the name does not exist.
+/// Answers for every name with the same addresses, or that the name does not exist if there are
+/// none.
 pub(crate) struct NameServer {
     pub(crate) address: SocketAddr,
     _tasks: JoinSet<()>,
@@ -22,7 +23,8 @@ impl NameServer {
         Self::flipping(&[addresses]).await
     }
 
-    /// Gives the next set of addresses each time that it is asked, the last one for ever, to be kept for no time.
+    /// Answers each query with the next set of addresses, the last set repeatedly. With more than
+    /// one set the TTL is zero.
     pub(crate) async fn flipping(answers: &[&[&str]]) -> Self {
         let parse = |addresses: &&[&str]| addresses.iter().map(|address| address.parse().unwrap()).collect();
         let mut answers: VecDeque<Vec<IpAddr>> = answers.iter().map(parse).collect();

@@ -1,4 +1,4 @@
-//! Guests' own requests, to a server of ours behind TLS.
+//! Guests' own requests to a test server behind TLS.
 
 use bytes::Bytes;
 use cofferdam_egress::{
@@ -9,11 +9,11 @@ use http_body_util::Full;
 
 use super::{PATIENCE, Server, config, egress, tls::Authority, vault::Vault};
 
-/// What `api.test` would have released to it.
+/// The value of the secret that is released to `api.test`.
 pub(crate) const VALUE: &str = "ghp_0123456789/abc+DEF==";
 pub(crate) const NAME: &str = "github_token";
 
-/// A server that is `api.test`, and a door through which guests reach it.
+/// A server for `api.test`, and a client through which guests reach it.
 pub(crate) struct Scene {
     pub(crate) server: Server,
     pub(crate) authority: Authority,
@@ -56,7 +56,7 @@ impl Scene {
         self.egress.fetch(request, injections).await
     }
 
-    /// Which rule refuses the request; that nothing was sent is looked at too.
+    /// The rule that refuses the request. Asserts that no connection was made.
     pub(crate) async fn refusal(&self, request: GuestRequest, injections: Vec<Injection>) -> Reason {
         let before = self.server.connections();
         let reason = refusal(self.fetch(request, injections).await);
@@ -65,7 +65,7 @@ impl Scene {
     }
 }
 
-/// May reach this server as `api.test`.
+/// A configuration that lets guests reach this server as `api.test`.
 pub(crate) fn opened(server: &Server, authority: &Authority) -> EgressConfig {
     EgressConfig {
         ports: vec![server.address.port()],
@@ -106,7 +106,7 @@ pub(crate) async fn text(reply: GuestReply) -> String {
     String::from_utf8(body.collect().await.unwrap().to_vec()).unwrap()
 }
 
-/// Answers with the request: head and body.
+/// Answers with the head and the body of the request.
 pub(crate) fn echo(request: &Request<Bytes>) -> Response<Full<Bytes>> {
     let mut text = format!("{} {}\n", request.method(), request.uri());
     for (name, value) in request.headers() {

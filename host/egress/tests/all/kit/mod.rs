@@ -1,4 +1,4 @@
-//! Servers to talk to, and a client that may talk to them.
+//! Test servers, and configurations that let the client reach them.
 
 pub(crate) mod dns;
 pub(crate) mod guest;
@@ -31,13 +31,13 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Longer than anything takes here; a test that waits so long has failed.
+/// Longer than any step takes. A test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What an HTTP/2 server takes at once, like many.
+/// Concurrent streams that the HTTP/2 server allows, as many servers do.
 pub(crate) const STREAMS_MAX: u32 = 100;
 
-/// A server for as long as the value lives.
+/// A server that runs until it is dropped.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -46,12 +46,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers every request with what `answer` makes of it.
+    /// Answers every request with the result of `answer`.
     pub(crate) async fn start(answer: fn(&Request<Bytes>) -> Response<Full<Bytes>>) -> Self {
         Self::with(answer, |stream| async move { Some(stream) }).await
     }
 
-    /// The same behind TLS.
+    /// Same as [`Self::start`], behind TLS.
     pub(crate) async fn start_tls(
         acceptor: tokio_rustls::TlsAcceptor,
         answer: fn(&Request<Bytes>) -> Response<Full<Bytes>>,
@@ -116,7 +116,7 @@ impl Server {
         format!("http://{}/v1", self.address)
     }
 
-    /// How many connections came in so far.
+    /// Number of connections that were accepted so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -132,7 +132,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     answer: fn(&Request<Bytes>) -> Response<Full<Bytes>>,
     seen: mpsc::Sender<Request<Bytes>>,
 ) {
-    // A client that does not trust us leaves during the handshake.
+    // A client that does not trust the certificate ends the handshake.
     let Some(stream) = stream else { return };
     let service = service_fn(move |request: Request<Incoming>| {
         let seen = seen.clone();
@@ -146,11 +146,11 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http2().max_concurrent_streams(STREAMS_MAX);
-    // A client that goes away is what some tests are about.
+    // Some tests close the connection early, so errors are ignored.
     let _outcome = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// Reads until the head of a request is there; a body may have come with it.
+/// Reads until the head of a request is complete. Parts of the body may have been read too.
 pub(crate) async fn read_head(stream: &mut TcpStream) {
     let mut head = Vec::new();
     while !head.windows(4).any(|window| window == b"\r\n\r\n") {
@@ -164,7 +164,7 @@ pub(crate) fn ok(_request: &Request<Bytes>) -> Response<Full<Bytes>> {
     Response::new(Full::from("fine"))
 }
 
-/// May send credentials to this machine.
+/// A configuration that allows credentials over plain http to loopback.
 pub(crate) fn config() -> EgressConfig {
     EgressConfig { allow_plaintext_loopback: true, connect_timeout: PATIENCE, ..EgressConfig::default() }
 }
@@ -184,7 +184,7 @@ pub(crate) fn origin(base_url: &str) -> Origin {
     Origin::parse(base_url, false, false, &config()).unwrap()
 }
 
-/// An origin for requests with one.
+/// An origin for requests with a credential.
 pub(crate) fn origin_with_credential(base_url: &str) -> Origin {
     Origin::parse(base_url, true, false, &config()).unwrap()
 }

@@ -1,4 +1,4 @@
-//! A certificate authority of our own.
+//! A certificate authority for tests.
 
 use std::sync::Arc;
 
@@ -21,30 +21,30 @@ impl Authority {
         Self { issuer }
     }
 
-    /// What the operator would put into `roots`.
+    /// The PEM file for `roots`.
     pub(crate) fn pem(&self) -> Vec<u8> {
         self.issuer.pem().into_bytes()
     }
 
-    /// A server that proves to be `name`.
+    /// A TLS server with a valid certificate for `name`.
     pub(crate) fn acceptor(&self, name: &str, protocols: &[&str]) -> TlsAcceptor {
         self.acceptor_from(CertificateParams::new([name.to_owned()]).unwrap(), protocols)
     }
 
-    /// A server that proves to be each of these.
+    /// A TLS server with a valid certificate for all these names.
     pub(crate) fn acceptor_for(&self, names: &[&str], protocols: &[&str]) -> TlsAcceptor {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         self.acceptor_from(CertificateParams::new(names).unwrap(), protocols)
     }
 
-    /// A server that says itself that it is `name`.
+    /// A TLS server with a self-signed certificate for `name`.
     pub(crate) fn self_signed(name: &str) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::new([name.to_owned()]).unwrap().self_signed(&key).unwrap();
         acceptor_with(certificate.der().clone(), &key, &["http/1.1"])
     }
 
-    /// A server that once was `name`.
+    /// A TLS server with an expired certificate for `name`.
     pub(crate) fn expired(&self, name: &str) -> TlsAcceptor {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2001, 1, 1);

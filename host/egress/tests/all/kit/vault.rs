@@ -1,4 +1,4 @@
-//! Secrets out of a real store: nothing else makes a release.
+//! Releases of secrets from a real store: only a store can create a `Release`.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Vault {
         }
     }
 
-    /// The same on its way to a place in a request.
+    /// Stores and releases a value, with its place in a request.
     pub(crate) fn injection(&self, slot: Slot, name: &str, value: &str, host: &str) -> Injection {
         Injection { slot, secret: self.release(name, value, host) }
     }
