@@ -1,11 +1,8 @@
 //! [`Egress`]: one client per rule, and the path of one provider request.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use bytes::Bytes;
@@ -13,7 +10,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::Full;
 
 use crate::{
-    ConfigError, Credential, EgressConfig, Error, GuestRequest, Origin, Reason, Reply, ReplyBody,
+    ConfigError, Credential, EgressConfig, Error, GuestRequest, Limits, Origin, Reason, Reply, ReplyBody,
     dial::Dialler,
     headers,
     pool::Pool,
@@ -69,27 +66,6 @@ pub struct Outgoing<'a> {
     pub credential: Option<&'a Credential>,
     /// Limits in bytes and time.
     pub limits: Limits,
-}
-
-/// Bounds of one exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Time limit from the call until the head of the answer has arrived, connecting included.
-    pub head: Duration,
-    /// Time limit for one wait for the next chunk of the body.
-    pub idle: Duration,
-    /// Length limit of the body, in bytes.
-    pub body_bytes_max: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            head: Duration::from_secs(60),
-            idle: Duration::from_secs(60),
-            body_bytes_max: 64 * 1024 * 1024,
-        }
-    }
 }
 
 impl Egress {

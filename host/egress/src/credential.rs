@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue};
 use zeroize::Zeroizing;
 
 use crate::ScrubSet;
-use crate::headers::{self, VALUE_BYTES_MAX};
+use crate::header_rules::{self, VALUE_BYTES_MAX};
 
 /// Where a provider expects its credential: a header and the text around the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,11 +68,11 @@ impl Placement {
     /// [`CredentialError::Header`] or [`CredentialError::Format`].
     pub fn parse(header: &str, format: &str) -> Result<Self, CredentialError> {
         let header = HeaderName::from_bytes(header.as_bytes()).map_err(|_| CredentialError::Header)?;
-        if !headers::may_carry_credential(&header) {
+        if !header_rules::may_carry_credential(&header) {
             return Err(CredentialError::Header);
         }
         let (before, after) = format.split_once("{}").ok_or(CredentialError::Format)?;
-        if !headers::is_frame(before, after) {
+        if !header_rules::is_frame(before, after) {
             return Err(CredentialError::Format);
         }
         Ok(Self { header, before: before.to_owned(), after: after.to_owned() })
@@ -88,7 +88,7 @@ impl Placement {
         if exposed.is_empty() {
             return Err(CredentialError::Empty);
         }
-        if !headers::is_safe(exposed) {
+        if !header_rules::is_safe(exposed) {
             return Err(CredentialError::NotHeaderSafe);
         }
         let length = self.before.len() + exposed.len() + self.after.len();

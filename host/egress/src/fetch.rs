@@ -8,7 +8,6 @@
 //! (egress rule R10).
 
 use std::{
-    fmt,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -20,7 +19,7 @@ use http_body_util::Full;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Egress, Error, Injection, Limits, Reason, ReplyBody, ScrubSet, Slot, Target, headers,
+    Egress, Error, GuestRequest, Injection, Limits, Reason, ReplyBody, ScrubSet, Slot, headers,
     place::{self, Filled},
 };
 
@@ -29,34 +28,6 @@ use crate::{
 const TOTAL_MAX: Duration = Duration::from_secs(60 * 60);
 /// Length limit of all headers of an answer together, in bytes.
 const HEADERS_BYTES_MAX: usize = 64 * 1024;
-
-/// A request of a guest.
-#[derive(Clone)]
-pub struct GuestRequest {
-    /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH` or `DELETE`.
-    pub method: String,
-    /// The checked URL.
-    pub target: Target,
-    /// The guest's headers, at most 100. They may have placeholders if the grant allows it.
-    pub headers: Vec<(String, String)>,
-    /// The body, empty for none.
-    pub body: Bytes,
-    /// Limits in bytes and time.
-    pub limits: GuestLimits,
-    /// Restricts the request to public addresses, even if `allow_private` opens others. For guests
-    /// that may reach any host: the operator did not name this one.
-    pub public_only: bool,
-}
-
-/// Limits of one exchange of a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GuestLimits {
-    /// Length limit of the answer's body, in bytes.
-    pub body_bytes_max: u64,
-    /// Time limit for everything, from resolving the name to the last byte of the body; at most an
-    /// hour.
-    pub total: Duration,
-}
 
 /// An answer, with released values replaced everywhere.
 #[derive(Debug)]
@@ -255,12 +226,5 @@ impl GuestBody {
         names.sort_unstable();
         names.dedup();
         names
-    }
-}
-
-impl fmt::Debug for GuestRequest {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // URL, headers and body are the guest's content and do not belong into logs.
-        formatter.debug_struct("GuestRequest").field("method", &self.method).finish_non_exhaustive()
     }
 }

@@ -7,49 +7,63 @@
 //! request is sent once: this crate follows no redirect, uses no proxy, keeps no cookie and decodes
 //! no compression.
 //!
+//! The modules are listed from the two ways to send a request down to what they share. Each module
+//! imports only modules below it.
+//!
 //! Comments cite the egress rules by number (R1 to R24); `docs/egress-rules.md` lists them.
 
-mod address;
-mod range;
-mod reach;
-mod rule;
+mod fetch;
+mod place;
+mod slot;
 
-mod origin;
-mod path;
-mod target_url;
+mod client;
 
-mod config;
+mod dial;
 mod resolver;
 mod tls;
 
-mod dial;
+mod rule;
+
+mod guest_request;
+mod target_url;
+
+mod origin;
+mod reach;
+
+mod address;
+mod config;
+mod range;
+
+mod headers;
+
+mod credential;
+
+mod header_rules;
+mod placeholder;
+
+mod reply;
+
 mod pool;
 mod wire;
 
 mod scrub;
 
-mod credential;
-mod headers;
-mod place;
-mod placeholder;
-mod slot;
-
-mod client;
 mod error;
-mod fetch;
-mod reply;
+mod limits;
+mod path;
 
 pub use address::AddressClass;
-pub use client::{Egress, Limits, Outgoing};
+pub use client::{Egress, Outgoing};
 pub use config::{ConfigError, EgressConfig};
 pub use credential::{Credential, CredentialError, Placement};
 pub use error::{Error, Reason, Unreached, Untrusted};
-pub use fetch::{GuestBody, GuestLimits, GuestReply, GuestRequest};
-pub use headers::is_credential_header;
+pub use fetch::{GuestBody, GuestReply};
+pub use guest_request::{GuestLimits, GuestRequest, Placeholder, placeholders};
+pub use header_rules::is_credential_header;
+pub use limits::Limits;
 pub use origin::{Origin, OriginError};
 pub use path::PathError;
 pub use place::SECRETS_MAX;
-pub use placeholder::{Placeholder, placeholders};
 pub use range::{IpRange, RangeError};
 pub use reply::{Reply, ReplyBody};
 pub use scrub::{ScrubSet, Scrubber};

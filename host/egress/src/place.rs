@@ -8,7 +8,11 @@ use http::{HeaderMap, HeaderValue, Method, Uri, uri::PathAndQuery};
 use zeroize::Zeroizing;
 
 use crate::{
-    GuestRequest, Injection, Reason, Slot, headers, headers::VALUE_BYTES_MAX, placeholder, slot::Place,
+    GuestRequest, Injection, Reason, Slot,
+    guest_request::placeholders,
+    header_rules::{self, VALUE_BYTES_MAX},
+    headers, placeholder,
+    slot::Place,
 };
 
 /// Number of secrets in one request.
@@ -79,7 +83,7 @@ fn method(text: &str) -> Result<Method, Reason> {
 /// Every placeholder must have a secret, and every secret for a placeholder must be used by one
 /// (egress rule R2).
 fn check_placeholders(request: &GuestRequest, slots: &[(&Slot, &SecretName)]) -> Result<(), Reason> {
-    let found = placeholder::placeholders(request)?;
+    let found = placeholders(request)?;
     let mut wanted = Vec::new();
     for (slot, name) in slots {
         if let Place::Placeholder { header, secret } = &slot.0 {
@@ -125,7 +129,7 @@ pub(crate) fn fill(request: &GuestRequest, injections: &[Injection]) -> Result<F
 }
 
 fn framed(before: &str, exposed: &[u8], after: &str) -> Result<HeaderValue, Reason> {
-    if !headers::is_safe(exposed) {
+    if !header_rules::is_safe(exposed) {
         return Err(Reason::SecretNotHeaderSafe);
     }
     sensitive(&[before.as_bytes(), exposed, after.as_bytes()])
@@ -166,7 +170,7 @@ fn replace_placeholders(headers: &mut HeaderMap, injections: &[Injection]) -> Re
                 matches!(&injection.slot.0, Place::Placeholder { header, secret: named } if header == name && named == secret)
             });
             let exposed = wanted.ok_or(Reason::Placeholder)?.secret.expose();
-            if !headers::is_safe(exposed) {
+            if !header_rules::is_safe(exposed) {
                 return Err(Reason::SecretNotHeaderSafe);
             }
             parts.extend([text.get(from..place.start).unwrap_or_default().as_bytes(), exposed]);

@@ -8,51 +8,16 @@
 use std::ops::Range;
 
 use cofferdam_store::SecretName;
-use http::HeaderName;
 use memchr::memmem;
 
-use crate::{GuestRequest, Reason};
+use crate::Reason;
 
 /// Start of a placeholder.
-const OPENING: &str = "{{secret:";
+pub(crate) const OPENING: &str = "{{secret:";
 /// End of a placeholder.
 const CLOSING: &str = "}}";
 /// Number of placeholders in one request.
-const PLACEHOLDERS_MAX: usize = 4;
-
-/// A placeholder in a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placeholder {
-    /// The header whose value contains it.
-    pub header: HeaderName,
-    /// The name of the secret that it stands for.
-    pub secret: SecretName,
-}
-
-/// All placeholders of a request, in order of occurrence.
-///
-/// # Errors
-///
-/// [`Reason::Placeholder`] for a placeholder outside of a header's value, a malformed one, and a
-/// fifth one. [`Reason::Header`] for a placeholder in a header with an invalid name.
-pub fn placeholders(request: &GuestRequest) -> Result<Vec<Placeholder>, Reason> {
-    let mut found = Vec::new();
-    for (name, value) in &request.headers {
-        if name.contains(OPENING) {
-            return Err(Reason::Placeholder);
-        }
-        for (_, secret) in in_value(value)? {
-            let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Reason::Header)?;
-            found.push(Placeholder { header, secret });
-        }
-    }
-    let is_misplaced =
-        request.method.contains(OPENING) || memmem::find(&request.body, OPENING.as_bytes()).is_some();
-    if is_misplaced || found.len() > PLACEHOLDERS_MAX {
-        return Err(Reason::Placeholder);
-    }
-    Ok(found)
-}
+pub(crate) const PLACEHOLDERS_MAX: usize = 4;
 
 /// The placeholders of one header value, with their byte ranges.
 pub(crate) fn in_value(value: &str) -> Result<Vec<(Range<usize>, SecretName)>, Reason> {

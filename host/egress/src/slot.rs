@@ -3,7 +3,7 @@
 use cofferdam_store::{Release, SecretName};
 use http::HeaderName;
 
-use crate::{headers, placeholder};
+use crate::{header_rules, placeholder};
 
 /// Length limit of a query parameter's name and of a JSON pointer, in bytes.
 const NAME_BYTES_MAX: usize = 256;
@@ -66,10 +66,10 @@ impl Slot {
     /// [`SlotError::Header`] and [`SlotError::Format`].
     pub fn header(name: &str, before: &str, after: &str) -> Result<Self, SlotError> {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| SlotError::Header)?;
-        if !headers::may_carry_secret(&name) {
+        if !header_rules::may_carry_secret(&name) {
             return Err(SlotError::Header);
         }
-        if !headers::is_frame(before, after) {
+        if !header_rules::is_frame(before, after) {
             return Err(SlotError::Format);
         }
         Ok(Self(Place::Header { name, before: before.to_owned(), after: after.to_owned() }))
@@ -82,7 +82,7 @@ impl Slot {
     /// [`SlotError::Header`] and [`SlotError::Placeholder`].
     pub fn header_placeholder(name: &str, placeholder: &str) -> Result<Self, SlotError> {
         let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| SlotError::Header)?;
-        if !headers::may_carry_credential(&header) {
+        if !header_rules::may_carry_credential(&header) {
             return Err(SlotError::Header);
         }
         let secret = placeholder::parse(placeholder).ok_or(SlotError::Placeholder)?;
