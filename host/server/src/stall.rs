@@ -1,8 +1,8 @@
-//! A client that stops taking its answer holds a sandbox and a provider's
-//! stream. The body is not even polled then, so the limit sits at the socket:
-//! a write that cannot go on for too long ends the connection. Over HTTP/2 the
-//! socket goes on while the client gives one answer no room, so there the chunks
-//! that wait for room are watched too.
+//! Limits how long a client may leave its response unread: meanwhile the response holds a sandbox
+//! and a provider's stream. The body is not polled then, so the limit is enforced at the socket: a
+//! write that blocks for too long ends the connection. Over HTTP/2 the socket can make progress
+//! while one response is blocked by flow control, so chunks that wait in the connection are watched
+//! as well.
 
 use std::io;
 use std::pin::Pin;
@@ -14,16 +14,15 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A socket whose writes may stall for a limited time.
+/// A socket whose writes fail when they block for longer than `patience`.
 pub(crate) struct Stalling<S> {
     socket: S,
     patience: Duration,
-    /// Set while a write cannot go on.
+    /// Runs while a write is blocked.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Stalling<S> {
-    /// Ends writes that do not go on for `patience`.
     pub(crate) fn new(socket: S, patience: Duration) -> Self {
         Self { socket, patience, alarm: None }
     }
@@ -84,14 +83,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
     }
 }
 
-/// The answers that are on their way over one connection.
+/// The responses that are being sent on one HTTP/2 connection.
 pub(crate) struct Answers {
     began: Instant,
-    /// For each when its last chunk was handed over, in milliseconds; 0 while none waits.
+    /// For each response the time at which its last chunk was handed to the connection, in
+    /// milliseconds since `began`; 0 when no chunk waits.
     handed_ms: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
-/// The last chunk of one answer.
+/// The state of one response in [`Answers`]; dropping it removes the entry.
 pub(crate) struct Handed {
     answers: Arc<Answers>,
     at_ms: Arc<AtomicU64>,
@@ -104,20 +104,20 @@ impl Default for Answers {
 }
 
 impl Answers {
-    /// One more answer.
+    /// Adds a response.
     pub(crate) fn begin(self: &Arc<Self>) -> Handed {
         let at_ms = Arc::<AtomicU64>::default();
         self.handed_ms().push(Arc::clone(&at_ms));
         Handed { answers: Arc::clone(self), at_ms }
     }
 
-    /// Is there one of which the client has taken nothing for `patience`?
+    /// Whether the client has left a chunk of some response unread for `patience`.
     pub(crate) fn any_stalled(&self, patience: Duration) -> bool {
         let Some(last_ms) = self.now_ms().checked_sub(milliseconds(patience)) else { return false };
         self.handed_ms().iter().any(|at_ms| (1..=last_ms).contains(&at_ms.load(Ordering::Relaxed)))
     }
 
-    /// Never 0.
+    /// Milliseconds since `began`, plus one: 0 means that no chunk waits.
     fn now_ms(&self) -> u64 {
         milliseconds(self.began.elapsed()).saturating_add(1)
     }
@@ -128,12 +128,12 @@ impl Answers {
 }
 
 impl Handed {
-    /// A chunk waits for room from now on.
+    /// Records that a chunk was handed to the connection.
     pub(crate) fn hand(&self) {
         self.at_ms.store(self.answers.now_ms(), Ordering::Relaxed);
     }
 
-    /// It had room: the connection asks for the next.
+    /// Records that the connection took the chunk and asks for the next.
     pub(crate) fn taken(&self) {
         self.at_ms.store(0, Ordering::Relaxed);
     }
