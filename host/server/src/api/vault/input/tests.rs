@@ -118,7 +118,8 @@ fn a_body_is_utf_8_where_nobody_looks_too() {
     assert!(Put::parse(b"{\"hosts\":[\"a.com\"],\"value\":\"x\",\"note\":\"\xaf\"}").is_err());
 }
 
-/// By the grammar an escape may be half of a pair; it only has no meaning, which nobody wants of such a member.
+/// An unpaired surrogate is valid by the JSON grammar. It only has no meaning, which is irrelevant
+/// in an unknown member.
 #[test]
 fn half_a_pair_is_refused_where_it_is_read_and_passed_over_elsewhere() {
     let half = r#""\ud83d""#;
