@@ -88,7 +88,7 @@ async fn budget_of_all_bodies_is_shared_and_given_back() {
 fn while_little_of_the_budget_is_left_a_key_gets_no_more_than_its_share() {
     let budget = budget();
     let mut shares: Vec<_> = (0..8).map(|_| budget.share(key(1))).collect();
-    // An eighth and a byte is left, then exactly an eighth, then less.
+    // Left of the budget: an eighth plus one byte, then exactly an eighth, then less.
     shares[0].grow(7 * (ALL_BODIES_BYTES_MAX / 8) - 1).unwrap();
     shares[1].grow(1).unwrap();
     shares[2].grow(1).unwrap();
@@ -106,7 +106,7 @@ async fn secret_bodies_are_read_where_they_stay() {
     let mut share = budget.share(key(1));
     let whole = read_secret(Full::new(Bytes::from_static(b"1234")), LIMITS, &mut share).await.unwrap();
     assert_eq!((whole.as_slice(), whole.capacity()), (&b"1234"[..], 4));
-    // Without a declared length there is room for the longest one from the beginning.
+    // Without a declared length the buffer has the maximum size from the start.
     let whole = read_secret(chunks(&["ab", "", "cd", "ef"]), LIMITS, &mut share).await.unwrap();
     assert_eq!((whole.as_slice(), whole.capacity()), (&b"abcdef"[..], 8));
     let refused = read_secret(Full::new(Bytes::from_static(b"123456789")), LIMITS, &mut share).await;

@@ -1,42 +1,37 @@
-//! Adding grants to a configuration file as somebody wrote it: what is there
-//! stays as it is, comments and spaces included.
+//! Adds grants to a configuration file. Everything else in the file stays as it is, including
+//! comments and spaces.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
-/// Names to grant to one plugin, each as the file will have it.
+/// Names to grant to one plugin, spelled as they will be in the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Additions {
-    /// For `hosts`.
     pub(crate) hosts: BTreeSet<String>,
-    /// For `secrets`.
     pub(crate) secrets: BTreeSet<String>,
-    /// For `imports`.
     pub(crate) imports: BTreeSet<String>,
 }
 
-/// A file with the additions in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Edited {
-    /// The whole file.
     pub(crate) text: String,
-    /// The lines of `[plugins.NAME]` that changed, as they read now; empty when nothing did.
+    /// The changed lines of `[plugins.NAME]` with their new content; empty if nothing changed.
     pub(crate) lines: String,
 }
 
-/// The file is written in a way that cannot be added to.
+/// The file has a form that cannot be edited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not what it should be: run `serve --check`")]
 pub(crate) struct NotEditable(&'static str);
 
-/// Adds to `[plugins.NAME]`, which is made at the end of the file when it is not there.
+/// Adds names to the lists of `[plugins.NAME]`. A missing table is added at the end of the file.
 ///
 /// # Errors
 ///
-/// The text is no TOML, or a table or list on the way is something else. Texts that
-/// were accepted as a configuration never fail.
+/// The text is not valid TOML, or a table or list on the path has another type. A valid
+/// configuration never fails.
 pub(crate) fn add(text: &str, plugin: &str, additions: &Additions) -> Result<Edited, NotEditable> {
     let mut document: DocumentMut = text.parse().map_err(|_| NotEditable("the file"))?;
     let is_new = document.get("plugins").and_then(|plugins| plugins.get(plugin)).is_none();
@@ -46,7 +41,7 @@ pub(crate) fn add(text: &str, plugin: &str, additions: &Additions) -> Result<Edi
         [("hosts", &additions.hosts), ("secrets", &additions.secrets), ("imports", &additions.imports)];
     for (key, names) in lists {
         if let Some(list) = extend(table, key, names)? {
-            // Writing to a string does not fail.
+            // Writing to a `String` cannot fail.
             writeln!(lines, "{key} = {list}").unwrap_or_default();
         }
     }
@@ -54,11 +49,13 @@ pub(crate) fn add(text: &str, plugin: &str, additions: &Additions) -> Result<Edi
         return Ok(Edited { text: text.to_owned(), lines });
     }
     lines.insert_str(0, &format!("[plugins.{plugin}]\n"));
+    // For a new table the lines are appended as text: toml_edit would put the table before a
+    // comment at the end of the file.
     let appended = Some(append(text, &lines)).filter(|text| is_new && text.parse::<DocumentMut>().is_ok());
     Ok(Edited { text: appended.unwrap_or_else(|| document.to_string()), lines })
 }
 
-/// A new table goes after everything that is there, a last comment included.
+/// Appends a new table after everything else, including a comment at the end.
 fn append(text: &str, lines: &str) -> String {
     let between = match text {
         "" => "",
@@ -75,7 +72,7 @@ fn plugin_table<'d>(
 ) -> Result<&'d mut dyn TableLike, NotEditable> {
     let plugins = document.entry("plugins").or_insert_with(|| {
         let mut table = Table::new();
-        // Only its tables have a header of their own.
+        // An implicit table has no `[plugins]` header of its own.
         table.set_implicit(true);
         Item::Table(table)
     });
@@ -89,7 +86,7 @@ fn plugin_table<'d>(
     table.as_table_like_mut().ok_or(NotEditable("plugins.NAME"))
 }
 
-/// Adds names to a list; the list as it reads then, if one was missing.
+/// Adds names to a list. Returns the new list if a name was missing.
 fn extend(
     table: &mut dyn TableLike,
     key: &'static str,
@@ -115,12 +112,13 @@ fn extend(
     Ok(Some(format!("[{}]", quoted.join(", "))))
 }
 
-/// Host names have several spellings; those of secrets and imports are told apart by case.
+/// Compares names ignoring case and a final dot, which host names may differ in. Names of secrets
+/// and imports are always lower case.
 fn is_same(there: &str, name: &str) -> bool {
     there.strip_suffix('.').unwrap_or(there).eq_ignore_ascii_case(name)
 }
 
-/// Adds a name, on a line of its own where the others are.
+/// Adds a name on a line of its own if the other names have their own lines.
 fn push(list: &mut Array, name: &str) {
     let before = list.iter().last().and_then(|value| value.decor().prefix()).and_then(|text| text.as_str());
     let own_line = before.map(|text| text.rsplit_once('\n').map_or("", |(_, indent)| indent).to_owned());

@@ -18,7 +18,7 @@ fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     })
 }
 
-/// Line, column, key and message of the only problem of a text.
+/// Line, column, key and message of the only problem in a text.
 fn problem(text: &str) -> (usize, usize, String, String) {
     let problems = parse(text).expect_err(text);
     assert_eq!(problems.len(), 1, "{text}: {problems:?}");
@@ -306,7 +306,7 @@ fn files_names_and_listeners_are_looked_at() {
     ]);
 }
 
-/// Texts with one mistake each: its line, column and key, and part of what is said.
+/// For texts with one mistake each: checks its line, column, key and a part of the message.
 #[track_caller]
 fn assert_told(table: &[(&str, (usize, usize, &str), &str)]) {
     for &(text, (line, column, key), message) in table {

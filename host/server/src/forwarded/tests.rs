@@ -12,7 +12,7 @@ fn proxies() -> Vec<IpRange> {
     ["10.0.0.0/8", "fd00::/8"].map(|range| range.parse().unwrap()).into()
 }
 
-/// The client of a request from the proxy 10.0.0.1.
+/// The client of a request that came from the proxy 10.0.0.1.
 fn client_by(headers: &[(HeaderName, &str)]) -> String {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
@@ -33,7 +33,7 @@ fn the_list_is_walked_from_the_right_to_the_first_address_that_is_no_proxy() {
         ("[2001:db8::1]:4711", "2001:db8::1"),
         ("[2001:db8::1]", "2001:db8::1"),
         ("::ffff:192.0.2.1, ::ffff:10.1.2.3", "192.0.2.1"),
-        // All of them are proxies.
+        // Every address is a proxy.
         ("10.7.7.7, 10.1.2.3", "10.7.7.7"),
     ] {
         assert_eq!(client_by(&[(X_FORWARDED_FOR, list)]), client, "{list}");
@@ -79,7 +79,7 @@ fn forwarded_counts_where_both_are_there() {
             "192.0.2.1",
         ),
         ("for=192.0.2.1;host=\"x;for=203.0.113.1\"", "192.0.2.1"),
-        // What a client has left open does not swallow what a proxy has added.
+        // A quote that a client has left open does not hide what a proxy has appended.
         ("for=\"198.51.100.9, for=192.0.2.1", "192.0.2.1"),
         ("for=\"198.51.100.9\\\", for=192.0.2.1", "192.0.2.1"),
         ("for=x;host=\"a\\\"b\", for=192.0.2.1", "192.0.2.1"),
@@ -102,7 +102,7 @@ fn any_ip() -> impl Strategy<Value = IpAddr> {
 }
 
 proptest! {
-    /// Whatever a client writes, what the proxies have added decides.
+    /// Whatever a client writes, only the addresses appended by proxies count.
     #[test]
     fn what_a_client_writes_does_not_move_its_address(
         written in "[ -~\t]{0,40}",
@@ -120,7 +120,7 @@ proptest! {
         prop_assert_eq!(client_by(&[(name, &list)]), address.to_string());
     }
 
-    /// Any bytes give the peer or an address that stands there.
+    /// Any bytes give the peer or an address from the header.
     #[test]
     fn any_header_gives_an_address(value in prop::collection::vec(0x20_u8.., 0..64), is_forwarded: bool) {
         let Ok(value) = HeaderValue::from_bytes(&value) else { return Ok(()) };

@@ -1,7 +1,6 @@
-//! Which request a line of the log belongs to. A span of the tracing library would
-//! say it too, but is made, entered, left and formatted for every request whether
-//! or not a line is written; this is one word per thread, set while a request is
-//! polled on it, and looked at only when a line is written.
+//! The request to which a log line belongs. A span of `tracing` could carry the id too, but it is
+//! created, entered, left and formatted for every request, even if no line is logged. This is one
+//! thread-local value, set while a request is polled and read only when a line is written.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -14,24 +13,24 @@ thread_local! {
     static POLLED: Cell<Option<Uuid>> = const { Cell::new(None) };
 }
 
-/// Does some work of a request: lines that are logged meanwhile carry its id.
+/// Runs some work of a request; lines logged by it carry the request's id.
 pub(crate) fn within<T>(id: Uuid, work: impl FnOnce() -> T) -> T {
     let _restored = Restored(POLLED.replace(Some(id)));
     work()
 }
 
-/// [`within`] for all polls of a future.
+/// Like [`within`], for all polls of a future.
 pub(crate) async fn within_polls<F: Future>(id: Uuid, future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| within(id, || future.as_mut().poll(context))).await
 }
 
-/// The request whose work is being done on this thread.
+/// The request that this thread is working on.
 pub(super) fn current() -> Option<Uuid> {
     POLLED.get()
 }
 
-/// Puts back what was there before, also when the work panics.
+/// Restores the previous value, also after a panic.
 struct Restored(Option<Uuid>);
 
 impl Drop for Restored {
