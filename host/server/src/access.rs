@@ -147,7 +147,7 @@ mod tests {
 
     /// The statuses of the API contract, column by column.
     #[test]
-    fn each_kind_of_key_meets_what_the_contract_says() {
+    fn access_of_each_kind_of_key_matches_the_contract() {
         let contract: [(Label, [u16; 4]); 8] = [
             (Label::Responses, [200, 200, 403, 403]),
             (Label::Embeddings, [200, 200, 403, 403]),

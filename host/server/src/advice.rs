@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_that_are_told_keep_the_built_in_models() {
+    fn advised_lines_keep_the_built_in_models() {
         let ollama = "[[providers]]\nname = \"NAME\"\nadapter = \"openai-chat\"\nbase_url = \"http://127.0.0.1:1/v1\"\n";
         for text in [
             ollama.replace("NAME", "ollama"),

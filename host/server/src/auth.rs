@@ -81,7 +81,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_token_is_visible_ascii_whatever_comes(value in proptest::collection::vec(0x20_u8.., 0..64)) {
+        fn accepted_tokens_are_visible_ascii(value in proptest::collection::vec(0x20_u8.., 0..64)) {
             if let Ok(value) = HeaderValue::from_bytes(&value)
                 && let Ok(token) = token(&HeaderMap::from_iter([(AUTHORIZATION, value)]))
             {

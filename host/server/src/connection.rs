@@ -338,7 +338,7 @@ mod tests {
     use super::{Connections, Idle};
 
     #[tokio::test]
-    async fn an_address_has_so_many_connections_and_no_more() {
+    async fn connections_of_one_address_are_limited() {
         let connections = Connections::new(8, Arc::default());
         let open = async |address: &str, most| {
             let permit = Arc::clone(&connections.permits).acquire_owned().await.unwrap();

@@ -283,7 +283,7 @@ mod tests {
     use super::refusal;
 
     #[test]
-    fn tokens_that_open_nothing_are_not_told_apart_but_our_own_fault_is() {
+    fn refused_tokens_look_alike_except_for_internal_errors() {
         let key = "abcdefghijkl".parse().unwrap();
         for (error, status) in [
             (Error::Malformed, 401),

@@ -88,7 +88,7 @@ mod tests {
     use super::{Source, vault_quota};
 
     #[test]
-    fn a_third_of_the_minute_and_at_least_twenty_may_be_asked_of_the_vault_at_once() {
+    fn vault_burst_is_a_third_of_the_quota_and_at_least_twenty() {
         for (per_minute, at_once) in [(1, 20), (60, 20), (61, 20), (600, 200), (6_000, 2_000)] {
             let limit = Limit::new(Clock::manual());
             let quota = vault_quota(per_minute).unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_apart_by_address_and_ipv6_networks() {
+    fn clients_are_counted_by_ipv4_address_or_ipv6_network() {
         let source = |text: &str| Source::from(text.parse::<std::net::IpAddr>().unwrap());
         assert_eq!(source("192.0.2.1"), source("::ffff:192.0.2.1"));
         assert_ne!(source("192.0.2.1"), source("192.0.2.2"));

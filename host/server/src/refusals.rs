@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_a_minute_are_one_record_for_each_address() {
+    fn refusals_of_a_minute_become_one_record_per_address() {
         let clock = Clock::manual();
         let refusals = Refusals::new(&clock);
         assert!(refusals.take_due().is_empty());
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn many_addresses_and_keys_take_no_more_room_than_a_few() {
+    fn memory_is_bounded_with_many_addresses_and_keys() {
         let refusals = Refusals::new(&Clock::manual());
         for number in 0..1_000_u16 {
             let key = format!("abcdefgh{number:04}").parse().unwrap();

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_encodes_no_text_is_malformed() {
+    fn invalid_percent_encoding_is_malformed() {
         for path in [
             "/v1/models/%",
             "/v1/models/%4",
@@ -303,7 +303,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_path_is_a_route_or_not(path in ".{0,64}") {
+        fn no_path_panics(path in ".{0,64}") {
             drop(Route::find(&path));
             drop(Route::find(&format!("/v1/{path}")));
         }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_stand_at_their_number() {
+    fn labels_are_at_the_index_of_their_number() {
         for (index, label) in super::Label::ALL.iter().enumerate() {
             assert_eq!(*label as usize, index);
         }

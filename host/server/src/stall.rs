@@ -160,7 +160,7 @@ mod tests {
     use super::{Answers, Stalling};
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_that_stops_ends_the_write() {
+    async fn stopped_reader_ends_the_write_with_a_timeout() {
         let (near, _far) = duplex(4);
         let mut socket = Stalling::new(near, Duration::from_secs(60));
         let error = socket.write_all(b"more than fits").await.unwrap_err();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_reader_is_waited_for() {
+    async fn slow_reader_does_not_time_out() {
         let (near, far) = duplex(1);
         let mut socket = Stalling::new(near, Duration::from_secs(60));
         let reader = read_slowly(far);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_chunk_that_is_not_taken_stalls_its_answer_until_it_is_or_the_answer_ends() {
+    async fn unread_chunk_counts_as_stalled_until_it_is_read_or_the_response_ends() {
         let answers = Arc::new(Answers::default());
         let patience = Duration::from_secs(60);
         let (one, other) = (answers.begin(), answers.begin());

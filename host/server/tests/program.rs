@@ -103,7 +103,7 @@ fn first_start_prints_a_line_that_streams_a_real_answer() {
 }
 
 #[test]
-fn later_starts_make_no_key() {
+fn later_starts_create_no_key() {
     let data = data();
     drop(Host::start(data.path()));
     let host = Host::start(data.path());
@@ -136,7 +136,7 @@ fn commands_make_a_store_and_run_beside_a_host() {
 }
 
 #[test]
-fn exit_codes_tell_failures_apart() {
+fn exit_codes_distinguish_failures() {
     let data = data();
     assert_eq!(run(data.path(), "key revoke nothing").status.code(), Some(1));
     assert_eq!(run(data.path(), "nonsense").status.code(), Some(2));

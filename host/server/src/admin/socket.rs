@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn line_is_made_in_a_buffer_that_never_grows() {
+    fn line_is_built_in_a_buffer_that_never_grows() {
         for text in ["", "plain", "\"\\\n\u{1F511}\u{1}"] {
             let line = line_of(&text).unwrap();
             assert_eq!((line.len(), line.last()), (line.capacity(), Some(&b'\n')));

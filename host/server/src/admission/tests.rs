@@ -43,7 +43,7 @@ impl Host {
 }
 
 #[test]
-fn without_limits_nothing_is_counted_or_told() {
+fn without_limits_nothing_is_counted_and_no_headers_are_sent() {
     let host = Host::new();
     let admitted = host.admit(A, &NOTHING).unwrap();
     assert_eq!(admitted.shown, None);
@@ -66,7 +66,7 @@ fn requests_are_limited_by_key_and_by_workspace() {
 }
 
 #[test]
-fn who_waits_as_told_is_let_in_and_no_second_earlier() {
+fn request_is_admitted_exactly_after_the_announced_wait() {
     let host = Host::new();
     let pace = Pace { requests_per_minute: 7, ..NOTHING };
     host.admitted(A, &pace);
@@ -78,7 +78,7 @@ fn who_waits_as_told_is_let_in_and_no_second_earlier() {
 }
 
 #[test]
-fn a_place_is_held_as_long_as_the_request_and_a_refused_one_holds_none() {
+fn permit_is_held_until_the_request_ends_and_not_by_a_refused_one() {
     let host = Host::new();
     let pace = Pace { concurrent_per_key: 2, requests_per_minute: 3, ..NOTHING };
     let first = host.admit(A, &pace).unwrap();
@@ -96,7 +96,7 @@ fn a_place_is_held_as_long_as_the_request_and_a_refused_one_holds_none() {
 }
 
 #[test]
-fn while_few_places_are_left_a_key_gets_no_more_than_its_share() {
+fn key_gets_at_most_its_share_while_few_permits_are_left() {
     let host = Host::new();
     let fairness = Fairness::new(16, 2);
     let admit = |(key, workspace): (&str, u8), taken, held| {
@@ -119,7 +119,7 @@ fn while_few_places_are_left_a_key_gets_no_more_than_its_share() {
 }
 
 #[test]
-fn the_headers_tell_of_the_limit_that_is_nearest() {
+fn headers_show_the_limit_with_the_smallest_share_left() {
     let host = Host::new();
     let pace = Pace { requests_per_minute: 10, workspace_requests_per_minute: 12, ..NOTHING };
     let headers = |shown: Shown| {
@@ -144,7 +144,7 @@ fn the_headers_tell_of_the_limit_that_is_nearest() {
 }
 
 #[test]
-fn a_refusal_says_who_refused_for_which_limit_and_what_to_do() {
+fn refusal_names_the_scope_the_limit_and_the_wait() {
     let host = Host::new();
     let one = Host::new();
     let cases = [
@@ -172,7 +172,7 @@ fn a_refusal_says_who_refused_for_which_limit_and_what_to_do() {
 }
 
 #[test]
-fn tokens_count_when_they_are_used_and_what_is_overdrawn_is_waited_for() {
+fn tokens_are_charged_when_used_and_an_overdraft_must_be_waited_out() {
     let host = Host::new();
     let pace = Pace { tokens_per_minute: 1_000, workspace_tokens_per_minute: 1_500, ..NOTHING };
     let tokens = &host.admission.tokens;

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_asked_for_by_any_of_the_headers() {
+    fn any_of_the_metadata_headers_is_accepted() {
         let cases: [(&'static str, &'static str, Option<&str>); 8] = [
             ("x-service-metadata", "enabled", Some(SERVICE_FIELD)),
             ("x-service-metadata", "ENABLED", Some(SERVICE_FIELD)),

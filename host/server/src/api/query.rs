@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_true_or_false_or_not_there() {
+    fn flag_is_true_false_or_absent() {
         for (query, expected) in [
             ("", Some(false)),
             ("on=true", Some(true)),
@@ -128,7 +128,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_query_is_a_window_inside_the_limits_or_refused(query in ".{0,40}|(limit|offset)=[0-9]{0,6}") {
+        fn any_accepted_query_is_within_the_limits(query in ".{0,40}|(limit|offset)=[0-9]{0,6}") {
             if let Some((offset, limit)) = window(&query) {
                 proptest::prop_assert!(offset <= 10_000 && (1..=100).contains(&limit));
             }

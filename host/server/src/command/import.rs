@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_names_values_and_dates() {
+    fn import_lines_have_name_value_and_optional_date() {
         let text = "{\"name\":\"a\",\"value\":\"x\"}\n\n{\"name\":\"b\",\"value\":\"y\\n\",\"created_at\":\"2025-01-02T03:04:05.678Z\",\"more\":1}\n";
         let secrets = parse(text.as_bytes()).unwrap();
         let names: Vec<&str> = secrets.iter().map(|secret| secret.name.as_str()).collect();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_told_by_its_line_and_never_with_a_value() {
+    fn import_errors_name_the_line_and_never_its_content() {
         for (line, says) in [
             ("{\"name\":\"a\",\"value\":\"CANARY\"", "not {name, value"),
             ("[\"a\", \"CANARY\"", "not {name, value"),

@@ -27,7 +27,7 @@ mod tests {
     use super::{number, rounded, signed};
 
     #[test]
-    fn amounts_are_written_for_their_reader() {
+    fn amounts_are_formatted_for_json_and_for_tables() {
         assert_eq!(number(150_000).to_string(), "1.5e-7");
         assert_eq!(number(12_500_000_000_000).to_string(), "12.5");
         assert_eq!((signed(-1), signed(2_000_000_000_000)), ("-0.000000000001".to_owned(), "2".to_owned()));

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn table_is_made_where_there_is_none() {
+    fn missing_table_is_appended() {
         let all = Additions {
             hosts: ["b.test".to_owned(), "a.test".to_owned()].into(),
             secrets: ["k".to_owned()].into(),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays_as_it_is_written() {
+    fn existing_lines_stay_as_they_are() {
         let text = "# mine\n[plugins.t]   # this one\nhosts = ['a.test',  \"B.test.\"] # two\nmemory_mib = 5\n\n[limits]\nstreams=5\n";
         let edited = add(text, "t", &hosts(&["b.test", "c.test"])).unwrap();
         assert_eq!(edited.text, text.replace("\"B.test.\"]", "\"B.test.\", \"c.test\"]"));
@@ -167,21 +167,21 @@ mod tests {
     }
 
     #[test]
-    fn names_on_lines_of_their_own_stay_so() {
+    fn new_name_gets_its_own_line_like_the_others() {
         let text = "[plugins.t]\nhosts = [\n  # first\n  \"a.test\",\n]\n";
         let edited = added(text, &hosts(&["b.test"]));
         assert!(edited.contains("  # first\n  \"a.test\",\n  \"b.test\""), "{edited}");
     }
 
     #[test]
-    fn nothing_changes_when_all_is_there() {
+    fn nothing_changes_if_all_names_exist() {
         let text = "plugins = { t = { hosts = [\"A.test\"] } }";
         let edited = add(text, "t", &hosts(&["a.test"])).unwrap();
         assert_eq!((edited.text.as_str(), edited.lines.as_str()), (text, ""));
     }
 
     #[test]
-    fn every_way_to_write_a_table_is_added_to() {
+    fn tables_in_every_toml_form_can_be_extended() {
         for text in [
             "plugins = { t = { hosts = [\"a.test\"] } }\n",
             "plugins = { u = { hosts = [] } }\n",
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_something_else_are_refused() {
+    fn files_with_other_types_are_refused() {
         for text in ["plugins = 1", "[plugins]\nt = 1", "[plugins.t]\nhosts = 1", "[plugins"] {
             assert!(add(text, "t", &hosts(&["a.test"])).is_err(), "{text}");
         }

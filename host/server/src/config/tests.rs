@@ -216,7 +216,7 @@ fn empty_file_is_the_demo_with_all_defaults() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_reported_with_their_position() {
     let table = [
         ("[server]\nlisten = 8080", (2, 10, "server.listen"), "expected a text, found a whole number"),
         ("[server]\nlisten = \"localhost\"", (2, 10, "server.listen"), "expected an address with a port"),
@@ -280,7 +280,7 @@ fn mistakes_are_told_with_their_place() {
 }
 
 #[test]
-fn files_names_and_listeners_are_looked_at() {
+fn mistakes_in_files_names_and_listeners_are_reported() {
     assert_told(&[
         (
             "[egress]\nroots = [\"/proc/self/comm\"]",
@@ -382,7 +382,7 @@ fn providers_and_models_must_fit_together() {
 }
 
 #[test]
-fn injections_say_what_is_wrong_and_where() {
+fn mistakes_in_injections_are_reported_with_their_position() {
     let granted = "[plugins.x]\nhosts = [\"a.b\"]\nsecrets = [\"k\"]\n";
     let rule = "[[plugins.x.injections]]\nsecret = \"k\"\nhost = \"a.b\"\n";
     let good = format!("{granted}{rule}header = \"X-Key\"\nformat = \"{{}}\"\n");

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_breaks_out_of_its_string() {
+    fn values_are_escaped_in_json_lines() {
         let nasty = "\"}\n{\\\u{0}\u{1b}[31m\r\t\u{7f}\u{85}ä\u{1F4A5}";
         let line = json_of(|| tracing::warn!(plain = nasty, shown = %nasty, "{nasty}"));
         for name in ["plain", "shown", "message"] {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_level_request_message_and_fields() {
+    fn text_line_has_level_request_message_and_fields() {
         let sink = Sink::default();
         let writer = sink.clone();
         let subscriber = tracing_subscriber::fmt()

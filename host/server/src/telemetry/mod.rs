@@ -90,7 +90,7 @@ mod tests {
     use super::{own_part, written_filter};
 
     #[test]
-    fn the_common_filter_is_about_the_host_only() {
+    fn rust_log_applies_to_the_host_only() {
         for (filter, own) in [
             ("", ""),
             ("debug", "cofferdam=debug"),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_own_variable_wins() {
+    fn cofferdam_log_wins_over_rust_log() {
         let both = |name: &str| Some(if name == "RUST_LOG" { "debug" } else { "hyper=trace" }.to_owned());
         assert_eq!(written_filter(both), ("COFFERDAM_LOG", "hyper=trace".to_owned()));
         let common = |name: &str| Some(if name == "RUST_LOG" { "debug" } else { "" }.to_owned());

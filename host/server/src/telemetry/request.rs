@@ -48,7 +48,7 @@ mod tests {
     use super::{current, within, within_polls};
 
     #[test]
-    fn an_id_holds_for_its_work_only() {
+    fn id_is_set_only_during_its_work() {
         let (outer, inner) = (Uuid::from_u128(1), Uuid::from_u128(2));
         within(outer, || {
             assert_eq!(within(inner, current), Some(inner));
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_id_holds_between_the_polls_of_its_future_and_not_beside_them() {
+    async fn id_is_set_in_all_polls_of_its_future_and_not_between_them() {
         let id = Uuid::from_u128(3);
         let inside = within_polls(id, async {
             tokio::task::yield_now().await;

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_mean_something_for_exactly_the_methods_they_name() {
+    fn vault_operations_exist_for_exactly_the_methods_of_each_route() {
         let text = || "x".to_owned();
         let routes = [
             VaultRoute::Secrets,

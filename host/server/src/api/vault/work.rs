@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn reads_that_hang_keep_their_places_until_they_end() {
+    async fn hanging_reads_keep_their_permits_until_they_end() {
         let places = Arc::new(Semaphore::new(1));
         let (go_on, wait) = sync_channel(1);
         let hung = in_the_end(&places, move || wait.recv().map_err(|_| Error::Closed)).await;

@@ -89,7 +89,7 @@ fn no_loss(lost: u64) {
 }
 
 #[test]
-fn lines_of_many_threads_come_out_whole_and_in_order() {
+fn lines_of_many_threads_are_written_whole_and_in_order() {
     let sink = Sink::default();
     let (lines, logging) = Lines::start(sink.clone(), Duration::ZERO, no_loss).unwrap();
     thread::scope(|scope| {
@@ -108,7 +108,7 @@ fn lines_of_many_threads_come_out_whole_and_in_order() {
 }
 
 #[test]
-fn what_gathers_is_one_write_and_the_end_waits_for_no_more() {
+fn gathered_lines_are_written_at_once_at_the_end() {
     let sink = Sink::default();
     let (lines, logging) = Lines::start(sink.clone(), NEVER, no_loss).unwrap();
     (0..100).for_each(|number| put(&lines, &format!("{number}\n")));
@@ -120,7 +120,7 @@ fn what_gathers_is_one_write_and_the_end_waits_for_no_more() {
 }
 
 #[test]
-fn an_error_and_a_full_batch_do_not_wait_for_more() {
+fn errors_and_full_batches_are_written_at_once() {
     let (arrives, arrived) = sync_channel(64);
     let (go, goes) = sync_channel(64);
     let out = Stalling { sink: Sink::default(), arrived: arrives, go: goes };
@@ -136,7 +136,7 @@ fn an_error_and_a_full_batch_do_not_wait_for_more() {
 }
 
 #[test]
-fn a_reader_that_stalls_costs_lines_and_no_time() {
+fn stalled_reader_loses_lines_but_does_not_block() {
     let Stalled { lines, logging, sink, arrived, go } = stalled();
     put(&lines, "taken\n");
     assert_eq!(arrived.recv().unwrap(), 6);
@@ -154,7 +154,7 @@ fn a_reader_that_stalls_costs_lines_and_no_time() {
 }
 
 #[test]
-fn a_line_that_an_error_cuts_off_stays_alone_and_is_counted() {
+fn line_cut_off_by_an_error_is_counted_and_followed_by_a_line_break() {
     let Stalled { lines, logging, sink, arrived, go } = stalled();
     put(&lines, "first\n");
     arrived.recv().unwrap();
