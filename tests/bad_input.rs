@@ -1,4 +1,4 @@
-//! What clients get wrong: a clear answer for each, nothing of it in the log.
+//! Invalid input from clients: each mistake gets a clear error, and no content appears in the log.
 
 mod connection;
 
@@ -8,10 +8,10 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Stands in every bad body, and nowhere in a log.
+/// Part of every invalid body; it must not appear in the log.
 const CANARY: &str = "canary-5e1d0c";
 
-/// Checks an error answer: its envelope and that it blames the client.
+/// Checks an error response: its envelope, and that the client is at fault.
 fn check(answer: &Answer, status: u16, words: &str) {
     assert_eq!(answer.status, status, "{}", answer.text);
     let error = &answer.body["error"];
@@ -22,7 +22,7 @@ fn check(answer: &Answer, status: u16, words: &str) {
     assert!(answer.headers.contains_key("x-request-id"));
 }
 
-/// A host that has been shown the canary must not have written it down.
+/// Ends a host that has received the canary and checks that it is neither in the log nor in a file.
 fn end(mut host: Host) {
     let log = host.end();
     assert!(log.contains("\"request\""), "{log}");

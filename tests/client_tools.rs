@@ -1,5 +1,5 @@
-//! Tools that clients run themselves, of kinds that a dialect lacks: how models are told of them, and how their calls
-//! come back.
+//! Tools that clients run themselves, of kinds that a dialect lacks: how they are offered to
+//! models, and how calls are returned to clients.
 
 mod compaction;
 mod history;
@@ -12,13 +12,11 @@ use crate::kit::upstream::Upstream;
 use crate::tools::script::{answer, call, calls};
 use serde_json::{Value, json};
 
-/// A host with one provider of a dialect.
 pub(crate) async fn host(dialect: &str) -> (Host, Upstream) {
     let upstream = Upstream::start().await;
     (Setup::new().config(&single(dialect, &upstream.base)).start(), upstream)
 }
 
-/// The tools that coding agents offer.
 fn tools() -> Value {
     let schema = json!({"type": "object", "properties": {"a": {"type": "number"}}});
     json!([
@@ -108,7 +106,7 @@ async fn the_demonstration_takes_all_kinds() {
     assert_eq!(answered.body["output"][0]["type"], "local_shell_call", "{}", answered.text);
 }
 
-/// Calls as models make them, and the items that they are to the client.
+/// Calls as models make them, and the output items that the client gets for them.
 fn made() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         (

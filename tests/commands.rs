@@ -1,5 +1,5 @@
-//! What operators type: every command with the store free and against a running
-//! host, mistakes and their exit codes, and the data directory itself.
+//! Operators' commands: every command without a host and against a running host, mistakes and their
+//! exit codes, and the data directory itself.
 
 mod credits;
 mod first_start;
@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 
-/// Where commands run: in their own process, or sent to the one that serves.
+/// How commands run: in their own process, or sent to the running host.
 type Run<'r> = &'r dyn Fn(&[&str]) -> Output;
 
 fn in_both_ways(scenario: impl Fn(Run<'_>)) {
@@ -116,7 +116,7 @@ fn members_are_created_listed_and_given_roles() {
         assert_eq!(find(&done(run, "member list"), "name", "ada"), &set);
         done(run, "workspace create other");
         done(run, "member create ada --workspace other");
-        // Two workspaces have an ada now: a name alone is not enough.
+        // Two workspaces have a member `ada` now, so the name alone is not enough.
         assert!(failed(run, "member set ada --role admin", 1).contains("ada"));
     });
 }
@@ -138,7 +138,7 @@ fn interns_are_created_listed_and_deleted() {
         done(run, &format!("intern delete {}", text(&by_owner, "id")));
         assert_eq!(done(run, "intern list"), Value::Array(Vec::new()));
         assert!(failed(run, "intern delete scout", 1).contains("scout"));
-        // Its key is of no use to anybody.
+        // A deleted intern can get no key.
         assert!(failed(run, "key create --workspace default --intern scout", 1).contains("scout"));
         assert!(key["intern_id"] == made["id"]);
     });
@@ -320,7 +320,7 @@ fn a_checked_configuration_is_good_or_named() {
     assert_eq!((&document["ok"], &document["models"]), (&true.into(), &2.into()));
 }
 
-/// A configuration with one mistake: where it is and what is said of it.
+/// Configurations with one mistake each, with the position and the message.
 const MISTAKES: [(&str, &str, &str); 15] = [
     ("[server]\nlistn = \"127.0.0.1:0\"", ":2:1: server.listn", "did you mean `listen`"),
     ("[sever]\n", ":1:2: sever", "did you mean `server`"),
@@ -412,7 +412,7 @@ fn a_leftover_socket_is_in_nobodys_way() {
     let mut host = Setup::new().start();
     host.kill();
     assert!(host.data().join("admin.sock").exists());
-    // Nobody holds the store: the command runs by itself.
+    // No host holds the store: the command opens it itself.
     assert_eq!(host.command(&["status"])["serving"], Value::Null);
     let pid = host.pid();
     let mut host = host.restart();

@@ -1,4 +1,4 @@
-//! Providers that take a secret of the vault: the operator's, or the caller's own.
+//! Providers with a secret of the vault as their credential: the operator's or the caller's own.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Answer, Client};
@@ -16,10 +16,9 @@ use std::time::Duration;
 const OPERATORS: &str = "sk-operator-7f3a91";
 const CALLERS: &str = "sk-caller-55d0c2";
 const INTERNS: &str = "sk-intern-b81e04";
-/// The host name of every provider here.
 const HOST: &str = "provider.test";
 
-/// A host with providers `a`, `b`, ... that take both kinds of keys.
+/// A host with providers `a`, `b`, ... that accept the operator's and the caller's keys.
 fn host(upstreams: &[&Upstream]) -> Host {
     let mut config =
         format!("[egress]\nallow_plaintext_loopback = true\nresolve = {{ \"{HOST}\" = [\"127.0.0.1\"] }}\n");
@@ -53,7 +52,7 @@ async fn ask(host: &Host, key: &str) -> Answer {
     Client::with_key(host, key).post_with("/responses", &request(), &metadata).await
 }
 
-/// What the last request to the provider carried.
+/// The `Authorization` header of the last request to the provider.
 fn sent(upstream: &Upstream) -> String {
     let asked = upstream.asked();
     let header = asked.last().unwrap().headers.get("authorization").unwrap();
@@ -76,7 +75,7 @@ async fn the_operators_secret_is_sent_to_the_host_it_is_bound_to_and_written_dow
     assert_byok(&answer, false);
     assert_eq!(sent(&a), format!("Bearer {OPERATORS}"));
 
-    // The record was not waited for; it is on the disk once the host has ended.
+    // Requests do not wait for the audit record; it is on disk when the host has ended.
     assert!(!host.end().contains(OPERATORS));
     let records = host.command(&["vault", "audit"]);
     let entries = records.as_array().unwrap().iter().flat_map(|record| record["entries"].as_array().unwrap());
@@ -105,7 +104,7 @@ async fn a_secret_that_is_missing_or_bound_elsewhere_goes_nowhere() {
     assert!(a.asked().is_empty());
 }
 
-/// It is no mistake of the configuration, wherever that is looked at.
+/// A missing operator secret is not a configuration error, neither at start nor in `serve --check`.
 #[tokio::test]
 async fn an_operators_secret_that_is_missing_is_a_warning_with_the_command_that_stores_it() {
     const COMMAND: &str = "cofferdam secret put provider_key --operator --host provider.test";
@@ -188,7 +187,7 @@ async fn who_owns_a_refused_key_is_told_and_never_sees_it() {
     let host = host(&[&a, &b]);
     put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
     for status in [401, 402, 403] {
-        // The operator's: not the caller's business, and the next provider may take it.
+        // A refused operator's key is not the caller's fault, so the next provider is tried.
         a.reply(script::refusal(status, &format!("bad key {OPERATORS}")));
         b.reply(script::refusal(status, "bad key"));
         let answer = ask(&host, &host.key).await;
@@ -258,7 +257,7 @@ async fn what_the_caller_pays_its_provider_is_told_and_not_charged() {
     let answer = client.post("/responses", &json!({"model": MODEL, "input": "x", "provider": only})).await;
     let usage = &answer.body["usage"];
     assert_eq!((&usage["cost"], &usage["is_byok"]), (&json!(0), &json!(true)), "{}", answer.text);
-    // 7 tokens at 10 dollars a million.
+    // Seven tokens at 10 dollars per million.
     assert_eq!(usage["cost_details"]["upstream_inference_cost"], json!(0.00007), "{}", answer.text);
     let vectors =
         json!({"data": [{"index": 0, "embedding": [1]}], "usage": {"prompt_tokens": 9, "total_tokens": 9}});
@@ -288,7 +287,7 @@ async fn what_the_caller_pays_its_provider_is_not_reserved_and_a_kill_does_not_c
     put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
     let request = json!({"model": MODEL, "input": "x", "provider": {"only": ["b"]}});
     let client = Client::new(&host);
-    // The operator pays: what is reserved is the input.
+    // The operator pays for this request, so its input is reserved.
     b.reply(Reply::Hang);
     tokio::select! {
         answer = client.post("/responses", &request) => panic!("{}", answer.text),

@@ -1,4 +1,4 @@
-//! Embeddings: every form of input and of vector, and what providers get wrong.
+//! Embeddings: every form of input and of vector, and mistakes of providers.
 
 use crate::kit::client::{Answer, Client};
 use crate::kit::config::{MODEL, provider, several_of};
@@ -13,14 +13,13 @@ async fn ask(host: &Host, request: &Value) -> Answer {
     Client::new(host).post("/embeddings", request).await
 }
 
-/// A host with an embedding model at one chat-dialect provider.
+/// A host with an embedding model at one provider of the chat dialect.
 async fn single() -> (Upstream, Host) {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&several_of("embeddings", &[&upstream.base])).start();
     (upstream, host)
 }
 
-/// A provider's answer with these vectors.
 fn vectors(vectors: &[Value]) -> Reply {
     let data: Vec<Value> = (0..)
         .zip(vectors)

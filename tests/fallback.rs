@@ -1,4 +1,4 @@
-//! What happens when providers fail: who is tried next, and what the client is told at the end.
+//! Failing providers: which provider is tried next, and which error the client gets in the end.
 
 mod statuses;
 mod wordless;
@@ -10,12 +10,12 @@ use crate::kit::script;
 use crate::kit::upstream::{Closed, Reply, Upstream};
 use serde_json::{Value, json};
 
-/// A whole request whose endpoints are tried as configured.
+/// A request that is not streamed and tries the endpoints in the configured order.
 fn request() -> Value {
     json!({"model": MODEL, "input": "x", "provider": {"sort": "price"}})
 }
 
-/// Two chat providers, tried in this order whatever happened before, and once each.
+/// Two chat providers that are always tried in this order and once each, whatever failed before.
 async fn pair() -> (Upstream, Upstream, Host) {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&(STEADY.to_owned() + &several(&[&a.base, &b.base]))).start();
@@ -153,7 +153,7 @@ async fn provider_preferences_are_honoured() {
         let before: Vec<usize> = upstreams.iter().map(|upstream| upstream.asked().len()).collect();
         let mut request = request();
         request["provider"] = preferences.clone();
-        // Nobody has a reply: all are tried, and the metadata tells in which order.
+        // No provider has a scripted reply, so all are tried, and the metadata shows the order.
         let answer =
             Client::new(&host).post_with("/responses", &request, &[("x-service-metadata", "enabled")]).await;
         let attempts = answer.body["service_metadata"]["attempts"].as_array().unwrap();

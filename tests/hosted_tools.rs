@@ -1,5 +1,5 @@
-//! Tools that a provider runs in its own endpoint, and things that are stored there: who may use them, on whose key,
-//! and what calls cost.
+//! Hosted tools, which a provider runs itself, and objects stored at a provider: which requests may
+//! use them, on whose key, and what calls cost.
 
 use crate::kit::client::{Answer, Client, last_response};
 use crate::kit::config::{MODEL, model, provider, single, with_keys};
@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
 
-/// The host name of providers that take the caller's own key.
 const HOST: &str = "provider.test";
 
-/// One provider of the Responses dialect whose endpoint has these keys too.
+/// One provider of the Responses dialect, with these additional keys in its endpoint.
 fn host(upstream: &Upstream, keys: &str) -> Host {
     let models = model(MODEL, "responses", &["one"]);
     let models = if keys.is_empty() { models } else { with_keys(&models, "one", keys) };
     Setup::new().config(&(provider("one", "openai-responses", &upstream.base) + &models)).start()
 }
 
-/// Providers `a` and `b` that take the operator's key or the caller's own; no endpoint lists anything.
+/// Providers `a` and `b`, which accept the operator's key or the caller's own. Their endpoints list
+/// no hosted tools.
 fn two_keys(adapter: &str, a: &Upstream, b: &Upstream) -> Host {
     let mut config =
         format!("[egress]\nallow_plaintext_loopback = true\nresolve = {{ \"{HOST}\" = [\"127.0.0.1\"] }}\n");
@@ -87,7 +87,7 @@ async fn a_tool_that_no_endpoint_lists_is_refused_on_the_operators_key() {
     let expected = format!("input[0].tools[1].type \"mcp\" {other}");
     assert_eq!((answer.status, answer.message()), (400, expected.as_str()));
     assert!(upstream.asked().is_empty());
-    // What the client runs itself needs no list.
+    // Tools that the client runs need no list.
     upstream.reply(hello());
     let own = json!([{"type": "shell", "environment": {"type": "local"}}, {"type": "shell"}, {"type": "apply_patch"}]);
     assert_eq!(ask(&host, &request(&own)).await.status, 200);
@@ -267,7 +267,7 @@ async fn an_attempt_fails_when_the_callers_key_is_gone_since_the_request_was_rou
     let meanwhile = async {
         a.until_asked(1).await;
         host.command(&["secret", "delete", "own_key", "--workspace", "default"]);
-        // The first endpoint gives no answer, so the second is asked.
+        // Ends the first endpoint's response, so that the second would be tried.
         drop(feed);
     };
     let (answer, ()) = tokio::join!(asked, meanwhile);

@@ -1,4 +1,4 @@
-//! Who may call what outside the vault, and where a key may never be found.
+//! Access rights of keys outside the vault, and the guarantee that tokens are not stored or logged.
 
 mod gone;
 
@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// One key of each kind in the workspace `default`, and what they need around them.
+/// One key of each kind in the workspace `default`, and the host.
 struct Keys {
     host: Host,
     keys: Vec<(&'static str, String)>,
@@ -51,8 +51,8 @@ const NO_INFERENCE: Verdict = (403, "This kind of key cannot be used for inferen
 const MANAGEMENT: Verdict = (403, "Only management keys can perform this operation");
 const NOT_FOUND: Verdict = (404, "Not found");
 
-/// What each key meets at a route: member, intern, provisioning, unscoped, outside
-/// the programme, revoked, unknown.
+/// The result of each key at a route: member, intern, provisioning, unscoped, outside the
+/// programme, revoked, unknown.
 type Row = [Verdict; 7];
 
 const INFERENCE: Row = [YES, YES, NO_INFERENCE, NO_INFERENCE, YES, BAD_KEY, BAD_KEY];
@@ -128,7 +128,7 @@ async fn a_header_that_holds_no_key_is_told_apart_only_where_the_contract_does()
             assert_eq!((answer.status, answer.message()), (401, expected), "{headers:?} {path}");
         }
     }
-    // One character off, at each end of the token.
+    // One character too many, one too few, and another case.
     for wrong in
         [format!("{}x", host.key), host.key[..host.key.len() - 1].to_owned(), host.key.to_uppercase()]
     {
@@ -222,7 +222,7 @@ async fn a_token_is_shown_once_and_kept_nowhere() {
     host.wait();
     let log = host.log();
     for token in tokens {
-        // The middle part is the secret; the first names the key and may be shown.
+        // The first part identifies the key and may be shown; the middle part is the secret.
         let secret = token.split('_').nth(2).unwrap().to_owned();
         assert!(secret.len() >= 40, "{token}");
         assert!(!listed.contains(&secret) && !log.contains(&secret));
@@ -230,7 +230,7 @@ async fn a_token_is_shown_once_and_kept_nowhere() {
     }
 }
 
-/// No file below the folder holds these bytes.
+/// Checks that no file below the folder contains these bytes.
 fn assert_absent(folder: &Path, bytes: &[u8]) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

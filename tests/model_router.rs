@@ -1,4 +1,4 @@
-//! A request names a model router instead of a model, and a guest chooses for it.
+//! Requests that name a model router instead of a model; a guest then chooses the model.
 
 use crate::kit::client::Client;
 use crate::kit::config::provider;
@@ -8,7 +8,7 @@ use crate::kit::script::chat;
 use crate::kit::upstream::Upstream;
 use serde_json::{Value, json};
 
-/// Three models at one provider, from cheap to dear.
+/// Three models at one provider, from cheap to expensive.
 const MODELS: [(&str, u32); 3] = [("acme/small", 1), ("acme/medium", 10), ("other/large", 100)];
 
 struct Bench {
@@ -103,7 +103,7 @@ async fn a_router_may_stand_behind_a_model_that_fails() {
     let response = bench.ask(&request).await;
     assert_eq!(response["model"], "acme/small");
     assert_eq!(response["service_metadata"]["strategy"], "auto");
-    // The model in front of it was nobody's choice.
+    // The model before the router was not chosen by a router.
     let response = bench.ask(&request).await;
     assert_eq!(
         (&response["model"], &response["service_metadata"]["strategy"]),

@@ -1,5 +1,4 @@
-//! A host over its life: health and metrics, new configurations, ends soft and
-//! hard, and its connections.
+//! The life of a host: health and metrics, reloads, graceful and hard ends, and its connections.
 
 use crate::kit::admin::Admin;
 use crate::kit::client::{Client, events_of};
@@ -59,7 +58,7 @@ async fn health_readiness_and_metrics_are_open_and_tell_no_secret() {
     assert_eq!(admin.get("/").await.status, 404);
 }
 
-/// Every sample belongs to the family before it, and no sample comes twice.
+/// Checks that every sample belongs to the family before it and that no sample is repeated.
 fn assert_prometheus(text: &str) {
     let (mut family, mut seen) = (String::new(), BTreeSet::new());
     for line in text.lines() {
@@ -124,7 +123,8 @@ async fn what_a_reload_cannot_change_is_measured_by_the_start() {
         let line = format!("this change takes effect at the next start\",\"key\":\"{key}\"");
         host.log().matches(&line).count()
     };
-    // Back at what runs is no change; away from it is one, whatever stood there in between.
+    // Returning to the running value is no change. Any other value is one, whatever the previous
+    // reload had.
     assert_eq!((warned("limits.streams"), warned("vault.root_key"), warned("server.listen")), (2, 1, 0));
 }
 
@@ -183,7 +183,7 @@ fn an_address_that_is_taken_is_named() {
     assert!(String::from_utf8(output.stderr).unwrap().contains(taken));
 }
 
-/// A stream whose first piece has arrived.
+/// A stream whose first chunk has arrived.
 async fn running_stream(
     host: &Host,
     upstream: &Upstream,
@@ -285,7 +285,7 @@ async fn a_second_signal_ends_streams_with_a_word_and_other_requests_with_503() 
     assert!(!host.log().contains("connections were cut"), "{}", host.log());
 }
 
-/// The time before the listener closes is part of the time for requests to end.
+/// `unready_ms` is part of `drain_ms`.
 #[tokio::test]
 async fn the_time_for_requests_to_end_counts_from_the_signal() {
     let upstream = Upstream::start().await;
@@ -338,8 +338,7 @@ fn every_acknowledged_key_survives_a_kill() {
     }
 }
 
-/// Creates keys from three threads at a time and kills the host in the middle of
-/// it; the keys that were acknowledged.
+/// Creates keys from three threads and kills the host meanwhile; returns the acknowledged keys.
 fn create_until_killed(host: &mut Host) -> Vec<Value> {
     let data = host.data();
     let (sender, receiver) = std::sync::mpsc::sync_channel(64);
@@ -358,7 +357,7 @@ fn create_until_killed(host: &mut Host) -> Vec<Value> {
     })
 }
 
-/// A new key, unless the host ended before it said so.
+/// Creates a key; `None` if the host ended before the acknowledgement.
 fn create_key(data: &Path) -> Option<Value> {
     let mut command = program();
     command.arg("--json").arg("--data").arg(data).args(["key", "create", "--workspace", "default"]);
@@ -379,7 +378,7 @@ async fn one_connection_serves_many_requests() {
     }
 }
 
-/// One answer with a content length.
+/// Reads one response with a content length.
 async fn read_answer(socket: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];

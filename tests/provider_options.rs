@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const METADATA: [(&str, &str); 1] = [("x-service-metadata", "enabled")];
 
-/// A host whose provider `one` speaks this dialect; `more` are further lines of that provider.
+/// A host whose provider `one` speaks this dialect; `more` are further lines of its section.
 fn host(adapter: &str, upstream: &Upstream, more: &str) -> Host {
     let provider = provider("one", adapter, &upstream.base) + more + "\n";
     let models = model(MODEL, "responses", &["one"]) + &model("test/embed", "embeddings", &["one"]);
@@ -40,7 +40,7 @@ fn dropped(answer: &Answer) -> Vec<&str> {
         .collect()
 }
 
-/// Fields that would buy what the operator does not sell, or change what is asked.
+/// Fields that would use paid features the operator does not offer, or change the request itself.
 fn attack() -> Value {
     json!({
         "speed": "fast", "inference_geo": "us", "mcp_servers": [{"type": "url", "url": "https://x.test", "name": "x"}],
@@ -61,7 +61,7 @@ async fn options_that_no_list_allows_reach_no_provider_and_are_told() {
             upstream.reply(reply(adapter));
         }
         assert_eq!(ask(&host, &json!({})).await.status, 200);
-        // Unicode has another letter whose lower case is `k`.
+        // U+212A (Kelvin sign) has the lower case `k`, like K.
         upstream.reply(reply(adapter));
         assert_eq!(dropped(&ask(&host, &json!({"max_to\u{212a}ens": 9})).await), ["max_to\u{212a}ens"]);
         let answer = ask(&host, &attack()).await;

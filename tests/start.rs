@@ -1,4 +1,4 @@
-//! The first minutes with the program: an empty directory, one key, one line.
+//! The first steps with the program: an empty directory, one key, one command line.
 
 use crate::kit::client::{Client, text_of};
 use crate::kit::host::Setup;

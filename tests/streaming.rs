@@ -1,4 +1,4 @@
-//! Streams: the order of events, what may still be taken back, and every way to end.
+//! Streams: the order of events, when a fallback is still possible, and every way to end.
 
 mod order;
 
@@ -9,7 +9,7 @@ use crate::kit::script::{self, word};
 use crate::kit::upstream::{Reply, Upstream, sse_event};
 use serde_json::{Value, json};
 
-/// For what must happen at once, but on a busy machine.
+/// A generous limit for events that should happen at once.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
 fn request() -> Value {
@@ -23,7 +23,7 @@ async fn pair() -> (Upstream, Upstream, Host) {
     (a, b, host)
 }
 
-/// The error of the terminal event, which must be `response.failed`.
+/// The error of the last event, which must be `response.failed`.
 fn failure_of(events: &[Value]) -> (&str, &str) {
     let last = events.last().unwrap();
     assert_eq!(last["type"], "response.failed", "{last}");
@@ -155,7 +155,7 @@ async fn a_client_that_leaves_takes_its_upstream_along() {
     drop(events);
     let gone = tokio::time::timeout(PATIENCE, upstream.dropped.recv()).await;
     gone.expect("the upstream connection stays open").unwrap();
-    // The host goes on serving.
+    // The host still serves.
     upstream.reply(script::chat("fine"));
     assert_eq!(client.post("/responses", &request()).await.output_text(), "fine");
 }
@@ -169,7 +169,8 @@ async fn a_client_that_leaves_before_the_first_word_takes_its_upstream_along() {
     let client = Client::new(&host);
     let request = request();
     let mut asking = Box::pin(client.open(&request));
-    // The head of the answer waits for the first word; asking goes on until upstream was asked.
+    // The response head is sent with the first word. The request is polled until the provider has
+    // received it.
     while upstream.asked().is_empty() {
         tokio::select! {
             biased;

@@ -1,4 +1,4 @@
-//! Server tools: what the model calls and the host runs, in a loop inside one response.
+//! Server tools: the model calls them and the host runs them, in a loop inside one response.
 
 mod advice;
 mod approvals;
@@ -34,10 +34,9 @@ use crate::kit::upstream::{Asked, Upstream};
 use script::{Call, answer, call, calls};
 use serde_json::{Value, json};
 
-/// Lets the test guests look at the request.
+/// Allows the test guests to read the request.
 const GRANTS: &str = "[plugins.tool-rogue]\nimports = [\"request\"]\n[plugins.tool-tool-search]\nreplaces = true\nimports = [\"request\"]";
 
-/// A host with the test tools and one chat provider.
 struct Bench {
     host: Host,
     upstream: Upstream,
@@ -49,7 +48,7 @@ impl Bench {
         Self::with("").await
     }
 
-    /// With more configuration, put before the tables.
+    /// Starts with more configuration, placed before the tables.
     async fn with(config: &str) -> Self {
         let upstream = Upstream::start().await;
         let guests = folder(&["tool-rogue", "tool-tool-search"]);
@@ -57,30 +56,29 @@ impl Bench {
         Self { host: setup.plugins(guests.path()).start(), upstream, _guests: guests }
     }
 
-    /// Asks, streamed or not; the finished response.
+    /// Sends a request, streamed or not; returns the finished response.
     async fn ask(&self, request: &Value, streamed: bool) -> Value {
         Client::new(&self.host).ask(request, streamed).await
     }
 
-    /// Lets the model call this once and then answer; the finished response.
+    /// Makes the model make these calls and then answer; returns the finished response.
     async fn run(&self, request: &Value, streamed: bool, made: &[Call<'_>]) -> Value {
         self.upstream.reply(calls(streamed, "", made));
         self.upstream.reply(answer(streamed, "done"));
         self.ask(request, streamed).await
     }
 
-    /// What the provider was asked last.
+    /// The last request to the provider.
     fn asked_last(&self) -> Asked {
         self.upstream.asked().pop().unwrap()
     }
 }
 
-/// A request with one of the tools.
 fn with_tool(tool: &str) -> Value {
     json!({"model": MODEL, "input": "Go.", "tools": [{"type": tool}]})
 }
 
-/// The results that the model is told, in their order.
+/// The tool results that the model received, in order.
 pub fn told(asked: &Asked) -> Vec<&str> {
     let messages = asked.body["messages"].as_array().unwrap();
     let results = messages.iter().filter(|message| message["role"] == "tool");

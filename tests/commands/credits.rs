@@ -1,4 +1,4 @@
-//! What operators type about money.
+//! Operators' commands about money.
 
 use super::{done, failed, find, in_both_ways};
 use serde_json::json;
@@ -67,7 +67,8 @@ fn usage_is_asked_for_by_days_that_are_kept() {
             let usage = done(run, line);
             assert_eq!((&usage["groups"], &usage["total"]["requests"]), (&json!([]), &json!(0)), "{line}");
         }
-        // A day before the kept ones begins at the first of them, as the most days do.
+        // A start before the kept days is moved to the first kept day, as with the maximum of
+        // `--days`.
         let all = done(run, "usage --since 1999-01-31");
         assert_eq!(all["from"], done(run, "usage --days 92")["from"]);
         assert!(failed(run, "usage --since yesterday", 1).contains("written like 2026-01-31"));

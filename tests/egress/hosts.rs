@@ -1,4 +1,4 @@
-//! Where requests may go (R4 to R13; cases 20 and 21 of the hostile guests).
+//! Which hosts requests may reach (egress rules R4 to R13).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::host::Setup;
@@ -64,7 +64,8 @@ async fn r4_r7_r9_no_other_host_is_reached_or_asked_for() {
         for url in [format!("https://{authority}:{port}/"), format!("https://{authority}/")] {
             let answer = bench.get(&url).await;
             let error = answer["error"].as_str().unwrap_or_else(|| panic!("{url}: {answer}"));
-            // An address is an address in every spelling; the rest is not granted, or no URL.
+            // IP addresses are refused in every spelling; the other URLs are not granted or
+            // invalid.
             assert!(["denied", "invalid"].contains(&error), "{url}: {answer}");
         }
     }
@@ -112,7 +113,7 @@ async fn r11_r12_a_name_that_leads_to_a_closed_address_is_not_dialled() {
         &["169.254.169.254"],
         &["0.0.0.0"],
         &["192.0.2.1"],
-        // One closed address spoils the answer.
+        // One closed address makes the whole answer unusable.
         &["127.0.0.1", "10.0.0.1"],
         &["10.0.0.1", "127.0.0.1"],
     ] {
@@ -161,7 +162,8 @@ async fn a_star_grants_every_public_host_but_never_a_secret() {
     let bench = Bench::start("[plugins.tool-probe]\nhosts = [\"*\"]\nsecrets = [\"api_key\"]\n").await;
     bench.secret("api_key", VALUE, API);
     let url = bench.url(API, "/");
-    // The site is at a private address, which a star does not open, whatever the operator opened for others.
+    // The site has a private address. `*` does not include private addresses, even if the operator
+    // has allowed them for named hosts.
     assert_error(&bench.get(&url).await, "denied");
     let named =
         json!({"url": url, "injections": [{"secret": "api_key", "header": ["authorization", "", ""]}]});

@@ -1,4 +1,4 @@
-//! `{{secret:NAME}}` in the value of a header that the operator allows (R2; case 23 of the hostile guests).
+//! `{{secret:NAME}}` in the value of a header that the operator allows (egress rule R2).
 
 use super::{API, Bench, GRANT, VALUE, assert_error, assert_ok};
 use serde_json::{Value, json};

@@ -1,10 +1,11 @@
-//! Secrets that the host adds by itself, and where they stand (R1, R3, R14 to R17).
+//! Secrets that the host adds itself, and their position in the request (egress rules R1, R3, R14
+//! to R17).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::upstream::Reply;
 use serde_json::json;
 
-/// A grant with one more key.
+/// The grant with one injection.
 fn grant(rule: &str) -> String {
     format!("{GRANT}injections = [{{ secret = \"api_key\", host = \"{API}\", {rule} }}]\n")
 }
@@ -95,7 +96,7 @@ async fn r1_two_secrets_for_one_host_need_injections() {
     assert_error(&bench.get(&bench.url(API, "/")).await, "denied");
     bench.host.until_logged("say which goes where with `injections`");
     assert_eq!(bench.site.seen().len(), 1);
-    // A guest that says which leaves no doubt.
+    // A guest that names the secret removes the ambiguity.
     let named = json!({"url": bench.url(API, "/"), "injections": [{"secret": "second_key", "header": ["authorization", "Token ", ""]}]});
     assert_ok(&bench.probe(named).await);
     let seen = bench.site.last();
@@ -130,7 +131,8 @@ async fn r1_r2_a_guest_puts_secrets_only_where_the_grant_opens_a_header() {
         let injection = json!({"secret": "api_key", "header": [header, "", ""]});
         json!({"url": bench.url(API, "/"), "injections": [injection]})
     };
-    // A host may show it to others: as the text of a message, or kept beside an object.
+    // A server may show these headers to others, as the text of a message or as metadata of an
+    // object.
     for header in ["x-message", "x-amz-meta-a", "x-api-key"] {
         assert_error(&bench.probe(with(&bench, header)).await, "denied");
     }
@@ -142,7 +144,7 @@ async fn r1_r2_a_guest_puts_secrets_only_where_the_grant_opens_a_header() {
         assert_ok(&bench.probe(with(&bench, header)).await);
         assert_eq!(bench.site.last().header(&header.to_lowercase()), Some(VALUE));
     }
-    // What has its place has no other.
+    // A secret with a configured injection can be sent in no other way.
     let placed = format!(
         "{grant}injections = [{{ secret = \"api_key\", host = \"{OTHER}\", header = \"x-key\", format = \"{{}}\" }}]\n"
     );
@@ -197,7 +199,7 @@ async fn r8_r15_r16_r17_a_guest_sends_no_credential_and_no_framing_beside_a_secr
     }
     assert_eq!(bench.site.connections(), 0);
     assert_ok(&bench.probe(with(json!([["x-own", "fine"], ["x-own", "twice"]]))).await);
-    // Without a secret of ours it is the guest's own affair who it says it is.
+    // Without a secret of the host in the request, the guest may send a credential of its own.
     let own = json!({"url": bench.url(OTHER, "/"), "headers": [["authorization", "mine"]]});
     assert_ok(&bench.probe(own).await);
     assert_eq!(bench.site.last().header("authorization"), Some("mine"));

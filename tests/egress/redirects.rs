@@ -1,4 +1,4 @@
-//! Redirects (R10; case 22 of the hostile guests).
+//! Redirects (egress rule R10).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::upstream::Reply;
@@ -31,7 +31,7 @@ async fn r10_a_request_with_a_secret_follows_nothing() {
             assert_eq!(bench.site.seen().len(), before + 1);
         }
     }
-    // A value in the address is covered like anywhere else.
+    // A value in the `Location` header is redacted like anywhere else.
     bench.site.reply(redirect(302, &bench.url(OTHER, &format!("/?key={VALUE}"))));
     bench.site.reply(Reply::Whole {
         status: 200,

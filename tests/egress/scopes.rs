@@ -1,11 +1,11 @@
-//! Whose secrets a request gets, and when (R4, R23).
+//! Whose secrets a request can use, and when changes take effect (egress rules R4, R23).
 
 use super::{API, Bench, GRANT, OTHER, VALUE, assert_error, assert_ok};
 use crate::kit::client::Client;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// What the last request carried.
+/// The `Authorization` header of the last request.
 fn sent(bench: &Bench) -> Option<String> {
     bench.site.last().header("authorization").map(str::to_owned)
 }
@@ -61,7 +61,7 @@ async fn r4_interns_and_workspaces_use_their_own_secrets() {
         assert_ok(&get(&bench, "probe", key).await);
         assert_eq!(sent(&bench), value);
     }
-    // An intern's own entry wins, bound to this host or not.
+    // An intern's own secret takes precedence even if it is bound to another host.
     bench.put("api_key", "sk-of-bob-1234", OTHER, &["--intern", "bob"]);
     assert_ok(&get(&bench, "probe", &bob).await);
     assert_eq!(sent(&bench), None);

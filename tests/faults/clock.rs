@@ -1,4 +1,4 @@
-//! The date steps back while the host runs: what is measured is measured with a clock that does not.
+//! The date steps back while the host runs: durations must be measured with the monotonic clock.
 
 use super::rows::setup;
 use crate::kit::client::{Client, read};
@@ -31,7 +31,7 @@ async fn case_130_an_hour_back_changes_dates_and_nothing_else() {
     assert_eq!(status, 200);
     let date = |body: &Value| body["data"]["created_at"].as_str().unwrap().to_owned();
     assert!(date(&after) < date(&before), "the date did not step back");
-    // A name keeps the date it was made on, however late it is now.
+    // A replaced secret keeps its creation date, whatever the date is now.
     let (_, again) = put(&host, "a").await;
     assert_eq!(date(&again), date(&before));
     host.end();

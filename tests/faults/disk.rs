@@ -1,4 +1,4 @@
-//! A disk without space, and one that does not take what it is given.
+//! A full disk, and a disk on which syncs fail.
 
 use super::rows::{Rows, setup};
 use crate::kit::host::Setup;
@@ -15,7 +15,7 @@ fn fails_under(rules: &[Rule]) {
     shim.rules(rules);
     rows.write(&host, 200);
     assert_eq!(host.wait().code(), Some(1), "{}", host.log());
-    // Whoever got an answer got this one; the others lost their connection.
+    // Every client that got a response got one of these; the others lost their connection.
     assert_eq!(rows.statuses(), [200, 502]);
     rows.check(&host.data()).unwrap();
     let host = Setup::after(&host).start();

@@ -1,4 +1,5 @@
-//! The root key is replaced while requests run, and whatever happens meanwhile one of the two keys opens.
+//! The root key is rotated while requests run. Whatever happens meanwhile, one of the two keys
+//! opens the store.
 
 use super::rows::{Rows, setup};
 use crate::kit::disk::{self, scratch};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory with vaults whose keys are to be wrapped again.
+/// A directory with vaults whose keys must be wrapped again.
 fn prepared() -> (Host, Arc<Rows>) {
     let mut host = setup().start();
     let rows = Arc::new(Rows::new());
@@ -24,7 +25,7 @@ fn prepared() -> (Host, Arc<Rows>) {
     (host, rows)
 }
 
-/// `vault rotate-root` in a process of its own.
+/// Runs `vault rotate-root` in a process of its own.
 fn rotate(data: &Path, shim: Option<&Shim>) -> Child {
     let mut command = program();
     command.envs(shim.into_iter().flat_map(Shim::environment));
@@ -33,7 +34,7 @@ fn rotate(data: &Path, shim: Option<&Shim>) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Whether the rotation came to its end; otherwise it was killed where it was stuck.
+/// Whether the rotation finished; otherwise it is killed where the shim stopped it.
 fn ends(mut rotation: Child, shim: &Shim) -> bool {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -63,7 +64,7 @@ fn a_rotation_of_the_root_key_may_be_killed_at_every_write_and_sync() {
             shim.rules(&[Rule { after, ..Rule::new(call, "*", Action::Freeze) }]);
             let ended = ends(rotate(&data, Some(&shim)), &shim);
             rows.check(&data).unwrap_or_else(|failed| panic!("{} {after}: {failed:?}", call.name()));
-            // Once more, to the end.
+            // Run the rotation again, to its end.
             assert!(rotate(&data, None).wait().unwrap().success(), "{} {after}", call.name());
             rows.check(&data).unwrap_or_else(|failed| panic!("after {} {after}: {failed:?}", call.name()));
             if ended {

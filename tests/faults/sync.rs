@@ -1,5 +1,6 @@
-//! The page cache must not do the work of fsync: what the shim recorded shows that no answer ran ahead of the
-//! disk, and played back without what was not synced it still holds every acknowledged row.
+//! Acknowledged rows must be synced, not only in the page cache. The record of the shim shows that
+//! no response was sent before the sync, and playing the record back without unsynced data must
+//! give every acknowledged row.
 
 use super::rows::{Failed, Rows, each, setup};
 use crate::kit::disk::{Disk, Of, assert_complete, scratch};
@@ -12,9 +13,10 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-/// With values of this size the engine writes tables and starts new journals within a few hundred rows.
+/// With values of this size the engine writes tables and starts new journals within a few hundred
+/// rows.
 const LARGE: usize = 12 * 1024;
-/// Images made ahead of those that open them.
+/// Images that are prepared ahead of the threads that open them.
 const AHEAD: usize = 4;
 
 #[test]
@@ -33,7 +35,7 @@ fn no_200_leaves_before_the_store_and_the_anchor_are_synced() {
         let record = shim.record();
         assert_complete(before, &record);
         assert_eq!(ahead_of_the_disk(&record), (12, Vec::new()));
-        // The same eyes see an answer that did not wait.
+        // Control: the check detects a response that did not wait for a sync.
         for file in ["0.jnl", "anchor"] {
             let mut blind = shim.record();
             blind.entries.retain(|entry| entry.kind != Kind::Synced || !entry.is_of(file));
@@ -42,15 +44,15 @@ fn no_200_leaves_before_the_store_and_the_anchor_are_synced() {
     }
 }
 
-/// How many names were acknowledged, and those whose answer left before the journal was written and synced,
-/// then the anchor written and synced.
+/// The number of acknowledged names, and the names whose response was sent before first the journal
+/// and then the anchor were written and synced.
 fn ahead_of_the_disk(record: &Record) -> (usize, Vec<String>) {
     let acknowledged = acknowledged(record);
     let ahead = acknowledged.iter().filter(|(name, sent)| !is_synced(name, &record.entries[..sent.at]));
     (acknowledged.len(), ahead.map(|(name, _)| name.clone()).collect())
 }
 
-/// The names in the 200s, in the order they were sent.
+/// The names in responses with status 200, in the order they were sent.
 fn acknowledged(record: &Record) -> Vec<(String, Sent)> {
     let answers = record.answers().into_iter().filter(|answer| answer.status == 200);
     answers.filter_map(|answer| Some((answer.body["data"]["name"].as_str()?.to_owned(), answer))).collect()
@@ -74,7 +76,7 @@ fn is_journal(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jnl")
 }
 
-/// Where the first sync that begins after `from` has ended well.
+/// The index at which the first sync that begins after `from` has completed successfully.
 fn synced(entries: &[Entry], from: usize, of: impl Fn(&Path) -> bool) -> Option<usize> {
     let begun = entries[from..].iter().position(|entry| entry.kind == Kind::Sync && of(&entry.path))? + from;
     let (thread, ino) = (entries[begun].thread, entries[begun].ino);
@@ -83,7 +85,7 @@ fn synced(entries: &[Entry], from: usize, of: impl Fn(&Path) -> bool) -> Option<
     (entries[ended].result == 0).then_some(ended)
 }
 
-/// What is to be opened and what must be in it.
+/// A disk image, and the rows it must contain.
 struct Image {
     path: PathBuf,
     label: String,
@@ -106,7 +108,7 @@ fn what_was_acknowledged_is_there_on_a_disk_that_keeps_no_name_without_a_sync_of
     play_back(&[Of::Strict], LARGE, count(15, 500));
 }
 
-/// Opens what a disk that keeps these names holds at random moments.
+/// Opens images of a disk with this guarantee for names, taken at random moments.
 fn play_back(names: &[Of], filler: usize, points: usize) {
     let mut random = Random::new(seed());
     let setup = setup();
@@ -147,7 +149,7 @@ fn open(rows: &Rows, image: &Image) {
     std::fs::remove_dir_all(&image.path).unwrap();
 }
 
-/// The newest version of each name acknowledged before this entry.
+/// The newest version of each name that was acknowledged before this entry.
 fn versions(rows: &Rows, acknowledged: &[(String, Sent)], point: usize) -> BTreeMap<String, usize> {
     let sent = acknowledged.iter().take_while(|(_, sent)| sent.at < point);
     sent.map(|(name, sent)| {

@@ -1,4 +1,4 @@
-//! Keys that were switched off, or whose member or workspace was deleted, while the host runs.
+//! Keys that are switched off, or whose member or workspace is deleted, while the host runs.
 
 use super::{key, text};
 use crate::kit::client::Client;
@@ -6,7 +6,7 @@ use crate::kit::host::{Host, Setup};
 use crate::kit::raw::Raw;
 use serde_json::json;
 
-/// What each route answers to the key: responses, embeddings, models, the key itself, the vault.
+/// The statuses of the routes for this key: responses, embeddings, models, own key, vault.
 async fn statuses(host: &Host, token: &str) -> [u16; 5] {
     let client = Client::with_key(host, token);
     [
@@ -32,7 +32,7 @@ async fn keys_of_a_deleted_workspace_open_nothing_at_once() {
     assert_eq!(statuses(&host, &member).await, [401; 5]);
     assert_eq!(statuses(&host, &intern).await, [401; 5]);
     assert_eq!(statuses(&host, &host.key).await, [200; 5]);
-    // What was deleted stays deleted.
+    // Deletions are durable.
     let host = host.restart();
     assert_eq!(statuses(&host, &member).await, [401; 5]);
     assert_eq!(key(&host, "vault verify")["ok"], true);
@@ -79,7 +79,8 @@ async fn a_limit_is_changed_on_a_running_host_and_those_not_named_stay() {
     assert_eq!(client.get("/key").await.body["data"]["limit"], json!(null));
 }
 
-/// The host asks for the body once it has looked at the key: by then the request is let in.
+/// The host asks for the body after it has authenticated the key, so the request is already
+/// admitted.
 #[tokio::test]
 async fn a_request_whose_workspace_is_deleted_before_its_body_comes_is_refused_as_its_key_is() {
     let body = json!({"model": "local/demo", "input": "hi", "value": "x", "hosts": ["a.com"]}).to_string();

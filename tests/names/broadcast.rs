@@ -1,4 +1,4 @@
-//! Who else is told of finished requests, and what.
+//! Request export: which records of finished requests destinations receive.
 
 use crate::kit::client::{Client, http};
 use crate::kit::config::{MODEL, model, provider};
@@ -20,7 +20,7 @@ fn taken() -> Reply {
     Reply::json(200, json!({}))
 }
 
-/// A webhook or collector at this address.
+/// The configuration of a webhook or collector at this address.
 fn destination(name: &str, kind: &str, url: &str) -> String {
     format!("[[broadcast]]\nname = \"{name}\"\nkind = \"{kind}\"\nurl = \"{url}\"\n")
 }
@@ -40,7 +40,7 @@ fn traced() -> Value {
     })
 }
 
-/// What a destination was told, without what differs from run to run.
+/// The record that a destination received, without values that differ from run to run.
 fn told(asked: &Asked) -> Value {
     let mut told = asked.body.clone();
     let times = ["started_at_ms", "ended_at_ms"].map(|name| told[name].take().as_u64().unwrap());

@@ -1,4 +1,4 @@
-//! `debug.echo_upstream_body`: what was sent, shown to whoever asked.
+//! `debug.echo_upstream_body`: shows the client the request body that was sent to the provider.
 
 use crate::kit::client::{Client, text_of, types_of};
 use crate::kit::config::{MODEL, model, several};
@@ -16,7 +16,7 @@ fn request() -> Value {
     })
 }
 
-/// The bodies of the debug events, which stand before all others.
+/// The bodies of the debug events, which must come before all others.
 fn echoed(events: &[Value]) -> Vec<&Value> {
     let is_debug = |event: &&Value| event["type"] == "response.debug";
     let bodies: Vec<&Value> =
@@ -97,7 +97,7 @@ async fn a_credential_in_the_words_of_the_client_is_covered() {
         json!({"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0, "delta": "ok"}),
         json!({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": [], "usage": null}}),
     ]));
-    // Once as it is and once behind an escape that the dialect hands on.
+    // Once unchanged and once with an escape that the dialect passes on.
     let escaped = SECRET.replace("sk-", "\\u0073k-");
     let body = format!(
         r#"{{"model":"{MODEL}","stream":true,"debug":{{"echo_upstream_body":true}},

@@ -1,4 +1,5 @@
-//! What becomes of each name in each dialect, through the whole host. The guests' own tables go further.
+//! What each dialect does with each field, through the whole host. The tests of the guests cover
+//! more cases.
 
 use crate::kit::client::Client;
 use crate::kit::config::{MODEL, provider};
@@ -7,7 +8,7 @@ use crate::kit::script;
 use crate::kit::upstream::{Reply, Upstream};
 use serde_json::{Value, json};
 
-/// A model at one provider whose endpoint states these abilities.
+/// A model at one provider whose endpoint lists these abilities.
 async fn host(adapter: &str, upstream_model: &str, supports: &[&str]) -> (Upstream, Host) {
     let upstream = Upstream::start().await;
     let model = format!(
@@ -18,7 +19,8 @@ async fn host(adapter: &str, upstream_model: &str, supports: &[&str]) -> (Upstre
     (upstream, host)
 }
 
-/// Sends each row's members and looks at what arrives: values at JSON pointers, null where nothing may stand.
+/// Sends the members of each row and compares the provider's request at JSON pointers; null means
+/// that the field must be absent.
 async fn check(upstream: &Upstream, host: &Host, reply: fn() -> Reply, rows: &[(Value, &[(&str, Value)])]) {
     let client = Client::new(host);
     for (members, expected) in rows {
@@ -57,7 +59,7 @@ fn function() -> Value {
     json!([{"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}])
 }
 
-/// An input with a breakpoint on its only part.
+/// An input whose only part has a cache breakpoint.
 fn marked() -> Value {
     let mark = json!({"mode": "explicit", "ttl": "30m"});
     json!([{"role": "user", "content": [{"type": "input_text", "text": "x", "prompt_cache_breakpoint": mark}]}])

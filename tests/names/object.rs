@@ -1,4 +1,4 @@
-//! The response object repeats what was asked and tells what was served.
+//! The response object repeats the request's settings and reports what served it.
 
 use crate::kit::client::{Client, last_response};
 use crate::kit::config::{MODEL, single};
@@ -26,7 +26,7 @@ async fn every_setting_comes_back() {
     for (name, value) in asked.as_object().unwrap() {
         assert_eq!(&answer.body[name], value, "{name}");
     }
-    // The tier that served, not the one that was asked for.
+    // The tier that served the request, not the requested one.
     assert_eq!(answer.body["service_tier"], "default");
     for (name, value) in [
         ("background", json!(false)),
