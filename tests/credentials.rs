@@ -66,7 +66,7 @@ fn assert_byok(answer: &Answer, byok: bool) {
 }
 
 #[tokio::test]
-async fn the_operators_secret_is_sent_to_the_host_it_is_bound_to_and_written_down() {
+async fn operators_secret_is_sent_to_its_host_and_audited() {
     let a = Upstream::start().await;
     let mut host = host(&[&a]);
     put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
@@ -90,7 +90,7 @@ async fn the_operators_secret_is_sent_to_the_host_it_is_bound_to_and_written_dow
 }
 
 #[tokio::test]
-async fn a_secret_that_is_missing_or_bound_elsewhere_goes_nowhere() {
+async fn a_secret_that_is_missing_or_bound_to_another_host_is_not_sent() {
     let a = Upstream::start().await;
     let host = host(&[&a]);
     let answer = ask(&host, &host.key).await;
@@ -106,7 +106,7 @@ async fn a_secret_that_is_missing_or_bound_elsewhere_goes_nowhere() {
 
 /// A missing operator secret is not a configuration error, neither at start nor in `serve --check`.
 #[tokio::test]
-async fn an_operators_secret_that_is_missing_is_a_warning_with_the_command_that_stores_it() {
+async fn missing_operators_secret_is_a_warning_with_the_command_that_stores_it() {
     const COMMAND: &str = "cofferdam secret put provider_key --operator --host provider.test";
     let config = "[[providers]]\nname = \"a\"\nadapter = \"openai-chat\"\nbase_url = \"https://provider.test/v1\"\n\
         key = \"operator:provider_key\"\n";
@@ -161,7 +161,7 @@ async fn the_callers_own_key_wins_while_it_is_bound_to_the_host() {
 }
 
 #[tokio::test]
-async fn an_interns_own_entry_counts_before_its_workspaces_even_when_it_does_not_match() {
+async fn interns_secret_hides_the_workspaces_even_if_bound_elsewhere() {
     let a = Upstream::start().await;
     let host = host(&[&a]);
     host.command(&["intern", "create", "ada", "--workspace", "default"]);
@@ -182,7 +182,7 @@ async fn an_interns_own_entry_counts_before_its_workspaces_even_when_it_does_not
 }
 
 #[tokio::test]
-async fn who_owns_a_refused_key_is_told_and_never_sees_it() {
+async fn owner_of_a_refused_key_gets_the_error_without_the_key() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = host(&[&a, &b]);
     put(&host, "provider_key", OPERATORS, HOST, &["--operator"]);
@@ -208,7 +208,7 @@ async fn who_owns_a_refused_key_is_told_and_never_sees_it() {
 }
 
 #[tokio::test]
-async fn a_key_that_no_header_can_carry_is_named_to_its_owner_and_not_sent() {
+async fn a_key_that_is_invalid_in_a_header_is_named_to_its_owner_and_not_sent() {
     let a = Upstream::start().await;
     let host = host(&[&a]);
     put(&host, "own_key", &format!("{CALLERS}\n\n"), HOST, &["--workspace", "default"]);
@@ -224,7 +224,7 @@ async fn a_key_that_no_header_can_carry_is_named_to_its_owner_and_not_sent() {
 }
 
 #[tokio::test]
-async fn streams_and_embeddings_say_whose_key_was_used() {
+async fn streams_and_embeddings_report_which_key_was_used() {
     let a = Upstream::start().await;
     let host = host(&[&a]);
     put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);
@@ -246,7 +246,7 @@ async fn streams_and_embeddings_say_whose_key_was_used() {
 }
 
 #[tokio::test]
-async fn what_the_caller_pays_its_provider_is_told_and_not_charged() {
+async fn cost_on_the_callers_own_key_is_reported_and_not_charged() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = host(&[&a, &b]);
     put(&host, "own_key", CALLERS, HOST, &["--workspace", "default"]);
@@ -280,7 +280,7 @@ fn reserved(host: &Host) -> f64 {
 }
 
 #[tokio::test]
-async fn what_the_caller_pays_its_provider_is_not_reserved_and_a_kill_does_not_charge_it() {
+async fn cost_on_the_callers_own_key_is_not_reserved_nor_charged_after_a_kill() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = host(&[&a, &b]);
     host.command(&["credits", "add", "default", "1"]);

@@ -50,7 +50,7 @@ async fn put(client: &Client, name: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn tenants_changes_and_prepaid_requests_are_refused_and_others_served() {
+async fn full_disk_refuses_tenants_changes_and_prepaid_requests_only() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&(FULL.to_owned() + &model(&upstream))).start();
     let (open, paid) = (Client::new(&host), prepaid(&host));
@@ -85,7 +85,7 @@ async fn tenants_changes_and_prepaid_requests_are_refused_and_others_served() {
 }
 
 #[tokio::test]
-async fn a_request_under_way_is_answered_whole_and_charged_exactly() {
+async fn a_running_request_is_finished_and_charged_exactly() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&model(&upstream)).start();
     let paid = prepaid(&host);
@@ -113,7 +113,7 @@ async fn a_request_under_way_is_answered_whole_and_charged_exactly() {
 }
 
 #[tokio::test]
-async fn a_host_with_room_keeps_a_reserve_that_makes_no_copy_longer() {
+async fn disk_reserve_does_not_make_copies_larger() {
     let host = Setup::new().config("[store]\nfree_bytes_min = 1\n").start();
     let reserve = std::fs::metadata(host.data().join("reserve")).unwrap();
     assert_eq!((reserve.len(), reserve.mode() & 0o777), (0, 0o600));

@@ -84,7 +84,7 @@ fn a_grant_is_written_into_the_file_and_the_host_reads_it_again() {
 }
 
 #[test]
-fn lines_can_be_printed_only() {
+fn grant_lines_can_be_printed_without_a_change() {
     let (host, _guests) = host("[limits]\nstreams = 50\n");
     let before = written(&host);
     let printed = granted(&host, "tool-probe --host * --print");
@@ -93,7 +93,7 @@ fn lines_can_be_printed_only() {
 }
 
 #[test]
-fn what_a_plugin_does_not_ask_for_is_not_granted() {
+fn grants_that_a_plugin_does_not_ask_for_are_refused() {
     let (host, _guests) = host("[limits]\nstreams = 50\n");
     let before = written(&host);
     for (line, code, says) in [
@@ -122,7 +122,7 @@ fn what_a_plugin_does_not_ask_for_is_not_granted() {
 }
 
 #[test]
-fn grants_are_changed_without_a_host_too() {
+fn grants_can_be_changed_without_a_host() {
     // No built-in plugin asks for such a host. The refusal shows that the configuration was read
     // and checked.
     let setup = Setup::new().config("[limits]\nstreams = 50\n");

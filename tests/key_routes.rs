@@ -64,7 +64,7 @@ async fn status_of(host: &Host, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_key_lives_from_its_making_to_its_deletion() {
+async fn a_key_works_from_its_creation_to_its_deletion() {
     let mut host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     let made = manager.create(&json!({"name": "Team A", "limit": 2.5, "limit_reset": "weekly"})).await;
@@ -132,7 +132,7 @@ async fn a_key_lives_from_its_making_to_its_deletion() {
 }
 
 #[tokio::test]
-async fn a_limit_and_its_span_of_time_change_together_and_alone() {
+async fn limit_and_reset_period_can_be_changed_together_or_alone() {
     let host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     let (id, _) = manager.created("a").await;
@@ -162,7 +162,7 @@ async fn a_limit_and_its_span_of_time_change_together_and_alone() {
 
 /// Keys that a provisioning key does not manage are not found, whatever the reason.
 #[tokio::test]
-async fn a_provisioning_key_has_the_keys_of_its_workspace_that_make_requests_and_no_others() {
+async fn provisioning_key_manages_only_inference_keys_of_its_workspace() {
     let host = Setup::new().start();
     command(&host, "workspace create elsewhere");
     command(&host, "intern create scout --workspace default");
@@ -213,7 +213,7 @@ async fn a_provisioning_key_has_the_keys_of_its_workspace_that_make_requests_and
 }
 
 #[tokio::test]
-async fn what_it_makes_reaches_no_more_than_its_own_member() {
+async fn created_keys_reach_no_more_than_the_provisioning_keys_member() {
     let host = Setup::new().start();
     command(&host, "workspace create elsewhere");
     let scout = text(&command(&host, "intern create scout --workspace default"), "id");
@@ -251,7 +251,7 @@ async fn what_it_makes_reaches_no_more_than_its_own_member() {
 }
 
 #[tokio::test]
-async fn pages_are_newest_first_and_meet_without_a_gap() {
+async fn pages_are_newest_first_without_gaps() {
     let host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     for name in ["a", "b", "c", "d"] {
@@ -266,7 +266,7 @@ async fn pages_are_newest_first_and_meet_without_a_gap() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told_by_its_place_and_makes_nothing() {
+async fn invalid_requests_name_the_field_and_create_nothing() {
     let host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     let before = manager.names("").await;
@@ -307,7 +307,7 @@ async fn what_is_wrong_is_told_by_its_place_and_makes_nothing() {
 }
 
 #[tokio::test]
-async fn changes_of_keys_have_a_pace() {
+async fn changes_of_keys_are_rate_limited() {
     let host = Setup::new().start();
     let manager = Manager::of(&host, "default");
     let (id, _) = manager.created("a").await;
@@ -329,7 +329,7 @@ async fn changes_of_keys_have_a_pace() {
 }
 
 #[tokio::test]
-async fn a_key_is_told_about_itself() {
+async fn key_route_describes_the_callers_key() {
     let host = Setup::new().config("[limits]\nrequests_per_minute = 30").start();
     let answer = Client::new(&host).get("/key").await;
     let data = &answer.body["data"];
@@ -366,7 +366,7 @@ async fn a_key_is_told_about_itself() {
 }
 
 #[tokio::test]
-async fn the_balance_of_a_workspace_is_what_was_paid_in_and_what_was_used() {
+async fn credits_route_shows_credit_and_usage() {
     let host = Setup::new().start();
     let unlimited = Client::new(&host).get("/credits").await;
     let expected =

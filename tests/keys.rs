@@ -84,7 +84,7 @@ async fn ask(client: &Client, method: Method, path: &str, body: &Value) -> Answe
 }
 
 #[tokio::test]
-async fn each_kind_of_key_meets_at_each_route_what_the_contract_says() {
+async fn access_of_each_kind_of_key_at_each_route_matches_the_contract() {
     let keys = keys();
     for (method, path, body, row) in table() {
         for ((kind, token), verdict) in keys.keys.iter().zip(row) {
@@ -104,7 +104,7 @@ fn assert_verdict(what: &str, answer: &Answer, (status, message): Verdict) {
 }
 
 #[tokio::test]
-async fn a_header_that_holds_no_key_is_told_apart_only_where_the_contract_does() {
+async fn malformed_authorization_headers_get_the_documented_errors() {
     let host = Setup::new().start();
     rustls::crypto::ring::default_provider().install_default().ok();
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -137,7 +137,7 @@ async fn a_header_that_holds_no_key_is_told_apart_only_where_the_contract_does()
 }
 
 #[tokio::test]
-async fn errors_name_the_member_of_the_key_and_nobody_else() {
+async fn errors_contain_only_the_member_id_of_the_key() {
     let keys = keys();
     let member = text(&keys.host.command(&["member", "list"])[0], "id");
     for (kind, token) in &keys.keys {
@@ -153,7 +153,7 @@ async fn errors_name_the_member_of_the_key_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_key_is_told_about_itself() {
+async fn key_route_describes_the_callers_key() {
     let keys = keys();
     for (kind, token) in keys.keys.iter().take(4) {
         let answer = Client::with_key(&keys.host, token).get("/key").await;
@@ -206,7 +206,7 @@ async fn the_vault_is_refused_on_a_regional_host_name() {
 }
 
 #[tokio::test]
-async fn a_token_is_shown_once_and_kept_nowhere() {
+async fn a_token_is_shown_once_and_never_stored() {
     let keys = keys();
     for (_, token) in &keys.keys {
         let client = Client::with_key(&keys.host, token);

@@ -71,7 +71,7 @@ fn assert_limited(answer: &Answer, limit: &str) {
 }
 
 #[tokio::test]
-async fn requests_of_a_key_are_limited_and_each_answer_tells_what_is_left() {
+async fn requests_of_a_key_are_limited_and_headers_show_what_is_left() {
     let host = Setup::new().config(&limits("requests_per_minute = 3")).start();
     let client = Client::new(&host);
     let whole = client.post("/responses", &question()).await;
@@ -127,7 +127,7 @@ async fn a_request_is_refused_before_its_body_is_read() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_good_key_is_told_of_its_key_and_not_of_limits() {
+async fn a_request_without_a_valid_key_gets_401_instead_of_429() {
     let host = Setup::new().config(&limits("requests_per_minute = 1")).start();
     Client::new(&host).post("/responses", &question()).await;
     let answer = Client::with_key(&host, "cfd_wrong").post("/responses", &question()).await;
@@ -139,7 +139,7 @@ async fn a_request_without_a_good_key_is_told_of_its_key_and_not_of_limits() {
 
 /// Each response of the scripted provider uses 10 tokens: 7 in, 3 out.
 #[tokio::test]
-async fn tokens_are_counted_however_they_were_used() {
+async fn tokens_of_every_kind_of_response_are_counted() {
     let a = Upstream::start().await;
     let config = limits("tokens_per_minute = 11") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();
@@ -231,7 +231,7 @@ async fn tokens_of_embeddings_count_for_the_workspace_too() {
 }
 
 #[tokio::test]
-async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
+async fn concurrent_requests_are_limited_until_one_ends_or_its_client_leaves() {
     let a = Upstream::start().await;
     let config = limits("concurrent_per_key = 2") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();
@@ -279,7 +279,7 @@ async fn requests_at_the_same_time_are_limited_until_one_ends_or_is_left() {
 
 /// There are 65 run permits. When 57 are taken, few are left, and a key then gets at most one.
 #[tokio::test]
-async fn one_key_does_not_take_the_places_of_all_others() {
+async fn one_key_cannot_take_all_run_permits() {
     let a = Upstream::start().await;
     let config = limits("streams = 1") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();
@@ -307,7 +307,7 @@ async fn one_key_does_not_take_the_places_of_all_others() {
 
 /// The same for a stream whose client does not read, so that every buffer is full.
 #[tokio::test]
-async fn who_stops_reading_and_leaves_gives_the_place_back() {
+async fn permit_is_freed_when_a_stalled_client_leaves() {
     let a = Upstream::start().await;
     let config = limits("concurrent_per_key = 1") + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();
@@ -326,7 +326,7 @@ async fn who_stops_reading_and_leaves_gives_the_place_back() {
 }
 
 #[tokio::test]
-async fn a_new_configuration_changes_limits_at_once_and_forgets_nothing() {
+async fn reload_changes_limits_at_once_and_keeps_counts() {
     let host = Setup::new().config(&limits("requests_per_minute = 2")).start();
     let (client, admin) = (Client::new(&host), Admin::new(&host));
     let answered = async || {

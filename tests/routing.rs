@@ -81,7 +81,7 @@ async fn an_endpoint_that_keeps_failing_is_tried_last_and_metrics_say_so() {
 }
 
 #[tokio::test]
-async fn a_provider_that_limits_is_left_alone_for_as_long_as_it_asks() {
+async fn a_rate_limited_provider_is_avoided_for_the_time_it_asks() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     a.reply(script::limited(429, "60"));
@@ -92,7 +92,7 @@ async fn a_provider_that_limits_is_left_alone_for_as_long_as_it_asks() {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again_when_every_endpoint_failed() {
+async fn temporary_failures_of_all_endpoints_are_retried() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     a.reply(script::refusal(503, "busy"));
@@ -109,7 +109,7 @@ async fn what_passes_is_tried_again_when_every_endpoint_failed() {
 }
 
 #[tokio::test]
-async fn a_stream_is_tried_again_too() {
+async fn streams_are_retried_too() {
     let a = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &a.base)).start();
     a.reply(script::refusal(503, "busy"));
@@ -118,7 +118,7 @@ async fn a_stream_is_tried_again_too() {
 }
 
 #[tokio::test]
-async fn embeddings_are_tried_again_by_the_same_rules() {
+async fn embeddings_are_retried_by_the_same_rules() {
     let a = Upstream::start().await;
     let host = Setup::new().config(&crate::kit::config::several_of("embeddings", &[&a.base])).start();
     a.reply(script::refusal(503, "busy"));
@@ -135,7 +135,7 @@ async fn embeddings_are_tried_again_by_the_same_rules() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_not_tried_again() {
+async fn permanent_failures_are_not_retried() {
     let a = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &a.base)).start();
     let mut alone = request();
@@ -155,7 +155,7 @@ async fn what_does_not_pass_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn metadata_says_when_nobody_was_reached() {
+async fn metadata_shows_when_no_endpoint_was_reached() {
     let closed = crate::kit::upstream::Closed::new();
     let host = Setup::new().config(&single("openai-chat", &closed.base)).start();
     for (request, kind) in [

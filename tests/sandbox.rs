@@ -68,7 +68,7 @@ async fn a_router_dropped_into_the_folder_decides_the_order() {
 }
 
 #[tokio::test]
-async fn a_dialect_is_known_to_its_guest_alone() {
+async fn a_new_dialect_needs_only_its_guest() {
     let upstream = Upstream::start().await;
     let config = provider("calm", "openai-chat", Some(&upstream.base), &["m"]);
     let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}]});
@@ -168,7 +168,7 @@ impl Beside {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_misbehaving_guest_ends_its_own_request_and_nothing_else() {
+async fn misbehaving_guest_ends_only_its_own_request() {
     let (host, _guests, rogue, calm) = host_with_rogue(&["prepare", "feed"]).await;
     let (client, admin) = (Client::new(&host), Admin::new(&host));
     for (deed, kinds) in DEEDS {
@@ -251,7 +251,7 @@ fn status_of(deed: &str, place: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn too_many_events_and_events_without_sense_are_errors_of_that_request() {
+async fn too_many_or_invalid_events_fail_only_that_request() {
     let (host, _guests, rogue, _calm) = host_with_rogue(&["prepare", "feed"]).await;
     let client = Client::new(&host);
     for model in ["flood-prepare", "flood-feed", "disorder-prepare", "disorder-feed"] {
@@ -265,7 +265,7 @@ async fn too_many_events_and_events_without_sense_are_errors_of_that_request() {
 }
 
 #[tokio::test]
-async fn what_a_guest_logs_is_bounded_and_cannot_drive_a_terminal() {
+async fn guest_logs_are_bounded_and_contain_no_control_characters() {
     let (mut host, _guests, _rogue, _calm) = host_with_rogue(&["prepare"]).await;
     let request = json!({"model": "rogue/log-prepare", "input": "x"});
     assert_eq!(Client::new(&host).post("/responses", &request).await.status, 502);
@@ -302,7 +302,7 @@ async fn found_marker(client: &Client) -> Option<String> {
 }
 
 #[tokio::test]
-async fn what_one_workspace_leaves_in_a_guest_is_never_met_by_another() {
+async fn guest_memory_is_not_shared_between_workspaces() {
     let (host, _guests, _rogue, _calm) = host_with_rogue(&[]).await;
     host.command(&["workspace", "create", "other"]);
     let other = host.command(&["key", "create", "--workspace", "other"]);
@@ -325,7 +325,7 @@ async fn what_one_workspace_leaves_in_a_guest_is_never_met_by_another() {
 }
 
 #[tokio::test]
-async fn what_one_key_leaves_in_a_guest_is_never_met_by_another() {
+async fn guest_memory_is_not_shared_between_keys() {
     let (host, _guests, _rogue, _calm) = host_with_rogue(&["prepare"]).await;
     let first = Client::new(&host);
     // Writing the marker grows the guest's memory; an instance that has grown is not kept for long.
@@ -349,7 +349,7 @@ async fn what_one_key_leaves_in_a_guest_is_never_met_by_another() {
 }
 
 #[test]
-fn a_component_that_does_not_fit_is_refused_at_the_start_with_one_line() {
+fn an_incompatible_component_is_refused_at_start_with_one_line() {
     let fits = std::fs::read(built("router-own.wasm")).unwrap();
     let skewed = replaced(&fits, b"routing@0.1.0", b"routing@0.9.0");
     assert_ne!(fits, skewed);
@@ -401,7 +401,7 @@ const FOREIGN: [&str; 12] = [
 ];
 
 #[test]
-fn no_word_of_a_providers_format_stands_in_the_host() {
+fn the_host_contains_no_provider_formats() {
     let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<_> =
         std::fs::read_dir(host).unwrap().map(|entry| entry.unwrap().path().join("src")).collect();

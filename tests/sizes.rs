@@ -28,7 +28,7 @@ async fn very_many_items_are_refused_by_path_and_limit() {
 }
 
 #[tokio::test]
-async fn bodies_as_long_as_the_host_takes_reach_every_dialect() {
+async fn bodies_of_the_maximum_length_reach_every_dialect() {
     for adapter in ["openai-responses", "openai-chat", "anthropic"] {
         let upstream = Upstream::start().await;
         upstream.always(|_| refusal());

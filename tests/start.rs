@@ -5,7 +5,7 @@ use crate::kit::host::Setup;
 use serde_json::json;
 
 #[tokio::test]
-async fn an_empty_directory_gives_a_key_and_a_line_that_streams_an_answer() {
+async fn first_start_prints_a_key_and_a_command_that_streams_a_response() {
     let host = Setup::new().start();
     assert!(host.key.starts_with("cfd_"), "{}", host.banner);
     let curl = host.banner["curl"].as_str().unwrap();

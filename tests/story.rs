@@ -38,7 +38,7 @@ fn commands() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_story_of_the_readme_is_true() {
+async fn the_readmes_example_of_a_secret_works() {
     let authority = Authority::new();
     let site = Site::start(&authority, &[API]).await;
     let setup = Setup::new().config(&format!(

@@ -137,7 +137,7 @@ async fn the_model_asks_for_the_time_and_answers_within_one_response() {
 }
 
 #[tokio::test]
-async fn a_stream_shows_the_call_as_one_item_and_nothing_of_the_function() {
+async fn streams_show_a_call_as_one_item_without_the_function() {
     let bench = Bench::start().await;
     bench.upstream.reply(calls(true, "Wait.", &[call("c", "datetime", "{}")]));
     bench.upstream.reply(answer(true, "Now."));
@@ -185,7 +185,7 @@ async fn a_call_is_shown_before_its_result_is_there() {
 }
 
 #[tokio::test]
-async fn routing_metadata_and_the_usage_row_tell_of_all_turns() {
+async fn routing_metadata_and_the_usage_row_cover_all_turns() {
     let mut bench = Bench::start().await;
     bench.upstream.reply(calls(false, "", &[call("c1", "charge", "{}"), call("c2", "charge", "{}")]));
     bench.upstream.reply(answer(false, "done"));
@@ -205,7 +205,7 @@ async fn routing_metadata_and_the_usage_row_tell_of_all_turns() {
 }
 
 #[tokio::test]
-async fn the_demonstration_model_uses_tools_too() {
+async fn the_demo_model_uses_tools_too() {
     let host = Setup::new().start();
     let request = json!({"model": "local/demo", "input": "Tell me the datetime in Europe/Paris.",
         "tools": [{"type": "service:datetime"}]});

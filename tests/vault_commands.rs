@@ -91,7 +91,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn secrets_are_put_listed_and_deleted_and_their_values_shown_nowhere() {
+fn secrets_are_put_listed_and_deleted_and_values_never_shown() {
     in_both_ways(|place| {
         let made = place.put("token", &format!("{CANARY}\n"), "");
         let fields: Vec<&str> = made.as_object().unwrap().keys().map(String::as_str).collect();
@@ -127,7 +127,7 @@ fn secrets_are_put_listed_and_deleted_and_their_values_shown_nowhere() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_is_refused_without_its_value() {
+fn an_invalid_secret_is_refused_without_its_value() {
     in_both_ways(|place| {
         let long = CANARY.repeat(65_537 / CANARY.len() + 1);
         for (line, input, says) in [
@@ -169,7 +169,7 @@ fn the_longest_secret_fits_through_the_socket() {
 }
 
 #[test]
-fn verify_counts_what_it_checked() {
+fn verify_reports_what_it_checked() {
     in_both_ways(|place| {
         place.put("a", CANARY, "");
         place.put("b", CANARY, "--operator");
@@ -182,7 +182,7 @@ fn verify_counts_what_it_checked() {
 }
 
 #[test]
-fn the_audit_log_is_printed_in_whole_and_from_a_number_on() {
+fn the_audit_log_is_printed_completely_or_from_a_number_on() {
     in_both_ways(|place| {
         place.put("a", CANARY, "");
         let all = place.done("vault audit");
@@ -202,7 +202,7 @@ fn the_audit_log_is_printed_in_whole_and_from_a_number_on() {
 }
 
 #[test]
-fn a_backup_is_restored_into_a_directory_with_the_key_alone() {
+fn a_backup_is_restored_into_a_directory_with_only_the_key() {
     in_both_ways(|place| {
         place.put("a", CANARY, "");
         let backup = place.beside("backup");
@@ -267,7 +267,7 @@ fn the_root_key_of_a_directory_is_replaced_in_place() {
 }
 
 #[test]
-fn requests_are_answered_while_the_root_key_changes_and_a_restart_needs_nothing() {
+fn requests_work_during_root_key_rotation_and_after_a_restart() {
     let host = Setup::new().start();
     let place = Place::Served(Box::new(host));
     for number in 0..5 {
@@ -291,7 +291,7 @@ fn requests_are_answered_while_the_root_key_changes_and_a_restart_needs_nothing(
 }
 
 #[test]
-fn a_configured_root_key_is_left_to_the_operator() {
+fn rotating_a_configured_root_key_leaves_the_configuration_to_the_operator() {
     let setup = Setup::new().config("[vault]\nroot_key = \"file:keys/first\"");
     std::fs::create_dir(setup.directory().join("keys")).unwrap();
     let second = setup.directory().join("keys/second");
@@ -393,7 +393,7 @@ fn legacy_secrets_are_imported_or_the_line_is_named() {
 }
 
 #[test]
-fn people_are_told_in_sentences() {
+fn text_output_is_readable() {
     let setup = Setup::new();
     store::prepare(&setup, |_| ());
     let say = |line: &str, input: &str| {
@@ -423,7 +423,7 @@ fn people_are_told_in_sentences() {
 }
 
 #[test]
-fn a_host_killed_while_the_root_key_changes_starts_again_with_what_there_is() {
+fn a_host_killed_during_root_key_rotation_starts_again() {
     let mut host = Setup::new().start();
     for number in 0..8 {
         host.command(&["workspace", "create", &format!("w{number}")]);

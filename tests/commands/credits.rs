@@ -4,7 +4,7 @@ use super::{done, failed, find, in_both_ways};
 use serde_json::json;
 
 #[test]
-fn credit_is_added_shown_and_forgotten() {
+fn credit_is_added_shown_and_removed() {
     in_both_ways(|run| {
         let shown = done(run, "credits show default");
         assert_eq!((&shown["workspace"], &shown["credit"]), (&json!("default"), &json!("unlimited")));
@@ -26,7 +26,7 @@ fn credit_is_added_shown_and_forgotten() {
 }
 
 #[test]
-fn what_is_no_amount_or_too_much_of_one_changes_nothing() {
+fn invalid_amounts_change_nothing() {
     in_both_ways(|run| {
         for (amount, why) in [
             ("1,50", "an amount is a number of dollars"),
@@ -61,7 +61,7 @@ fn limits_of_a_key_are_set_and_listed() {
 }
 
 #[test]
-fn usage_is_asked_for_by_days_that_are_kept() {
+fn usage_is_shown_for_the_days_that_are_kept() {
     in_both_ways(|run| {
         for line in ["usage", "usage --by key --days 92", "usage --by model --workspace default --limit 5"] {
             let usage = done(run, line);

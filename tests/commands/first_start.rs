@@ -29,7 +29,7 @@ const WRITING: [&str; 6] = [
 ];
 
 #[test]
-fn a_command_that_reads_makes_nothing_and_names_the_directory() {
+fn reading_commands_create_nothing_and_name_the_directory() {
     for line in READING {
         let setup = Setup::new();
         let data = setup.data();
@@ -52,7 +52,7 @@ fn a_command_that_reads_makes_nothing_and_names_the_directory() {
 }
 
 #[test]
-fn a_command_that_writes_makes_a_store_and_names_its_full_path_once() {
+fn writing_commands_create_a_store_and_name_its_full_path_once() {
     for line in WRITING {
         let setup = Setup::new();
         let run = || {
@@ -77,7 +77,7 @@ fn a_command_that_writes_makes_a_store_and_names_its_full_path_once() {
 }
 
 #[test]
-fn a_store_that_was_taken_away_is_not_replaced() {
+fn a_missing_store_beside_its_anchor_is_not_replaced() {
     let setup = Setup::new();
     assert!(setup.command_output(&["workspace", "create", "acme"]).status.success());
     std::fs::rename(setup.data().join("store"), setup.directory().join("away")).unwrap();
@@ -89,7 +89,7 @@ fn a_store_that_was_taken_away_is_not_replaced() {
 }
 
 #[test]
-fn a_host_makes_a_key_in_a_store_that_another_command_made() {
+fn a_host_creates_a_key_in_a_store_that_a_command_created() {
     let setup = Setup::new();
     assert!(setup.command_output(&["key", "create", "--no-scope"]).status.success());
     let listed = done(&|arguments| setup.command_output(arguments), "key list");

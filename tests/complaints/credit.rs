@@ -26,7 +26,7 @@ fn credit(models: &Models) -> (f64, f64) {
 }
 
 #[tokio::test]
-async fn a_later_turn_is_refused_like_a_first_one_and_only_then() {
+async fn later_turns_are_refused_under_the_same_conditions_as_the_first() {
     for streamed in [false, true] {
         let mut models = Models::with("").await;
         models.host.command(&["credits", "add", "default", "0.000015"]);
@@ -62,7 +62,7 @@ async fn a_later_turn_is_refused_like_a_first_one_and_only_then() {
 }
 
 #[tokio::test]
-async fn a_question_is_refused_when_nothing_is_left_and_its_tool_is_told() {
+async fn a_question_without_credit_is_refused_and_its_tool_gets_the_error() {
     // The client's own model is free, so that the request itself can go on without credit.
     let models = Models::priced(ASKER, [0, 2, 0, 0]).await;
     models.host.command(&["credits", "add", "default", "0.00002"]);
@@ -87,7 +87,7 @@ async fn a_question_is_refused_when_nothing_is_left_and_its_tool_is_told() {
 }
 
 #[tokio::test]
-async fn complaint_16_what_a_provider_does_not_count_is_estimated_and_told() {
+async fn missing_usage_is_estimated_and_marked() {
     let upstream = Upstream::start().await;
     let endpoint = "{ provider = \"one\", model = \"m\", input = 1, output = 1 }";
     let config = provider("one", "openai-chat", &upstream.base)

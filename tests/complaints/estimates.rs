@@ -71,7 +71,7 @@ fn dear() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_11_many_requests_at_once_spend_no_more_than_one_that_runs_alone() {
+async fn concurrent_requests_spend_no_more_than_a_single_one() {
     let upstream = Upstream::start().await;
     // The provider reports three dollars of input and one token of output for every request.
     let usage = json!({"input_tokens": 1_000_000, "output_tokens": 1, "total_tokens": 1_000_001});
@@ -92,7 +92,7 @@ async fn complaint_11_many_requests_at_once_spend_no_more_than_one_that_runs_alo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_11_a_request_that_may_cost_too_much_waits_until_others_have_ended() {
+async fn a_request_that_may_cost_too_much_is_refused_until_others_end() {
     let upstream = Upstream::start().await;
     let host = host("openai-chat", &upstream);
     let client = poor(&host, "poor");
@@ -119,7 +119,7 @@ async fn complaint_11_a_request_that_may_cost_too_much_waits_until_others_have_e
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_11_requests_that_fit_together_run_together() {
+async fn requests_that_fit_into_the_credit_run_concurrently() {
     let upstream = Upstream::start().await;
     let mut host = host("openai-chat", &upstream);
     let client = poor(&host, "poor");

@@ -76,7 +76,7 @@ fn only_row(host: &mut Host) -> UsageRow {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_an_endpoint_that_reasons_is_read_on_for_its_usage() {
+async fn a_reasoning_endpoint_is_read_on_for_its_usage() {
     for (reasons, words) in [
         (", supports = [\"reasoning\"]", 1),
         (", supports = [\"reasoning\"]", 0),
@@ -114,7 +114,7 @@ async fn complaint_12_an_endpoint_that_reasons_is_read_on_for_its_usage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_a_whole_answer_is_read_on_too() {
+async fn a_whole_response_is_read_on_too() {
     let upstream = Upstream::start().await;
     let mut host = host(&[(&upstream, ", supports = [\"reasoning\"]")], "");
     let client = Client::new(&host);
@@ -133,7 +133,7 @@ async fn complaint_12_a_whole_answer_is_read_on_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_an_endpoint_that_has_reasoned_is_read_on_and_further_turns_are_not_begun() {
+async fn an_endpoint_that_has_reasoned_is_read_on_without_further_turns() {
     let upstream = Upstream::start().await;
     let mut host = host(&[(&upstream, "")], "");
     let client = Client::new(&host);
@@ -167,7 +167,7 @@ async fn complaint_12_an_endpoint_that_has_reasoned_is_read_on_and_further_turns
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_without_a_word_of_usage_what_was_seen_is_charged_at_least() {
+async fn without_reported_usage_at_least_the_received_output_is_charged() {
     let upstream = Upstream::start().await;
     let mut host = host(&[(&upstream, ", supports = [\"reasoning\"]")], "");
     let client = Client::new(&host);
@@ -186,7 +186,7 @@ async fn complaint_12_without_a_word_of_usage_what_was_seen_is_charged_at_least(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_an_endpoint_that_does_not_reason_is_cancelled_at_once() {
+async fn an_endpoint_that_does_not_reason_is_cancelled_at_once() {
     let mut upstream = Upstream::start().await;
     let mut host = host(&[(&upstream, "")], "");
     let client = Client::new(&host);
@@ -203,7 +203,7 @@ async fn complaint_12_an_endpoint_that_does_not_reason_is_cancelled_at_once() {
 }
 
 #[tokio::test]
-async fn complaint_12_an_attempt_that_is_not_answered_in_time_is_charged_its_input() {
+async fn an_attempt_that_times_out_is_charged_its_input() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = host(&[(&a, ", first_event_ms = 300"), (&b, "")], "[routing]\neject = false\n");
     let client = Client::new(&host);

@@ -55,7 +55,7 @@ async fn scan(host: &Host, count: usize) {
 /// In another gateway an unauthenticated scanner wrote 91,000 rows, and the page that listed them
 /// crashed the process.
 #[tokio::test]
-async fn c13_a_scanner_without_a_key_writes_nothing_and_costs_no_memory() {
+async fn a_scanner_without_a_key_causes_no_writes_and_no_memory_growth() {
     let mut host = Setup::new().config("[limits]\nrequests_per_minute = 10\ntokens_per_minute = 10").start();
     host.until_all_compiled();
     let before = commits(&host);
@@ -71,7 +71,7 @@ async fn c13_a_scanner_without_a_key_writes_nothing_and_costs_no_memory() {
 
 /// All lists have a maximum page size.
 #[tokio::test]
-async fn c13_pages_are_bounded() {
+async fn pages_are_bounded() {
     let host = Setup::new().start();
     let key = host.command(&["key", "create", "--provisioning", "--workspace", "default"]);
     let client = Client::with_key(&host, key["key"].as_str().unwrap());
@@ -86,7 +86,7 @@ async fn c13_pages_are_bounded() {
 
 /// In other gateways the tokens of streams were not counted, so limits and bills were too low.
 #[tokio::test]
-async fn c16_a_streams_tokens_are_those_of_the_same_answer_in_one_body() {
+async fn a_stream_is_charged_like_the_same_response_in_one_body() {
     let a = Upstream::start().await;
     let mut host = Setup::new().config(&single("openai-chat", &a.base)).start();
     let client = Client::new(&host);
@@ -101,7 +101,7 @@ async fn c16_a_streams_tokens_are_those_of_the_same_answer_in_one_body() {
 
 /// In other gateways a refusal by the gateway's own limit looked like one by the provider.
 #[tokio::test]
-async fn c21_every_refusal_says_whether_the_host_or_the_provider_refused() {
+async fn every_refusal_says_whether_the_host_or_the_provider_refused() {
     let a = Upstream::start().await;
     let config = "[limits]\nrequests_per_minute = 12\n".to_owned() + &single("openai-chat", &a.base);
     let host = Setup::new().config(&config).start();

@@ -87,7 +87,7 @@ async fn speaking(client: &Client, upstream: &Upstream) -> (Events, Sender<Strin
 }
 
 #[tokio::test]
-async fn complaint_11_credit_is_refused_when_there_is_none_and_only_then() {
+async fn requests_are_refused_only_without_credit() {
     let upstream = Upstream::start().await;
     let mut host = prepaid(&upstream, "15");
     let client = Client::new(&host);
@@ -110,7 +110,7 @@ async fn complaint_11_credit_is_refused_when_there_is_none_and_only_then() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_11_what_runs_is_reserved_and_given_back() {
+async fn running_requests_are_reserved_and_released() {
     let upstream = Upstream::start().await;
     let host = prepaid(&upstream, "15");
     let client = Client::new(&host);
@@ -138,7 +138,7 @@ async fn complaint_11_what_runs_is_reserved_and_given_back() {
 }
 
 #[tokio::test]
-async fn complaint_11_every_way_out_gives_back_what_was_reserved() {
+async fn every_way_to_end_releases_the_reservation() {
     let upstream = Upstream::start().await;
     let mut host = prepaid(&upstream, "1000");
     let client = Client::new(&host);
@@ -176,7 +176,7 @@ async fn complaint_11_every_way_out_gives_back_what_was_reserved() {
 }
 
 #[tokio::test]
-async fn complaint_11_a_key_has_limits_of_its_own() {
+async fn a_key_has_its_own_spending_limits() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&dear(&upstream)).start();
     let line = "key create --workspace default --limit-day 12.5 --limit-total 100";
@@ -203,7 +203,7 @@ async fn complaint_11_a_key_has_limits_of_its_own() {
 }
 
 #[tokio::test]
-async fn complaint_11_a_key_may_spend_again_when_the_calendar_says() {
+async fn a_keys_limit_resets_with_the_calendar() {
     const DAY_S: i64 = 24 * 60 * 60;
     let upstream = Upstream::start().await;
     let setup = Setup::new().config(&dear(&upstream));
@@ -238,7 +238,7 @@ async fn leave(client: &Client, upstream: &Upstream, words: usize) -> Sender<Str
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_five_hundred_clients_that_leave_are_charged_what_was_served() {
+async fn five_hundred_clients_that_leave_are_charged_what_was_served() {
     const CLIENTS: usize = 500;
     const AT_ONCE: usize = 50;
     let upstream = Upstream::start().await;
@@ -275,7 +275,7 @@ async fn complaint_12_five_hundred_clients_that_leave_are_charged_what_was_serve
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn complaint_12_a_client_that_does_not_wait_for_a_whole_answer_is_charged_its_input() {
+async fn a_client_that_leaves_a_whole_response_is_charged_its_input() {
     let upstream = Upstream::start().await;
     upstream.reply(Reply::Hang);
     let mut host = Setup::new().config(&dear(&upstream)).start();
@@ -294,7 +294,7 @@ async fn complaint_12_a_client_that_does_not_wait_for_a_whole_answer_is_charged_
 }
 
 #[tokio::test]
-async fn a_row_tells_how_many_endpoints_were_asked() {
+async fn a_usage_row_counts_the_attempts() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     a.reply(script::refusal(500, "no"));
@@ -309,7 +309,7 @@ async fn a_row_tells_how_many_endpoints_were_asked() {
 }
 
 #[tokio::test]
-async fn complaint_13_usage_is_summed_and_bounded_and_strangers_leave_nothing() {
+async fn usage_is_summed_and_bounded_and_unauthenticated_requests_leave_no_rows() {
     let upstream = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &upstream.base)).start();
     let client = Client::new(&host);

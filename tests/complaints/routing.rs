@@ -52,7 +52,7 @@ async fn a_quota_error_behind_valid_first_events_runs_the_fallback() {
 /// a stream is tested in `streaming::response_that_breaks_off_fails_and_never_completes`; here the
 /// endpoint is also avoided afterwards.
 #[tokio::test]
-async fn an_endpoint_that_cuts_answers_is_failed_and_avoided() {
+async fn an_endpoint_that_cuts_off_responses_is_avoided() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     // Only the price decides the order: endpoint `a` is free.
@@ -70,7 +70,7 @@ async fn an_endpoint_that_cuts_answers_is_failed_and_avoided() {
 
 /// In other gateways an error inside a stream with status 200 becomes an empty, completed response.
 #[tokio::test]
-async fn an_error_inside_a_stream_is_a_failure_of_its_kind_and_no_empty_answer() {
+async fn an_error_inside_a_stream_fails_the_response() {
     let a = Upstream::start().await;
     let host = Setup::new().config(&single("openai-chat", &a.base)).start();
     let error = json!({"error": {"message": "overloaded", "type": "overloaded_error", "code": 529}});
@@ -112,7 +112,7 @@ async fn fallbacks_that_fail_too_show_nothing() {
 
 /// In other gateways the fallback does not run although the first provider answers 503.
 #[tokio::test]
-async fn a_503_goes_to_the_next_provider_without_being_asked_to() {
+async fn a_503_falls_back_to_the_next_provider_by_default() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     a.reply(script::refusal(503, "busy"));
@@ -153,7 +153,7 @@ async fn a_conversation_stays_with_its_provider_until_that_fails() {
 /// In other gateways rows are lost when a provider repeats its ids, and a failed request does not
 /// name the provider that failed.
 #[tokio::test]
-async fn every_answer_has_its_row_and_every_failure_its_provider() {
+async fn every_response_has_a_usage_row_and_every_failure_names_its_provider() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let mut host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     for _ in 0..3 {
@@ -176,7 +176,7 @@ async fn every_answer_has_its_row_and_every_failure_its_provider() {
 
 /// In other gateways the tokens of streams are not counted.
 #[tokio::test]
-async fn tokens_told_behind_the_end_of_a_stream_are_counted() {
+async fn tokens_reported_after_the_end_of_a_stream_are_counted() {
     let a = Upstream::start().await;
     let mut host = Setup::new().config(&single("openai-chat", &a.base)).start();
     a.reply(script::chat_stream(&["one ", "two"]));
@@ -190,7 +190,7 @@ async fn tokens_told_behind_the_end_of_a_stream_are_counted() {
 
 /// In other gateways the order of tools changes from call to call, which defeats prompt caches.
 #[tokio::test]
-async fn the_same_request_is_the_same_bytes_each_time_and_at_each_endpoint() {
+async fn equal_requests_are_sent_as_equal_bytes() {
     let (a, b) = (Upstream::start().await, Upstream::start().await);
     let host = Setup::new().config(&several(&[&a.base, &b.base])).start();
     let names = ["zebra", "apple", "mango", "berry"];

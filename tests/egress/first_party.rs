@@ -63,7 +63,7 @@ async fn a_redirect_to_a_domain_the_client_did_not_allow_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_stored_secret_goes_along_and_neither_model_nor_client_sees_it() {
+async fn a_stored_secret_is_sent_and_hidden_from_model_and_client() {
     let bench = Bench::start(GRANTS).await;
     bench.secret("api_key", VALUE, API);
     let url = bench.url(API, "/v1/items?key=k");
@@ -136,7 +136,7 @@ async fn a_secret_that_the_host_sends_back_encoded_reaches_neither_model_nor_cli
 }
 
 #[tokio::test]
-async fn an_answer_that_holds_an_encoded_secret_can_be_withheld() {
+async fn a_response_with_an_encoded_secret_can_be_blocked() {
     let bench = Bench::start(&format!("{GRANTS}on_reflection = \"block\"\n")).await;
     bench.secret("api_key", VALUE, API);
     bench.site.reply(in_other_charset(VALUE));
@@ -149,7 +149,7 @@ async fn an_answer_that_holds_an_encoded_secret_can_be_withheld() {
 }
 
 #[tokio::test]
-async fn what_is_not_granted_is_told_to_the_model_in_a_sentence() {
+async fn the_model_gets_a_sentence_about_missing_grants() {
     let bench = Bench::start(GRANTS).await;
     bench.secret("api_key", VALUE, API);
     for (arguments, says) in [

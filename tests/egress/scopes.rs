@@ -25,7 +25,7 @@ fn key(bench: &Bench, arguments: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn r4_one_plugin_does_not_use_the_grant_of_another() {
+async fn one_plugin_cannot_use_the_grant_of_another() {
     let bench = Bench::start(&format!("{GRANT}[plugins.tool-second]\nhosts = [\"{API}\"]\n")).await;
     bench.secret("api_key", VALUE, API);
     assert_ok(&get(&bench, "probe", &bench.host.key).await);
@@ -40,7 +40,7 @@ async fn r4_one_plugin_does_not_use_the_grant_of_another() {
 }
 
 #[tokio::test]
-async fn r4_interns_and_workspaces_use_their_own_secrets() {
+async fn interns_and_workspaces_use_their_own_secrets() {
     let bench = Bench::start(GRANT).await;
     bench.host.command(&["workspace", "create", "other"]);
     for intern in ["ann", "bob"] {
@@ -68,7 +68,7 @@ async fn r4_interns_and_workspaces_use_their_own_secrets() {
 }
 
 #[tokio::test]
-async fn r23_a_secret_that_was_deleted_or_replaced_is_so_for_the_next_request() {
+async fn deleting_or_replacing_a_secret_takes_effect_at_the_next_request() {
     let bench = Bench::start(GRANT).await;
     bench.secret("api_key", VALUE, API);
     assert_ok(&get(&bench, "probe", &bench.host.key).await);
@@ -86,7 +86,7 @@ async fn r23_a_secret_that_was_deleted_or_replaced_is_so_for_the_next_request() 
 }
 
 #[tokio::test]
-async fn r4_a_legacy_secret_goes_nowhere() {
+async fn legacy_secrets_are_never_sent() {
     let bench = Bench::start(&format!("{GRANT}injections = [{{ secret = \"api_key\", host = \"{API}\", header = \"x-key\", format = \"{{}}\" }}]\n")).await;
     let file = bench.host.directory().join("legacy.jsonl");
     std::fs::write(&file, json!({"name": "api_key", "value": VALUE}).to_string()).unwrap();

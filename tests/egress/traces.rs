@@ -11,7 +11,7 @@ use serde_json::json;
 const VALUE: &str = "sk-Zq8!r5/T+w3=Y&n7<c1>V#m4\"J\\p9%H:d2;L|x6~G^b0*";
 
 #[tokio::test]
-async fn invariant_1_a_released_value_leaves_no_trace() {
+async fn a_released_value_leaves_no_trace() {
     let grant = format!("{GRANT}placeholder_headers = [\"x-key\"]\n");
     let grant = format!("{grant}{}", grant.replace("tool-probe", "tool-second"));
     let setup = Setup::new().environment("COFFERDAM_LOG", "trace");

@@ -32,7 +32,7 @@ const EVER: &str = "all that was ever written and sent";
 type Places = BTreeMap<String, Vec<u8>>;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_is_nowhere_but_in_the_answer_to_a_release() {
+async fn a_value_appears_nowhere_except_in_the_request_to_its_provider() {
     let upstream = Upstream::start().await;
     let setup = setup().config(&provider(&upstream.base));
     let shim = Shim::new(&setup.data());

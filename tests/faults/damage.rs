@@ -124,7 +124,7 @@ fn damaged_everywhere(host: &Host, rows: &Rows, samples: usize) {
 }
 
 #[test]
-fn case_122_damage_in_a_journal_is_noticed_or_does_no_harm() {
+fn damage_in_a_journal_is_detected_or_harmless() {
     let mut host = setup().start();
     let rows = Arc::new(Rows::new());
     rows.write_exactly(&host, 60);
@@ -133,7 +133,7 @@ fn case_122_damage_in_a_journal_is_noticed_or_does_no_harm() {
 }
 
 #[test]
-fn case_122_damage_in_tables_and_blobs_is_noticed_or_does_no_harm() {
+fn damage_in_tables_and_blobs_is_detected_or_harmless() {
     let mut host = setup().start();
     // Enough rows for the engine to have written tables for one keyspace and not for the others.
     let rows = Arc::new(Rows::of(24 * 1024));
@@ -148,7 +148,7 @@ fn case_122_damage_in_tables_and_blobs_is_noticed_or_does_no_harm() {
 }
 
 #[test]
-fn case_124_an_older_store_beside_its_anchor_is_refused_with_both_numbers() {
+fn an_older_store_than_its_anchor_is_refused_with_both_numbers() {
     let mut host = setup().start();
     let rows = Arc::new(Rows::new());
     rows.write_exactly(&host, 5);
@@ -192,7 +192,7 @@ fn case_124_an_older_store_beside_its_anchor_is_refused_with_both_numbers() {
 }
 
 #[test]
-fn case_125_another_root_key_is_refused_by_both_ids_and_touches_nothing() {
+fn another_root_key_is_refused_with_both_ids_and_changes_nothing() {
     let mut host = setup().start();
     let rows = Arc::new(Rows::new());
     rows.write_exactly(&host, 20);

@@ -23,7 +23,7 @@ fn fails_under(rules: &[Rule]) {
 }
 
 #[test]
-fn case_120_a_full_disk_ends_the_process_and_costs_no_acknowledged_row() {
+fn full_disk_ends_the_process_and_loses_no_acknowledged_row() {
     for space in [0, 1, 500, 4000, 20_000] {
         fails_under(&[
             Rule::new(Call::Write, "*", Action::Space(space)),
@@ -33,7 +33,7 @@ fn case_120_a_full_disk_ends_the_process_and_costs_no_acknowledged_row() {
 }
 
 #[test]
-fn case_121_a_sync_that_fails_ends_the_process_and_costs_no_acknowledged_row() {
+fn failing_sync_ends_the_process_and_loses_no_acknowledged_row() {
     for path in ["jnl", "anchor"] {
         for after in [0, 5] {
             fails_under(&[Rule { after, ..Rule::new(Call::Sync, path, Action::Fail(EIO)) }]);

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 #[test]
-fn case_118_every_acknowledged_row_survives_a_kill_under_load() {
+fn every_acknowledged_row_survives_a_kill_under_load() {
     let mut random = Random::new(seed());
     let mut host = setup().start();
     let rows = Arc::new(Rows::new());
@@ -36,7 +36,7 @@ fn kill(host: &Host) {
 }
 
 #[test]
-fn case_119_a_copy_that_was_killed_is_there_as_a_whole_or_not_at_all() {
+fn a_copy_survives_a_kill_completely_or_not_at_all() {
     const NAMES: usize = 64;
     const INTERNS: usize = 8;
     let mut random = Random::new(seed());
@@ -134,7 +134,7 @@ fn killed_at(call: Call, path: &'static str) -> (Host, Shim, Arc<Rows>, Record) 
 }
 
 #[test]
-fn a_kill_anywhere_in_a_commit_costs_no_acknowledged_row() {
+fn a_kill_anywhere_in_a_commit_loses_no_acknowledged_row() {
     for (call, path) in
         [(Call::Write, "jnl"), (Call::Sync, "jnl"), (Call::Write, "anchor"), (Call::Sync, "anchor")]
     {
@@ -146,7 +146,7 @@ fn a_kill_anywhere_in_a_commit_costs_no_acknowledged_row() {
 }
 
 #[test]
-fn a_torn_group_that_nobody_was_told_of_opens_with_every_acknowledged_row() {
+fn a_torn_unacknowledged_group_loses_no_acknowledged_row() {
     let (host, _shim, rows, record) = killed_at(Call::Sync, "jnl");
     let (begin, end) = unanswered(&record);
     let journal =
@@ -188,7 +188,7 @@ fn unanswered(record: &Record) -> (u64, u64) {
 }
 
 #[test]
-fn an_anchor_slot_torn_at_any_byte_costs_no_acknowledged_row() {
+fn an_anchor_slot_torn_at_any_byte_loses_no_acknowledged_row() {
     // The anchor has two slots; both are tested as the newest one.
     for rows_written in [20, 21] {
         let setup = setup();

@@ -130,7 +130,7 @@ fn of<'r>(rows: &'r [UsageRow], model: &str) -> Vec<&'r UsageRow> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_leaves_every_request_in_the_books_once_and_lends_nothing_for_ever() {
+async fn a_kill_records_every_request_once_and_leaves_no_reservation() {
     let mut random = Random::new(seed());
     let (paid, open) = (Upstream::start().await, Upstream::start().await);
     for upstream in [&paid, &open] {
@@ -191,7 +191,7 @@ fn rows_in_ended(mut host: Host) -> Vec<UsageRow> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_was_running_is_charged_once_wherever_the_next_start_is_killed() {
+async fn running_request_is_charged_once_even_if_the_next_start_is_killed() {
     for (call, path) in
         [(Call::Write, "jnl"), (Call::Sync, "jnl"), (Call::Write, "anchor"), (Call::Sync, "anchor")]
     {

@@ -53,7 +53,7 @@ fn ends(mut rotation: Child, shim: &Shim) -> bool {
 }
 
 #[test]
-fn a_rotation_of_the_root_key_may_be_killed_at_every_write_and_sync() {
+fn root_key_rotation_can_be_killed_at_every_write_and_sync() {
     let (host, rows) = prepared();
     let folder = scratch();
     for call in [Call::Write, Call::Sync, Call::Create] {
@@ -76,7 +76,7 @@ fn a_rotation_of_the_root_key_may_be_killed_at_every_write_and_sync() {
 }
 
 #[test]
-fn case_126_no_request_fails_while_the_root_key_is_replaced() {
+fn no_request_fails_during_root_key_rotation() {
     let (host, rows) = prepared();
     let mut host = Setup::after(&host).start();
     std::thread::scope(|scope| {
@@ -96,7 +96,7 @@ fn case_126_no_request_fails_while_the_root_key_is_replaced() {
 }
 
 #[test]
-fn case_126_a_kill_while_the_root_key_is_replaced_under_load_leaves_a_key_that_opens() {
+fn a_kill_during_root_key_rotation_leaves_a_key_that_opens_the_store() {
     let mut random = Random::new(seed());
     let (host, rows) = prepared();
     let mut host = host;

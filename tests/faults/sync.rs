@@ -20,7 +20,7 @@ const LARGE: usize = 12 * 1024;
 const AHEAD: usize = 4;
 
 #[test]
-fn no_200_leaves_before_the_store_and_the_anchor_are_synced() {
+fn no_200_is_sent_before_the_store_and_the_anchor_are_synced() {
     for delay in [0, 500] {
         let setup = setup();
         let shim = Shim::new(&setup.data());
@@ -93,18 +93,18 @@ struct Image {
 }
 
 #[test]
-fn what_was_acknowledged_is_there_when_everything_after_the_last_syncs_is_gone() {
+fn acknowledged_rows_survive_the_loss_of_unsynced_data() {
     play_back(&[Of::Synced, Of::Ordered], 0, count(100, 1000));
 }
 
 #[test]
-fn what_was_acknowledged_is_there_also_when_the_engine_was_replacing_its_files() {
+fn acknowledged_rows_survive_while_the_engine_replaces_files() {
     play_back(&[Of::Synced, Of::Ordered], LARGE, count(15, 500));
 }
 
 #[test]
 #[ignore = "the engine does not sync the folder of its blob files (lsm-tree 3.1.10), and removes the journal"]
-fn what_was_acknowledged_is_there_on_a_disk_that_keeps_no_name_without_a_sync_of_its_folder() {
+fn acknowledged_rows_survive_if_names_need_a_sync_of_their_folder() {
     play_back(&[Of::Strict], LARGE, count(15, 500));
 }
 
@@ -160,7 +160,7 @@ fn versions(rows: &Rows, acknowledged: &[(String, Sent)], point: usize) -> BTree
 }
 
 #[test]
-fn a_disk_that_only_claims_to_have_synced_is_found_out() {
+fn lost_data_on_a_disk_that_ignores_syncs_is_detected() {
     for file in ["0.jnl", "anchor"] {
         let setup = setup();
         let shim = Shim::new(&setup.data());

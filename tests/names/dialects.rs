@@ -66,7 +66,7 @@ fn marked() -> Value {
 }
 
 #[tokio::test]
-async fn the_responses_dialect_has_most_names_itself() {
+async fn the_responses_dialect_passes_most_fields_on() {
     let (upstream, host) = host("openai-responses", "up", &["top_k"]).await;
     let rows: &[(Value, &[(&str, Value)])] = &[
         (
@@ -130,7 +130,7 @@ async fn the_responses_dialect_has_most_names_itself() {
 }
 
 #[tokio::test]
-async fn the_chat_dialect_sends_what_a_server_takes() {
+async fn the_chat_dialect_sends_the_fields_of_chat_completions() {
     let able = [
         "top_k",
         "prompt_cache_key",
@@ -190,7 +190,7 @@ async fn the_chat_dialect_sends_what_a_server_takes() {
 }
 
 #[tokio::test]
-async fn anthropics_dialect_has_its_own_words() {
+async fn anthropics_dialect_translates_fields() {
     let (upstream, host) = host("anthropic", "claude-sonnet-4-6", &[]).await;
     let rows: &[(Value, &[(&str, Value)])] = &[
         (
@@ -243,7 +243,7 @@ async fn anthropics_dialect_has_its_own_words() {
 }
 
 #[tokio::test]
-async fn embeddings_pass_what_the_provider_needs_and_keep_the_rest() {
+async fn embeddings_pass_only_the_providers_fields() {
     let upstream = Upstream::start().await;
     let models = ["test/plain", "test/typed"].map(|id| {
         let supports = if id == "test/typed" { "\"input_type\"" } else { "" };

@@ -30,7 +30,7 @@ async fn host(adapter: &str) -> (Upstream, Host) {
 }
 
 #[tokio::test]
-async fn the_middle_is_dropped_where_the_dialect_cannot() {
+async fn the_host_drops_the_middle_if_the_dialect_cannot_truncate() {
     let (upstream, host) = host("openai-chat").await;
     let client = Client::new(&host);
     for (truncation, cut) in [(Some("auto"), true), (Some("disabled"), false), (None, false)] {
@@ -53,7 +53,7 @@ async fn the_middle_is_dropped_where_the_dialect_cannot() {
 }
 
 #[tokio::test]
-async fn a_dialect_with_truncation_gets_everything_and_the_wish() {
+async fn a_dialect_with_truncation_gets_the_whole_input_and_the_setting() {
     let (upstream, host) = host("openai-responses").await;
     upstream.reply(script::response(&json!([script::message("ok")])));
     let answer = Client::new(&host).post("/responses", &request(Some("auto"))).await;

@@ -74,7 +74,7 @@ fn request(tools: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_later_turn_is_in_the_books_with_those_before_it() {
+async fn a_killed_later_turn_is_charged_with_earlier_turns() {
     let request = request(&json!([{"type": "service:datetime"}]));
     let bench = Bench::start("1000").await;
     let first = bench.killed(&request, outer, 1).await.cost_pico;
@@ -91,7 +91,7 @@ async fn a_later_turn_is_in_the_books_with_those_before_it() {
 }
 
 #[tokio::test]
-async fn a_question_of_a_tool_is_in_the_books_with_the_turn_before_it() {
+async fn a_killed_question_of_a_tool_is_charged_with_the_turn_before_it() {
     let bench = Bench::start("100000").await;
     let ask = json!({"text": json!({"model": "m/a", "input": "Why?"}).to_string()}).to_string();
     bench.outer.reply(calls(false, "", &[call("c", "question", &ask)]));
@@ -101,7 +101,7 @@ async fn a_question_of_a_tool_is_in_the_books_with_the_turn_before_it() {
 }
 
 #[tokio::test]
-async fn a_question_of_a_hook_is_in_the_books_before_the_request_it_is_about_is_sent() {
+async fn a_hooks_question_is_charged_if_the_host_is_killed_during_or_after_it() {
     let mut request = request(&json!([]));
     request["plugins"] = json!([{"id": "asking", "model": "m/a"}]);
     let bench = Bench::start("100000").await;
