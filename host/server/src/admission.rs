@@ -45,7 +45,7 @@ pub(crate) struct Limited {
     pub(crate) wait_s: u64,
 }
 
-/// The limits, named like their keys in the configuration.
+/// The limits. All but `BodyBytes`, which is fixed, are named like their keys in `[limits]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resource {
     /// The key's share of the host's run permits, enforced while few are left.
@@ -241,7 +241,7 @@ impl Limited {
 /// The `X-RateLimit-*` headers of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// The name of the limit in `[limits]`.
+    /// [`Resource::name`] of the limit.
     resource: &'static str,
     limit: u64,
     /// How much was left after this request was admitted.

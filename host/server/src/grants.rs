@@ -177,6 +177,7 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
         std::fs::remove_file(&beside).unwrap_or_default();
         return written;
     }
+    // Makes the rename durable.
     std::fs::File::open(folder)?.sync_all()
 }
 

@@ -119,13 +119,14 @@ async fn answer(
         Ok(response) => return Ok(response),
         Err(refused) => refused,
     };
-    // If an HTTP/1 connection closes while the client is still sending, the client loses the
-    // response. With `Expect: 100-continue` the client has not sent its body yet.
+    // With `Expect: 100-continue` the client has not sent its body yet.
     let waits = head.headers.contains_key(EXPECT);
     if version >= Version::HTTP_2 || body.is_end_stream() {
         return Err(refused);
     }
-    // A body that timed out is not read either: its client has stopped sending.
+    // If an HTTP/1 connection closes while the client is still sending, the client loses the
+    // response. The rest of the body is therefore read and dropped first, except one that timed
+    // out: its client has stopped sending.
     let sends = !waits && !matches!(refused.fault, Fault::BodyTimedOut);
     let goes_on = !matches!(refused.fault, Fault::BodyTooLarge);
     let timeouts = app.live().config.timeouts;

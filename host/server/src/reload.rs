@@ -144,6 +144,7 @@ impl Reload {
             settled.close_own_ports(&mut config);
             Ok(wiring::live(config, arguments.plugins.as_deref(), &ground)?)
         };
+        // Reading files and loading plugins blocks.
         let read = tokio::task::spawn_blocking(read).await;
         let live = read.map_err(|_| Failure::system("reload")(std::io::Error::other("it panicked")))??;
         compile::required(&live).await?;

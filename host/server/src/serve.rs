@@ -71,6 +71,7 @@ pub(crate) fn run(options: &Options, arguments: &Serve) -> Result<(), Failure> {
     let ground = Ground { runtime, store: store.clone(), clock, environment, memory, ending };
     let end = Stop { drain: config.timeouts.drain, unready: config.timeouts.unready, end };
     let ended = workers.block_on(Box::pin(serve(options, arguments, config, ground, end)));
+    // Does not wait for blocking threads, which may hang with the disk.
     workers.shutdown_background();
     if matches!(ended, Err(Failure::StoreHangs)) {
         // Closing would wait for the writer, which waits for the disk.
@@ -183,6 +184,7 @@ async fn serve(
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
     let listeners = Listeners::bind(&config, &options.data).await?;
+    // Only now are the real ports known. Guests must not reach the host's own listeners.
     let settled = Settled::new(&config, listeners.at);
     settled.close_own_ports(&mut config);
     let folder = arguments.plugins.clone();
@@ -210,12 +212,14 @@ async fn serve(
     tasks.spawn(upkeep::run(Arc::clone(&app), ground.clock.clone(), stop.clone()));
     let (store, memory) = (ground.store.clone(), Arc::clone(&ground.memory));
     let reload = Reload::new(options.clone(), arguments.clone(), ground, settled);
+    // From here on there are two ways to end: a signal, or a store that stops writing.
     let ended = tokio::select! {
         ended = run_until_signal(&app, &reload, &mut signals) => ended,
         lost = watchdog::until_lost(&store) => Err(lost),
     };
     let ended = drain_clients(&app, &clients, &memory, &mut signals, ended, &end).await;
     let lost = matches!(ended, Err(Failure::StoreFailed | Failure::StoreHangs));
+    // No client is left. The admin listener has reported the drain until now.
     stop.cancel();
     operators.drain(Instant::now() + Duration::from_secs(1), std::future::pending(), || ()).await;
     tasks.close();

@@ -80,8 +80,8 @@ pub enum Command {
 }
 
 impl Command {
-    /// What the command needs of a store. Of the commands about plugins and models
-    /// only the configuration is needed; only a command that writes makes a store.
+    /// What the command needs of the store. Commands about plugins and models need only the
+    /// configuration; only commands that write create a missing store.
     #[must_use]
     pub fn access(&self) -> Access {
         let writes = match self {
@@ -98,7 +98,7 @@ impl Command {
         if writes { Access::Writes } else { Access::Reads }
     }
 
-    /// Where it looks for plugins besides the program, when no host runs.
+    /// The plugin folder of a command that runs without a host.
     pub(crate) fn plugin_folder(&self) -> Option<&Path> {
         let (Self::Models(folder)
         | Self::Plugin(PluginCommand::List(folder) | PluginCommand::Grant(GrantCommand { folder, .. }))) =

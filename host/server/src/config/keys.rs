@@ -368,6 +368,7 @@ fn names_in(table: &str) -> Vec<&'static str> {
 
 /// The Levenshtein distance.
 fn distance(left: &str, right: &str) -> usize {
+    // Cell `n` is the distance from the part of `left` read so far to the first `n` letters of `right`.
     let mut row: Vec<usize> = (0..=right.chars().count()).collect();
     for (index, a) in left.chars().enumerate() {
         let mut diagonal = index;
