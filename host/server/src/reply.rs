@@ -56,7 +56,7 @@ pub(crate) enum Fault {
     HeadersTooLarge,
     BodyTooLarge,
     BodyTimedOut,
-    /// Too many request bodies are in memory.
+    /// Too many request bodies are in memory, or the store takes no further changes.
     Busy,
     /// A limit of the key or its workspace is exceeded.
     Limited(Box<Limited>),

@@ -14,7 +14,7 @@ pub(crate) enum VaultFault {
     Regional,
     /// The key belongs to no workspace.
     NoScope,
-    /// The vault is switched off.
+    /// The vault is switched off, or the disk has too little space left for changes.
     Unavailable,
     /// Writes by clients are switched off.
     WritesDisabled,
